@@ -1,0 +1,66 @@
+"""The events of Tidegate: facts from outside, commands, outcomes."""
+
+from __future__ import annotations
+
+from tidegate.events.base import Command, Event, Fact, Outcome, Value
+from tidegate.events.commands import CleaningReleased, RestoreRequested, SavepointRequested
+from tidegate.events.facts import (
+    CommitCompleted,
+    LockHold,
+    LockReleased,
+    LockType,
+    ReleaseReason,
+    TableFormat,
+    TableType,
+    VacuumFinished,
+    VacuumKind,
+)
+from tidegate.events.identity import derived_id, table_identity
+from tidegate.events.outcomes import (
+    CleaningRefused,
+    CleaningStarted,
+    DirectoriesCleaned,
+    InstantRef,
+    RestoreCompleted,
+    RestoreFailed,
+    RestorePlan,
+    RestorePlanned,
+    RestoreRejected,
+    RestoreStarted,
+    SavepointCreated,
+    SavepointRejected,
+)
+
+__all__ = [
+    "CleaningRefused",
+    "CleaningReleased",
+    "CleaningStarted",
+    "Command",
+    "CommitCompleted",
+    "DirectoriesCleaned",
+    "Event",
+    "Fact",
+    "InstantRef",
+    "LockHold",
+    "LockReleased",
+    "LockType",
+    "Outcome",
+    "ReleaseReason",
+    "RestoreCompleted",
+    "RestoreFailed",
+    "RestorePlan",
+    "RestorePlanned",
+    "RestoreRejected",
+    "RestoreRequested",
+    "RestoreStarted",
+    "SavepointCreated",
+    "SavepointRejected",
+    "SavepointRequested",
+    "TableFormat",
+    "TableType",
+    "VacuumFinished",
+    "VacuumKind",
+    "Value",
+    "derived_id",
+    "table_identity",
+]

@@ -1,0 +1,73 @@
+"""What every event carries."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_validator
+
+from tidegate.events.identity import derived_id, table_identity
+
+Text = Annotated[str, Field(min_length=1)]
+TableIdentity = Annotated[str, AfterValidator(table_identity)]
+Count = Annotated[int, Field(ge=0)]
+
+
+class Value(BaseModel, frozen=True, extra="forbid"):
+    """A part of an event: immutable, and closed to fields that the schema does not know."""
+
+
+class Event(Value, frozen=True):
+    """A fact, a command or an outcome.
+
+    Subclasses name in `identified_by` the fields whose values make the event: where no `event_id`
+    is given it is derived from them, so the same cause always gives the same id.
+    """
+
+    identified_by: ClassVar[tuple[str, ...]]
+
+    event_id: Text
+    table: TableIdentity
+    location: Text
+    occurred_at: AwareDatetime
+    said_by: Text
+    caused_by: Text | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _derive_id(cls, data: Any) -> Any:  # noqa: ANN401 - pydantic hands over raw input
+        if isinstance(data, dict) and not data.get("event_id"):
+            named = {**data, "table": str(data.get("table", "")).strip().lower()}
+            parts = (named.get(field) for field in cls.identified_by)
+            return {**data, "event_id": derived_id(cls.__name__, *parts)}
+        return data
+
+    @classmethod
+    def about(cls, cause: Event, **fields: Any) -> Self:  # noqa: ANN401 - checked by the model
+        """Make an event that `cause` gave rise to, on the same table."""
+        subject = {"table": cause.table, "location": cause.location, "caused_by": cause.event_id}
+        return cls.model_validate(subject | fields)
+
+
+class Fact(Event, frozen=True):
+    """Something that happened outside, told in the past tense."""
+
+
+class Command(Event, frozen=True):
+    """Something that a person or a decider asks for."""
+
+
+class Caused(Event, frozen=True):
+    """An event that can't be without a cause: it is identified by its kind and that cause."""
+
+    identified_by: ClassVar[tuple[str, ...]] = ("caused_by",)
+
+    @model_validator(mode="after")
+    def _has_a_cause(self) -> Self:
+        if self.caused_by is None:
+            raise ValueError(f"a {type(self).__name__} names the event that caused it")
+        return self
+
+
+class Outcome(Caused, frozen=True):
+    """What a service did, or why it did not."""
