@@ -1,0 +1,42 @@
+"""Every event there is, by name; what is not listed here does not travel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from tidegate.events.base import Event
+from tidegate.events.commands import CleaningReleased, RestoreRequested, SavepointRequested
+from tidegate.events.facts import CommitCompleted, LockReleased, VacuumFinished
+from tidegate.events.outcomes import (
+    CleaningRefused,
+    CleaningStarted,
+    DirectoriesCleaned,
+    RestoreCompleted,
+    RestoreFailed,
+    RestorePlanned,
+    RestoreRejected,
+    RestoreStarted,
+    SavepointCreated,
+    SavepointRejected,
+)
+
+COMMANDS: Final[tuple[type[Event], ...]] = (SavepointRequested, RestoreRequested, CleaningReleased)
+OUTCOMES: Final[tuple[type[Event], ...]] = (
+    SavepointCreated,
+    SavepointRejected,
+    RestorePlanned,
+    RestoreStarted,
+    RestoreCompleted,
+    RestoreRejected,
+    RestoreFailed,
+    CleaningStarted,
+    DirectoriesCleaned,
+    CleaningRefused,
+)
+FACTS: Final[tuple[type[Event], ...]] = (CommitCompleted, VacuumFinished, LockReleased)
+
+EVENT_TYPES: Final[Mapping[str, type[Event]]] = MappingProxyType(
+    {kind.__name__: kind for kind in (*FACTS, *COMMANDS, *OUTCOMES)}
+)

@@ -1,0 +1,138 @@
+"""Bad bytes become one kind of error; ids come from what happened."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from tidegate.errors import FormatError
+from tidegate.events import (
+    CleaningReleased,
+    CommitCompleted,
+    LockHold,
+    LockReleased,
+    SavepointRequested,
+    VacuumFinished,
+    VacuumKind,
+    table_identity,
+)
+from tidegate.events.codec import decode, encode
+from tidegate.events.message import from_envelope
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+COMMIT = CommitCompleted.model_validate(
+    {
+        "table": "lake.sales.orders",
+        "location": "/lake/orders",
+        "occurred_at": NOON,
+        "said_by": "ingest",
+        "instant": "20261121120000000",
+        "action": "commit",
+    }
+)
+RELEASE = {"table": "a.b.c", "location": "/c", "occurred_at": NOON, "said_by": "w"}
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_decode_or_are_called_a_format_error(body: bytes) -> None:
+    for value in (body, encode(COMMIT)[:10] + body):
+        try:
+            event = decode(value)
+        except FormatError:
+            continue
+        assert isinstance(event, CommitCompleted)
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        pytest.param(None, "empty", id="a tombstone"),
+        pytest.param(b"", "empty", id="nothing"),
+        pytest.param(b'{"json": true}', "begins with 7b22", id="json"),
+        pytest.param(b"\xc3\x01" + bytes(8), "unknown schema fingerprint", id="a foreign schema"),
+        pytest.param(encode(COMMIT)[:-3], "broken CommitCompleted", id="cut short"),
+        pytest.param(encode(COMMIT) + b"!", "1 bytes are left over", id="too long"),
+    ],
+)
+def test_an_undecodable_message_says_what_is_wrong(value: bytes | None, sentence: str) -> None:
+    with pytest.raises(FormatError, match=sentence):
+        decode(value)
+
+
+def test_a_key_that_names_another_table_is_refused() -> None:
+    with pytest.raises(FormatError, match="is not the event's table"):
+        from_envelope(b"lake.sales.returns", encode(COMMIT))
+
+
+def test_the_same_commit_told_twice_has_one_id() -> None:
+    later = COMMIT.model_dump() | {"event_id": "", "occurred_at": datetime.now(UTC)}
+
+    assert CommitCompleted.model_validate(later).event_id == COMMIT.event_id
+
+
+def test_two_spellings_of_a_table_give_one_id() -> None:
+    shouted = COMMIT.model_dump() | {"event_id": "", "table": "Lake.SALES.orders"}
+
+    assert CommitCompleted.model_validate(shouted) == COMMIT
+
+
+def test_another_instant_has_another_id() -> None:
+    other = COMMIT.model_dump() | {"event_id": "", "instant": "20261121120000001"}
+
+    assert CommitCompleted.model_validate(other).event_id != COMMIT.event_id
+
+
+def test_a_command_of_the_same_cause_has_one_id() -> None:
+    asked = [
+        SavepointRequested.about(
+            COMMIT, instant=COMMIT.instant, requested_by="p", said_by="s", occurred_at=NOON
+        )
+        for _ in range(2)
+    ]
+    assert asked[0] == asked[1]
+    assert asked[0].caused_by == COMMIT.event_id
+
+
+@pytest.mark.parametrize("name", ["orders", "a.b", "a.b.c.d", "a..c", "a.b.c d", "", "a.b./etc"])
+def test_a_table_has_three_names(name: str) -> None:
+    with pytest.raises(FormatError):
+        table_identity(name)
+
+
+def test_a_vacuum_without_its_own_lock_among_the_holds_is_refused() -> None:
+    with pytest.raises(ValidationError, match="a vacuum holds its own lock"):
+        VacuumFinished.model_validate(
+            RELEASE
+            | {
+                "kind": VacuumKind.MINOR,
+                "directories": ("delta_1_3",),
+                "min_write_id": 1,
+                "max_write_id": 3,
+                "valid_write_ids": "b.c:3:9::",
+                "own_lock_id": 5,
+                "locks": (LockHold(lock_id=6),),
+            }
+        )
+
+
+def test_a_release_of_nothing_is_refused() -> None:
+    with pytest.raises(ValidationError, match="names a lock_id, a transaction_id or both"):
+        LockReleased.model_validate(RELEASE)
+
+
+def test_a_command_that_no_one_caused_is_refused() -> None:
+    with pytest.raises(ValidationError, match="names the event that caused it"):
+        CleaningReleased.model_validate(
+            RELEASE
+            | {
+                "kind": VacuumKind.MINOR,
+                "directories": ("delta_1_3",),
+                "min_write_id": 1,
+                "max_write_id": 3,
+                "valid_write_ids": "b.c:3:9::",
+            }
+        )

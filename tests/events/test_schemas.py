@@ -1,0 +1,129 @@
+"""The models and the .avsc files say the same, and the examples are what travels."""
+
+from __future__ import annotations
+
+import json
+import types
+import typing
+from enum import StrEnum
+from importlib.resources import files
+from typing import Any, get_args, get_origin
+
+import pytest
+from pydantic import AwareDatetime, BaseModel
+
+from tidegate.events.base import Event
+from tidegate.events.catalogue import EVENT_TYPES
+from tidegate.events.codec import decode, encode, kind_of, schema_of, schema_text
+from tidegate.events.message import from_envelope, to_envelope
+from tidegate.events.topics import TOPICS, topic_of
+
+PLAIN = {str: "string", int: "long", bool: "boolean"}
+every_event = pytest.mark.parametrize("kind", EVENT_TYPES.values(), ids=lambda kind: kind.__name__)
+
+
+def avro_type(annotation: Any) -> Any:  # noqa: ANN401, PLR0911 - any type in, any schema out
+    if annotation is AwareDatetime:
+        return {"type": "long", "logicalType": "timestamp-micros"}
+    match get_origin(annotation), get_args(annotation):
+        case (types.UnionType | typing.Union, args):
+            (inner,) = (each for each in args if each is not type(None))
+            return ["null", avro_type(inner)]
+        case (typing.Annotated, (inner, *_)):
+            return avro_type(inner)
+        case (origin, (inner, *_)) if origin is tuple:
+            return {"type": "array", "items": avro_type(inner)}
+        case (origin, _) if origin is dict:
+            return {"type": "map", "values": "string"}
+    if issubclass(annotation, StrEnum):
+        return {"enum": annotation.__name__, "symbols": [each.value for each in annotation]}
+    if issubclass(annotation, BaseModel):
+        return {"record": annotation.__name__, "fields": fields_of(annotation)}
+    return PLAIN[annotation]
+
+
+def fields_of(model: type[BaseModel]) -> dict[str, Any]:
+    return {name: avro_type(field.annotation) for name, field in model.model_fields.items()}
+
+
+def plain(schema: Any, named: dict[str, Any]) -> Any:  # noqa: ANN401 - Avro schemas are JSON
+    if isinstance(schema, list):
+        return [plain(each, named) for each in schema]
+    if isinstance(schema, str):
+        return named.get(schema, schema)
+    match schema["type"]:
+        case "enum":
+            short = {"enum": schema["name"], "symbols": schema["symbols"]}
+        case "record":
+            short = {
+                "record": schema["name"],
+                "fields": {f["name"]: plain(f["type"], named) for f in schema["fields"]},
+            }
+        case "array":
+            return {"type": "array", "items": plain(schema["items"], named)}
+        case _:
+            return {key: value for key, value in schema.items() if key != "doc"}
+    named[schema["name"]] = short
+    return short
+
+
+def example(kind: type[Event]) -> tuple[bytes, Event]:
+    folder = files("tidegate.events").joinpath("examples")
+    told = folder.joinpath(f"{kind.__name__}.json").read_text("utf-8")
+    return folder.joinpath(f"{kind.__name__}.bin").read_bytes(), kind.model_validate_json(told)
+
+
+@every_event
+def test_model_and_schema_have_the_same_fields_and_types(kind: type[Event]) -> None:
+    schema = plain(json.loads(schema_text(kind.__name__)), {})
+
+    assert schema["record"] == kind.__name__
+    assert schema["fields"] == fields_of(kind)
+
+
+@every_event
+def test_a_field_that_may_be_left_out_has_the_same_default_in_both(kind: type[Event]) -> None:
+    schema = json.loads(schema_text(kind.__name__))
+    defaults = {f["name"]: f["default"] for f in schema["fields"] if "default" in f}
+    model = {
+        name: json.loads(json.dumps(field.get_default(call_default_factory=True)))
+        for name, field in kind.model_fields.items()
+        if not field.is_required()
+    }
+    assert model == defaults
+
+
+@every_event
+def test_every_field_of_a_schema_is_documented(kind: type[Event]) -> None:
+    schema = json.loads(schema_text(kind.__name__))
+
+    assert [f["name"] for f in schema["fields"] if not f.get("doc")] == []
+    assert schema["doc"]
+
+
+@every_event
+def test_every_example_is_what_travels(kind: type[Event]) -> None:
+    value, event = example(kind)
+
+    assert decode(value) == event
+    assert encode(event) == value
+    assert kind_of(value) is kind
+
+
+@every_event
+def test_an_event_survives_its_envelope(kind: type[Event]) -> None:
+    _, event = example(kind)
+    envelope = to_envelope(event)
+
+    assert from_envelope(envelope.key, envelope.value) == event
+    assert dict(envelope.headers)["ce_id"] == event.event_id.encode()
+    assert dict(envelope.headers)["ce_type"] == f"io.tidegate.{kind.__name__}".encode()
+
+
+@every_event
+def test_every_event_travels_on_exactly_one_topic(kind: type[Event]) -> None:
+    assert [topic.suffix for topic in TOPICS if kind in topic.events] == [topic_of(kind).suffix]
+
+
+def test_no_two_events_share_a_fingerprint() -> None:
+    assert len({schema_of(kind).fingerprint for kind in EVENT_TYPES.values()}) == len(EVENT_TYPES)
