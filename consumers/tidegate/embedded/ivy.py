@@ -1,0 +1,111 @@
+"""Fetch jars with the Ivy that pyspark carries: it knows the public repository, and your own.
+
+Set TIDEGATE_IVY_SETTINGS to an ivysettings file (or its address) to fetch from elsewhere.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from tidegate.embedded.jdk import find_jdk
+from tidegate.embedded.lock import JarLock
+from tidegate.errors import ConfigError, TransientError
+
+_ATTEMPTS: Final = 3
+_JAVA_FOR_IVY: Final = 8
+_SECONDS: Final = 1200
+_TROUBLE: Final = ("unresolved dependency", "download failed", "not found", "exception", "error")
+
+
+def fetch(lock: JarLock, folder: Path) -> Path:
+    """Fetch what the lock's coordinates stand for today, below `folder`. Nothing is verified.
+
+    A transient failure is tried again: what an attempt has fetched, the next one finds.
+
+    Returns:
+        The directory with the jars in it.
+
+    Raises:
+        ConfigError: there is no Ivy or no Java here.
+        TransientError: the repository could not be reached, or does not have it.
+    """
+    (folder / "ivy.xml").write_bytes(_module(lock))
+    command = _command(folder, find_jdk(_JAVA_FOR_IVY).java)
+    retrying = Retrying(
+        stop=stop_after_attempt(_ATTEMPTS),
+        wait=wait_random_exponential(multiplier=1, max=10),
+        retry=retry_if_exception_type(TransientError),
+        reraise=True,
+    )
+    retrying(_run, command, lock)
+    return folder / "jars"
+
+
+def _command(folder: Path, java: Path) -> list[str]:
+    settings = os.environ.get("TIDEGATE_IVY_SETTINGS")
+    return [
+        *(str(java), f"-Divy.default.ivy.user.dir={folder}", "-jar", str(_ivy_jar())),
+        *(("-settings", settings) if settings else ()),
+        *("-ivy", str(folder / "ivy.xml"), "-cache", str(folder / "cache"), "-confs", "default"),
+        *("-retrieve", f"{folder}/jars/[artifact]-[revision](-[classifier]).[ext]"),
+    ]
+
+
+def _run(command: list[str], lock: JarLock) -> None:
+    try:
+        answer = subprocess.run(
+            command, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TransientError(_sentence(lock, f"no end after {_SECONDS} s")) from error
+    if answer.returncode != 0:
+        reason = _reason((answer.stdout + answer.stderr).splitlines())
+        raise TransientError(_sentence(lock, reason))
+
+
+def _sentence(lock: JarLock, reason: str) -> str:
+    return (
+        f"could not fetch {', '.join(lock.coordinates)} ({reason}); look at the network, or set"
+        " TIDEGATE_IVY_SETTINGS to the ivysettings of a repository that can be reached"
+    )
+
+
+def _reason(lines: Iterable[str]) -> str:
+    said = [line.strip(" \t:") for line in lines if line.strip(" \t:")]
+    telling = [line for line in said if any(word in line.lower() for word in _TROUBLE)]
+    return (telling or said or ["Ivy said nothing"])[0]
+
+
+def _ivy_jar() -> Path:
+    # pyspark itself is not imported: that would take longer than the rest of a warm start
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise ConfigError("jars are fetched with pyspark's Ivy: pip install 'tidegate[embedded]'")
+    found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
+    if not found:
+        raise ConfigError(f"this pyspark carries no Ivy jar: {spec.origin}")
+    return found[-1]
+
+
+def _module(lock: JarLock) -> bytes:
+    module = Element("ivy-module", version="2.0")
+    SubElement(module, "info", organisation="tidegate", module="locked")
+    SubElement(SubElement(module, "configurations"), "conf", name="default")
+    dependencies = SubElement(module, "dependencies")
+    for coordinate in lock.coordinates:
+        group, artifact, version = coordinate.split(":")
+        wanted = {"org": group, "name": artifact, "rev": version, "conf": "default"}
+        SubElement(dependencies, "dependency", wanted, transitive=str(lock.transitive).lower())
+    for exclusion in lock.exclusions:
+        group, artifact = exclusion.split(":")
+        SubElement(dependencies, "exclude", {"org": group, "module": artifact})
+    document: bytes = tostring(module, encoding="utf-8", xml_declaration=True)
+    return document

