@@ -1,0 +1,211 @@
+"""What a snapshot reads of a directory, and what it makes obsolete: Hive's getAcidState.
+
+Mirrors `AcidUtils.getAcidState` of Hive 4.0 and 4.1. Hive walks bases in the order of a hash map,
+and a few answers depend on it: `acid_state` walks them in the order given, and `always_obsolete`
+names only what every order would call obsolete. Only directories are judged; with a base, Hive
+also calls files outside any ACID directory obsolete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+from tidegate.errors import TidegateError
+from tidegate.hive.names import AcidDirectory, Base, Delta, parse_name
+from tidegate.hive.write_ids import Share, ValidTxns, ValidWriteIds
+
+
+class NotEnoughHistory(TidegateError):  # noqa: N818 - named as Hive names it
+    """The snapshot can use none of the bases, though one is compacted. The catcher refuses."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDirectory:
+    """An ACID directory: its name as it was found, what that name says, and what was in it.
+
+    `compacted` means that its `_metadata_acid` file says so; a cleaner's listing can't know.
+    """
+
+    name: str
+    acid: AcidDirectory
+    compacted: bool = False
+
+    @classmethod
+    def named(cls, name: str, *, compacted: bool = False) -> Self:
+        """Parse the name.
+
+        Raises:
+            FormatError: it is no ACID directory's name.
+        """
+        return cls(name, parse_name(name), compacted)
+
+
+@dataclass(frozen=True, slots=True)
+class AcidState:
+    """What a snapshot reads (`base`, `current`) and what it never will (`obsolete`, `aborted`)."""
+
+    base: str | None = None
+    current: tuple[str, ...] = ()
+    obsolete: tuple[str, ...] = ()
+    aborted: tuple[str, ...] = ()
+
+
+def acid_state(
+    found: Sequence[FoundDirectory], write_ids: ValidWriteIds, txns: ValidTxns | None = None
+) -> AcidState:
+    """Judge the directories of one table or partition.
+
+    Args:
+        found: The directories, in the order in which Hive is to meet them.
+        write_ids: The snapshot: a reader's list, or a cleaner's.
+        txns: Decides which `_vT` are visible; with none, all are.
+
+    Raises:
+        NotEnoughHistory: no base is usable, and the oldest is a compaction's.
+    """
+    visible, aborted = _visible(found, txns)
+    bases = _Bases()
+    for directory in visible:
+        if isinstance(directory.acid, Base):
+            bases = bases.meet(directory, directory.acid, write_ids)
+    if bases.best is None and bases.oldest is not None and _is_compacted(bases.oldest):
+        raise NotEnoughHistory(f"{bases.oldest.name} cannot serve {write_ids}")
+    deltas = [each for each in visible if isinstance(each.acid, Delta)]
+    dead = [each.name for each in deltas if _all_aborted(each.acid, write_ids)]
+    alive = [each for each in deltas if _any_valid(each.acid, write_ids)]
+    current, shadowed = _working_deltas(alive, write_ids, bases.write_id)
+    return AcidState(
+        base=bases.best.name if bases.best else None,
+        current=current,
+        obsolete=(*bases.obsolete, *shadowed),
+        aborted=(*aborted, *bases.aborted, *dead),
+    )
+
+
+def always_obsolete(
+    found: Sequence[FoundDirectory], write_ids: ValidWriteIds, txns: ValidTxns | None = None
+) -> tuple[str, ...]:
+    """Name what is obsolete in whatever order Hive meets the directories, sorted by name.
+
+    A base counts only if it is usable itself and a better one is usable too: the lesser of two
+    unusable bases is obsolete in one order and needed in the other.
+
+    Raises:
+        NotEnoughHistory: as `acid_state`.
+    """
+    state = acid_state(found, write_ids, txns)
+    visible, _ = _visible(found, txns)
+    usable = [
+        (_rank(each), each.name)
+        for each in visible
+        if isinstance(each.acid, Base) and _is_usable(each, each.acid, write_ids)
+    ]
+    best = max(usable)[0] if usable else None
+    bases = {name for rank, name in usable if rank != best}
+    named_bases = {each.name for each in visible if isinstance(each.acid, Base)}
+    return tuple(sorted(bases | (set(state.obsolete) - named_bases)))
+
+
+def _visible(
+    found: Iterable[FoundDirectory], txns: ValidTxns | None
+) -> tuple[list[FoundDirectory], list[str]]:
+    visible: list[FoundDirectory] = []
+    aborted: list[str] = []
+    for each in found:
+        txn = each.acid.visibility_txn
+        if txns is None or txn is None or txns.is_valid(txn):
+            visible.append(each)
+        elif txns.is_aborted(txn):
+            aborted.append(each.name)
+    return visible, aborted
+
+
+@dataclass(frozen=True, slots=True)
+class _Bases:
+    """The walk over the bases: call `meet` for each, in order."""
+
+    best: FoundDirectory | None = None
+    oldest: FoundDirectory | None = None
+    obsolete: tuple[str, ...] = ()
+    aborted: tuple[str, ...] = ()
+
+    @property
+    def write_id(self) -> int:
+        return self.best.acid.max_write_id if self.best else 0
+
+    def meet(self, found: FoundDirectory, base: Base, write_ids: ValidWriteIds) -> _Bases:
+        older = self.oldest is None or self.oldest.acid.max_write_id > base.write_id
+        seen = replace(self, oldest=found if older else self.oldest)
+        if _is_dead_overwrite(found, base, write_ids):
+            return replace(seen, aborted=(*self.aborted, found.name))
+        if self.best is not None and not self._is_better(found, base):
+            return replace(seen, obsolete=(*self.obsolete, found.name))
+        if not _is_usable(found, base, write_ids):
+            return seen
+        replaced = () if self.best is None else (self.best.name,)
+        return replace(seen, best=found, obsolete=(*self.obsolete, *replaced))
+
+    def _is_better(self, found: FoundDirectory, base: Base) -> bool:
+        same = base.write_id == self.write_id
+        return base.write_id > self.write_id or (same and _is_compacted(found))
+
+
+def _is_compacted(found: FoundDirectory) -> bool:
+    return bool(found.acid.visibility_txn) or found.compacted
+
+
+def _is_dead_overwrite(found: FoundDirectory, base: Base, write_ids: ValidWriteIds) -> bool:
+    return write_ids.is_aborted(base.write_id) and not _is_compacted(found)
+
+
+def _is_usable(found: FoundDirectory, base: Base, write_ids: ValidWriteIds) -> bool:
+    if _is_dead_overwrite(found, base, write_ids):
+        return False
+    if write_ids.has_open and base.write_id <= write_ids.min_open:
+        return True
+    if _is_compacted(found):
+        return write_ids.takes_compacted_base(base.write_id)
+    return write_ids.is_valid(base.write_id)
+
+
+def _rank(found: FoundDirectory) -> tuple[int, bool]:
+    return found.acid.max_write_id, _is_compacted(found)
+
+
+def _all_aborted(acid: AcidDirectory, write_ids: ValidWriteIds) -> bool:
+    return write_ids.aborted_in(acid.min_write_id, acid.max_write_id) is Share.ALL
+
+
+def _any_valid(acid: AcidDirectory, write_ids: ValidWriteIds) -> bool:
+    valid = write_ids.valid_in(acid.min_write_id, acid.max_write_id)
+    return valid is not Share.NONE and not _all_aborted(acid, write_ids)
+
+
+def _working_deltas(
+    alive: Iterable[FoundDirectory], write_ids: ValidWriteIds, current: int
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    taken: list[str] = []
+    obsolete: list[str] = []
+    last: tuple[int, int, int] | None = None
+    by_statement = False
+    for low, falling, statement, name in sorted(map(_order, alive)):
+        high, span = -falling, (low, -falling, statement)
+        if high > current:
+            if write_ids.valid_in(current + 1, high) is Share.NONE:
+                continue
+            current, by_statement = high, statement >= 0
+        elif span != last and not (high == current and by_statement):
+            obsolete.append(name)
+            continue
+        last = span
+        taken.append(name)
+    return tuple(taken), tuple(obsolete)
+
+
+def _order(found: FoundDirectory) -> tuple[int, int, int, str]:
+    """Wider ranges first; a compaction's delta, which has no statement, before a statement's."""
+    statement = found.acid.statement if isinstance(found.acid, Delta) else None
+    rank = -1 if statement is None else statement
+    return found.acid.min_write_id, -found.acid.max_write_id, rank, found.name
