@@ -1,0 +1,58 @@
+"""From record to event: what a service hears, and what it sets aside."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from tidegate.errors import FormatError
+from tidegate.events import Event
+from tidegate.events.codec import kind_of
+from tidegate.events.message import from_envelope
+from tidegate.events.topics import DEAD_LETTERS, topic_of
+from tidegate.runtime.bus import Bus, Record
+from tidegate.runtime.dead_letters import DeadLetterLimit, dead_letter
+from tidegate.runtime.patience import Patience
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Intake:
+    """Decodes records for one service. What it can't decode goes to the dead letters."""
+
+    service: str
+    hears: tuple[type[Event], ...]
+    bus: Bus
+    prefix: str
+    patience: Patience = field(default_factory=Patience)
+    limit: DeadLetterLimit = field(default_factory=DeadLetterLimit)
+
+    def read(self, record: Record) -> Event | None:
+        """Decode a record, or give None: it is for other services, or was set aside."""
+        try:
+            kind = kind_of(record.value)
+            if kind is not None:
+                self._check_topic(record, kind)
+                if kind not in self.hears:
+                    return None
+            return from_envelope(record.key, record.value)
+        except FormatError as error:
+            self.set_aside(record, error)
+            return None
+
+    def set_aside(self, record: Record, error: BaseException) -> None:
+        """Write a record to the dead letters; returns when the broker has it.
+
+        Raises:
+            DeadLetterFlood: too many; nothing was written.
+        """
+        self.limit.failed()
+        log.warning("%s sets aside %s@%d: %s", self.service, record.partition, record.offset, error)
+        letter = dead_letter(record, self.service, error, DEAD_LETTERS.name(self.prefix))
+        self.patience.call(lambda: self.bus.send([letter]))
+
+    def _check_topic(self, record: Record, kind: type[Event]) -> None:
+        expected = topic_of(kind).name(self.prefix)
+        if record.partition.topic != expected:
+            raise FormatError(f"{kind.__name__} belongs on {expected}")

@@ -1,0 +1,170 @@
+"""The bus on Apache Kafka, through confluent-kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Message as Received
+from confluent_kafka.admin import AdminClient
+
+from tidegate.errors import ConfigError, OffsetGapError, StopService
+from tidegate.publisher import ConfirmedProducer, Message
+from tidegate.runtime.bus import Listener, Partition, Record
+from tidegate.runtime.kafka_changelog import KafkaChangelog, as_bytes
+
+Config = Mapping[str, str | int | bool]
+
+CONSUMER: Final[Config] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    # Range gives partition n of every input topic to one member: a table's events stay together.
+    "partition.assignment.strategy": "range",
+    "session.timeout.ms": 10_000,
+    "heartbeat.interval.ms": 1_000,
+    "max.poll.interval.ms": 300_000,
+    "log_level": 0,
+}
+_WAIT: Final = 30.0
+_PASSING: Final = {
+    KafkaError._TRANSPORT,  # noqa: SLF001 - librdkafka's local codes have underscores
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+    KafkaError._TIMED_OUT,  # noqa: SLF001
+    KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001
+}
+
+
+class KafkaSubscription:
+    """A member of a consumer group on Kafka."""
+
+    def __init__(
+        self, config: Config, group: str, topics: Sequence[str], listener: Listener
+    ) -> None:
+        """Join the group; partitions arrive with the first polls."""
+        self._consumer = Consumer({**CONSUMER, **config, "group.id": group})
+        self._group = group
+        self._listener = listener
+        self._consumer.subscribe(
+            list(topics), on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose
+        )
+
+    def poll(self, limit: int, timeout: float) -> Sequence[Record]:
+        """Wait for a first record, then take what has arrived with it."""
+        first = self._consumer.poll(timeout)
+        if first is None:
+            return []
+        rest = self._consumer.consume(limit - 1, 0) if limit > 1 else []
+        return [record for each in (first, *rest) if (record := self._record(each))]
+
+    def commit(self, positions: Mapping[Partition, int], *, wait: bool = False) -> None:
+        """Commit; a failed commit only means that records are read again."""
+        if not positions:
+            return
+        offsets = [TopicPartition(p.topic, p.number, at) for p, at in positions.items()]
+        try:
+            self._consumer.commit(offsets=offsets, asynchronous=not wait)  # type: ignore[call-overload]
+        except KafkaException as error:
+            if error.args[0].fatal():
+                raise StopService(error.args[0].str()) from error
+
+    def pause(self, partitions: Iterable[Partition]) -> None:
+        """Pause."""
+        self._consumer.pause([TopicPartition(*each) for each in partitions])
+
+    def resume(self, partitions: Iterable[Partition]) -> None:
+        """Resume."""
+        self._consumer.resume([TopicPartition(*each) for each in partitions])
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._consumer.close()
+
+    def _assign(self, consumer: Consumer, assigned: list[TopicPartition]) -> None:
+        starts = [self._start(each) for each in consumer.committed(assigned, timeout=_WAIT)]
+        self._listener.assigned([Partition(each.topic, each.partition) for each in assigned])
+        consumer.assign(starts)
+
+    def _start(self, committed: TopicPartition) -> TopicPartition:
+        """Where to read on: never a jump. Only a group without an offset begins at the start."""
+        if committed.error is not None:
+            raise KafkaException(committed.error)
+        low, high = self._consumer.get_watermark_offsets(committed, timeout=_WAIT)
+        if committed.offset == OFFSET_INVALID:
+            return TopicPartition(committed.topic, committed.partition, low)
+        if not low <= committed.offset <= high:
+            raise OffsetGapError(
+                f"{self._group} is to go on at offset {committed.offset} of {committed.topic}"
+                f"[{committed.partition}], which holds {low} to {high}: events would be skipped."
+                " Decide where to go on and reset the group's offset."
+            )
+        return TopicPartition(committed.topic, committed.partition, committed.offset)
+
+    def _revoke(self, consumer: Consumer, revoked: list[TopicPartition]) -> None:
+        self._listener.revoked([Partition(each.topic, each.partition) for each in revoked])
+        consumer.unassign()
+
+    def _lose(self, consumer: Consumer, lost: list[TopicPartition]) -> None:
+        self._listener.lost([Partition(each.topic, each.partition) for each in lost])
+        consumer.unassign()
+
+    def _record(self, message: Received) -> Record | None:
+        error = message.error()
+        if error is None:
+            return _record(message)
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
+            raise OffsetGapError(f"{self._group}: {error.str()}")
+        if error.code() in _PASSING or (error.retriable() and not error.fatal()):
+            return None
+        raise StopService(f"{self._group}: {error.str()}")
+
+
+def _record(message: Received) -> Record:
+    return Record(
+        Partition(str(message.topic()), int(message.partition() or 0)),
+        int(message.offset() or 0),
+        as_bytes(message.key()),
+        as_bytes(message.value()),
+        tuple((str(name), as_bytes(value) or b"") for name, value in _headers(message)),
+        int(message.timestamp()[1]),
+    )
+
+
+def _headers(message: Received) -> Iterable[tuple[str, bytes | str | None]]:
+    headers = message.headers() or []
+    return headers.items() if isinstance(headers, dict) else headers
+
+
+class KafkaBus:
+    """A Kafka cluster. `config` holds librdkafka's settings for every client of it."""
+
+    def __init__(self, config: Config, consumer: Config | None = None) -> None:
+        """Connect; `consumer` holds settings for the group members alone (time-outs)."""
+        self._config = config
+        self._consumer = {**config, **(consumer or {})}
+        self._producer = ConfirmedProducer(config)
+        self._admin = AdminClient({**config, "log_level": 0})
+
+    def partitions(self, topic: str) -> int:
+        """Ask the cluster."""
+        found = self._admin.list_topics(topic, timeout=_WAIT).topics[topic]
+        if found.error is not None or not found.partitions:
+            raise ConfigError(f"topic {topic}: {found.error or 'it has no partitions'}")
+        return len(found.partitions)
+
+    def subscribe(self, group: str, topics: Sequence[str], listener: Listener) -> KafkaSubscription:
+        """Join a group."""
+        return KafkaSubscription(self._consumer, group, topics, listener)
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Send and wait."""
+        self._producer.send(messages)
+
+    def changelog(self, topic: str, partition: int) -> KafkaChangelog:
+        """Take a changelog partition."""
+        return KafkaChangelog(self._config, topic, partition)
+
+    def close(self) -> None:
+        """Wait for what is on its way."""
+        self._producer.close()

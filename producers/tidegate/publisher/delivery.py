@@ -1,0 +1,113 @@
+"""Send messages and wait until the broker has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Message as Delivered
+
+from tidegate.errors import ConfigError, DeliveryError
+from tidegate.events.message import Headers
+from tidegate.events.topics import PARTITIONER
+
+DEFAULTS: Final[Mapping[str, str | int | bool]] = {
+    "enable.idempotence": True,
+    "acks": "all",
+    "partitioner": PARTITIONER,
+    "linger.ms": 0,
+    "delivery.timeout.ms": 30_000,
+    "log_level": 0,
+}
+_ANY_PARTITION: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message to send. Without a partition, the key decides."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    partition: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Where the broker put a message."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class ConfirmedProducer:
+    """An idempotent producer whose `send` returns only confirmed messages. Safe to share."""
+
+    def __init__(self, config: Mapping[str, str | int | bool]) -> None:
+        """Take librdkafka's settings; `bootstrap.servers` is the one that must be there.
+
+        Raises:
+            ConfigError: librdkafka refuses a setting.
+        """
+        try:
+            self._producer = Producer({**DEFAULTS, **config})
+        except KafkaException as error:
+            raise ConfigError(f"Kafka producer: {error.args[0].str()}") from error
+
+    def send(self, messages: Sequence[Message]) -> list[Receipt]:
+        """Send messages and wait for every one of them.
+
+        Raises:
+            DeliveryError: at least one was not confirmed in `delivery.timeout.ms`. Others may have
+                been: sending all again is safe, because a repeat has the same event id.
+        """
+        answers: dict[int, Receipt | KafkaError] = {}
+        for index, message in enumerate(messages):
+            self._produce(message, index, answers)
+        while len(answers) < len(messages):
+            self._producer.poll(0.05)
+        failed = [answer for answer in answers.values() if isinstance(answer, KafkaError)]
+        if failed:
+            raise DeliveryError(
+                f"{len(failed)} of {len(messages)} messages were not confirmed: {failed[0].str()}"
+            )
+        receipts = (answers[index] for index in range(len(messages)))
+        return [receipt for receipt in receipts if isinstance(receipt, Receipt)]
+
+    def _produce(
+        self, message: Message, index: int, answers: dict[int, Receipt | KafkaError]
+    ) -> None:
+        def settle(error: KafkaError | None, delivered: Delivered) -> None:
+            answers[index] = error or _receipt(delivered)
+
+        while True:
+            try:
+                self._producer.produce(
+                    message.topic,
+                    key=message.key,
+                    value=message.value,
+                    headers=list(message.headers),
+                    partition=_ANY_PARTITION if message.partition is None else message.partition,
+                    on_delivery=settle,
+                )
+            except BufferError:  # the local queue is full: let the broker catch up
+                self._producer.poll(0.05)
+            except KafkaException as error:
+                answers[index] = error.args[0]
+                return
+            else:
+                return
+
+    def close(self) -> None:
+        """Wait shortly for what is still on its way in other threads."""
+        self._producer.flush(5)
+
+
+def _receipt(delivered: Delivered) -> Receipt:
+    return Receipt(
+        str(delivered.topic()), int(delivered.partition() or 0), int(delivered.offset() or 0)
+    )
