@@ -1,0 +1,162 @@
+"""A real Apache Kafka on this machine, without Docker: one KRaft node started from its jars."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from tidegate.embedded.jars import resolve
+from tidegate.embedded.java import ClassArchive, java_command
+from tidegate.embedded.jdk import find_jdk
+from tidegate.embedded.node import (
+    format_storage,
+    free_ports,
+    new_cluster_id,
+    why_not_up,
+    write_files,
+)
+from tidegate.embedded.process import Child
+from tidegate.embedded.settings import broker_settings, client_addresses
+from tidegate.errors import ConfigError
+
+_KAFKA_NEEDS_JAVA: Final = 17
+_ENDED_WELL: Final = (0, 143, -signal.SIGTERM)
+_PORT_TAKEN: Final = "Address already in use"
+_ATTEMPTS: Final = 3
+
+
+class EmbeddedBroker:
+    """One Kafka node in a directory of its own; start, then stop or kill, and start again.
+
+    What was written stays in the directory, also for another object on the same one, but only one
+    at a time. The address is chosen at the first start and kept by this object. If this process
+    dies in any way, the broker goes with it (Linux).
+
+    Use it as a context manager, or call `start` and `stop`.
+    """
+
+    def __init__(  # noqa: PLR0913 - all but the folder are options by name
+        self,
+        folder: Path,
+        *,
+        properties: Mapping[str, str] | None = None,
+        client: Mapping[str, str] | None = None,
+        cluster_id: str | None = None,
+        heap_mb: int = 256,
+        patience: float = 60,
+    ) -> None:
+        """Describe the node; nothing is touched yet.
+
+        Args:
+            folder: Its directory: settings, data, `broker.log`. Made if it is not there.
+            properties: Kafka settings that win over ours: node ids, voters, TLS, SASL.
+            client: librdkafka settings with which to ask whether it is up (TLS, SASL).
+            cluster_id: The cluster that a new node belongs to; a new one of its own if None.
+            heap_mb: The JVM's heap in MiB.
+            patience: How long to wait for it to be up, in seconds.
+        """
+        self.folder = folder
+        self.log = folder / "broker.log"
+        self._properties = dict(properties or {})
+        self._client = dict(client or {})
+        self._cluster_id = cluster_id or new_cluster_id()
+        self._heap_mb = heap_mb
+        self._patience = patience
+        self._ports: tuple[int, int] | None = None
+        self._child: Child | None = None
+        self._archive: ClassArchive | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port` for clients; the same after a restart.
+
+        Raises:
+            ConfigError: it was never started.
+        """
+        if self._ports is None:
+            raise ConfigError("the broker has no address before its first start")
+        return client_addresses(self._settings(self._ports))
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the broker, None while it is not running."""
+        return self._child.pid if self._child is not None else None
+
+    def start(self) -> Self:
+        """Start the node and return when it answers clients. Started twice is started once.
+
+        Raises:
+            ConfigError: no Java 17; or it did not come up, with the end of its log.
+            TransientError: its jars could not be fetched.
+        """
+        if self._child is not None and self._child.exit_code is not None:
+            self._ended()
+        if self._child is not None:
+            return self
+        may_move = self._ports is None
+        for _ in range(_ATTEMPTS):
+            self._ports = self._ports or free_ports()
+            child = self._launch(self._ports)
+            reason = why_not_up(child, self.bootstrap_servers, self._client, self._patience)
+            if reason is None:
+                return self
+            self.kill()
+            if not (may_move and _PORT_TAKEN in child.tail()):
+                raise ConfigError(
+                    f"the embedded Kafka {reason}; the end of {self.log}:\n{child.tail()}"
+                )
+            self._ports = None
+        raise ConfigError(f"the embedded Kafka found no free port {_ATTEMPTS} times in a row")
+
+    def stop(self, seconds: float = 30) -> None:
+        """Ask it to stop (SIGTERM), kill it if it has not after `seconds`. Repeats are harmless."""
+        if self._child is None:
+            return
+        if not self._child.end(signal.SIGTERM, seconds):
+            self._child.end(signal.SIGKILL, seconds)
+        self._ended()
+
+    def kill(self) -> None:
+        """End it as a crash would (SIGKILL)."""
+        if self._child is not None:
+            self._child.end(signal.SIGKILL, self._patience)
+            self._ended()
+
+    def __enter__(self) -> Self:
+        """Start the node."""
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop the node."""
+        self.stop()
+
+    def _settings(self, ports: tuple[int, int]) -> dict[str, str]:
+        return broker_settings(self.folder / "data", *ports, self._properties)
+
+    def _launch(self, ports: tuple[int, int]) -> Child:
+        jdk, jars = find_jdk(_KAFKA_NEEDS_JAVA), resolve("kafka")
+        settings = self._settings(ports)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file, logging = write_files(self.folder, settings)
+        self._archive = ClassArchive.of("kafka", jdk, jars)
+        if not (Path(settings["log.dirs"]) / "meta.properties").exists():
+            format_storage(jdk, jars, file, self._cluster_id, [*self._archive.use(), logging])
+        options = [*self._archive.use_or_make(), logging]
+        command = java_command(
+            jdk, jars, "kafka.Kafka", [str(file)], heap_mb=self._heap_mb, options=options
+        )
+        self._child = Child(command, self.log)
+        return self._child
+
+    def _ended(self) -> None:
+        if self._child is not None and self._archive is not None:
+            self._archive.settle(whole=self._child.exit_code in _ENDED_WELL)
+        self._child = None

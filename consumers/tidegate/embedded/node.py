@@ -1,0 +1,112 @@
+"""How a Kafka node comes up: its files are written, its storage formatted, its answer awaited."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from tidegate.embedded.java import java_command
+from tidegate.embedded.jdk import Jdk
+from tidegate.embedded.process import Child
+from tidegate.embedded.settings import HOST, LOGGING, to_properties
+from tidegate.errors import ConfigError
+
+_FORMAT_SECONDS: Final = 120
+_POLL_SECONDS: Final = 0.02
+_ANSWER_SECONDS: Final = 2.0
+
+
+def write_files(folder: Path, settings: Mapping[str, str]) -> tuple[Path, str]:
+    """Write `server.properties` and the logging configuration.
+
+    Returns:
+        The settings file, and the JVM option that names the logging configuration.
+    """
+    file, logging = folder / "server.properties", folder / "log4j2.properties"
+    file.write_text(to_properties(settings), encoding="utf-8")
+    # settings can hold passwords
+    file.chmod(0o600)
+    logging.write_text(LOGGING, encoding="utf-8")
+    return file, f"-Dlog4j2.configurationFile={logging}"
+
+
+def format_storage(
+    jdk: Jdk, jars: Sequence[Path], file: Path, cluster_id: str, options: Sequence[str]
+) -> None:
+    """Give an empty data directory its cluster id, as Kafka's own tool does.
+
+    Raises:
+        ConfigError: the tool refuses the settings or the directory.
+    """
+    arguments = ["format", "-t", cluster_id, "-c", str(file)]
+    main = "kafka.tools.StorageTool"
+    command = java_command(jdk, jars, main, arguments, heap_mb=128, options=options)
+    answer = subprocess.run(
+        command, capture_output=True, text=True, timeout=_FORMAT_SECONDS, check=False
+    )
+    if answer.returncode != 0:
+        said = (answer.stdout + answer.stderr).strip()
+        raise ConfigError(f"the storage of the embedded Kafka could not be formatted: {said}")
+
+
+def new_cluster_id() -> str:
+    """Make a cluster id: 22 characters, a random UUID in base64url."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def free_ports() -> tuple[int, int]:
+    """Find two ports that nobody listens on. Somebody else may take one before they are used."""
+    with socket.socket() as one, socket.socket() as other:
+        one.bind((HOST, 0))
+        other.bind((HOST, 0))
+        return int(one.getsockname()[1]), int(other.getsockname()[1])
+
+
+def why_not_up(
+    child: Child, address: str, client: Mapping[str, str], patience: float
+) -> str | None:
+    """Wait until the node answers a metadata request.
+
+    Args:
+        child: Its process; if that ends, the wait does.
+        address: Its `host:port`.
+        client: librdkafka settings to ask with.
+        patience: How long to wait, in seconds.
+
+    Returns:
+        None once it answers, else what is wrong.
+    """
+    deadline = time.monotonic() + patience
+    host, port = address.split(",", 1)[0].rsplit(":", 1)
+    while time.monotonic() < deadline:
+        if child.exit_code is not None:
+            return f"ended at once (exit code {child.exit_code})"
+        if _is_open(host, int(port)) and _answers(address, client):
+            return None
+        time.sleep(_POLL_SECONDS)
+    return f"did not answer within {patience:g} s"
+
+
+def _is_open(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=_ANSWER_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+def _answers(address: str, client: Mapping[str, str]) -> bool:
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 0, **client})
+    try:
+        return bool(admin.list_topics(timeout=_ANSWER_SECONDS).brokers)
+    except KafkaException:
+        return False

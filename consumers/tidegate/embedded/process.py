@@ -1,0 +1,107 @@
+"""A JVM as a child process that does not outlive its parent, with its output in a file."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from tidegate.errors import TidegateError
+
+# Linux only, elsewhere it does nothing. It runs as a program of its own instead of between fork
+# and exec: Python code there can deadlock in a process that has threads.
+_DIE_WITH_PARENT: Final = """
+import os, sys
+if sys.platform == "linux":
+    import ctypes, signal
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    if os.getppid() != int(sys.argv[1]):
+        sys.exit("the parent is gone")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+_TAIL_LINES: Final = 15
+
+
+class Child:
+    """A program that was started; every call is safe after its end too.
+
+    The kernel ties a parent-death signal to the thread that forked, not to its process: so a
+    thread of its own starts the program and waits for it to end.
+    """
+
+    def __init__(self, command: Sequence[str], log: Path) -> None:
+        """Start it, with its output appended to `log`, in a session of its own: Ctrl-C spares it.
+
+        Raises:
+            OSError: it could not be started.
+        """
+        self.log = log
+        self._process: subprocess.Popen[bytes] | None = None
+        self._failure: OSError | None = None
+        self._started = threading.Event()
+        threading.Thread(
+            target=self._keep, args=(command,), name=f"keeper of {log.stem}", daemon=True
+        ).start()
+        self._started.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._popen.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit code once it has ended; below zero it is the signal that ended it."""
+        return self._popen.poll()
+
+    def end(self, how: signal.Signals, seconds: float) -> bool:
+        """Send a signal and wait for the end. False: it still runs after that time."""
+        self._popen.send_signal(how)
+        try:
+            self._popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def tail(self) -> str:
+        """The last lines of its log, for an error that quotes them."""
+        try:
+            lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        except FileNotFoundError:
+            return ""
+        return "\n".join(lines[-_TAIL_LINES:])
+
+    @property
+    def _popen(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise TidegateError("the program was never started")
+        return self._process
+
+    def _keep(self, command: Sequence[str]) -> None:
+        try:
+            self._process = _start(command, self.log)
+        except OSError as error:
+            self._failure = error
+            return
+        finally:
+            self._started.set()
+        self._process.wait()
+
+
+def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    wrapper = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid())]
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [*wrapper, *command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
