@@ -1,0 +1,39 @@
+"""The names and contents of a Hudi table's timeline, as values. Pure: nothing here reads a disk."""
+
+from __future__ import annotations
+
+from tidegate.hudi.commit import CommitMetadata, WriteStat
+from tidegate.hudi.file_slice import BaseFile, LogFile, latest_base_files, replaced_groups
+from tidegate.hudi.instant import COMMITS, WRITES, Action, Instant, Layout, State
+from tidegate.hudi.instant_time import instant_of, instant_of_ms, next_instant
+from tidegate.hudi.properties import TableProperties
+from tidegate.hudi.restore import RestoreMetadata, RestorePlanFile
+from tidegate.hudi.rollback import InstantInfo, RollbackMetadata, RollbackPlan
+from tidegate.hudi.savepoint import SavepointMetadata
+from tidegate.hudi.timeline import Timeline
+
+__all__ = [
+    "COMMITS",
+    "WRITES",
+    "Action",
+    "BaseFile",
+    "CommitMetadata",
+    "Instant",
+    "InstantInfo",
+    "Layout",
+    "LogFile",
+    "RestoreMetadata",
+    "RestorePlanFile",
+    "RollbackMetadata",
+    "RollbackPlan",
+    "SavepointMetadata",
+    "State",
+    "TableProperties",
+    "Timeline",
+    "WriteStat",
+    "instant_of",
+    "instant_of_ms",
+    "latest_base_files",
+    "next_instant",
+    "replaced_groups",
+]

@@ -1,0 +1,88 @@
+"""Commit metadata: the files that a write made, and the file groups that it replaced.
+
+JSON up to table version 6, Avro from version 8 on; an inflight file holds the same record.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from tidegate.errors import FormatError
+from tidegate.hudi import containers
+
+_NO_COMMIT: Final = "null"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStat:
+    """One file that a commit wrote.
+
+    `path` is relative to the table; `previous` is the instant of the file group's slice that this
+    one follows, None for a new group.
+    """
+
+    partition: str
+    file_id: str
+    path: str
+    previous: str | None
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitMetadata:
+    """Hudi's HoodieCommitMetadata and HoodieReplaceCommitMetadata."""
+
+    writes: tuple[WriteStat, ...]
+    replaced: Mapping[str, tuple[str, ...]]
+    """partition to the ids of the file groups it replaced"""
+    operation: str | None = None
+
+    @classmethod
+    def decode(cls, content: bytes) -> Self:
+        """Read the content of a completed commit, JSON or Avro.
+
+        Raises:
+            FormatError: it is neither.
+        """
+        record = _record(content)
+        try:
+            stats = record.get("partitionToWriteStats") or {}
+            replaced = record.get("partitionToReplaceFileIds") or {}
+            return cls(
+                writes=tuple(
+                    _stat(partition, stat)
+                    for partition, entries in stats.items()
+                    for stat in entries
+                    if stat.get("path")
+                ),
+                replaced={partition: tuple(ids) for partition, ids in replaced.items()},
+                operation=record.get("operationType"),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise FormatError(f"no commit metadata: {error!r}") from error
+
+
+def _record(content: bytes) -> Mapping[str, Any]:
+    if content.startswith(containers.MAGIC):
+        return containers.decode(content)
+    try:
+        record = json.loads(content)
+    except ValueError as error:
+        raise FormatError(f"commit metadata is neither JSON nor Avro: {error}") from error
+    if not isinstance(record, dict):
+        raise FormatError("commit metadata is no JSON object")
+    return record
+
+
+def _stat(partition: str, stat: Mapping[str, Any]) -> WriteStat:
+    previous = stat.get("prevCommit")
+    return WriteStat(
+        partition=partition,
+        file_id=stat["fileId"] or "",
+        path=stat["path"],
+        previous=None if previous in (None, "", _NO_COMMIT) else previous,
+        size=stat.get("fileSizeInBytes") or 0,
+    )

@@ -1,0 +1,124 @@
+"""Instants: the names of a Hudi timeline's files as values, for both timeline layouts.
+
+Layout 1 (table versions up to 6) keeps them in `.hoodie/`, layout 2 (from version 8 on) in
+`.hoodie/timeline/`. The pending names are the same; only layout 2 has the completion time in the
+name of a completed file.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import Final, Self
+
+from tidegate.errors import FormatError
+
+
+class Layout(IntEnum):
+    """`hoodie.timeline.layout.version`."""
+
+    ONE = 1
+    TWO = 2
+
+
+class State(IntEnum):
+    """How far an instant has come; in this order."""
+
+    REQUESTED = 0
+    INFLIGHT = 1
+    COMPLETED = 2
+
+
+class Action(StrEnum):
+    """What an instant does, by the name it has in files."""
+
+    COMMIT = "commit"
+    DELTA_COMMIT = "deltacommit"
+    REPLACE_COMMIT = "replacecommit"
+    CLUSTERING = "clustering"
+    COMPACTION = "compaction"
+    LOG_COMPACTION = "logcompaction"
+    CLEAN = "clean"
+    SAVEPOINT = "savepoint"
+    ROLLBACK = "rollback"
+    RESTORE = "restore"
+    INDEXING = "indexing"
+
+
+COMMITS: Final = frozenset({Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT})
+"""The actions of completed writes: what can be savepointed."""
+
+WRITES: Final = COMMITS | {Action.CLUSTERING, Action.COMPACTION, Action.LOG_COMPACTION}
+"""The actions that write data files, pending ones too."""
+
+NEVER_COMPLETED: Final = frozenset({Action.CLUSTERING, Action.COMPACTION, Action.LOG_COMPACTION})
+"""They complete under another name: as replacecommit, commit and deltacommit."""
+
+_NAME: Final = re.compile(
+    r"(?P<timestamp>\d{14,24})(?:_(?P<completion>\d{14,24}))?"
+    r"(?:\.(?P<action>[a-z]+))?(?:\.(?P<pending>requested|inflight))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """One file of a timeline.
+
+    `timestamp` is the requested time, `completion` the completion time, both as Hudi writes
+    instants: yyyyMMddHHmmssSSS in the table's time zone. `completion` is None while pending and
+    for a bare name of layout 1, which does not hold it.
+    """
+
+    timestamp: str
+    action: Action
+    state: State
+    completion: str | None = None
+
+    @classmethod
+    def parse(cls, name: str, layout: Layout) -> Self | None:
+        """Read a file name, or give None where it is not the name of an instant."""
+        match = _NAME.fullmatch(name)
+        if match is None:
+            return None
+        timestamp, completion, word, pending = match.groups()
+        if word is None and pending != "inflight":
+            return None
+        action = _action(word) if word else Action.COMMIT
+        if action is None or (word == Action.COMMIT and pending == "inflight"):
+            return None
+        state = State[pending.upper()] if pending else State.COMPLETED
+        wants_completion = state is State.COMPLETED and layout is Layout.TWO
+        if wants_completion != (completion is not None) or not _exists(action, state, layout):
+            return None
+        return cls(timestamp, action, state, completion)
+
+    def file_name(self, layout: Layout) -> str:
+        """The name of this instant's file; `parse` reads it back.
+
+        Raises:
+            FormatError: no file of that layout can say this.
+        """
+        if not _exists(self.action, self.state, layout):
+            raise FormatError(f"layout {layout} has no file for {self}")
+        if self.state is not State.COMPLETED:
+            short = self.action is Action.COMMIT and self.state is State.INFLIGHT
+            word = "" if short else f".{self.action}"
+            return f"{self.timestamp}{word}.{self.state.name.lower()}"
+        if layout is Layout.ONE:
+            return f"{self.timestamp}.{self.action}"
+        if self.completion is None:
+            raise FormatError(f"layout 2 names the completion time, {self} has none")
+        return f"{self.timestamp}_{self.completion}.{self.action}"
+
+
+def _action(word: str) -> Action | None:
+    return Action(word) if word in set(Action) else None
+
+
+def _exists(action: Action, state: State, layout: Layout) -> bool:
+    if action is Action.CLUSTERING and layout is Layout.ONE:
+        return False
+    if action in NEVER_COMPLETED and state is State.COMPLETED:
+        return False
+    return not (action is Action.SAVEPOINT and state is State.REQUESTED)

@@ -1,0 +1,49 @@
+"""New instants: the time as Hudi writes it, always after what a timeline already holds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Final
+
+from tidegate.errors import FormatError
+
+_TO_SECONDS: Final = "%Y%m%d%H%M%S"
+_SECONDS_DIGITS: Final = 14
+_DIGITS: Final = 17
+
+
+def instant_of(moment: datetime, zone: tzinfo | None) -> str:
+    """Write a moment as yyyyMMddHHmmssSSS in `zone` (None: this process's own, as Hudi's LOCAL)."""
+    there = moment.astimezone(zone)
+    return f"{there:{_TO_SECONDS}}{there.microsecond // 1000:03d}"
+
+
+def instant_of_ms(milliseconds: int, zone: tzinfo | None) -> str:
+    """Write milliseconds since the epoch as an instant.
+
+    Hudi takes the modification time of a completed file of layout 1 for its completion time.
+    """
+    whole, rest = divmod(milliseconds, 1000)
+    return instant_of(datetime.fromtimestamp(whole, UTC) + timedelta(milliseconds=rest), zone)
+
+
+def next_instant(moment: datetime, zone: tzinfo | None, after: str) -> str:
+    """The instant of `moment`, or the first one after `after` where the clock lies behind it.
+
+    Hudi orders instants as strings, so a new one must be the greatest of its timeline.
+
+    Raises:
+        FormatError: `after` is no time.
+    """
+    now = instant_of(moment, zone)
+    return now if now > after else _successor(after)
+
+
+def _successor(instant: str) -> str:
+    padded = instant[:_DIGITS].ljust(_DIGITS, "9")
+    try:
+        base = datetime.strptime(padded[:_SECONDS_DIGITS], _TO_SECONDS).replace(tzinfo=UTC)
+    except ValueError as error:
+        raise FormatError(f"{instant} is no instant") from error
+    later = base + timedelta(milliseconds=int(padded[_SECONDS_DIGITS:]) + 1)
+    return instant_of(later, UTC)

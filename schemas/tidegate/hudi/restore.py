@@ -1,0 +1,99 @@
+"""Restore plan and metadata: what going back to a savepoint rolls back, and what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from tidegate.errors import FormatError
+from tidegate.hudi import containers
+from tidegate.hudi.rollback import InstantInfo, RollbackMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlanFile:
+    """Hudi's HoodieRestorePlan: the instants to roll back, newest first.
+
+    `savepoint` is None in plans of old Hudi versions, which do not say it. `notes` go into the
+    container's header, where Hudi does not look.
+    """
+
+    instants: tuple[InstantInfo, ...]
+    savepoint: str | None
+    notes: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def encode(self) -> bytes:
+        """Write it as the content of a requested restore."""
+        record = {
+            "instantsToRollback": [instant.record() for instant in self.instants],
+            "version": 2,
+            "savepointToRestoreTimestamp": self.savepoint,
+        }
+        return containers.encode("HoodieRestorePlan", record, self.notes)
+
+    @classmethod
+    def decode(cls, content: bytes) -> Self:
+        """Read the content of a requested restore.
+
+        Raises:
+            FormatError: it is not that.
+        """
+        record = containers.decode(content)
+        try:
+            instants = tuple(map(InstantInfo.of, record["instantsToRollback"]))
+            savepoint = record.get("savepointToRestoreTimestamp")
+        except (KeyError, TypeError) as error:
+            raise FormatError(f"no restore plan: {error!r}") from error
+        own = {k: v for k, v in containers.notes(content).items() if not k.startswith("avro.")}
+        return cls(instants, savepoint, own)
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreMetadata:
+    """Hudi's HoodieRestoreMetadata: one rollback an instant, in the order of the plan."""
+
+    started: str
+    took_ms: int
+    rollbacks: tuple[RollbackMetadata, ...]
+
+    @property
+    def total(self) -> int:
+        """How many files, over all instants."""
+        return sum(rollback.total for rollback in self.rollbacks)
+
+    @property
+    def instants(self) -> tuple[InstantInfo, ...]:
+        """What was rolled back, newest first."""
+        return tuple(rollback.target for rollback in self.rollbacks)
+
+    def encode(self) -> bytes:
+        """Write it as the content of a completed restore."""
+        record = {
+            "startRestoreTime": self.started,
+            "timeTakenInMillis": self.took_ms,
+            "instantsToRollback": [r.target.timestamp for r in self.rollbacks],
+            "hoodieRestoreMetadata": {r.target.timestamp: [r.record()] for r in self.rollbacks},
+            "version": 1,
+            "restoreInstantInfo": [r.target.record() for r in self.rollbacks],
+        }
+        return containers.encode("HoodieRestoreMetadata", record)
+
+    @classmethod
+    def decode(cls, content: bytes) -> Self:
+        """Read the content of a completed restore.
+
+        Raises:
+            FormatError: it is not that.
+        """
+        record = containers.decode(content)
+        try:
+            by_instant = record["hoodieRestoreMetadata"]
+            rollbacks = tuple(
+                RollbackMetadata.of(rollback)
+                for timestamp in record["instantsToRollback"]
+                for rollback in by_instant.get(timestamp, ())
+            )
+            return cls(record["startRestoreTime"], record["timeTakenInMillis"], rollbacks)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise FormatError(f"no restore metadata: {error!r}") from error

@@ -1,0 +1,141 @@
+"""Rollback plan and metadata: what undoing one instant removes, and what it removed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from tidegate.errors import FormatError
+from tidegate.hudi import containers
+from tidegate.hudi.containers import Record
+
+
+@dataclass(frozen=True, slots=True)
+class InstantInfo:
+    """Hudi's HoodieInstantInfo: an instant by its time and action."""
+
+    timestamp: str
+    action: str
+
+    def record(self) -> Record:
+        """As Avro has it."""
+        return {"commitTime": self.timestamp, "action": self.action}
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Self:
+        """From what Avro gave."""
+        return cls(record["commitTime"], record["action"])
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackPlan:
+    """Hudi's HoodieRollbackPlan: one request for each file, with its full path."""
+
+    target: InstantInfo
+    files: tuple[tuple[str, str], ...]
+    """(partition, full path of a file to delete)"""
+
+    def encode(self) -> bytes:
+        """Write it as the content of a requested rollback."""
+        requests = [
+            {
+                "partitionPath": partition,
+                "fileId": "",
+                "latestBaseInstant": "",
+                "filesToBeDeleted": [path],
+                "logBlocksToBeDeleted": {},
+            }
+            for partition, path in self.files
+        ]
+        record = {
+            "instantToRollback": self.target.record(),
+            "RollbackRequests": requests,
+            "version": 1,
+        }
+        return containers.encode("HoodieRollbackPlan", record)
+
+    @classmethod
+    def decode(cls, content: bytes) -> Self:
+        """Read the content of a requested rollback.
+
+        Raises:
+            FormatError: it is not that.
+        """
+        record = containers.decode(content)
+        try:
+            files = tuple(
+                (request["partitionPath"], path)
+                for request in record["RollbackRequests"] or ()
+                for path in request["filesToBeDeleted"]
+            )
+            return cls(InstantInfo.of(record["instantToRollback"]), files)
+        except (KeyError, TypeError) as error:
+            raise FormatError(f"no rollback plan: {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackMetadata:
+    """Hudi's HoodieRollbackMetadata: partition to the full paths that are gone."""
+
+    started: str
+    took_ms: int
+    target: InstantInfo
+    deleted: Mapping[str, tuple[str, ...]]
+
+    @property
+    def total(self) -> int:
+        """How many files; one that was gone before counts as deleted."""
+        return sum(map(len, self.deleted.values()))
+
+    def record(self) -> Record:
+        """As Avro has it, alone or within a restore's metadata."""
+        partitions = {
+            partition: {
+                "partitionPath": partition,
+                "successDeleteFiles": list(paths),
+                "failedDeleteFiles": [],
+                "rollbackLogFiles": {},
+                "logFilesFromFailedCommit": {},
+            }
+            for partition, paths in self.deleted.items()
+        }
+        return {
+            "startRollbackTime": self.started,
+            "timeTakenInMillis": self.took_ms,
+            "totalFilesDeleted": self.total,
+            "commitsRollback": [self.target.timestamp],
+            "partitionMetadata": partitions,
+            "version": 1,
+            "instantsRollback": [self.target.record()],
+        }
+
+    def encode(self) -> bytes:
+        """Write it as the content of a completed rollback."""
+        return containers.encode("HoodieRollbackMetadata", self.record())
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Self:
+        """From what Avro gave.
+
+        Raises:
+            FormatError: it is not that.
+        """
+        try:
+            deleted = {
+                partition: tuple(entry["successDeleteFiles"])
+                for partition, entry in record["partitionMetadata"].items()
+            }
+            target = InstantInfo.of(record["instantsRollback"][0])
+            return cls(record["startRollbackTime"], record["timeTakenInMillis"], target, deleted)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise FormatError(f"no rollback metadata: {error!r}") from error
+
+    @classmethod
+    def decode(cls, content: bytes) -> Self:
+        """Read the content of a completed rollback.
+
+        Raises:
+            FormatError: it is not that.
+        """
+        return cls.of(containers.decode(content))

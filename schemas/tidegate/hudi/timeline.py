@@ -1,0 +1,129 @@
+"""A Hudi timeline: every instant of a table at one moment. It answers questions, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Self
+
+from tidegate.hudi.instant import COMMITS, WRITES, Action, Instant, State
+
+_PENDING_IS_LAST: Final = "~"
+
+
+def _by_time(instant: Instant) -> str:
+    return instant.timestamp
+
+
+def _completion(instant: Instant) -> str:
+    return instant.completion or _PENDING_IS_LAST
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Instants in the order of their requested times, one for each thing that was begun.
+
+    An instant with several files (requested, inflight, completed) is here once, in its furthest
+    state. A clustering that completed as a replacecommit, and a compaction that completed as a
+    commit, are one instant too.
+    """
+
+    instants: tuple[Instant, ...]
+
+    @classmethod
+    def of(cls, files: Iterable[Instant]) -> Self:
+        """Build it from the files that are there, in any order."""
+        furthest: dict[tuple[str, str], Instant] = {}
+        # of two completed files the earlier counts: the later is a slower process's, about to go
+        for file in sorted(files, key=_completion, reverse=True):
+            key = (file.timestamp, "write" if file.action in WRITES else file.action)
+            known = furthest.get(key)
+            if known is None or _rank(file) >= _rank(known):
+                furthest[key] = file
+        return cls(tuple(sorted(furthest.values(), key=lambda i: (i.timestamp, i.action))))
+
+    def of_action(self, action: Action, *states: State) -> tuple[Instant, ...]:
+        """The instants of one action, in any of the given states (none given: in any)."""
+        return tuple(
+            i for i in self.instants if i.action is action and (not states or i.state in states)
+        )
+
+    @cached_property
+    def writes(self) -> tuple[Instant, ...]:
+        """Instants that write data files, pending ones too."""
+        return tuple(i for i in self.instants if i.action in WRITES)
+
+    @cached_property
+    def completed_writes(self) -> tuple[Instant, ...]:
+        """Completed commits, deltacommits and replacecommits."""
+        return tuple(i for i in self.writes if i.state is State.COMPLETED and i.action in COMMITS)
+
+    @cached_property
+    def savepoints(self) -> frozenset[str]:
+        """The timestamps of completed savepoints."""
+        return frozenset(i.timestamp for i in self.of_action(Action.SAVEPOINT, State.COMPLETED))
+
+    @cached_property
+    def pending_restores(self) -> tuple[Instant, ...]:
+        """Restores that began and did not complete, the one that got furthest first."""
+        pending = self.of_action(Action.RESTORE, State.REQUESTED, State.INFLIGHT)
+        return tuple(sorted(pending, key=lambda i: (-i.state, i.timestamp)))
+
+    @cached_property
+    def greatest(self) -> str:
+        """The greatest time on the timeline, requested or completed; empty if there is none."""
+        times = {t for i in self.instants for t in (i.timestamp, i.completion) if t is not None}
+        return max(times, default="")
+
+    @cached_property
+    def _completed_times(self) -> frozenset[str]:
+        return frozenset(map(_by_time, self.completed_writes))
+
+    @cached_property
+    def start(self) -> str | None:
+        """The first completed write without a savepoint: before it lies only what was archived.
+
+        Savepointed commits stay where others before and after them were archived, so they do not
+        tell where the timeline begins.
+        """
+        return next((t for t in sorted(self._completed_times) if t not in self.savepoints), None)
+
+    def completed_write(self, timestamp: str) -> Instant | None:
+        """The completed write with this requested time."""
+        return next((i for i in self.completed_writes if i.timestamp == timestamp), None)
+
+    def last_completed_write(self, until: str | None = None) -> Instant | None:
+        """The last completed write, or the last one requested at or before `until`."""
+        found = (i for i in reversed(self.completed_writes) if not until or i.timestamp <= until)
+        return next(found, None)
+
+    def is_committed(self, timestamp: str) -> bool:
+        """Whether a data file of this instant counts: completed, or older than the timeline."""
+        if timestamp in self._completed_times:
+            return True
+        return self.start is not None and timestamp < self.start
+
+    def completed_after(self, savepoint: Instant) -> tuple[Instant, ...]:
+        """The writes that a restore of a copy-on-write table rolls back, in its order.
+
+        Completion times are compared, so a write that was requested earlier and completed later
+        is among them; a pending one is later than everything. Pending clusterings and
+        replacements come first, then the other pending ones, then the completed ones, each newest
+        first.
+        """
+        bound = _completion(savepoint)
+        later = [
+            i for i in self.writes if i.timestamp != savepoint.timestamp and _completion(i) > bound
+        ]
+        return tuple(sorted(later, key=_rollback_order, reverse=True))
+
+
+def _rank(file: Instant) -> tuple[State, bool]:
+    return file.state, file.action in COMMITS
+
+
+def _rollback_order(instant: Instant) -> tuple[str, bool, str]:
+    replaces = instant.action in {Action.CLUSTERING, Action.REPLACE_COMMIT}
+    pending = instant.state is not State.COMPLETED
+    return _completion(instant), pending and replaces, instant.timestamp
