@@ -1,0 +1,142 @@
+"""The reader gate: a vacuum waits until the last lock and transaction that it saw is gone.
+
+Events may come in any order, twice, or late. Every release is remembered, because a second vacuum
+that lists the same lock may still be on its way. Forgetting is always safe: a vacuum whose release
+was forgotten waits (an alarm, and healed by a release published again); none is let go too early.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import ClassVar
+
+from pydantic import AwareDatetime, Field
+
+from tidegate.cleaning.memory import remember, without_old
+from tidegate.events import CleaningReleased, Event, LockHold, LockReleased, VacuumFinished
+from tidegate.events.base import Value
+from tidegate.runtime.services import Decision
+
+
+class WaitingVacuum(Value, frozen=True):
+    """A vacuum, the holds it still waits for, since when, and the command that follows them."""
+
+    locks: tuple[LockHold, ...]
+    transactions: tuple[int, ...]
+    since: AwareDatetime
+    then: CleaningReleased
+
+    @property
+    def is_free(self) -> bool:
+        """Whether every hold is gone."""
+        return not self.locks and not self.transactions
+
+
+class GateState(Value, frozen=True):
+    """One table's memory: vacuums by their event id, and what was released when (ms of epoch)."""
+
+    waiting: dict[str, WaitingVacuum] = Field(default_factory=dict)
+    released_locks: dict[int, int] = Field(default_factory=dict)
+    ended_transactions: dict[int, int] = Field(default_factory=dict)
+    released_vacuums: dict[str, int] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderGate:
+    """A decider (see `tidegate.runtime.services`) that says CleaningReleased once a vacuum is free.
+
+    Each kind of release is remembered for `remember_for`, and at most `remember_most` of a kind a
+    table, the oldest forgotten first. Waiting vacuums are never forgotten.
+    """
+
+    name: ClassVar[str] = "reader-gate"
+    hears: ClassVar[tuple[type[Event], ...]] = (VacuumFinished, LockReleased)
+    state_type: type[GateState] = GateState
+    remember_for: timedelta = timedelta(days=7)
+    remember_most: int = 4096
+
+    def initial(self) -> GateState:
+        """Know nothing of the table."""
+        return GateState()
+
+    def decide(self, state: GateState, event: Event, at: datetime) -> Decision[GateState]:
+        """Take in one event; let go every vacuum that it sets free."""
+        state = self._without_old(state, at)
+        match event:
+            case VacuumFinished():
+                return self._let_go(self._with_vacuum(state, event, at), at)
+            case LockReleased():
+                return self._let_go(self._with_release(state, event, at), at)
+            case _:
+                return Decision(state)
+
+    def _with_vacuum(self, state: GateState, vacuum: VacuumFinished, at: datetime) -> GateState:
+        if vacuum.event_id in state.waiting or vacuum.event_id in state.released_vacuums:
+            return state
+        new = WaitingVacuum(
+            locks=tuple(each for each in vacuum.locks if each.lock_id not in state.released_locks),
+            transactions=tuple(
+                txn for txn in vacuum.open_transactions if txn not in state.ended_transactions
+            ),
+            since=at,
+            then=_command(vacuum, at),
+        )
+        return state.model_copy(update={"waiting": {**state.waiting, vacuum.event_id: new}})
+
+    def _with_release(self, state: GateState, release: LockReleased, at: datetime) -> GateState:
+        lock, txn = release.lock_id, release.transaction_id
+        waiting = {key: _discharged(each, lock, txn) for key, each in state.waiting.items()}
+        locks = self._noted(state.released_locks, lock, at)
+        txns = self._noted(state.ended_transactions, txn, at)
+        return state.model_copy(
+            update={"waiting": waiting, "released_locks": locks, "ended_transactions": txns}
+        )
+
+    def _let_go(self, state: GateState, at: datetime) -> Decision[GateState]:
+        free = {key: each for key, each in state.waiting.items() if each.is_free}
+        if not free:
+            return Decision(state)
+        released = state.released_vacuums
+        for key in free:
+            released = remember(released, key, at, self.remember_most)
+        waiting = {key: each for key, each in state.waiting.items() if key not in free}
+        commands = tuple(each.then.model_copy(update={"occurred_at": at}) for each in free.values())
+        after = state.model_copy(update={"waiting": waiting, "released_vacuums": released})
+        return Decision(after, commands)
+
+    def _noted(self, memory: dict[int, int], released: int | None, at: datetime) -> dict[int, int]:
+        return memory if released is None else remember(memory, released, at, self.remember_most)
+
+    def _without_old(self, state: GateState, at: datetime) -> GateState:
+        before = at - self.remember_for
+        return state.model_copy(
+            update={
+                "released_locks": without_old(state.released_locks, before),
+                "ended_transactions": without_old(state.ended_transactions, before),
+                "released_vacuums": without_old(state.released_vacuums, before),
+            }
+        )
+
+
+def _command(vacuum: VacuumFinished, at: datetime) -> CleaningReleased:
+    return CleaningReleased.about(
+        vacuum,
+        occurred_at=at,
+        said_by=ReaderGate.name,
+        kind=vacuum.kind,
+        partition=vacuum.partition,
+        directories=vacuum.directories,
+        min_write_id=vacuum.min_write_id,
+        max_write_id=vacuum.max_write_id,
+        valid_write_ids=vacuum.valid_write_ids,
+        own_transaction_id=vacuum.own_transaction_id,
+    )
+
+
+def _discharged(waiting: WaitingVacuum, lock: int | None, txn: int | None) -> WaitingVacuum:
+    locks = tuple(each for each in waiting.locks if each.lock_id != lock)
+    transactions = tuple(each for each in waiting.transactions if each != txn)
+    if (locks, transactions) == (waiting.locks, waiting.transactions):
+        return waiting
+    return waiting.model_copy(update={"locks": locks, "transactions": transactions})
