@@ -87,7 +87,7 @@ class ExecutorLoop:
 
     def step(self, timeout: float) -> int:
         """Take what has arrived, acknowledge what is done. Gives how many records were taken."""
-        records = self._subscription.poll(BATCH, timeout)
+        records = self._subscription.poll(min(BATCH, self._backlog), timeout)
         for record in records:
             self._take(record)
         self._settle()

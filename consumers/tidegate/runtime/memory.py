@@ -25,6 +25,7 @@ class MemorySubscription:
         self._wanted: tuple[Partition, ...] | None = None
         self._positions: dict[Partition, int] = {}
         self._paused: set[Partition] = set()
+        self._expelled = False
 
     def reassign(self, partitions: tuple[Partition, ...]) -> None:
         """Give the member its new partitions at its next poll (called by the bus)."""
@@ -42,6 +43,8 @@ class MemorySubscription:
 
     def commit(self, positions: Mapping[Partition, int], *, wait: bool = False) -> None:  # noqa: ARG002
         """Commit those that are still ours."""
+        if self._expelled:
+            return
         held = {each: at for each, at in positions.items() if each in self._positions}
         self._bus.committed[self._group].update(held)
 
@@ -62,9 +65,13 @@ class MemorySubscription:
 
     def expel(self) -> None:
         """Take the partitions away behind the member's back, as a time-out does."""
+        self._expelled = True
         self._bus.leave(self._group, self)
 
     def _follow_assignment(self) -> None:
+        if self._expelled and self._positions:
+            self._listener.lost(tuple(self._positions))
+            self._positions = {}
         if self._wanted is None:
             return
         wanted, self._wanted = self._wanted, None

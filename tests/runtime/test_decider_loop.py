@@ -1,0 +1,272 @@
+"""Crash rules 1 to 4 and 6 of a decider, on the bus in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import pytest
+
+from support.samples import (
+    Count,
+    EveryThird,
+    commit,
+    events_on,
+    memory_bus,
+    message,
+    release,
+    savepoint_request,
+)
+from tidegate.errors import ConfigError, DeadLetterFlood, FencedError
+from tidegate.events import Event, SavepointRequested
+from tidegate.events.topics import changelog
+from tidegate.publisher import Message
+from tidegate.runtime.bus import Changelog, Partition
+from tidegate.runtime.decider_loop import DeciderLoop
+from tidegate.runtime.ledger import POSITIONS_KEY
+from tidegate.runtime.memory import MemoryBus, MemoryChangelog, MemorySubscription
+from tidegate.runtime.services import Decision
+
+COMMANDS = "tidegate.commands"
+DEAD = "tidegate.dead-letters"
+CHANGELOG = changelog(EveryThird.name).name()
+
+
+class Killed(BaseException):
+    """A SIGKILL: nothing after it runs."""
+
+
+class DyingBus(MemoryBus):
+    """Dies at its `fuse`-th act: before a send, in the middle of a changelog write, at a commit."""
+
+    fuse = 10**9
+    acts: Sequence[str] = ()
+
+    def burn(self, act: str) -> None:
+        self.acts = [*self.acts, act]
+        self.fuse -= 1
+        if self.fuse < 0:
+            raise Killed
+
+    def send(self, messages: Sequence[Message]) -> None:
+        for each in messages:
+            self.burn(each.topic)
+            super().send([each])
+
+    def changelog(self, topic: str, partition: int) -> MemoryChangelog:
+        return MemoryChangelog(self, Partition(topic, partition))
+
+
+class DyingSubscription(MemorySubscription):
+    """Dies before it commits."""
+
+    def commit(self, positions: Mapping[Partition, int], *, wait: bool = False) -> None:
+        assert isinstance(self._bus, DyingBus)
+        self._bus.burn("commit")
+        super().commit(positions, wait=wait)
+
+
+def dying_bus() -> DyingBus:
+    plain = memory_bus(EveryThird.name, partitions=1)
+    return DyingBus({each.topic for each in plain._logs}, partitions=1)
+
+
+def work_off(loop: DeciderLoop[Count]) -> None:
+    while loop.step(0):
+        pass
+
+
+def commands(bus: MemoryBus) -> list[str | None]:
+    return [each.caused_by for each in events_on(bus, COMMANDS)]
+
+
+def test_a_decider_says_its_commands_and_remembers_its_state() -> None:
+    bus = memory_bus(EveryThird.name)
+    bus.send([message(commit(n)) for n in range(4)])
+    loop = DeciderLoop(EveryThird(), bus)
+    work_off(loop)
+
+    assert commands(bus) == [commit(2).event_id]
+    (entry,) = [r for r in bus.records(CHANGELOG) if r.key == b"lake.sales.orders"]
+    assert entry.value == b'{"applied":{"tidegate.commits":4},"state":{"heard":1}}'
+
+
+def test_rule_1_a_new_process_restores_the_state_before_its_first_event() -> None:
+    bus = memory_bus(EveryThird.name)
+    bus.send([message(commit(0)), message(commit(1))])
+    first = DeciderLoop(EveryThird(), bus)
+    work_off(first)
+    first.close()
+
+    second = DeciderLoop(EveryThird(), bus)
+    bus.send([message(commit(2))])
+    work_off(second)
+
+    assert commands(bus) == [commit(2).event_id]
+
+
+def test_rule_1_topics_that_are_not_copartitioned_are_refused_at_the_start() -> None:
+    class Uneven(MemoryBus):
+        def partitions(self, topic: str) -> int:
+            return 4 if topic == "tidegate.locks" else 3
+
+    bus = Uneven([f"tidegate.{t}" for t in ("commits", "locks", "commands")])
+    with pytest.raises(ConfigError, match=r"same number of partitions: .*tidegate.locks: 4"):
+        DeciderLoop(EveryThird(), bus)
+
+
+@pytest.mark.parametrize("fuse", range(24))
+def test_rules_2_and_3_a_death_at_any_moment_loses_nothing_and_counts_nothing_twice(
+    fuse: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.runtime.memory.MemorySubscription", DyingSubscription)
+    bus = dying_bus()
+    wave_1 = [message(commit(n)) for n in range(4)] + [message(commit(0, "lake.sales.returns"))]
+    wave_2 = [message(release(n)) for n in range(3)] + [message(commit(4))]
+    MemoryBus.send(bus, wave_1)
+    bus.fuse = fuse
+    for _ in range(50):  # every process after the first lives three acts longer
+        try:
+            loop = DeciderLoop(EveryThird(), bus)
+            work_off(loop)
+            if wave_2:
+                MemoryBus.send(bus, wave_2)
+                wave_2 = []
+                work_off(loop)
+            break
+        except Killed:
+            bus._members.clear()
+            fuse += 3
+            bus.fuse = fuse
+
+    # Eight events of orders in all: the third and the sixth say something, however often.
+    said = list(dict.fromkeys(commands(bus)))
+    assert len(said) == 2
+    assert said[0] == commit(2).event_id
+    assert loop._held[0].ledger.state("lake.sales.orders") == Count(heard=2)
+    assert loop._held[0].ledger.state("lake.sales.returns") == Count(heard=1)
+
+
+def test_rule_2_say_then_remember_then_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.runtime.memory.MemorySubscription", DyingSubscription)
+    bus = dying_bus()
+    MemoryBus.send(bus, [message(commit(n)) for n in range(3)])
+    work_off(DeciderLoop(EveryThird(), bus))
+
+    assert bus.acts == [COMMANDS, CHANGELOG, CHANGELOG, CHANGELOG, "commit"]
+
+
+def test_rule_3_a_repeated_command_has_the_same_id() -> None:
+    bus = memory_bus(EveryThird.name)
+    bus.send([message(commit(n)) for n in range(3)])
+    for _ in range(2):  # the second process finds neither state nor offset of the first
+        loop = DeciderLoop(EveryThird(), bus)
+        work_off(loop)
+        bus.committed.clear()
+        bus._members.clear()
+        for number in range(3):
+            bus.log(Partition(CHANGELOG, number)).clear()
+
+    told = events_on(bus, COMMANDS)
+    assert len(told) == 2
+    assert told[0] == told[1]
+
+
+def test_rule_4_a_process_that_lost_its_partitions_cannot_overwrite_its_successors_state() -> None:
+    bus = memory_bus(EveryThird.name, partitions=1)
+    bus.send([message(commit(0))])
+    zombie = DeciderLoop(EveryThird(), bus)
+    work_off(zombie)
+    stalled = zombie._held[0]
+
+    assert isinstance(zombie._subscription, MemorySubscription)
+    zombie._subscription.expel()
+    successor = DeciderLoop(EveryThird(), bus)
+    bus.send([message(commit(1))])
+    work_off(successor)
+    before = list(bus.log(Partition(CHANGELOG, 0)))
+
+    zombie._held[0] = stalled  # it wakes up in the middle of its batch and goes on to remember
+    stalled.ledger.stage("lake.sales.orders", Count(heard=7))
+    with pytest.raises(FencedError):
+        zombie._remember(stalled)
+    assert bus.log(Partition(CHANGELOG, 0)) == before
+
+
+def test_rule_6_a_poison_message_goes_to_the_dead_letters_and_the_rest_goes_on() -> None:
+    bus = memory_bus(EveryThird.name)
+    poison = Message("tidegate.commits", b"lake.sales.orders", b"not avro", (("own", b"header"),))
+    bus.send([message(commit(0)), poison, message(commit(1)), message(commit(2))])
+    work_off(DeciderLoop(EveryThird(), bus))
+
+    assert commands(bus) == [commit(2).event_id]
+    (letter,) = bus.records(DEAD)
+    headers = dict(letter.headers)
+    assert (letter.key, letter.value) == (poison.key, poison.value)
+    assert headers["own"] == b"header"
+    assert headers["__connect.errors.topic"] == b"tidegate.commits"
+    assert headers["__connect.errors.offset"] == b"1"
+    assert headers["x-original-topic"] == b"tidegate.commits"
+    assert b"no Avro single object" in headers["__streams.errors.message"]
+
+
+def test_rule_6_an_event_on_the_wrong_topic_is_set_aside_and_not_skipped() -> None:
+    bus = memory_bus(EveryThird.name)
+    stray = message(savepoint_request(0))
+    bus.send([Message("tidegate.commits", stray.key, stray.value)])
+    work_off(DeciderLoop(EveryThird(), bus))
+
+    (letter,) = bus.records(DEAD)
+    expected = b"SavepointRequested belongs on tidegate.commands"
+    assert dict(letter.headers)["x-exception-message"] == expected
+
+
+class Broken(EveryThird):
+    """A decider with a fault in its code."""
+
+    def decide(self, state: Count, event: Event, at: datetime) -> Decision[Count]:
+        raise ZeroDivisionError(f"{state} {event.event_id} {at}")
+
+
+def test_rule_6_bad_code_does_not_drain_a_topic_into_the_dead_letters() -> None:
+    bus = memory_bus(EveryThird.name)
+    bus.send([message(commit(n)) for n in range(200)])
+    loop = DeciderLoop(Broken(), bus)
+
+    with pytest.raises(DeadLetterFlood):
+        work_off(loop)
+    assert len(bus.records(DEAD)) == 50
+    assert bus.committed["tidegate.every-third"] == {}
+
+
+def test_an_empty_state_is_removed_from_the_changelog_after_the_positions_are_written() -> None:
+    bus = memory_bus(EveryThird.name)
+    bus.send([message(commit(n)) for n in range(3)])
+    work_off(DeciderLoop(EveryThird(), bus))
+
+    keys = [(r.key, r.value is None) for r in bus.records(CHANGELOG)]
+    table = b"lake.sales.orders"
+    assert keys == [(table, False), (POSITIONS_KEY, False), (table, True)]
+
+
+def test_two_members_share_the_partitions_and_each_table_has_one_owner() -> None:
+    bus = memory_bus(EveryThird.name)
+    one, other = DeciderLoop(EveryThird(), bus), DeciderLoop(EveryThird(), bus)
+    tables = [f"lake.sales.t{n}" for n in range(12)]
+    bus.send([message(commit(n, table)) for table in tables for n in range(3)])
+    while one.step(0) + other.step(0):
+        pass
+
+    assert sorted(e.table for e in events_on(bus, COMMANDS)) == sorted(tables)
+    assert set(one._held) | set(other._held) == {0, 1, 2}
+    assert set(one._held).isdisjoint(other._held)
+    assert all(isinstance(e, SavepointRequested) for e in events_on(bus, COMMANDS))
+
+
+def test_a_memory_that_cannot_be_read_is_not_started_from() -> None:
+    bus = memory_bus(EveryThird.name, partitions=1)
+    memory: Changelog = bus.changelog(CHANGELOG, 0)
+    memory.write([(b"lake.sales.orders", b"{half")])
+
+    with pytest.raises(ValueError, match="the changelog can't be read"):
+        work_off(DeciderLoop(EveryThird(), bus))

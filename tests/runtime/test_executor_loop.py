@@ -1,0 +1,207 @@
+"""An executor's loop: order, retries, dead letters, and nothing acknowledged too early."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from support.samples import (
+    Recorder,
+    commit,
+    events_on,
+    memory_bus,
+    message,
+    savepoint_request,
+)
+from tidegate.errors import DeadLetterFlood, DeliveryError, PermanentError, TransientError
+from tidegate.events import Command, Outcome
+from tidegate.publisher import Message
+from tidegate.runtime.executor_loop import ExecutorLoop
+from tidegate.runtime.memory import MemoryBus
+from tidegate.runtime.patience import Patience
+
+OUTCOMES = "tidegate.outcomes"
+DEAD = "tidegate.dead-letters"
+QUICK = Patience(attempts=3, first=0.001, longest=0.002)
+
+
+def work_off(loop: ExecutorLoop) -> None:
+    deadline = time.monotonic() + 20
+    rests = 0
+    while rests < 2:
+        rests = 0 if loop.step(0.001) or not loop.idle else rests + 1
+        assert time.monotonic() < deadline, "the loop does not come to rest"
+
+
+def committed(bus: MemoryBus) -> int:
+    return sum(bus.committed["tidegate.recorder"].values())
+
+
+def test_every_command_has_its_outcome_and_is_acknowledged() -> None:
+    bus, recorder = memory_bus(), Recorder()
+    bus.send([message(savepoint_request(n)) for n in range(5)])
+    work_off(ExecutorLoop(recorder, bus))
+
+    expected = [savepoint_request(n).event_id for n in range(5)]
+    assert [outcome.caused_by for outcome in events_on(bus, OUTCOMES)] == expected
+    assert committed(bus) == 5
+
+
+def test_commands_of_one_table_run_in_order_and_of_different_tables_side_by_side() -> None:
+    meet = threading.Barrier(3, timeout=10)
+
+    class Meeting(Recorder):
+        def execute(self, command: Command) -> Iterator[Outcome]:
+            if str(command.event_id) in firsts:
+                meet.wait()  # passes only if the firsts of three tables run at the same time
+            yield from super().execute(command)
+
+    tables = [f"lake.sales.t{n}" for n in range(3)]
+    firsts = {savepoint_request(0, table).event_id for table in tables}
+    bus, meeting = memory_bus(partitions=1), Meeting()
+    bus.send([message(savepoint_request(n, table)) for table in tables for n in range(4)])
+    work_off(ExecutorLoop(meeting, bus))
+
+    for table in tables:
+        done = [e.caused_by for e in events_on(bus, OUTCOMES) if e.table == table]
+        assert done == [savepoint_request(n, table).event_id for n in range(4)]
+
+
+def test_a_transient_fault_is_tried_again_and_leaves_no_dead_letter() -> None:
+    bus = memory_bus()
+    recorder = Recorder(faults=[TransientError("storage is slow"), OSError("disk is away")])
+    bus.send([message(savepoint_request(0))])
+    work_off(ExecutorLoop(recorder, bus, patience=QUICK))
+
+    assert len(recorder.asked) == 3
+    assert len(events_on(bus, OUTCOMES)) == 1
+    assert bus.records(DEAD) == []
+
+
+@pytest.mark.parametrize(
+    ("faults", "attempts"),
+    [
+        pytest.param([PermanentError("can never work")], 1, id="a permanent fault at once"),
+        pytest.param([ValueError("a bug")], 1, id="an unknown fault at once"),
+        pytest.param([TransientError("down")] * 3, 3, id="a transient fault after its limit"),
+    ],
+)
+def test_a_command_that_cannot_work_is_set_aside_and_the_next_goes_on(
+    faults: list[Exception], attempts: int
+) -> None:
+    bus, recorder = memory_bus(), Recorder(faults=faults)
+    bus.send([message(savepoint_request(0)), message(savepoint_request(1))])
+    work_off(ExecutorLoop(recorder, bus, patience=QUICK))
+
+    assert len(recorder.asked) == attempts + 1
+    (letter,) = bus.records(DEAD)
+    assert letter.value == message(savepoint_request(0)).value
+    assert [e.caused_by for e in events_on(bus, OUTCOMES)] == [savepoint_request(1).event_id]
+    assert committed(bus) == 2
+
+
+def test_a_poison_message_and_a_stray_event_are_set_aside() -> None:
+    bus = memory_bus()
+    stray = message(commit(0))
+    bus.send([Message("tidegate.commands", b"k", b"poison")])
+    bus.send([Message("tidegate.commands", stray.key, stray.value)])
+    bus.send([message(savepoint_request(0))])
+    work_off(ExecutorLoop(Recorder(), bus))
+
+    assert len(bus.records(DEAD)) == 2
+    assert len(events_on(bus, OUTCOMES)) == 1
+
+
+def test_nothing_is_acknowledged_before_its_outcome_is_on_the_broker() -> None:
+    class Deaf(MemoryBus):
+        def send(self, messages: Sequence[Message]) -> None:
+            if any(each.topic == OUTCOMES for each in messages):
+                raise DeliveryError("no broker")
+            super().send(messages)
+
+    plain = memory_bus(partitions=1)
+    bus = Deaf({each.topic for each in plain._logs}, partitions=1)
+    bus.send([message(savepoint_request(0))])
+    loop = ExecutorLoop(
+        Recorder(), bus, patience=Patience(attempts=10**6, first=0.001, longest=0.001)
+    )
+    for _ in range(50):
+        loop.step(0.005)
+
+    assert committed(bus) == 0
+    assert loop.close(deadline=10)
+    assert committed(bus) == 0
+    assert bus.records(DEAD) == []
+
+
+def test_a_command_that_still_runs_holds_back_the_offset_of_those_after_it() -> None:
+    go_on = threading.Event()
+
+    class Slow(Recorder):
+        def execute(self, command: Command) -> Iterator[Outcome]:
+            if command.table == "lake.sales.slow":
+                assert go_on.wait(10)
+            yield from super().execute(command)
+
+    bus = memory_bus(partitions=1)
+    bus.send([message(savepoint_request(0, "lake.sales.slow")), message(savepoint_request(0))])
+    loop = ExecutorLoop(Slow(), bus)
+    while not events_on(bus, OUTCOMES):
+        loop.step(0.01)
+    loop.step(0.01)
+    assert committed(bus) == 0
+
+    go_on.set()
+    work_off(loop)
+    assert committed(bus) == 2
+
+
+def test_a_backlog_pauses_the_partition_and_all_is_done_in_the_end() -> None:
+    bus, recorder = memory_bus(partitions=1), Recorder()
+    bus.send([message(savepoint_request(n)) for n in range(500)])
+    loop = ExecutorLoop(recorder, bus, backlog=5)
+    loop.step(0)
+    assert [each.number for each in loop._paused] == [0]
+    work_off(loop)
+
+    assert len(recorder.asked) == 500
+    assert committed(bus) == 500
+
+
+def test_partitions_taken_away_are_not_acknowledged_by_who_lost_them() -> None:
+    go_on = threading.Event()
+
+    class Slow(Recorder):
+        def execute(self, command: Command) -> Iterator[Outcome]:
+            assert go_on.wait(10)
+            yield from super().execute(command)
+
+    bus = memory_bus(partitions=1)
+    bus.send([message(savepoint_request(n)) for n in range(3)])
+    slow = ExecutorLoop(Slow(), bus)
+    slow.step(0.01)
+    slow._subscription.expel()  # type: ignore[attr-defined]
+    quick = ExecutorLoop(Recorder(), bus)
+    work_off(quick)
+    go_on.set()
+    slow.step(0.1)
+
+    told = events_on(bus, OUTCOMES)
+    assert {each.event_id for each in told} == {each.event_id for each in told[:3]}
+    assert slow._progress == {}
+    assert committed(bus) == 3
+
+
+def test_bad_code_does_not_drain_the_commands_into_the_dead_letters() -> None:
+    bus = memory_bus(partitions=1)
+    recorder = Recorder(faults=[ValueError("a bug") for _ in range(300)])
+    bus.send([message(savepoint_request(n)) for n in range(300)])
+    loop = ExecutorLoop(recorder, bus)
+
+    with pytest.raises(DeadLetterFlood):
+        work_off(loop)
+    assert len(bus.records(DEAD)) == 50
+    assert committed(bus) <= 50

@@ -1,0 +1,125 @@
+"""Events and services for tests of the runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import ClassVar
+
+from tidegate.events import (
+    Command,
+    CommitCompleted,
+    Event,
+    LockReleased,
+    Outcome,
+    SavepointCreated,
+    SavepointRequested,
+    Value,
+)
+from tidegate.events.message import from_envelope, to_envelope
+from tidegate.events.topics import TOPICS, changelog, topic_of
+from tidegate.publisher import Message
+from tidegate.runtime.memory import MemoryBus
+from tidegate.runtime.services import Decision
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+def commit(number: int, table: str = "lake.sales.orders") -> CommitCompleted:
+    return CommitCompleted.model_validate(
+        {
+            "table": table,
+            "location": "/lake/" + table.rsplit(".", 1)[-1],
+            "occurred_at": NOON,
+            "said_by": "ingest",
+            "instant": f"20261121120000{number:03}",
+            "action": "commit",
+        }
+    )
+
+
+def release(lock_id: int, table: str = "lake.sales.orders") -> LockReleased:
+    return LockReleased.model_validate(
+        {
+            "table": table,
+            "location": "/lake/" + table.rsplit(".", 1)[-1],
+            "occurred_at": NOON,
+            "said_by": "bridge",
+            "lock_id": lock_id,
+        }
+    )
+
+
+def savepoint_request(number: int, table: str = "lake.sales.orders") -> SavepointRequested:
+    return SavepointRequested.about(
+        commit(number, table),
+        instant=commit(number, table).instant,
+        requested_by="ana",
+        said_by="test",
+        occurred_at=NOON,
+    )
+
+
+def message(event: Event, prefix: str = "tidegate") -> Message:
+    sealed = to_envelope(event)
+    return Message(topic_of(type(event)).name(prefix), sealed.key, sealed.value, sealed.headers)
+
+
+def events_on(bus: MemoryBus, topic: str) -> list[Event]:
+    return [from_envelope(each.key, each.value) for each in bus.records(topic)]
+
+
+def memory_bus(*deciders: str, partitions: int = 3) -> MemoryBus:
+    topics = [topic.name() for topic in TOPICS]
+    return MemoryBus([*topics, *(changelog(name).name() for name in deciders)], partitions)
+
+
+class Count(Value, frozen=True):
+    """How many events of a table were heard since the last command."""
+
+    heard: int = 0
+
+
+class EveryThird:
+    """Says one command for every third event of a table: a miscount is seen at once."""
+
+    name: ClassVar[str] = "every-third"
+    hears: ClassVar[tuple[type[Event], ...]] = (CommitCompleted, LockReleased)
+    state_type = Count
+
+    def initial(self) -> Count:
+        return Count()
+
+    def decide(self, state: Count, event: Event, at: datetime) -> Decision[Count]:
+        if state.heard < 2:
+            return Decision(Count(heard=state.heard + 1))
+        command = SavepointRequested.about(
+            event, instant=None, requested_by="third", said_by=self.name, occurred_at=at
+        )
+        return Decision(Count(), (command,))
+
+
+@dataclass
+class Recorder:
+    """An executor that writes down what it was asked, and can be told to fail."""
+
+    name: ClassVar[str] = "recorder"
+    hears: ClassVar[tuple[type[Command], ...]] = (SavepointRequested,)
+    faults: list[Exception] = field(default_factory=list[Exception])
+    asked: list[str] = field(default_factory=list[str])
+
+    def execute(self, command: Command) -> Iterator[Outcome]:
+        assert isinstance(command, SavepointRequested)
+        self.asked.append(str(command.instant))
+        if self.faults:
+            raise self.faults.pop(0)
+        yield SavepointCreated.about(
+            command,
+            instant=str(command.instant),
+            partitions=1,
+            files=1,
+            duration_ms=1,
+            said_by=self.name,
+            occurred_at=NOON,
+        )
