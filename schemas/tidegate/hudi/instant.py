@@ -57,7 +57,7 @@ NEVER_COMPLETED: Final = frozenset({Action.CLUSTERING, Action.COMPACTION, Action
 
 _NAME: Final = re.compile(
     r"(?P<timestamp>\d{14,24})(?:_(?P<completion>\d{14,24}))?"
-    r"(?:\.(?P<action>[a-z]+))?(?:\.(?P<pending>requested|inflight))?"
+    r"(?:\.(?P<action>(?!requested|inflight)[a-z]+))?(?:\.(?P<pending>requested|inflight))?"
 )
 
 

@@ -1,0 +1,81 @@
+"""Opening a table that a command names, and every reason not to.
+
+Reason codes: outside-warehouse, no-such-table, unreadable-table, table-mismatch,
+unsupported-table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from tidegate.errors import ConfinementError, FormatError, TidegateError
+from tidegate.hudi import TableProperties
+from tidegate.hudi_reader import HudiTable, NoSuchTable, load_table
+from tidegate.warehouse import Warehouse
+
+SUPPORTED_VERSIONS: Final = frozenset({6, 8, 9})
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a command is not carried out: a fixed code for programs, a sentence for people."""
+
+    reason: str
+    message: str
+
+
+class Refused(TidegateError):  # noqa: N818 - an expected answer, not a fault
+    """A check said no, and nothing was changed. The catcher answers with `refusal`."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        """Take the code and the sentence."""
+        super().__init__(f"{reason}: {message}")
+        self.refusal = Refusal(reason, message)
+
+
+def open_table(warehouse: Warehouse, location: str, identity: str | None = None) -> HudiTable:
+    """Read a table, once it is known to lie below the warehouse roots.
+
+    Args:
+        warehouse: Its roots decide what may be read at all.
+        location: The table's base path.
+        identity: `catalog.database.table`; its last part must be the table's own name.
+
+    Raises:
+        Refused: for one of this module's reasons.
+    """
+    try:
+        where = warehouse.roots.check(location)
+    except ConfinementError as error:
+        raise Refused("outside-warehouse", str(error)) from error
+    try:
+        table = load_table(warehouse, where)
+    except NoSuchTable as error:
+        raise Refused("no-such-table", str(error)) from error
+    except FormatError as error:
+        raise Refused("unreadable-table", str(error)) from error
+    if identity is not None:
+        _check_name(table.properties.name, identity)
+    _check_kind(table.properties)
+    return table
+
+
+def _check_name(name: str, identity: str) -> None:
+    if name.lower() != identity.rsplit(".", 1)[-1].lower():
+        raise Refused(
+            "table-mismatch", f"the command is about {identity}, but the table there is {name}"
+        )
+
+
+def _check_kind(properties: TableProperties) -> None:
+    if properties.version not in SUPPORTED_VERSIONS:
+        known = ", ".join(map(str, sorted(SUPPORTED_VERSIONS)))
+        why = f"table version {properties.version} is not among {known}"
+    elif properties.table_type != "COPY_ON_WRITE":
+        why = f"{properties.table_type} tables are not supported yet, only COPY_ON_WRITE"
+    elif properties.is_bootstrapped:
+        why = "bootstrapped tables keep base files outside the table"
+    else:
+        return
+    raise Refused("unsupported-table", why)

@@ -1,0 +1,127 @@
+"""The savepoint writer: writes a savepoint as Hudi does, once, whoever else tries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import ClassVar, TypeVar
+
+from tidegate.errors import FormatError, PermanentError, TransientError
+from tidegate.events import (
+    Command,
+    Outcome,
+    SavepointCreated,
+    SavepointRejected,
+    SavepointRequested,
+)
+from tidegate.fanout import FanOut
+from tidegate.hudi import Action, Instant, SavepointMetadata, State
+from tidegate.hudi_reader import HudiTable, list_partitions
+from tidegate.hudi_tables import Refusal, Refused, TimelineWriter, open_table
+from tidegate.savepoints.lookup import clean_bound, read_commits
+from tidegate.savepoints.plan import SavepointPlan, check_bound, choose_commit, plan_savepoint
+from tidegate.storage import NotFound
+from tidegate.warehouse import Warehouse
+
+T = TypeVar("T")
+
+
+class SavepointWriter:
+    """Answers a SavepointRequested with SavepointCreated or SavepointRejected.
+
+    Nothing but the savepoint's own two files is written, inflight first, then completed. An
+    inflight file that a dead process left is taken up; a completed one is the answer.
+
+    Reason codes: those of `hudi_tables.opening` and `savepoints.plan`, and restore-pending.
+    """
+
+    name: ClassVar[str] = "savepoint-writer"
+    hears: ClassVar[tuple[type[Command], ...]] = (SavepointRequested,)
+
+    def __init__(
+        self, warehouse: Warehouse, fan_out: FanOut, clock: Callable[[], datetime]
+    ) -> None:
+        """Take what may be changed, what lists many partitions at once, and the time (aware)."""
+        self.warehouse = warehouse
+        self.fan_out = fan_out
+        self.clock = clock
+
+    def execute(self, command: Command) -> Iterator[Outcome]:
+        """Write the savepoint, or say why not.
+
+        Raises:
+            PermanentError: the command is no SavepointRequested.
+            TransientError: a file went away while it was needed; the next look may go well.
+        """
+        if not isinstance(command, SavepointRequested):
+            raise PermanentError(f"{self.name} does not answer a {type(command).__name__}")
+        try:
+            yield self._savepoint(command)
+        except Refused as refused:
+            yield self._rejected(command, refused.refusal)
+        except FormatError as error:
+            yield self._rejected(command, Refusal("unreadable-table", str(error)))
+        except NotFound as error:
+            raise TransientError(f"{error} went away in between") from error
+
+    def _savepoint(self, command: SavepointRequested) -> SavepointCreated:
+        began = self.clock()
+        table = open_table(self.warehouse, command.location, command.table)
+        commit = _granted(choose_commit(table.timeline, command.instant)).timestamp
+        there = self._existing(table, commit)
+        metadata = there or self._write(command, table, commit)
+        return SavepointCreated.about(
+            command,
+            said_by=self.name,
+            occurred_at=self.clock(),
+            instant=commit,
+            partitions=len(metadata.files),
+            files=metadata.file_count,
+            already_there=there is not None,
+            duration_ms=max(0, int((self.clock() - began).total_seconds() * 1000)),
+        )
+
+    def _write(
+        self, command: SavepointRequested, table: HudiTable, commit: str
+    ) -> SavepointMetadata:
+        plan = self._plan(table, commit)
+        metadata = SavepointMetadata(
+            command.requested_by, int(self.clock().timestamp() * 1000), command.comment, plan.files
+        )
+        writer = TimelineWriter(self.warehouse, table, self.clock)
+        savepoint = Instant(commit, Action.SAVEPOINT, State.INFLIGHT)
+        writer.begin(savepoint)
+        if self._existing(table.reloaded(), commit) is None:
+            writer.complete(savepoint, metadata.encode())
+        return metadata
+
+    def _plan(self, table: HudiTable, commit: str) -> SavepointPlan:
+        if table.timeline.pending_restores:
+            raise Refused("restore-pending", "a restore of this table has not completed yet")
+        refusal = check_bound(commit, clean_bound(table))
+        if refusal is not None:
+            raise Refused(refusal.reason, refusal.message)
+        commits = read_commits(table, self.fan_out)
+        partitions = list_partitions(self.warehouse, table.location, self.fan_out)
+        return _granted(plan_savepoint(commit, table.timeline, commits, partitions))
+
+    def _existing(self, table: HudiTable, commit: str) -> SavepointMetadata | None:
+        done = table.timeline.of_action(Action.SAVEPOINT, State.COMPLETED)
+        found = next((i for i in done if i.timestamp == commit), None)
+        return SavepointMetadata.decode(table.read(found)) if found else None
+
+    def _rejected(self, command: SavepointRequested, refusal: Refusal) -> SavepointRejected:
+        return SavepointRejected.about(
+            command,
+            said_by=self.name,
+            occurred_at=self.clock(),
+            instant=command.instant,
+            reason=refusal.reason,
+            message=refusal.message,
+        )
+
+
+def _granted(answer: T | Refusal) -> T:
+    if isinstance(answer, Refusal):
+        raise Refused(answer.reason, answer.message)
+    return answer

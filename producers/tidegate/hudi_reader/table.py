@@ -1,0 +1,113 @@
+"""A Hudi table as it is now: what its properties and its timeline say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tidegate.errors import FormatError, TidegateError
+from tidegate.hudi import (
+    CommitMetadata,
+    Instant,
+    Layout,
+    State,
+    TableProperties,
+    Timeline,
+    instant_of_ms,
+)
+from tidegate.storage import Entry, NotFound, Storage, join, normalise
+
+PROPERTIES: Final = ".hoodie/hoodie.properties"
+_BACKUP: Final = f"{PROPERTIES}.backup"
+_LOOKS_LIKE_AN_INSTANT: Final = re.compile(r"\d{14}")
+
+
+class NoSuchTable(TidegateError):  # noqa: N818 - an expected answer, not a fault
+    """No Hudi table is at this location. The catcher refuses the command."""
+
+
+@dataclass(frozen=True)
+class HudiTable:
+    """A table at one moment. `files` are the names in its timeline's folder."""
+
+    storage: Storage
+    location: str
+    properties: TableProperties
+    timeline: Timeline
+    files: tuple[Instant, ...]
+
+    def path_of(self, instant: Instant) -> str:
+        """Where the file of an instant is, or would be."""
+        name = instant.file_name(self.properties.layout)
+        return join(self.location, self.properties.timeline_folder, name)
+
+    def read(self, instant: Instant) -> bytes:
+        """Read the file of an instant.
+
+        Raises:
+            NotFound: it is not there, or not any more.
+        """
+        return self.storage.read(self.path_of(instant))
+
+    def read_commit(self, instant: Instant) -> CommitMetadata:
+        """Read what a completed write says it did.
+
+        Raises:
+            NotFound: it is not there, or not any more.
+            FormatError: it can't be read; the message names the instant.
+        """
+        try:
+            return CommitMetadata.decode(self.read(instant))
+        except FormatError as error:
+            raise FormatError(f"{instant.timestamp}.{instant.action}: {error}") from error
+
+    def reloaded(self) -> HudiTable:
+        """The same table, read again."""
+        return load_table(self.storage, self.location)
+
+
+def load_table(storage: Storage, location: str) -> HudiTable:
+    """Read a table's properties and timeline.
+
+    Raises:
+        NoSuchTable: there is no `.hoodie/hoodie.properties`.
+        FormatError: a file of the table can't be understood.
+    """
+    where = normalise(location)
+    properties = TableProperties.parse(read_properties(storage, where))
+    try:
+        entries = storage.list(join(where, properties.timeline_folder))
+    except NotFound as error:
+        raise FormatError(f"{location} has no timeline at {error}") from error
+    files = tuple(_instants(entries, properties))
+    return HudiTable(storage, where, properties, Timeline.of(files), files)
+
+
+def read_properties(storage: Storage, location: str) -> bytes:
+    """Read `hoodie.properties`, or the copy that Hudi keeps while it rewrites them.
+
+    Raises:
+        NoSuchTable: neither is there.
+    """
+    for name in (PROPERTIES, _BACKUP):
+        try:
+            return storage.read(join(location, name))
+        except NotFound:
+            continue
+    raise NoSuchTable(f"no Hudi table at {location}: it has no {PROPERTIES}")
+
+
+def _instants(entries: list[Entry], properties: TableProperties) -> Iterator[Instant]:
+    for entry in entries:
+        instant = Instant.parse(entry.name, properties.layout)
+        if instant is None:
+            if _LOOKS_LIKE_AN_INSTANT.match(entry.name):
+                raise FormatError(f"{entry.name} is no instant of layout {properties.layout}")
+        elif properties.layout is Layout.ONE and instant.state is State.COMPLETED:
+            # Hudi takes the modification time for the completion time of layout 1
+            moment = instant_of_ms(entry.modified_ms, properties.zone)
+            yield replace(instant, completion=moment)
+        else:
+            yield instant
