@@ -1,0 +1,131 @@
+"""The settings of a deployment, read from one TOML file.
+
+[kafka]                                  # librdkafka's own settings, passed through
+"bootstrap.servers" = "broker:9092"
+
+[topics]
+prefix = "tidegate"
+partitions = 6
+replication = 3
+
+[warehouse]
+roots = ["/lake", "s3://lake/tables"]    # nothing outside of these is ever changed
+[warehouse.storage.s3]                   # fsspec's options, a table a protocol
+endpoint_url = "http://minio:9000"
+
+[spark]
+from_items = 256                         # table work of at least so many items runs on Spark
+[spark.conf]
+"spark.master" = "local[2]"
+
+[[savepoints]]                           # the first pattern that matches a table decides
+tables = "lake.sales.*"
+when = "every_commit"
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, Field, ValidationError
+
+from tidegate.errors import ConfigError
+from tidegate.events.topics import DEFAULT_PARTITIONS, DEFAULT_PREFIX
+
+FILE_VARIABLE = "TIDEGATE_CONFIG"
+SERVERS_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
+
+
+class _Section(BaseModel, frozen=True, extra="forbid"):
+    """A part of the settings; a misspelt name is an error."""
+
+
+class TopicSettings(_Section, frozen=True):
+    """How the topics are named and made."""
+
+    prefix: str = DEFAULT_PREFIX
+    partitions: int = Field(default=DEFAULT_PARTITIONS, ge=1)
+    replication: int = Field(default=1, ge=1)
+
+
+class WarehouseSettings(_Section, frozen=True):
+    """Where tables may be changed, and how their file systems are reached."""
+
+    roots: tuple[str, ...] = ()
+    storage: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+
+class SparkSettings(_Section, frozen=True):
+    """The session for table work, started when there is work for it."""
+
+    from_items: int = Field(default=256, ge=1)
+    conf: dict[str, str] = Field(default_factory=dict)
+
+
+class SavepointRule(_Section, frozen=True):
+    """When the tables whose identity matches a shell pattern get savepoints by themselves."""
+
+    tables: str
+    when: Literal["every_commit", "on_request"]
+
+
+class ServiceSettings(_Section, frozen=True):
+    """How the services work."""
+
+    threads: int = Field(default=4, ge=1)
+    """Tables that an executor works on at the same time."""
+    session_timeout_ms: int = Field(default=10_000, ge=1_000)
+    """After this long without a sign of life the broker gives a process's work to another."""
+
+
+class Settings(_Section, frozen=True):
+    """All settings; see the module's example."""
+
+    kafka: dict[str, str | int | bool] = Field(default_factory=dict)
+    topics: TopicSettings = TopicSettings()
+    warehouse: WarehouseSettings = WarehouseSettings()
+    spark: SparkSettings = SparkSettings()
+    savepoints: tuple[SavepointRule, ...] = ()
+    services: ServiceSettings = ServiceSettings()
+
+    @classmethod
+    def load(cls, file: Path | None = None) -> Self:
+        """Read the file named here or in TIDEGATE_CONFIG; KAFKA_BOOTSTRAP_SERVERS wins over it.
+
+        Raises:
+            ConfigError: the file is not there, is no TOML, or holds a setting that can't be.
+        """
+        named = file or (Path(where) if (where := os.environ.get(FILE_VARIABLE)) else None)
+        try:
+            told = tomllib.loads(named.read_text("utf-8")) if named else {}
+            settings = cls.model_validate(told)
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            raise ConfigError(f"{named}: {error}") from error
+        except ValidationError as error:
+            raise ConfigError(f"{named}: {_problems(error)}") from error
+        if servers := os.environ.get(SERVERS_VARIABLE):
+            return settings.model_copy(
+                update={"kafka": {**settings.kafka, "bootstrap.servers": servers}}
+            )
+        return settings
+
+    def connection(self) -> dict[str, str | int | bool]:
+        """Give librdkafka's settings for every client.
+
+        Raises:
+            ConfigError: no broker is named.
+        """
+        if "bootstrap.servers" not in self.kafka:
+            raise ConfigError(f'name a broker: {SERVERS_VARIABLE}, or "bootstrap.servers"')
+        return dict(self.kafka)
+
+
+def _problems(error: ValidationError) -> str:
+    """What is wrong, without the values: they may be secrets."""
+    return "; ".join(
+        f"{'.'.join(map(str, each['loc']))}: {each['msg']}"
+        for each in error.errors(include_url=False, include_input=False)
+    )

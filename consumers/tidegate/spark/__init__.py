@@ -1,0 +1,50 @@
+"""The Spark session for table work: started on first use, shared by all threads."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULTS: Final[Mapping[str, str]] = {
+    "spark.app.name": "tidegate",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+LOCAL: Final = "local[2]"
+
+
+def lazy_session(conf: Mapping[str, str]) -> Callable[[], SparkSession]:
+    """Give a function that starts a session at its first call and returns that one ever after.
+
+    `conf` holds Spark's own settings; without `spark.master` the work runs on two local threads.
+    """
+    lock = threading.Lock()
+    started: list[SparkSession] = []
+
+    def session() -> SparkSession:
+        with lock:
+            if not started:
+                started.append(_start(conf))
+            return started[0]
+
+    return session
+
+
+def _start(conf: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - only who has table work needs Spark
+
+    # The workers must be this very Python, with this very tidegate.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.Builder()
+    settings = {"spark.master": LOCAL, **DEFAULTS, **conf}
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session

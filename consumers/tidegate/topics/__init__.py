@@ -1,0 +1,66 @@
+"""Make the topics as they are declared, and refuse what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tidegate.errors import ConfigError
+from tidegate.events.topics import TOPICS, Topic, changelog
+from tidegate.settings import TopicSettings
+
+_WAIT: Final = 30.0
+
+
+def declared(deciders: Sequence[str]) -> list[Topic]:
+    """Every topic of a deployment: the shared ones and a changelog for each decider."""
+    return [*TOPICS, *(changelog(name) for name in deciders)]
+
+
+def create_topics(
+    connection: Mapping[str, str | int | bool], settings: TopicSettings, deciders: Sequence[str]
+) -> dict[str, bool]:
+    """Create what is missing; say for each topic whether it was created now.
+
+    Raises:
+        ConfigError: a topic exists with another number of partitions, or can't be created. A
+            different number is never accepted: a table's events and its state would lie apart.
+    """
+    admin = AdminClient({**connection, "log_level": 0})
+    new = [
+        NewTopic(
+            topic.name(settings.prefix),
+            num_partitions=settings.partitions,
+            replication_factor=settings.replication,
+            config=dict(topic.settings()),
+        )
+        for topic in declared(deciders)
+    ]
+    created = {name: _created(name, future) for name, future in admin.create_topics(new).items()}
+    _check_partitions(admin, settings, list(created))
+    return created
+
+
+def _created(name: str, future: object) -> bool:
+    try:
+        future.result(_WAIT)  # type: ignore[attr-defined]  # confluent-kafka types it loosely
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return False
+        raise ConfigError(f"topic {name}: {error.args[0].str()}") from error
+    return True
+
+
+def _check_partitions(admin: AdminClient, settings: TopicSettings, names: Sequence[str]) -> None:
+    found = admin.list_topics(timeout=_WAIT).topics
+    for name in names:
+        count = len(found[name].partitions) if name in found else 0
+        if count not in (0, settings.partitions):
+            raise ConfigError(
+                f"topic {name} has {count} partitions, the settings say {settings.partitions}:"
+                " all topics of a deployment have the same number"
+            )
