@@ -12,6 +12,7 @@ from tidegate.embedded.jars import resolve
 from tidegate.embedded.java import ClassArchive, java_command
 from tidegate.embedded.jdk import find_jdk
 from tidegate.embedded.node import (
+    cluster_of,
     format_storage,
     free_ports,
     new_cluster_id,
@@ -96,11 +97,13 @@ class EmbeddedBroker:
             self._ended()
         if self._child is not None:
             return self
-        may_move = self._ports is None
+        may_move = self._ports is None and "listeners" not in self._properties
         for _ in range(_ATTEMPTS):
             self._ports = self._ports or free_ports()
             child = self._launch(self._ports)
-            reason = why_not_up(child, self.bootstrap_servers, self._client, self._patience)
+            reason = why_not_up(
+                child, self.bootstrap_servers, self._cluster_id, self._client, self._patience
+            )
             if reason is None:
                 return self
             self.kill()
@@ -147,8 +150,10 @@ class EmbeddedBroker:
         self.folder.mkdir(parents=True, exist_ok=True)
         file, logging = write_files(self.folder, settings)
         self._archive = ClassArchive.of("kafka", jdk, jars)
-        if not (Path(settings["log.dirs"]) / "meta.properties").exists():
+        formatted = cluster_of(Path(settings["log.dirs"]))
+        if formatted is None:
             format_storage(jdk, jars, file, self._cluster_id, [*self._archive.use(), logging])
+        self._cluster_id = formatted or self._cluster_id
         options = [*self._archive.use_or_make(), logging]
         command = java_command(
             jdk, jars, "kafka.Kafka", [str(file)], heap_mb=self._heap_mb, options=options

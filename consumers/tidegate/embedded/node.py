@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -60,7 +60,19 @@ def format_storage(
 
 def new_cluster_id() -> str:
     """Make a cluster id: 22 characters, a random UUID in base64url."""
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    # Kafka's tool takes a leading dash for an option
+    return "A" + made[1:] if made.startswith("-") else made
+
+
+def cluster_of(data: Path) -> str | None:
+    """Read the cluster id out of a data directory, None if it was never formatted."""
+    try:
+        lines = (data / "meta.properties").read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return None
+    told = dict(line.split("=", 1) for line in lines if "=" in line)
+    return told.get("cluster.id")
 
 
 def free_ports() -> tuple[int, int]:
@@ -72,13 +84,16 @@ def free_ports() -> tuple[int, int]:
 
 
 def why_not_up(
-    child: Child, address: str, client: Mapping[str, str], patience: float
+    child: Child, address: str, cluster_id: str, client: Mapping[str, str], patience: float
 ) -> str | None:
     """Wait until the node answers a metadata request.
+
+    An answer counts only if it names this node's cluster: another broker may sit on its port.
 
     Args:
         child: Its process; if that ends, the wait does.
         address: Its `host:port`.
+        cluster_id: Its cluster.
         client: librdkafka settings to ask with.
         patience: How long to wait, in seconds.
 
@@ -90,7 +105,7 @@ def why_not_up(
     while time.monotonic() < deadline:
         if child.exit_code is not None:
             return f"ended at once (exit code {child.exit_code})"
-        if _is_open(host, int(port)) and _answers(address, client):
+        if _is_open(host, int(port)) and _answers(address, cluster_id, client):
             return None
         time.sleep(_POLL_SECONDS)
     return f"did not answer within {patience:g} s"
@@ -104,9 +119,11 @@ def _is_open(host: str, port: int) -> bool:
     return True
 
 
-def _answers(address: str, client: Mapping[str, str]) -> bool:
+def _answers(address: str, cluster_id: str, client: Mapping[str, str]) -> bool:
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0, **client})
     try:
-        return bool(admin.list_topics(timeout=_ANSWER_SECONDS).brokers)
+        told = admin.list_topics(timeout=_ANSWER_SECONDS)
     except KafkaException:
         return False
+    # the client's own types call it None; it is a string
+    return bool(told.brokers) and cast("str | None", told.cluster_id) == cluster_id

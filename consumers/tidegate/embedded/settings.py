@@ -30,6 +30,7 @@ _QUICK: Final = {
     "share.coordinator.state.topic.num.partitions": "1",
     "share.coordinator.state.topic.segment.bytes": "1048576",
     "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.consumer.session.timeout.ms": "6000",
@@ -62,14 +63,15 @@ def broker_settings(
         controller_port: Where its controller listens, there too.
         properties: Kafka's own names and values: node ids and voters of a cluster, TLS, SASL.
     """
-    node = properties.get("node.id", _QUICK["node.id"])
-    return {
+    settings = {
         **_QUICK,
         "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
-        "controller.quorum.voters": f"{node}@{HOST}:{controller_port}",
         "log.dirs": str(data),
         **properties,
     }
+    [controller, *_] = _addresses(settings, of_controllers=True) or [f"{HOST}:{controller_port}"]
+    alone = {"controller.quorum.voters": f"{settings['node.id']}@{controller}"}
+    return alone | settings
 
 
 def to_properties(settings: Mapping[str, str]) -> str:
@@ -80,8 +82,10 @@ def to_properties(settings: Mapping[str, str]) -> str:
 
 def client_addresses(settings: Mapping[str, str]) -> str:
     """Read `host:port` of every listener that is not a controller's, separated by commas."""
+    return ",".join(_addresses(settings, of_controllers=False))
+
+
+def _addresses(settings: Mapping[str, str], *, of_controllers: bool) -> list[str]:
     controllers = settings["controller.listener.names"].split(",")
-    listeners = (
-        each.strip().split("://", 1) for each in settings["listeners"].split(",") if each.strip()
-    )
-    return ",".join(address for name, address in listeners if name not in controllers)
+    listeners = (each.strip().split("://", 1) for each in settings["listeners"].split(","))
+    return [address for name, address in listeners if (name in controllers) == of_controllers]
