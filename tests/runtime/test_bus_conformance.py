@@ -1,0 +1,194 @@
+"""One suite for both buses: what the loops rely on."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tidegate.errors import ConfigError, FencedError, OffsetGapError
+from tidegate.publisher import Message
+from tidegate.runtime.bus import Bus, Partition, Record, Subscription
+from tidegate.runtime.kafka import KafkaBus
+from tidegate.runtime.memory import MemoryBus
+
+Topics = tuple[str, str]
+QUICK = {"session.timeout.ms": 2000, "heartbeat.interval.ms": 200}
+
+
+def group(topics: Topics) -> str:
+    return topics[0].replace(".a", ".group")
+
+
+class Log:
+    """A listener that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.held: set[Partition] = set()
+        self.told: list[str] = []
+
+    def assigned(self, partitions: Sequence[Partition]) -> None:
+        self.held |= set(partitions)
+        self.told.append("assigned")
+
+    def revoked(self, partitions: Sequence[Partition]) -> None:
+        self.held -= set(partitions)
+        self.told.append("revoked")
+
+    def lost(self, partitions: Sequence[Partition]) -> None:
+        self.held -= set(partitions)
+        self.told.append("lost")
+
+
+@pytest.fixture
+def topics() -> Topics:
+    run = uuid.uuid4().hex[:8]
+    return f"{run}.a", f"{run}.b"
+
+
+@pytest.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.kafka)])
+def bus(request: pytest.FixtureRequest, topics: Topics) -> Iterator[Bus]:
+    if request.param == "memory":
+        yield MemoryBus(topics, partitions=3)
+        return
+    servers = str(request.getfixturevalue("bootstrap_servers"))
+    admin = AdminClient({"bootstrap.servers": servers})
+    for created in admin.create_topics([NewTopic(name, 3, 1) for name in topics]).values():
+        created.result(30)
+    kafka = KafkaBus({"bootstrap.servers": servers}, QUICK)
+    yield kafka
+    kafka.close()
+
+
+def read(subscription: Subscription, enough: Callable[[list[Record]], bool]) -> list[Record]:
+    taken: list[Record] = []
+    deadline = time.monotonic() + 30
+    while not enough(taken):
+        assert time.monotonic() < deadline, f"only {taken} arrived"
+        taken += subscription.poll(100, 0.1)
+    return taken
+
+
+def messages(topic: str, count: int) -> list[Message]:
+    return [
+        Message(topic, f"key-{n}".encode(), f"{n}".encode(), (("h", b"1"),)) for n in range(count)
+    ]
+
+
+def test_a_new_group_reads_a_topic_from_its_beginning(bus: Bus, topics: Topics) -> None:
+    bus.send(messages(topics[0], 20))
+    subscription = bus.subscribe(group(topics), topics, Log())
+    records = read(subscription, lambda taken: len(taken) >= 20)
+    subscription.close()
+
+    assert sorted(int(each.value or b"") for each in records) == list(range(20))
+    assert {each.headers for each in records} == {(("h", b"1"),)}
+    now = time.time() * 1000
+    assert all(now - 60_000 < each.timestamp_ms < now + 60_000 for each in records)
+
+
+def test_the_same_key_has_the_same_partition_number_on_every_topic(
+    bus: Bus, topics: Topics
+) -> None:
+    bus.send(messages(topics[0], 10) + messages(topics[1], 10))
+    subscription = bus.subscribe(group(topics), topics, Log())
+    records = read(subscription, lambda taken: len(taken) >= 20)
+    subscription.close()
+
+    places = {(each.key, each.partition.number) for each in records}
+    assert len(places) == 10
+
+
+def test_a_group_goes_on_at_the_committed_offset(bus: Bus, topics: Topics) -> None:
+    bus.send([Message(topics[0], b"k", f"{n}".encode(), (), 1) for n in range(5)])
+    first = bus.subscribe(group(topics), topics[:1], Log())
+    read(first, lambda taken: len(taken) >= 5)
+    first.commit({Partition(topics[0], 1): 3}, wait=True)
+    first.close()
+
+    second = bus.subscribe(group(topics), topics[:1], Log())
+    records = read(second, lambda taken: len(taken) >= 2)
+    second.close()
+    assert [each.offset for each in records] == [3, 4]
+
+
+def test_an_offset_that_the_topic_does_not_have_is_an_error_and_no_jump(
+    bus: Bus, topics: Topics
+) -> None:
+    bus.send([Message(topics[0], b"k", b"v", (), 1)])
+    first = bus.subscribe(group(topics), topics[:1], Log())
+    read(first, lambda taken: len(taken) >= 1)
+    first.commit({Partition(topics[0], 1): 700}, wait=True)
+    first.close()
+
+    second = bus.subscribe(group(topics), topics[:1], Log())
+    with pytest.raises(OffsetGapError, match="700"):
+        read(second, lambda _: False)
+    second.close()
+
+
+def test_partition_n_of_every_topic_belongs_to_one_member(bus: Bus, topics: Topics) -> None:
+    one, other = Log(), Log()
+    first = bus.subscribe(group(topics), topics, one)
+    second = bus.subscribe(group(topics), topics, other)
+    deadline = time.monotonic() + 30
+    while len(one.held) + len(other.held) < 6 or not other.held or not one.held:
+        assert time.monotonic() < deadline
+        first.poll(1, 0.1)
+        second.poll(1, 0.1)
+
+    for log in (one, other):
+        numbers = {each.number for each in log.held}
+        assert log.held == {Partition(topic, n) for topic in topics for n in numbers}
+    first.close()
+    second.close()
+    assert one.held == other.held == set()
+
+
+def test_a_paused_partition_gives_nothing_until_it_is_resumed(bus: Bus, topics: Topics) -> None:
+    log = Log()
+    subscription = bus.subscribe(group(topics), topics[:1], log)
+    deadline = time.monotonic() + 30
+    while len(log.held) < 3:
+        assert time.monotonic() < deadline
+        subscription.poll(1, 0.1)
+    subscription.pause([Partition(topics[0], 1)])
+    bus.send([Message(topics[0], b"k", b"1", (), 1), Message(topics[0], b"k", b"2", (), 2)])
+    early = read(subscription, lambda taken: len(taken) >= 1)
+    early += subscription.poll(10, 0.3)
+    subscription.resume([Partition(topics[0], 1)])
+    late = read(subscription, lambda taken: len(taken) >= 1)
+    subscription.close()
+
+    assert [each.value for each in early] == [b"2"]
+    assert [each.value for each in late] == [b"1"]
+
+
+def test_a_changelog_gives_back_what_was_written_in_order(bus: Bus, topics: Topics) -> None:
+    memory = bus.changelog(topics[0], 2)
+    memory.write([(b"a", b"1"), (b"b", b"2")])
+    memory.write([(b"a", None)])
+    again = bus.changelog(topics[0], 2)
+
+    assert list(again.read()) == [(b"a", b"1"), (b"b", b"2"), (b"a", None)]
+    assert list(bus.changelog(topics[0], 0).read()) == []
+
+
+def test_who_takes_a_changelog_shuts_out_its_earlier_holder(bus: Bus, topics: Topics) -> None:
+    old = bus.changelog(topics[0], 0)
+    old.write([(b"a", b"old")])
+    new = bus.changelog(topics[0], 0)
+
+    with pytest.raises(FencedError):
+        old.write([(b"a", b"zombie")])
+    new.write([(b"a", b"new")])
+    assert list(bus.changelog(topics[0], 0).read()) == [(b"a", b"old"), (b"a", b"new")]
+
+
+def test_a_topic_that_is_not_there_is_a_configuration_error(bus: Bus) -> None:
+    with pytest.raises(ConfigError, match="no-such-topic"):
+        bus.partitions("no-such-topic")
