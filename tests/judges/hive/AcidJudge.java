@@ -1,0 +1,70 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.util.Collections;
+import java.util.List;
+import java.util.stream.Collectors;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.hive.common.ValidCleanerWriteIdList;
+import org.apache.hadoop.hive.common.ValidReaderWriteIdList;
+import org.apache.hadoop.hive.common.ValidTxnList;
+import org.apache.hadoop.hive.common.ValidWriteIdList;
+import org.apache.hadoop.hive.ql.io.AcidDirectory;
+import org.apache.hadoop.hive.ql.io.AcidUtils;
+import org.apache.hive.common.util.Ref;
+
+/**
+ * Asks Hive's own getAcidState about directories on the local disk.
+ *
+ * <p>In, a line each, parted by tabs: path, "reader" or "cleaner", ValidWriteIdList, ValidTxnList.
+ * Out, a line each: base, current, obsolete, aborted (names parted by commas), or "error" and why.
+ */
+public final class AcidJudge {
+  public static void main(String[] args) throws Exception {
+    BufferedReader lines =
+        new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+    for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+      System.out.println(answer(line.split("\t", -1)));
+    }
+  }
+
+  private static String answer(String[] question) {
+    try {
+      return judge(question[0], question[1].equals("cleaner"), question[2], question[3]);
+    } catch (Exception error) {
+      return "error\t" + String.valueOf(error.getMessage()).replaceAll("\\s+", " ");
+    }
+  }
+
+  private static String judge(String path, boolean cleaner, String writeIds, String txns)
+      throws Exception {
+    Configuration conf = new Configuration(false);
+    conf.set(ValidTxnList.VALID_TXNS_KEY, txns);
+    Path directory = new Path("file:" + path);
+    FileSystem fs = directory.getFileSystem(conf);
+    ValidReaderWriteIdList reader = new ValidReaderWriteIdList(writeIds);
+    ValidWriteIdList list = cleaner ? new ValidCleanerWriteIdList(reader) : reader;
+    AcidDirectory state =
+        AcidUtils.getAcidState(
+            fs,
+            directory,
+            conf,
+            list,
+            Ref.from(false),
+            false,
+            cleaner ? AcidUtils.getHdfsDirSnapshotsForCleaner(fs, directory) : null);
+    Path base = state.getBaseDirectory();
+    List<Path> current =
+        state.getCurrentDirectories().stream().map(d -> d.getPath()).collect(Collectors.toList());
+    List<Path> bases = base == null ? Collections.emptyList() : Collections.singletonList(base);
+    return String.join(
+        "\t", names(bases), names(current), names(state.getObsolete()),
+        names(state.getAbortedDirectories()));
+  }
+
+  private static String names(List<Path> paths) {
+    return paths.stream().map(Path::getName).collect(Collectors.joining(","));
+  }
+}
