@@ -114,7 +114,7 @@ def listed(*names: str, empty: Sequence[str] = ()) -> tuple[ListedDirectory, ...
     )
 
 
-def release(location: str = "/wh/t", **changes: object) -> CleaningReleased:
+def release(location: object = "/wh/t", **changes: object) -> CleaningReleased:
     """The command for a minor vacuum of the write ids 1 to 3, unless changed."""
     told = {
         "table": TABLE,

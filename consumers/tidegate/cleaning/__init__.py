@@ -5,7 +5,8 @@ from __future__ import annotations
 from tidegate.cleaning.cleaner import Cleaner
 from tidegate.cleaning.gate import GateState, ReaderGate, WaitingVacuum
 from tidegate.cleaning.listing import ListedDirectory, ListedFile, look
-from tidegate.cleaning.plan import CleaningPlan, Refusal, plan_cleaning
+from tidegate.cleaning.plan import CleaningPlan, plan_cleaning
+from tidegate.cleaning.refusal import Refusal
 
 __all__ = [
     "Cleaner",

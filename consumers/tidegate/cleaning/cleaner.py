@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 from tidegate.cleaning.listing import look
-from tidegate.cleaning.plan import CleaningPlan, Refusal, partition_path, plan_cleaning
+from tidegate.cleaning.plan import CleaningPlan, partition_path, plan_cleaning
+from tidegate.cleaning.refusal import Refusal
 from tidegate.errors import ConfinementError, PermanentError, TransientError
 from tidegate.events import (
     CleaningRefused,

@@ -1,42 +1,23 @@
-"""The plan of a cleaning: what would go, or why nothing may. Pure, so it is the dry run too.
-
-Why a cleaning is refused (`Refusal.reason`):
-
-    bad-partition        the partition is no relative path below the table
-    outside-warehouse    the location is not below a warehouse root, or a link leads out of one
-    link-inside          a link among the ACID directories, in one to remove, or to the partition
-    no-such-table        there is no such directory
-    bad-snapshot         the vacuum's ValidWriteIdList can't be read, or is another table's
-    bad-name             an ACID directory's name, in the vacuum or in the table, can't be parsed
-    vacuum-mismatch      the vacuum's kind, range, products and snapshot contradict each other
-    not-enough-history   no base serves the vacuum's snapshot
-    products-missing     what the vacuum made is not there, and nothing that holds it is
-    products-incomplete  what the vacuum made is there without a bucket file
-    not-covered          something obsolete is not held by a product that is there
-"""
+"""The plan of a cleaning: what would go, or why nothing may. Pure, so it is the dry run too."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from tidegate.cleaning.listing import ListedDirectory
+from tidegate.cleaning.products import covered, dead, whole_products
+from tidegate.cleaning.refusal import Refusal, Refused
 from tidegate.errors import FormatError
 from tidegate.events import CleaningReleased, VacuumKind
 from tidegate.hive import (
-    AcidDirectory,
-    Delta,
     FoundDirectory,
     NotEnoughHistory,
     Vacuum,
     VacuumMismatch,
     ValidWriteIds,
 )
-from tidegate.hive.vacuum import covers
-
-_BUCKET_FILE: Final = re.compile(r"bucket_[0-9]+(_[0-9]+)?|[0-9]+_[0-9]+(_copy_[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +40,6 @@ class CleaningPlan:
     def bytes(self) -> int:
         """How many bytes."""
         return sum(each.size for each in self.remove)
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why nothing may be removed: one of this module's codes, and a sentence."""
-
-    reason: str
-    message: str
-
-
-class _Refused(Exception):  # noqa: N818 - never leaves this module
-    def __init__(self, reason: str, message: str) -> None:
-        self.refusal = Refusal(reason, message)
 
 
 def partition_path(command: CleaningReleased) -> str | Refusal:
@@ -101,11 +69,11 @@ def plan_cleaning(
     try:
         vacuum = _vacuum(command)
         found = _parsed(listing)
-        whole = _whole_products(vacuum, listing, found)
-        gone = {*_covered(vacuum, found, whole), *_dead(vacuum, found, whole)}
+        whole = whole_products(vacuum, listing, found)
+        gone = {*covered(vacuum, found, whole), *dead(vacuum, found, whole)}
         remove = tuple(each for each in listing if each.name in gone)
         _check_links(remove)
-    except _Refused as refused:
+    except Refused as refused:
         return refused.refusal
     except NotEnoughHistory as error:
         return Refusal("not-enough-history", str(error))
@@ -113,11 +81,8 @@ def plan_cleaning(
 
 
 def _where(command: CleaningReleased) -> str:
-    return (
-        command.location
-        if command.partition is None
-        else f"{command.location}: {command.partition}"
-    )
+    below = "" if command.partition is None else f" for the partition {command.partition}"
+    return command.location + below
 
 
 def _vacuum(command: CleaningReleased) -> Vacuum:
@@ -131,19 +96,19 @@ def _vacuum(command: CleaningReleased) -> Vacuum:
             own_txn=command.own_transaction_id,
         )
     except FormatError as error:
-        raise _Refused("bad-name", str(error)) from error
+        raise Refused("bad-name", str(error)) from error
     except VacuumMismatch as error:
-        raise _Refused("vacuum-mismatch", str(error)) from error
+        raise Refused("vacuum-mismatch", str(error)) from error
 
 
 def _snapshot(command: CleaningReleased) -> ValidWriteIds:
     try:
         snapshot = ValidWriteIds.parse(command.valid_write_ids)
     except FormatError as error:
-        raise _Refused("bad-snapshot", str(error)) from error
+        raise Refused("bad-snapshot", str(error)) from error
     table = snapshot.table.lower()
     if "." in table and not f".{command.table}".endswith(f".{table}"):
-        raise _Refused("bad-snapshot", f"the snapshot is of {table}, not of {command.table}")
+        raise Refused("bad-snapshot", f"the snapshot is of {table}, not of {command.table}")
     return snapshot
 
 
@@ -151,68 +116,14 @@ def _parsed(listing: Iterable[ListedDirectory]) -> list[FoundDirectory]:
     try:
         found = [FoundDirectory.named(each.name) for each in listing]
     except FormatError as error:
-        raise _Refused("bad-name", str(error)) from error
+        raise Refused("bad-name", str(error)) from error
     for each in listing:
         if not each.is_plain:
-            raise _Refused("link-inside", f"{each.path} is a link or a file, not a directory")
+            raise Refused("link-inside", f"{each.path} is a link or a file, not a directory")
     return found
-
-
-def _whole_products(
-    vacuum: Vacuum, listing: Iterable[ListedDirectory], found: Iterable[FoundDirectory]
-) -> list[AcidDirectory]:
-    """Choose the products that are there with their files.
-
-    A delete delta may be empty or absent, when there was no delete to compact: if there was one
-    after all, it is not covered. A product may also have gone because a later one holds it.
-    """
-    pairs = list(zip(listing, found, strict=True))
-    filled = [each.acid for entry, each in pairs if _has_bucket(entry)]
-    whole = [acid for acid in filled if vacuum.is_product(acid)]
-    for product in vacuum.products:
-        may_lack = isinstance(product, Delta) and product.deletes
-        if may_lack or any(covers(acid, product) for acid in filled):
-            continue
-        if any(covers(each.acid, product) and vacuum.is_product(each.acid) for _, each in pairs):
-            raise _Refused("products-incomplete", f"{product.name} holds no bucket file")
-        raise _Refused("products-missing", f"{product.name} is not there")
-    return whole
-
-
-def _has_bucket(entry: ListedDirectory) -> bool:
-    return any(
-        _BUCKET_FILE.fullmatch(file.name) and file.size > 0 and not file.is_link
-        for file in entry.files
-    )
-
-
-def _covered(
-    vacuum: Vacuum, found: Sequence[FoundDirectory], whole: Sequence[AcidDirectory]
-) -> list[str]:
-    obsolete = vacuum.obsolete(found)
-    for each in obsolete:
-        if not any(covers(product, each.acid) for product in whole):
-            raise _Refused("not-covered", f"{each.name} is obsolete, but no product here holds it")
-    return [each.name for each in obsolete]
-
-
-def _dead(
-    vacuum: Vacuum, found: Sequence[FoundDirectory], whole: Sequence[AcidDirectory]
-) -> list[str]:
-    """Aborted rows are in no product: it is enough that one spans their write ids."""
-    return [
-        each.name
-        for each in vacuum.dead(found)
-        if any(_spans(product, each.acid) for product in whole)
-    ]
-
-
-def _spans(product: AcidDirectory, acid: AcidDirectory) -> bool:
-    low, high = product.min_write_id, product.max_write_id
-    return low <= acid.min_write_id and acid.max_write_id <= high
 
 
 def _check_links(remove: Iterable[ListedDirectory]) -> None:
     for each in remove:
         if link := next((file.name for file in each.files if file.is_link), None):
-            raise _Refused("link-inside", f"{each.path} holds a link: {link}")
+            raise Refused("link-inside", f"{each.path} holds a link: {link}")

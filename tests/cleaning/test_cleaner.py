@@ -1,0 +1,342 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from support.acid import (
+    FIVE_LISTINGS,
+    IDS_1_TO_3,
+    INSERT_1,
+    INSERT_2,
+    INSERTS,
+    MINOR_3,
+    NOON,
+    NOTHING_OPEN,
+    TABLE,
+    VACUUMED,
+    Case,
+    build,
+    names_in,
+    release,
+    release_of,
+    tree,
+)
+from tidegate.cleaning import Cleaner, CleaningPlan
+from tidegate.errors import PermanentError, TransientError
+from tidegate.events import (
+    CleaningRefused,
+    CleaningStarted,
+    DirectoriesCleaned,
+    Outcome,
+    RestoreRequested,
+)
+from tidegate.fanout import InPlace
+from tidegate.warehouse import Warehouse, WarehouseRoots
+
+AFTER_MINOR = FIVE_LISTINGS[1].directories
+
+
+def ticking(seconds: int = 2) -> Callable[[], datetime]:
+    ticks: Iterator[int] = count()
+    return lambda: NOON + timedelta(seconds=seconds * next(ticks))
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    (tmp_path / "wh").mkdir()
+    return tmp_path / "wh"
+
+
+@pytest.fixture
+def cleaner(warehouse: Path) -> Cleaner:
+    return Cleaner(Warehouse(WarehouseRoots.of(str(warehouse))), InPlace(), ticking())
+
+
+def only(outcomes: Sequence[Outcome]) -> CleaningRefused:
+    assert len(outcomes) == 1
+    assert isinstance(outcomes[0], CleaningRefused), outcomes
+    return outcomes[0]
+
+
+@pytest.mark.parametrize("case", VACUUMED, ids=lambda case: case.title)
+def test_exactly_the_obsolete_directories_of_each_listing_go(
+    case: Case, warehouse: Path, cleaner: Cleaner
+) -> None:
+    table = build(warehouse / "t", case.directories)
+    started, cleaned = cleaner.execute(release_of(case, str(table)))
+    assert isinstance(started, CleaningStarted)
+    assert isinstance(cleaned, DirectoriesCleaned)
+    assert started.directories == cleaned.directories == tuple(sorted(case.obsolete))
+    assert cleaned.files == 2 * len(case.obsolete)
+    assert cleaned.bytes == sum(case.directories[name] + 1 for name in case.obsolete)
+    assert names_in(table) == sorted(set(case.directories) - set(case.obsolete))
+
+
+def test_the_listing_without_a_vacuum_loses_nothing(warehouse: Path, cleaner: Cleaner) -> None:
+    table = build(warehouse / "t", FIVE_LISTINGS[0].directories)
+    before = tree(table)
+    refused = only(list(cleaner.execute(release(str(table)))))
+    assert refused.reason == "products-missing"
+    assert tree(table) == before
+
+
+def test_the_outcomes_name_their_cause_and_how_long_it_took(
+    warehouse: Path, cleaner: Cleaner
+) -> None:
+    command = release(str(build(warehouse / "t", AFTER_MINOR)))
+    started, cleaned = cleaner.execute(command)
+    assert isinstance(cleaned, DirectoriesCleaned)
+    assert {started.caused_by, cleaned.caused_by} == {command.event_id}
+    assert {started.said_by, cleaned.said_by} == {"cleaner"}
+    assert (started.table, started.location) == (TABLE, command.location)
+    assert cleaned.duration_ms == 4000
+
+
+def test_the_plan_is_said_before_anything_goes(warehouse: Path, cleaner: Cleaner) -> None:
+    table = build(warehouse / "t", AFTER_MINOR)
+    before = tree(table)
+    outcomes = cleaner.execute(release(str(table)))
+    assert isinstance(next(outcomes), CleaningStarted)
+    assert tree(table) == before
+
+
+def test_planning_changes_nothing(warehouse: Path, cleaner: Cleaner) -> None:
+    table = build(warehouse / "t", AFTER_MINOR)
+    before = tree(table)
+    plan = cleaner.plan(release(str(table)))
+    assert isinstance(plan, CleaningPlan)
+    assert plan.directories == INSERTS
+    assert tree(table) == before
+
+
+def test_asked_again_it_says_that_all_is_clean_and_removes_nothing(
+    warehouse: Path, cleaner: Cleaner
+) -> None:
+    table = build(warehouse / "t", AFTER_MINOR)
+    list(cleaner.execute(release(str(table))))
+    before = tree(table)
+    (again,) = cleaner.execute(release(str(table)))
+    assert isinstance(again, DirectoriesCleaned)
+    assert (again.directories, again.files, again.bytes) == ((), 0, 0)
+    assert tree(table) == before
+
+
+@pytest.mark.parametrize("left", [(), ("bucket_00000",)], ids=["emptied", "one file left"])
+def test_what_a_crash_left_half_removed_goes_in_the_next_run(
+    left: tuple[str, ...], warehouse: Path, cleaner: Cleaner
+) -> None:
+    table = build(warehouse / "t", AFTER_MINOR)
+    for file in (table / INSERT_1).iterdir():
+        if file.name not in left:
+            file.unlink()
+    (table / INSERT_2 / "bucket_00000").unlink()
+    _, cleaned = cleaner.execute(release(str(table)))
+    assert isinstance(cleaned, DirectoriesCleaned)
+    assert cleaned.directories == INSERTS
+    assert names_in(table) == [MINOR_3]
+
+
+def test_two_cleaners_at_once_both_succeed(warehouse: Path, cleaner: Cleaner) -> None:
+    directories = {f"delta_{n:07d}_{n:07d}_0000": 10 for n in range(1, 201)}
+    product = "delta_0000001_0000200"
+    table = build(warehouse / "t", {**directories, product: 100})
+    ids = f"default.table_txn_001:200:{NOTHING_OPEN}::"
+    command = release(str(table), directories=(product,), max_write_id=200, valid_write_ids=ids)
+    with ThreadPoolExecutor(4) as pool:
+        runs = list(pool.map(lambda _: list(cleaner.execute(command)), range(4)))
+    assert all(isinstance(outcomes[-1], DirectoriesCleaned) for outcomes in runs)
+    assert names_in(table) == [product]
+
+
+def test_what_can_not_be_removed_is_never_said_to_be_clean(warehouse: Path) -> None:
+    class LosesOneDelete(Warehouse):
+        def remove_tree(self, location: str) -> None:
+            if not location.endswith(INSERT_2):
+                super().remove_tree(location)
+
+    table = build(warehouse / "t", AFTER_MINOR)
+    cleaner = Cleaner(LosesOneDelete(WarehouseRoots.of(str(warehouse))), InPlace(), ticking())
+    outcomes = cleaner.execute(release(str(table)))
+    assert isinstance(next(outcomes), CleaningStarted)
+    with pytest.raises(TransientError, match=INSERT_2):
+        next(outcomes)
+
+
+def test_only_the_partition_of_the_vacuum_is_cleaned(warehouse: Path, cleaner: Cleaner) -> None:
+    build(warehouse / "t" / "p=1", AFTER_MINOR)
+    other = build(warehouse / "t" / "p=2", AFTER_MINOR)
+    before = tree(other)
+    *_, cleaned = cleaner.execute(release(str(warehouse / "t"), partition="p=1"))
+    assert isinstance(cleaned, DirectoriesCleaned)
+    assert cleaned.partition == "p=1"
+    assert names_in(warehouse / "t" / "p=1") == [MINOR_3]
+    assert tree(other) == before
+
+
+def test_what_is_no_acid_directory_stays(warehouse: Path, cleaner: Cleaner) -> None:
+    """Hive calls original files obsolete below a base; here they stay, and harm nobody."""
+    case = FIVE_LISTINGS[2]
+    table = build(warehouse / "t", case.directories)
+    (table / "000000_0").write_text("an original file")
+    (table / ".hive-staging").mkdir()
+    (table / "_tmp.delta_0000001_0000001").mkdir()
+    list(cleaner.execute(release_of(case, str(table))))
+    assert names_in(table) == [
+        ".hive-staging",
+        "000000_0",
+        "_tmp.delta_0000001_0000001",
+        "base_0000003",
+    ]
+
+
+def test_a_location_may_be_a_hadoop_uri(warehouse: Path, cleaner: Cleaner) -> None:
+    table = build(warehouse / "t", AFTER_MINOR)
+    list(cleaner.execute(release(f"file:{table}")))
+    assert names_in(table) == [MINOR_3]
+
+
+def outside(wh: Path) -> tuple[Path, dict[str, object]]:
+    return build(wh.parent / "elsewhere" / "t", AFTER_MINOR), {}
+
+
+def linked_out(wh: Path) -> tuple[Path, dict[str, object]]:
+    build(wh.parent / "elsewhere" / "t", AFTER_MINOR)
+    (wh / "t").symlink_to(wh.parent / "elsewhere" / "t")
+    return wh / "t", {}
+
+
+def partition_linked_out(wh: Path) -> tuple[Path, dict[str, object]]:
+    build(wh.parent / "elsewhere" / "t", AFTER_MINOR)
+    (wh / "t").mkdir()
+    (wh / "t" / "p=1").symlink_to(wh.parent / "elsewhere" / "t")
+    return wh / "t", {"partition": "p=1"}
+
+
+def partition_linked_to_another_table(wh: Path) -> tuple[Path, dict[str, object]]:
+    build(wh / "other", AFTER_MINOR)
+    (wh / "t").mkdir()
+    (wh / "t" / "p=1").symlink_to(wh / "other")
+    return wh / "t", {"partition": "p=1"}
+
+
+def partition_steps_out(wh: Path) -> tuple[Path, dict[str, object]]:
+    build(wh / "other", AFTER_MINOR)
+    return build(wh / "t", AFTER_MINOR), {"partition": "../other"}
+
+
+def delta_is_a_link(wh: Path) -> tuple[Path, dict[str, object]]:
+    build(wh / "other", AFTER_MINOR)
+    table = build(wh / "t", {INSERT_2: 9, MINOR_3: 9})
+    (table / INSERT_1).symlink_to(wh / "other" / INSERT_1)
+    return table, {}
+
+
+def link_in_a_delta(wh: Path) -> tuple[Path, dict[str, object]]:
+    build(wh / "other", AFTER_MINOR)
+    table = build(wh / "t", AFTER_MINOR)
+    (table / INSERT_1 / "more").symlink_to(wh / "other")
+    return table, {}
+
+
+def no_table(wh: Path) -> tuple[Path, dict[str, object]]:
+    return wh / "nothing", {}
+
+
+def the_root_itself(wh: Path) -> tuple[Path, dict[str, object]]:
+    return build(wh, AFTER_MINOR), {}
+
+
+def bad_name(wh: Path) -> tuple[Path, dict[str, object]]:
+    return build(wh / "t", {**AFTER_MINOR, "delta_0000001_": 9}), {}
+
+
+def bad_snapshot(wh: Path) -> tuple[Path, dict[str, object]]:
+    return build(wh / "t", AFTER_MINOR), {"valid_write_ids": IDS_1_TO_3.replace(":3:", ":x:")}
+
+
+def product_missing(wh: Path) -> tuple[Path, dict[str, object]]:
+    return build(wh / "t", FIVE_LISTINGS[0].directories), {}
+
+
+def product_empty(wh: Path) -> tuple[Path, dict[str, object]]:
+    table = build(wh / "t", AFTER_MINOR)
+    (table / MINOR_3 / "bucket_00000").write_bytes(b"")
+    return table, {}
+
+
+@pytest.mark.parametrize(
+    ("prepare", "reason"),
+    [
+        (outside, "outside-warehouse"),
+        (linked_out, "outside-warehouse"),
+        (partition_linked_out, "outside-warehouse"),
+        (the_root_itself, "outside-warehouse"),
+        (partition_linked_to_another_table, "link-inside"),
+        (delta_is_a_link, "link-inside"),
+        (link_in_a_delta, "link-inside"),
+        (partition_steps_out, "bad-partition"),
+        (no_table, "no-such-table"),
+        (bad_name, "bad-name"),
+        (bad_snapshot, "bad-snapshot"),
+        (product_missing, "products-missing"),
+        (product_empty, "products-incomplete"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_what_may_not_be_cleaned_is_refused_and_nothing_is_changed(
+    prepare: Callable[[Path], tuple[Path, dict[str, object]]],
+    reason: str,
+    warehouse: Path,
+    cleaner: Cleaner,
+) -> None:
+    table, changes = prepare(warehouse)
+    before = tree(warehouse.parent)
+    refused = only(list(cleaner.execute(release(str(table), **changes))))
+    assert refused.reason == reason
+    assert refused.message
+    assert tree(warehouse.parent) == before
+
+
+def test_a_relative_location_is_refused(cleaner: Cleaner) -> None:
+    assert only(list(cleaner.execute(release("wh/t")))).reason == "outside-warehouse"
+
+
+def test_a_command_that_is_not_for_it_can_never_work(cleaner: Cleaner) -> None:
+    stranger = RestoreRequested.model_validate(
+        {
+            "table": TABLE,
+            "location": "/wh/t",
+            "occurred_at": NOON,
+            "said_by": "test",
+            "savepoint": "1",
+            "requested_by": "ana",
+            "reason": "a test",
+        }
+    )
+    with pytest.raises(PermanentError):
+        list(cleaner.execute(stranger))
+
+
+@pytest.mark.spark
+def test_on_spark_the_outcome_is_the_same(warehouse: Path) -> None:
+    pytest.importorskip("pyspark")
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - only this test starts Spark
+
+    from tidegate.fanout import OnSpark  # noqa: PLC0415 - only this test starts Spark
+
+    def session() -> SparkSession:
+        builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+        return builder.getOrCreate()
+
+    case = FIVE_LISTINGS[4]
+    table = build(warehouse / "t", case.directories)
+    cleaner = Cleaner(Warehouse(WarehouseRoots.of(str(warehouse))), OnSpark(session), ticking())
+    *_, cleaned = cleaner.execute(release_of(case, str(table)))
+    assert isinstance(cleaned, DirectoriesCleaned)
+    assert cleaned.directories == tuple(sorted(case.obsolete))
+    assert names_in(table) == sorted(set(case.directories) - set(case.obsolete))

@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from support.acid import (
+    DELETE_4,
+    IDS_1_TO_4,
+    INSERT_1,
+    INSERT_2,
+    INSERT_3,
+    INSERT_4,
+    INSERTS,
+    MAJOR_3,
+    MINOR_3,
+    MINOR_4,
+    MINOR_DELETES_4,
+    NOTHING_OPEN,
+    VACUUMED,
+    Case,
+    listed,
+    release,
+    release_of,
+)
+from tidegate.cleaning import CleaningPlan, ListedDirectory, ListedFile, Refusal, plan_cleaning
+from tidegate.cleaning.plan import partition_path
+from tidegate.events import CleaningReleased
+
+AFTER_MINOR = listed(*INSERTS, MINOR_3)
+
+
+def planned(
+    listing: tuple[ListedDirectory, ...] | None, command: CleaningReleased
+) -> tuple[str, ...]:
+    plan = plan_cleaning(listing, command)
+    assert isinstance(plan, CleaningPlan), plan
+    return plan.directories
+
+
+def refused(listing: tuple[ListedDirectory, ...] | None, command: CleaningReleased) -> str:
+    refusal = plan_cleaning(listing, command)
+    assert isinstance(refusal, Refusal), refusal
+    assert refusal.message
+    return refusal.reason
+
+
+@pytest.mark.parametrize("case", VACUUMED, ids=lambda case: case.title)
+def test_each_of_the_five_listings_is_planned(case: Case) -> None:
+    assert planned(listed(*case.directories), release_of(case)) == tuple(sorted(case.obsolete))
+
+
+def test_a_plan_counts_the_files_and_bytes_that_would_go() -> None:
+    plan = plan_cleaning(AFTER_MINOR, release())
+    assert isinstance(plan, CleaningPlan)
+    assert (plan.files, plan.bytes) == (6, 2703)
+
+
+def test_what_is_clean_already_needs_nothing() -> None:
+    assert planned(listed(MINOR_3), release()) == ()
+
+
+def test_a_directory_removed_half_is_still_planned() -> None:
+    assert planned(listed(MINOR_3, INSERT_2, empty=(INSERT_1,)), release()) == (INSERT_1, INSERT_2)
+
+
+@pytest.mark.parametrize(
+    ("names", "directories", "own"),
+    [
+        pytest.param(("delta_0000001_0000003_v0000007",), (MINOR_3,), 7, id="said without"),
+        pytest.param(("delta_0000001_0000003_v0000007",), (MINOR_3,), None, id="said of none"),
+        pytest.param(
+            ("delta_0000001_0000003_v0000007",), ("delta_1_3_v7",), None, id="said with it"
+        ),
+    ],
+)
+def test_a_product_is_found_with_its_transaction_in_its_name(
+    names: tuple[str, ...], directories: tuple[str, ...], own: int | None
+) -> None:
+    command = release(directories=directories, own_transaction_id=own)
+    assert planned(listed(*INSERTS, *names), command) == INSERTS
+
+
+def test_another_transactions_compaction_is_not_taken_for_the_product() -> None:
+    command = release(own_transaction_id=8)
+    assert (
+        refused(listed(*INSERTS, "delta_0000001_0000003_v0000007"), command) == "products-missing"
+    )
+
+
+def test_nothing_goes_while_a_product_is_missing() -> None:
+    assert refused(listed(*INSERTS), release()) == "products-missing"
+    assert refused((), release()) == "products-missing"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param((), id="nothing in it"),
+        pytest.param((ListedFile("_orc_acid_version", 1),), id="a version file only"),
+        pytest.param((ListedFile("bucket_00000", 0),), id="an empty bucket"),
+        pytest.param((ListedFile("bucket_00000", 9, is_link=True),), id="a link"),
+        pytest.param((ListedFile(".bucket_00000.crc", 9),), id="a checksum"),
+        pytest.param((ListedFile("bucket_00000_flush_length", 9),), id="a side file"),
+    ],
+)
+def test_nothing_goes_while_a_product_holds_no_bucket_file(files: tuple[ListedFile, ...]) -> None:
+    listing = (*listed(*INSERTS), ListedDirectory(MINOR_3, f"/wh/t/{MINOR_3}", files))
+    assert refused(listing, release()) == "products-incomplete"
+
+
+@pytest.mark.parametrize("name", ["bucket_00000", "bucket_00012_0", "000000_0", "000000_0_copy_1"])
+def test_a_bucket_file_of_any_kind_of_table_makes_a_product_whole(name: str) -> None:
+    product = ListedDirectory(MINOR_3, f"/wh/t/{MINOR_3}", (ListedFile(name, 9),))
+    assert planned((product, *listed(*INSERTS)), release()) == INSERTS
+
+
+DELETING = release(
+    directories=(MINOR_4, MINOR_DELETES_4), max_write_id=4, valid_write_ids=IDS_1_TO_4
+)
+
+
+def test_deletes_go_only_if_a_product_of_deletes_holds_them() -> None:
+    """Without it the deleted rows would be back."""
+    assert refused(listed(INSERT_1, INSERT_4, DELETE_4, MINOR_4), DELETING) == "not-covered"
+    listing = listed(INSERT_1, DELETE_4, MINOR_4, empty=(MINOR_DELETES_4,))
+    assert refused(listing, DELETING) == "not-covered"
+
+
+@pytest.mark.parametrize("empty", [(), (MINOR_DELETES_4,)], ids=["absent", "empty"])
+def test_a_product_of_deletes_may_lack_where_there_was_nothing_deleted(
+    empty: tuple[str, ...],
+) -> None:
+    listing = listed(INSERT_1, INSERT_4, MINOR_4, empty=empty)
+    assert planned(listing, DELETING) == (INSERT_1, INSERT_4)
+
+
+def test_inserts_are_not_held_by_a_product_of_deletes() -> None:
+    command = release(directories=(MINOR_DELETES_4,), max_write_id=4, valid_write_ids=IDS_1_TO_4)
+    assert refused(listed(INSERT_1, MINOR_DELETES_4), command) == "not-covered"
+
+
+def test_a_vacuum_overtaken_by_a_later_one_that_was_cleaned_has_nothing_left_to_do() -> None:
+    assert planned(listed("delta_0000001_0000005"), release()) == ()
+    assert planned(listed("base_0000005", "delta_0000006_0000006_0000"), release()) == ()
+
+
+def test_a_later_vacuums_product_does_not_stand_in_for_a_missing_one() -> None:
+    assert refused(listed(INSERT_1, "base_0000005"), release()) == "products-missing"
+
+
+def test_directories_of_aborted_ids_go_with_the_vacuum_that_spans_them() -> None:
+    ids = f"default.table_txn_001:4:{NOTHING_OPEN}::2,4"
+    listing = listed(
+        INSERT_1, INSERT_2, INSERT_3, INSERT_4, MINOR_3, "delete_delta_0000002_0000002"
+    )
+    assert planned(listing, release(valid_write_ids=ids)) == (
+        "delete_delta_0000002_0000002",
+        *INSERTS,
+    )
+
+
+def test_a_directory_of_an_open_id_stays() -> None:
+    """openLooKeng passes open ids on as committed ones."""
+    ids = "default.table_txn_001:3:2:2:"
+    assert planned(AFTER_MINOR, release(valid_write_ids=ids)) == (INSERT_1, INSERT_3)
+
+
+def test_a_second_vacuums_work_is_left_to_it() -> None:
+    """HIVE-27526."""
+    listing = listed(*INSERTS, MINOR_3, INSERT_4, MINOR_4)
+    assert planned(listing, release()) == INSERTS
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        pytest.param({"directories": ("../other",)}, "bad-name", id="a product that steps out"),
+        pytest.param({"directories": ("delta_1",)}, "bad-name", id="a product that can't be read"),
+        pytest.param({"kind": "major"}, "vacuum-mismatch", id="a delta of a major vacuum"),
+        pytest.param({"directories": (MAJOR_3,)}, "vacuum-mismatch", id="a base of a minor one"),
+        pytest.param({"max_write_id": 2}, "vacuum-mismatch", id="a product beyond the range"),
+        pytest.param({"min_write_id": 2}, "vacuum-mismatch", id="a product before the range"),
+        pytest.param(
+            {"valid_write_ids": f"t:2:{NOTHING_OPEN}::"},
+            "vacuum-mismatch",
+            id="a range beyond the snapshot",
+        ),
+        pytest.param({"valid_write_ids": "what"}, "bad-snapshot", id="a snapshot that is none"),
+        pytest.param(
+            {"valid_write_ids": f"default.other:3:{NOTHING_OPEN}::"},
+            "bad-snapshot",
+            id="another table's snapshot",
+        ),
+    ],
+)
+def test_a_vacuum_that_makes_no_sense_is_refused(changes: dict[str, object], reason: str) -> None:
+    assert refused(AFTER_MINOR, release(**changes)) == reason
+
+
+def test_a_directory_that_is_not_there_is_refused() -> None:
+    assert refused(None, release()) == "no-such-table"
+
+
+def test_one_bad_name_in_the_table_refuses_all() -> None:
+    assert refused((*AFTER_MINOR, *listed("delta_x")), release()) == "bad-name"
+
+
+def test_a_link_or_a_file_with_the_name_of_an_acid_directory_refuses_all() -> None:
+    link = replace(AFTER_MINOR[0], is_plain=False)
+    assert refused((link, *AFTER_MINOR[1:]), release()) == "link-inside"
+
+
+def test_a_link_in_a_directory_to_remove_refuses_all() -> None:
+    linked = ListedDirectory(INSERT_1, f"/wh/t/{INSERT_1}", (ListedFile("b", 1, is_link=True),))
+    assert refused((linked, *listed(MINOR_3)), release()) == "link-inside"
+
+
+def test_a_snapshot_that_no_base_can_serve_is_refused() -> None:
+    command = release(valid_write_ids="default.table_txn_001:9:4:4:")
+    assert refused((*AFTER_MINOR, *listed("base_8_v9")), command) == "not-enough-history"
+
+
+@pytest.mark.parametrize(
+    "partition", ["..", "a/../b", "/etc", "p=1/", "p=1//q=2", ".", "a\\b", "p=\n", "s3://x/y"]
+)
+def test_a_partition_that_steps_out_of_the_table_is_refused(partition: str) -> None:
+    answer = partition_path(release(partition=partition))
+    assert isinstance(answer, Refusal)
+    assert answer.reason == "bad-partition"
+
+
+def test_a_partition_is_a_path_below_the_table() -> None:
+    assert partition_path(release(partition="p=1/q=a%3Ab")) == "p=1/q=a%3Ab"
+    assert partition_path(release()) == ""
