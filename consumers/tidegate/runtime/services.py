@@ -32,7 +32,11 @@ class Decider(Protocol[S]):
     name: ClassVar[str]
     """The consumer group and the changelog are named after it."""
     hears: ClassVar[tuple[type[Event], ...]]
-    state_type: type[S]
+
+    @property
+    def state_type(self) -> type[S]:
+        """The model of a table's state, as it is kept in the changelog."""
+        ...
 
     def initial(self) -> S:
         """The state of a table that was never heard of. A state equal to it is not kept."""

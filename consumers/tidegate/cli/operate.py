@@ -1,0 +1,86 @@
+"""The subcommands of those who run Tidegate: services, topics, plans, the broker, the demo."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidegate.cli.options import ConfigFile, Location, TableName
+from tidegate.settings import Settings
+
+
+def operate(app: typer.Typer) -> None:
+    """Add the subcommands to an app."""
+    topics = typer.Typer(help="The topics.", no_args_is_help=True)
+    topics.command("create")(create)
+    app.add_typer(topics, name="topics")
+    plans = typer.Typer(help="What would be done: the dry run.", no_args_is_help=True)
+    plans.command("restore")(plan_restore)
+    app.add_typer(plans, name="plan")
+    app.command()(run)
+    app.command()(broker)
+    app.command()(demo)
+
+
+def run(
+    services: Annotated[list[str] | None, typer.Argument(help="Default: all of them.")] = None,
+    config: ConfigFile = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v")] = False,
+) -> None:
+    """Run services until SIGTERM or SIGINT."""
+    from tidegate.services import SERVICES, run_services  # noqa: PLC0415 - heavy
+
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+    )
+    run_services(services or list(SERVICES), Settings.load(config), threading.Event())
+
+
+def create(config: ConfigFile = None) -> None:
+    """Create the topics that are missing; refuse those that differ."""
+    from tidegate.services import DECIDERS  # noqa: PLC0415 - heavy
+    from tidegate.topics import create_topics  # noqa: PLC0415 - heavy
+
+    settings = Settings.load(config)
+    for name, new in create_topics(settings.connection(), settings.topics, DECIDERS).items():
+        typer.echo(f"{name}: {'created' if new else 'already there'}")
+
+
+def plan_restore(
+    table: TableName,
+    location: Location,
+    savepoint: Annotated[str, typer.Option(help="The savepoint to return to.")],
+    config: ConfigFile = None,
+) -> None:
+    """Show what a restore would do. Exit code 1 if it would be refused."""
+    raise NotImplementedError
+
+
+def broker(
+    folder: Annotated[Path, typer.Argument(help="Where it keeps its data.")] = Path("kafka-data"),
+) -> None:
+    """Run a real Kafka broker here, without Docker, until SIGTERM or SIGINT."""
+    from tidegate.embedded import EmbeddedBroker  # noqa: PLC0415 - heavy
+
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    with EmbeddedBroker(folder) as kafka:
+        typer.echo(json.dumps({"bootstrap.servers": kafka.bootstrap_servers}))
+        stop.wait()
+
+
+def demo(
+    folder: Annotated[Path, typer.Argument(help="A new directory.")] = Path("demo-run"),
+) -> None:
+    """Tell the whole story on real parts, and check every step of it."""
+    from tidegate.demo import run_demo  # noqa: PLC0415 - heavy
+
+    raise typer.Exit(run_demo(folder))

@@ -1,0 +1,16 @@
+"""Every service by its name, put together from the settings."""
+
+from __future__ import annotations
+
+from tidegate.services.assembly import DECIDERS, EXECUTORS, SERVICES, Loop, assemble
+from tidegate.services.running import run_services, stop_on_signal
+
+__all__ = [
+    "DECIDERS",
+    "EXECUTORS",
+    "SERVICES",
+    "Loop",
+    "assemble",
+    "run_services",
+    "stop_on_signal",
+]

@@ -1,0 +1,111 @@
+"""From a service's name and the settings to its loop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from tidegate.cleaning import Cleaner, ReaderGate
+from tidegate.errors import ConfigError
+from tidegate.fanout import BySize, OnSpark
+from tidegate.restores import Restorer
+from tidegate.runtime.bus import Bus
+from tidegate.runtime.decider_loop import DeciderLoop
+from tidegate.runtime.executor_loop import ExecutorLoop
+from tidegate.runtime.services import Executor
+from tidegate.savepoints import (
+    SavepointMode,
+    SavepointPolicy,
+    SavepointPolicyService,
+    SavepointRule,
+    SavepointWriter,
+)
+from tidegate.settings import Settings
+from tidegate.spark import lazy_session
+from tidegate.warehouse import Warehouse, WarehouseRoots
+
+
+class Loop(Protocol):
+    """A service that is a member of its group."""
+
+    def run(self, stop: threading.Event) -> None:
+        """Work until `stop` is set."""
+        ...
+
+    def close(self) -> object:
+        """Leave the group."""
+        ...
+
+
+def table_work(settings: Settings) -> tuple[Warehouse, BySize]:
+    """What an executor needs: the tables it may change, and where many files are worked on.
+
+    Raises:
+        ConfigError: no warehouse root is configured.
+    """
+    roots = WarehouseRoots.of(*settings.warehouse.roots)
+    spark = OnSpark(lazy_session(settings.spark.conf))
+    fan_out = BySize(spark, spark_from=settings.spark.from_items)
+    return Warehouse(roots, settings.warehouse.storage), fan_out
+
+
+def savepoint_policy(settings: Settings) -> SavepointPolicy:
+    """The policy that the settings' rules make."""
+    rules = (
+        SavepointRule(pattern=rule.tables, mode=SavepointMode(rule.when))
+        for rule in settings.savepoints
+    )
+    return SavepointPolicy(rules=tuple(rules))
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _executor(
+    kind: Callable[[Warehouse, BySize, Callable[[], datetime]], Executor],
+    settings: Settings,
+    bus: Bus,
+) -> Loop:
+    warehouse, fan_out = table_work(settings)
+    executor = kind(warehouse, fan_out, _now)
+    prefix, threads = settings.topics.prefix, settings.services.threads
+    return ExecutorLoop(executor, bus, prefix, threads=threads)
+
+
+def _policy(settings: Settings, bus: Bus) -> Loop:
+    decider = SavepointPolicyService(savepoint_policy(settings))
+    return DeciderLoop(decider, bus, settings.topics.prefix)
+
+
+def _gate(settings: Settings, bus: Bus) -> Loop:
+    return DeciderLoop(ReaderGate(), bus, settings.topics.prefix)
+
+
+DECIDERS: Final = (SavepointPolicyService.name, ReaderGate.name)
+EXECUTORS: Final = (SavepointWriter.name, Restorer.name, Cleaner.name)
+
+SERVICES: Final[Mapping[str, Callable[[Settings, Bus], Loop]]] = MappingProxyType(
+    {
+        SavepointPolicyService.name: _policy,
+        SavepointWriter.name: partial(_executor, SavepointWriter),
+        Restorer.name: partial(_executor, Restorer),
+        ReaderGate.name: _gate,
+        Cleaner.name: partial(_executor, Cleaner),
+    }
+)
+
+
+def assemble(name: str, settings: Settings, bus: Bus) -> Loop:
+    """Put a service together and join its group.
+
+    Raises:
+        ConfigError: there is no such service, or its settings or topics can't work.
+    """
+    if name not in SERVICES:
+        raise ConfigError(f"there is no service {name!r}; there are {', '.join(SERVICES)}")
+    return SERVICES[name](settings, bus)

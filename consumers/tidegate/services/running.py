@@ -1,0 +1,51 @@
+"""Run services until a signal, or until one of them must stop."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Sequence
+from queue import SimpleQueue
+
+from tidegate.runtime.kafka import KafkaBus
+from tidegate.services.assembly import Loop, assemble
+from tidegate.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+def run_services(names: Sequence[str], settings: Settings, stop: threading.Event) -> None:
+    """Run each service on a thread of its own until `stop` is set or SIGTERM or SIGINT arrives.
+
+    Raises:
+        ConfigError: a service can't be put together; none was started.
+        StopService: one must not go on; the others were stopped too. A supervisor starts all again.
+    """
+    stop_on_signal(stop)
+    session = {"session.timeout.ms": settings.services.session_timeout_ms}
+    bus = KafkaBus(settings.connection(), session)
+    loops = {name: assemble(name, settings, bus) for name in names}
+    faults: SimpleQueue[BaseException] = SimpleQueue()
+    threads = [
+        threading.Thread(target=_run, args=(name, loop, stop, faults), name=name)
+        for name, loop in loops.items()
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    bus.close()
+    if not faults.empty():
+        raise faults.get()
+
+
+def _run(name: str, loop: Loop, stop: threading.Event, faults: SimpleQueue[BaseException]) -> None:
+    try:
+        loop.run(stop)
+        loop.close()
+        log.info("%s has left its group", name)
+    except BaseException as error:  # a thread hands its fault to the process
+        log.exception("%s must stop", name)
+        faults.put(error)
+        stop.set()
