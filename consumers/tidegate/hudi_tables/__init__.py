@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from tidegate.hudi_tables.opening import Refusal, Refused, open_table
-from tidegate.hudi_tables.timeline_writer import TimelineWriter
+from tidegate.hudi_tables.timeline_writer import TimelineWriter, with_checksum
 
-__all__ = ["Refusal", "Refused", "TimelineWriter", "open_table"]
+__all__ = ["Refusal", "Refused", "TimelineWriter", "open_table", "with_checksum"]

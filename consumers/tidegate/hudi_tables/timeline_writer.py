@@ -12,10 +12,12 @@ from tidegate.storage import join
 from tidegate.warehouse import AlreadyThere, Warehouse
 
 
-def checksum_of(location: str) -> str:
-    """The checksum that Hadoop's local file system keeps beside a file."""
+def with_checksum(location: str) -> list[str]:
+    """A file and, on a local disk, the checksum that Hadoop keeps beside it."""
+    if "://" in location:
+        return [location]
     folder, name = location.rsplit("/", 1)
-    return join(folder, f".{name}.crc")
+    return [location, join(folder, f".{name}.crc")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,4 +59,4 @@ class TimelineWriter:
     def remove(self, instants: Iterable[Instant]) -> None:
         """Remove the files of instants, with Hadoop's checksums."""
         paths = [self.table.path_of(instant) for instant in instants]
-        self.warehouse.remove_files([p for path in paths for p in (path, checksum_of(path))])
+        self.warehouse.remove_files([file for path in paths for file in with_checksum(path)])

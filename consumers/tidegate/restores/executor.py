@@ -1,0 +1,164 @@
+"""The restorer: takes a table back to a savepoint, or says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any, ClassVar
+
+from tidegate.errors import ConfinementError, FormatError, PermanentError, TransientError
+from tidegate.events import (
+    Command,
+    InstantRef,
+    Outcome,
+    RestoreCompleted,
+    RestoreFailed,
+    RestorePlanned,
+    RestoreRejected,
+    RestoreRequested,
+    RestoreStarted,
+)
+from tidegate.fanout import FanOut
+from tidegate.hudi import Instant, InstantInfo, RestoreMetadata
+from tidegate.hudi_reader import HudiTable
+from tidegate.hudi_tables import Refusal, Refused, TimelineWriter, open_table
+from tidegate.restores.act import RestoreRun
+from tidegate.restores.finished import finished_restore, trim
+from tidegate.restores.liveness import RestoreSettings
+from tidegate.restores.plan import PlannedRestore
+from tidegate.restores.preparation import prepare
+from tidegate.restores.tools import Tools
+from tidegate.storage import NotFound
+from tidegate.warehouse import Warehouse
+
+
+class Restorer:
+    """Answers a RestoreRequested.
+
+    With RestorePlanned where only the plan is wanted; with RestoreRejected where a check says no;
+    else with RestoreStarted and then RestoreCompleted, or RestoreFailed. A restore that died is
+    taken up by the next request to the same savepoint, also in another process. A request to a
+    savepoint that the table has just been restored to gets its RestoreCompleted again.
+
+    Reason codes: those of `hudi_tables.opening`, `restores.checks` and `restores.liveness`, and
+    plan-changed, unreadable-table.
+    """
+
+    name: ClassVar[str] = "restorer"
+    hears: ClassVar[tuple[type[Command], ...]] = (RestoreRequested,)
+
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        fan_out: FanOut,
+        clock: Callable[[], datetime],
+        settings: RestoreSettings | None = None,
+    ) -> None:
+        """Take what may be changed, what does much at once, the time (aware), and the settings."""
+        self.tools = Tools(warehouse, fan_out, clock, settings or RestoreSettings())
+
+    def execute(self, command: Command) -> Iterator[Outcome]:
+        """Plan, check, restore.
+
+        Raises:
+            PermanentError: the command is no RestoreRequested.
+            TransientError: the table changed in between, or a file went away; ask again.
+        """
+        if not isinstance(command, RestoreRequested):
+            raise PermanentError(f"{self.name} does not answer a {type(command).__name__}")
+        try:
+            yield from self._answer(command)
+        except Refused as refused:
+            yield self._rejected(command, refused.refusal)
+        except FormatError as error:
+            yield self._rejected(command, Refusal("unreadable-table", str(error)))
+        except NotFound as error:
+            raise TransientError(f"{error} went away in between") from error
+
+    def _answer(self, command: RestoreRequested) -> Iterator[Outcome]:
+        table = open_table(self.tools.warehouse, command.location, command.table)
+        done = None if command.plan_only else finished_restore(table, command.savepoint)
+        if done is not None:
+            writer = TimelineWriter(self.tools.warehouse, table, self.tools.clock)
+            trim(writer, command.savepoint, done)
+            yield self._completed(command, done)
+            return
+        plan = prepare(table, command.savepoint, self.tools)
+        if command.plan_only:
+            yield RestorePlanned.about(command, **self._plan_fields(plan))
+            return
+        if command.expected_plan not in (None, plan.plan_id):
+            raise Refused("plan-changed", f"the plan is {plan.plan_id} by now")
+        yield from self._carry_out(command, table, plan)
+
+    def _carry_out(
+        self, command: RestoreRequested, table: HudiTable, plan: PlannedRestore
+    ) -> Iterator[Outcome]:
+        began = self.tools.clock()
+        run = RestoreRun.begin(self.tools, table, plan)
+        yield RestoreStarted.about(
+            command,
+            **self._plan_fields(plan),
+            restore_instant=run.instant.timestamp,
+            resumed=plan.resumes is not None,
+        )
+        try:
+            run.drop_metadata_table()
+            rollbacks = tuple(run.roll_back(step) for step in plan.steps)
+            last = table.reloaded().timeline.last_completed_write()
+            if last is None or last.timestamp != plan.savepoint:
+                yield self._failed(command, run.instant, f"{plan.savepoint} is not last: {last}")
+                return
+            took_ms = int((self.tools.clock() - began).total_seconds() * 1000)
+            metadata = run.finish(rollbacks, max(0, took_ms))
+        except (FormatError, ConfinementError) as error:
+            yield self._failed(command, run.instant, str(error))
+            return
+        yield self._completed(command, metadata)
+
+    def _plan_fields(self, plan: PlannedRestore) -> dict[str, Any]:
+        return {
+            "said_by": self.name,
+            "occurred_at": self.tools.clock(),
+            "savepoint": plan.savepoint,
+            "plan_id": plan.plan_id,
+            "instants": _refs(plan.targets),
+            "files": plan.files,
+            "bytes": plan.bytes,
+        }
+
+    def _completed(self, command: RestoreRequested, done: RestoreMetadata) -> RestoreCompleted:
+        return RestoreCompleted.about(
+            command,
+            said_by=self.name,
+            occurred_at=self.tools.clock(),
+            savepoint=command.savepoint,
+            restore_instant=done.started,
+            instants=_refs(done.instants),
+            files_deleted=done.total,
+            duration_ms=done.took_ms,
+        )
+
+    def _failed(self, command: RestoreRequested, instant: Instant, message: str) -> RestoreFailed:
+        return RestoreFailed.about(
+            command,
+            said_by=self.name,
+            occurred_at=self.tools.clock(),
+            savepoint=command.savepoint,
+            restore_instant=instant.timestamp,
+            message=message,
+        )
+
+    def _rejected(self, command: RestoreRequested, refusal: Refusal) -> RestoreRejected:
+        return RestoreRejected.about(
+            command,
+            said_by=self.name,
+            occurred_at=self.tools.clock(),
+            savepoint=command.savepoint,
+            reason=refusal.reason,
+            message=refusal.message,
+        )
+
+
+def _refs(instants: tuple[InstantInfo, ...]) -> tuple[InstantRef, ...]:
+    return tuple(InstantRef(instant=i.timestamp, action=i.action) for i in instants)
