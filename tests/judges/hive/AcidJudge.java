@@ -27,6 +27,7 @@ public final class AcidJudge {
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     for (String line = lines.readLine(); line != null; line = lines.readLine()) {
       System.out.println(answer(line.split("\t", -1)));
+      System.out.flush();
     }
   }
 

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from itertools import permutations
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from support.acid import FIVE_LISTINGS, Case, build, cleaner, found, reader
+from support.acid_history import random_history
+from tidegate.hive import (
+    AcidState,
+    Base,
+    CleanerWriteIds,
+    NotEnoughHistory,
+    ValidTxns,
+    ValidWriteIds,
+    acid_state,
+    always_obsolete,
+)
+
+pytestmark = [pytest.mark.judge]
+
+ALL_COMMITTED = ValidTxns(1000, 1001)
+SEEDS = range(300)
+MOST_BASES = 4
+
+
+class Judge(Protocol):
+    def ask(
+        self, table: Path, write_ids: ValidWriteIds, txns: ValidTxns, *, as_cleaner: bool
+    ) -> AcidState | str: ...
+
+
+def in_every_order(
+    names: list[str], write_ids: ValidWriteIds, txns: ValidTxns
+) -> list[AcidState | str]:
+    """Our answers over all orders of the bases, each answer once."""
+    directories = found(*names)
+    bases = [each for each in directories if isinstance(each.acid, Base)]
+    others = [each for each in directories if not isinstance(each.acid, Base)]
+    answers: list[AcidState | str] = []
+    for order in permutations(bases):
+        try:
+            answer: AcidState | str = as_sets(acid_state([*order, *others], write_ids, txns))
+        except NotEnoughHistory:
+            answer = "Not enough history"
+        if answer not in answers:
+            answers.append(answer)
+    return answers
+
+
+def as_sets(state: AcidState | str) -> AcidState | str:
+    """The order of what goes says nothing; the order of what is read does."""
+    if isinstance(state, str):
+        return "Not enough history" if "Not enough history" in state else state
+    obsolete, aborted = tuple(sorted(state.obsolete)), tuple(sorted(state.aborted))
+    return AcidState(state.base, state.current, obsolete, aborted)
+
+
+@pytest.mark.parametrize("case", FIVE_LISTINGS, ids=lambda case: case.title)
+def test_hive_calls_obsolete_in_the_five_listings_what_we_do(
+    case: Case, tmp_path: Path, hive: Judge
+) -> None:
+    table = build(tmp_path / "t", case.directories)
+    for ids in (reader(case.write_ids), cleaner(case.write_ids)):
+        as_cleaner = isinstance(ids, CleanerWriteIds)
+        answer = hive.ask(table, ids, ALL_COMMITTED, as_cleaner=as_cleaner)
+        assert isinstance(answer, AcidState)
+        assert sorted(answer.obsolete) == sorted(case.obsolete)
+        assert as_sets(answer) == as_sets(acid_state(found(*case.directories), ids, ALL_COMMITTED))
+
+
+@pytest.mark.slow
+def test_hive_answers_random_legal_histories_as_we_do(tmp_path: Path, hive: Judge) -> None:
+    """Each look that a reader or cleaner took, at the directories as they are at the end."""
+    asked = ambiguous = 0
+    for seed in SEEDS:
+        history = random_history(seed)
+        if sum(name.startswith("base") for name in history.directories) > MOST_BASES:
+            continue
+        table = build(tmp_path / str(seed), dict.fromkeys(history.directories, 1))
+        for ids, txns in history.looks:
+            for view in (ids, CleanerWriteIds.of(ids)):
+                as_cleaner = view is not ids
+                answer = as_sets(hive.ask(table, view, txns, as_cleaner=as_cleaner))
+                ours = in_every_order(history.directories, view, txns)
+                assert answer in ours, (seed, str(ids), str(txns), as_cleaner)
+                asked += 1
+                ambiguous += len(ours) > 1
+                assert isinstance(answer, AcidState)
+                surely = always_obsolete(found(*history.directories), view, txns)
+                assert set(surely) <= set(answer.obsolete)
+                assert len(ours) > 1 or set(surely) == set(answer.obsolete)
+    assert asked >= 1000
+    assert ambiguous <= asked // 50
+
+
+def test_hive_sees_an_empty_directory_as_a_cleaner_and_not_as_a_reader(
+    tmp_path: Path, hive: Judge
+) -> None:
+    table = build(tmp_path / "t", {"delta_0000001_0000002": 1})
+    (table / "delta_0000001_0000001_0000").mkdir()
+    ids = reader("default.t:2:9223372036854775807::")
+    for as_cleaner, obsolete in ((True, ("delta_0000001_0000001_0000",)), (False, ())):
+        answer = hive.ask(table, ids, ALL_COMMITTED, as_cleaner=as_cleaner)
+        assert isinstance(answer, AcidState)
+        assert answer.obsolete == obsolete
+
+
+@pytest.mark.parametrize("name", ["base_x", "delta_0000001", "delta_0000001_x", "base_0000003_v"])
+def test_hive_fails_the_whole_call_at_one_bad_name(name: str, tmp_path: Path, hive: Judge) -> None:
+    table = build(tmp_path / "t", {"delta_0000001_0000002": 1, name: 1})
+    ids = reader("default.t:2:9223372036854775807::")
+    assert isinstance(hive.ask(table, ids, ALL_COMMITTED, as_cleaner=True), str)
