@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
@@ -24,6 +25,8 @@ log = logging.getLogger(__name__)
 S = TypeVar("S", bound=Value)
 BATCH = 1000
 POLL_SECONDS = 0.2
+RESTORERS = 8
+"""Changelog partitions that are read back at the same time."""
 
 
 @dataclass(slots=True)
@@ -85,13 +88,9 @@ class DeciderLoop(Generic[S]):
 
     def assigned(self, partitions: Sequence[Partition]) -> None:
         """Restore first: take each partition's changelog and read it whole."""
-        for number in sorted({each.number for each in partitions}):
-            memory = self._bus.changelog(self._changelog_topic, number)
-            ledger = ledger_for(self._decider.state_type, self._decider.initial())
-            ledger.restore(memory.read())
-            self._held[number] = _Held(ledger, memory)
-            tables = len(ledger.tables)
-            log.info("%s holds partition %d with %d tables", self._decider.name, number, tables)
+        numbers = sorted({each.number for each in partitions})
+        with ThreadPoolExecutor(RESTORERS) as pool:
+            self._held.update(zip(numbers, pool.map(self._take_over, numbers), strict=True))
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
         """Forget: every step ends with all of its work written."""
@@ -100,6 +99,14 @@ class DeciderLoop(Generic[S]):
                 held.changelog.close()
 
     lost = revoked
+
+    def _take_over(self, number: int) -> _Held[S]:
+        memory = self._bus.changelog(self._changelog_topic, number)
+        ledger = ledger_for(self._decider.state_type, self._decider.initial())
+        ledger.restore(memory.read())
+        tables = len(ledger.tables)
+        log.info("%s holds partition %d with %d tables", self._decider.name, number, tables)
+        return _Held(ledger, memory)
 
     def _work(self, records: Sequence[Record]) -> None:
         commands: list[Command] = []

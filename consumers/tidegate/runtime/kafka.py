@@ -112,7 +112,7 @@ class KafkaSubscription:
     def _record(self, message: Received) -> Record | None:
         error = message.error()
         if error is None:
-            return _record(message)
+            return as_record(message)
         if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
             raise OffsetGapError(f"{self._group}: {error.str()}")
         if error.code() in _PASSING or (error.retriable() and not error.fatal()):
@@ -120,7 +120,8 @@ class KafkaSubscription:
         raise StopService(f"{self._group}: {error.str()}")
 
 
-def _record(message: Received) -> Record:
+def as_record(message: Received) -> Record:
+    """A received message as a record."""
     return Record(
         Partition(str(message.topic()), int(message.partition() or 0)),
         int(message.offset() or 0),

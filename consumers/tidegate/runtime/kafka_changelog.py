@@ -96,7 +96,7 @@ class KafkaChangelog:
 
 def _until_end(consumer: Consumer) -> Iterator[Received]:
     while True:
-        for message in consumer.consume(1000, 0.2):
+        for message in consumer.consume(1000, 0.1):
             error = message.error()
             if error is None:
                 yield message

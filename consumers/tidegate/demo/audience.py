@@ -1,0 +1,102 @@
+"""What somebody sees who only watches the topics: outcomes, dead letters, backlog."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Message as Received
+
+from tidegate.events import Event
+from tidegate.events.message import from_envelope
+from tidegate.events.topics import COMMAND_TOPIC, DEAD_LETTERS, OUTCOME_TOPIC, TOPICS
+from tidegate.runtime.bus import Record
+from tidegate.runtime.kafka import as_record
+from tidegate.services import SERVICES
+
+_WAIT = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """Reads a deployment's topics from their beginning, outside of every group."""
+
+    servers: str
+    prefix: str
+    partitions: int
+
+    def outcomes(self) -> list[Event]:
+        """Every outcome so far, each id once, the first of each, in the order of the broker."""
+        found = {event.event_id: event for event in reversed(self.events(OUTCOME_TOPIC.suffix))}
+        return list(reversed(found.values()))
+
+    def commands(self) -> list[Event]:
+        """Every command so far, repeats too."""
+        return self.events(COMMAND_TOPIC.suffix)
+
+    def dead_letters(self) -> list[Record]:
+        """Every dead letter so far."""
+        return self.records(DEAD_LETTERS.suffix)
+
+    def events(self, suffix: str) -> list[Event]:
+        """Every event on a topic."""
+        return [from_envelope(each.key, each.value) for each in self.records(suffix)]
+
+    def records(self, suffix: str) -> list[Record]:
+        """Every record on a topic, in the order in which the broker took them."""
+        consumer = self._consumer("demo-audience")
+        parts = self._parts(f"{self.prefix}.{suffix}")
+        taken: list[Received] = []
+        try:
+            count = sum(consumer.get_watermark_offsets(each, timeout=_WAIT)[1] for each in parts)
+            consumer.assign(parts)
+            while len(taken) < count:
+                taken += [each for each in consumer.consume(500, 0.1) if each.error() is None]
+        finally:
+            consumer.close()
+        return sorted(map(as_record, taken), key=lambda each: (each.timestamp_ms, each.offset))
+
+    def lag(self) -> int:
+        """How many records the services have not acknowledged yet."""
+        return sum(
+            self._group_lag(f"{self.prefix}.{name}", topics) for name, topics in self._heard()
+        )
+
+    def _heard(self) -> list[tuple[str, list[TopicPartition]]]:
+        """What each service reads, by the topics' own declarations."""
+        return [
+            (
+                name,
+                [
+                    part
+                    for topic in TOPICS
+                    if name in topic.read_by.split(", ")
+                    for part in self._parts(topic.name(self.prefix))
+                ],
+            )
+            for name in SERVICES
+        ]
+
+    def _group_lag(self, group: str, parts: Sequence[TopicPartition]) -> int:
+        consumer = self._consumer(group)
+        try:
+            return sum(
+                consumer.get_watermark_offsets(each, timeout=_WAIT)[1] - max(each.offset, 0)
+                for each in consumer.committed(list(parts), timeout=_WAIT)
+            )
+        finally:
+            consumer.close()
+
+    def _parts(self, topic: str) -> list[TopicPartition]:
+        return [TopicPartition(topic, number, 0) for number in range(self.partitions)]
+
+    def _consumer(self, group: str) -> Consumer:
+        return Consumer(
+            {
+                "bootstrap.servers": self.servers,
+                "group.id": group,
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
+        )

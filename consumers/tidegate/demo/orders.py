@@ -1,0 +1,90 @@
+"""The upstream writer of the demo: real Hudi, writing through PySpark."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidegate.embedded import resolve
+from tidegate.hudi_reader import load_table
+from tidegate.storage import Storage
+
+Row = tuple[int, str, float, int]
+"""order, region, amount, version"""
+COLUMNS: Final = ("order_id", "region", "amount", "version")
+_HUDI: Final[Mapping[str, str]] = {
+    "hoodie.datasource.write.recordkey.field": "order_id",
+    "hoodie.datasource.write.partitionpath.field": "region",
+    "hoodie.datasource.write.precombine.field": "version",
+    "hoodie.upsert.shuffle.parallelism": "2",
+    "hoodie.insert.shuffle.parallelism": "2",
+    "hoodie.metadata.enable": "false",
+}
+
+
+def hudi_session(folder: Path) -> SparkSession:
+    """Start a small Spark with Hudi's bundle; `folder` is for what Spark leaves behind."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    (jar,) = resolve("hudi")
+    conf = {
+        "spark.master": "local[2]",
+        "spark.app.name": "demo-upstream-writer",
+        "spark.driver.memory": "768m",
+        "spark.driver.extraClassPath": str(jar),
+        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+        "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+        "spark.sql.warehouse.dir": str(folder / "spark-warehouse"),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.Builder()
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    return session
+
+
+@dataclass(frozen=True, slots=True)
+class HudiTable:
+    """A copy-on-write table that upstream writes, partitioned by region."""
+
+    session: SparkSession
+    name: str
+    location: Path
+
+    @property
+    def identity(self) -> str:
+        """Its name on the topics."""
+        return f"lake.shop.{self.name}"
+
+    def upsert(self, rows: Iterable[Row]) -> str:
+        """Write rows; give the instant of the commit."""
+        frame = self.session.createDataFrame(list(rows), list(COLUMNS))
+        options = {**_HUDI, "hoodie.table.name": self.name}
+        frame.write.format("hudi").options(**options).mode("append").save(str(self.location))
+        timeline = load_table(Storage(), str(self.location)).timeline
+        return max(instant.timestamp for instant in timeline.completed_writes)
+
+    def rows(self) -> list[Row]:
+        """What real Hudi reads, sorted."""
+        frame = self._read().select(*COLUMNS)
+        return sorted(
+            (int(each[0]), str(each[1]), float(each[2]), int(each[3])) for each in frame.collect()
+        )
+
+    def savepoints(self) -> list[str]:
+        """What real Hudi's own procedure lists."""
+        answer = self.session.sql(f"CALL show_savepoints(path => '{self.location}')")
+        return [str(each[0]) for each in answer.collect()]
+
+    def _read(self) -> DataFrame:
+        return self.session.read.format("hudi").load(str(self.location))
