@@ -81,6 +81,6 @@ def demo(
     folder: Annotated[Path, typer.Argument(help="A new directory.")] = Path("demo-run"),
 ) -> None:
     """Tell the whole story on real parts, and check every step of it."""
-    from tidegate.demo import run_demo  # noqa: PLC0415 - heavy
+    from tidegate.demo.playing import run_demo  # noqa: PLC0415 - heavy
 
     raise typer.Exit(run_demo(folder))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -95,22 +96,23 @@ def _bad_commits(stage: Stage, story: Story, publisher: Publisher, table: HudiTa
 def _restore(
     stage: Stage, story: Story, publisher: Publisher, table: HudiTable, savepoint: str
 ) -> None:
-    asked = {
-        "table": table.identity,
-        "location": str(table.location),
-        "savepoint": savepoint,
-        "requested_by": "ana",
-        "reason": "the night's run doubled all amounts",
-    }
+    ask = partial(
+        publisher.request_restore,
+        table=table.identity,
+        location=str(table.location),
+        savepoint=savepoint,
+        requested_by="ana",
+        reason="the night's run doubled all amounts",
+    )
     before = _files(table.location)
     with story.step("Ana asks what a restore would do"):
-        publisher.request_restore(**asked, plan_only=True)
+        ask(plan_only=True)
         plan = _outcome(stage, RestorePlanned, table)
     told = ", ".join(f"{each.action} {each.instant}" for each in plan.instants)
     story.say(f"plan {plan.plan_id}: {told}; {plan.files} files, {plan.bytes:,} bytes")
     story.check("asking changed nothing", holds=_files(table.location) == before)
     with story.step("Ana asks for that very plan; the restorer works on Spark"):
-        publisher.request_restore(**asked, expected_plan=plan.plan_id)
+        ask(expected_plan=plan.plan_id)
         done = _outcome(stage, RestoreCompleted, table)
     started = [e for e in stage.audience.outcomes() if isinstance(e, RestoreStarted)]
     story.check("it was told before it began", holds=len(started) == 1)

@@ -8,7 +8,26 @@ from pathlib import Path
 from tidegate.demo import hive_act, hudi_act
 from tidegate.demo.stage import Stage
 from tidegate.demo.story import Story
-from tidegate.publisher import Publisher
+from tidegate.embedded import resolve
+from tidegate.errors import ConfigError, TidegateError
+
+
+def run_demo(folder: Path) -> int:
+    """Play the demo in a new directory; give the exit code: 0 if every promise held, else 1.
+
+    Raises:
+        ConfigError: the directory is there already, and is not empty.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError(f"{folder} is not empty: the demo wants a directory of its own")
+    story = Story()
+    try:
+        play_all(folder.absolute(), story)
+    except TidegateError as error:
+        story.console.print(f"[bold red]broken:[/] {error}", highlight=False)
+        story.say(f"What was written is in {folder}")
+        return 1
+    return 0
 
 
 def play_all(folder: Path, story: Story) -> None:
@@ -19,29 +38,13 @@ def play_all(folder: Path, story: Story) -> None:
     """
     story.act("Before the play")
     with story.step("The jars of Kafka and Hudi are fetched, or found in the cache"):
-        fetch_jars()
-    stage = Stage(folder)
-    with story.step("A real Kafka broker starts, the topics are made"):
-        stage.__enter__()
-    try:
-        with story.step("Five services start, each a process of its own"):
-            stage.start_services()
-        with Publisher(stage.servers, said_by="demo-upstream", prefix=stage.prefix) as publisher:
-            hudi_act.play(stage, story, publisher)
-            hive_act.play(stage, story, publisher)
+        for lock in ("kafka", "hudi"):
+            resolve(lock)
+    with Stage(folder, story) as stage, stage.publisher() as publisher:
+        hudi_act.play(stage, story, publisher)
+        hive_act.play(stage, story, publisher)
         _epilogue(stage, story)
-    finally:
-        with story.step("Everything is stopped"):
-            stage.__exit__(None, None, None)
     story.end()
-
-
-def fetch_jars() -> None:
-    """Bring the jars that the demo needs into the cache."""
-    from tidegate.embedded import resolve  # noqa: PLC0415
-
-    resolve("kafka")
-    resolve("hudi")
 
 
 def _epilogue(stage: Stage, story: Story) -> None:

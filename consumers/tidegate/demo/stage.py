@@ -13,9 +13,11 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from tidegate.demo.audience import Audience
+from tidegate.demo.story import Story
 from tidegate.embedded import bootstrap, find_jdk
 from tidegate.embedded.process import Child
 from tidegate.errors import TidegateError
+from tidegate.publisher import Publisher
 from tidegate.services import DECIDERS, SERVICES
 from tidegate.settings import TopicSettings
 from tidegate.topics import create_topics
@@ -62,9 +64,10 @@ logger.gateway.level = off
 class Stage:
     """All that the demo's story plays on; a context manager that leaves nothing running."""
 
-    def __init__(self, folder: Path, prefix: str = "demo") -> None:
+    def __init__(self, folder: Path, story: Story, prefix: str = "demo") -> None:
         """Take a directory of its own; nothing is started yet."""
         self.folder = folder
+        self._story = story
         self.prefix = prefix
         self.warehouse = folder / "warehouse"
         self.servers = ""
@@ -72,10 +75,17 @@ class Stage:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        """Start the broker and make the topics."""
+        """Start the broker, make the topics, start the services."""
         self.warehouse.mkdir(parents=True)
-        self.servers = self._stack.enter_context(bootstrap(self.folder / "kafka"))
+        with self._story.step("A real Kafka broker starts, the topics are made"):
+            self._prepare_broker()
         self._prepare_spark()
+        with self._story.step("Five services start, each a process of its own"):
+            self.start_services()
+        return self
+
+    def _prepare_broker(self) -> None:
+        self.servers = self._stack.enter_context(bootstrap(self.folder / "kafka"))
         self._settings = self.folder / "tidegate.toml"
         self._settings.write_text(
             _SETTINGS.format(
@@ -86,7 +96,10 @@ class Stage:
         settings = TopicSettings(prefix=self.prefix, partitions=PARTITIONS)
         create_topics({"bootstrap.servers": self.servers}, settings, DECIDERS)
         self.audience = Audience(self.servers, self.prefix, PARTITIONS)
-        return self
+
+    def publisher(self) -> Publisher:
+        """Make a publisher for upstream's part."""
+        return Publisher(self.servers, said_by="demo-upstream", prefix=self.prefix)
 
     def __exit__(
         self,
@@ -95,10 +108,11 @@ class Stage:
         trace: TracebackType | None,
     ) -> None:
         """Stop the services, then the broker."""
-        for child in self._children.values():
-            if child.exit_code is None and not child.end(signal.SIGTERM, 20):
-                child.end(signal.SIGKILL, 20)
-        self._stack.close()
+        with self._story.step("Everything is stopped"):
+            for child in self._children.values():
+                if child.exit_code is None and not child.end(signal.SIGTERM, 20):
+                    child.end(signal.SIGKILL, 20)
+            self._stack.close()
 
     def _prepare_spark(self) -> None:
         """Choose Spark's Java, keep it on the loopback interface and its warnings off the screen.

@@ -40,6 +40,16 @@ def run_services(names: Sequence[str], settings: Settings, stop: threading.Event
         raise faults.get()
 
 
+def stop_on_signal(stop: threading.Event) -> None:
+    """Set `stop` at SIGTERM and SIGINT: what is under way is finished first."""
+
+    def on_signal(_number: int, _frame: object) -> None:
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+
+
 def _run(name: str, loop: Loop, stop: threading.Event, faults: SimpleQueue[BaseException]) -> None:
     try:
         loop.run(stop)

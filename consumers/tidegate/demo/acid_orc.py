@@ -1,0 +1,160 @@
+"""A Hive ACID table as real ORC files: written, compacted and read back without Hive.
+
+Plays the upstream writer of the demo, and makes fixtures for tests. One bucket, local disk. A row
+is known by (originalTransaction, bucket, rowId); the transactions in these files are write ids.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pyorc
+
+from tidegate.hive import (
+    AcidDirectory,
+    Base,
+    Delta,
+    FoundDirectory,
+    ValidWriteIds,
+    acid_state,
+    is_acid_name,
+    parse_name,
+)
+
+Row = tuple[Any, ...]
+_INSERT: Final = 0
+_DELETE: Final = 2
+_BUCKET_CODEC: Final = 1 << 29
+_BUCKET: Final = "bucket_00000"
+
+
+class Key(NamedTuple):
+    """What makes a row the same row for ever."""
+
+    original_write_id: int
+    bucket: int
+    row_id: int
+
+
+class RowEvent(NamedTuple):
+    """One event of a file, in the order of Hive's columns; a delete has no row."""
+
+    operation: int
+    original_write_id: int
+    bucket: int
+    row_id: int
+    write_id: int
+    row: Row | None
+
+    @property
+    def key(self) -> Key:
+        """The row it is about."""
+        return Key(self.original_write_id, self.bucket, self.row_id)
+
+
+@dataclass(frozen=True, slots=True)
+class AcidTable:
+    """One table or partition. `columns` are its names and ORC types, in order."""
+
+    location: Path
+    columns: Mapping[str, str]
+
+    def insert(self, write_id: int, rows: Iterable[Row], statement: int = 0) -> str:
+        """Write the rows of one statement; give the new directory's name."""
+        bucket = _BUCKET_CODEC | statement
+        events = [
+            RowEvent(_INSERT, write_id, bucket, number, write_id, row)
+            for number, row in enumerate(rows)
+        ]
+        return self._write(Delta(write_id, write_id, statement), events)
+
+    def delete(self, write_id: int, keys: Iterable[Key], statement: int = 0) -> str:
+        """Write that these rows are gone; give the new directory's name."""
+        events = [RowEvent(_DELETE, *key, write_id, None) for key in keys]
+        return self._write(Delta(write_id, write_id, statement, deletes=True), events)
+
+    def compact_minor(
+        self, low: int, high: int, snapshot: ValidWriteIds, txn: int | None = None
+    ) -> tuple[str, ...]:
+        """Merge the deltas of a range of write ids; give the new directories' names."""
+        made: list[str] = []
+        for deletes in (False, True):
+            parts = [
+                each
+                for each in self._current(snapshot)
+                if isinstance(each, Delta) and each.deletes == deletes
+                if low <= each.min_write_id and each.max_write_id <= high
+            ]
+            events = self._events(parts, snapshot)
+            if events:
+                made.append(self._write(Delta(low, high, None, txn, deletes=deletes), events))
+        return tuple(made)
+
+    def compact_major(self, snapshot: ValidWriteIds, txn: int | None = None) -> str:
+        """Write a base of the rows that the snapshot sees; give its name."""
+        return self._write(Base(snapshot.high_water_mark, txn), self._alive(snapshot))
+
+    def read(self, snapshot: ValidWriteIds) -> dict[Key, Row]:
+        """Read the rows that a snapshot sees, in the order of their keys."""
+        return {event.key: event.row for event in self._alive(snapshot) if event.row is not None}
+
+    def _alive(self, snapshot: ValidWriteIds) -> list[RowEvent]:
+        events = self._events(self._current(snapshot), snapshot)
+        gone = {event.key for event in events if event.operation == _DELETE}
+        return [each for each in events if each.operation != _DELETE and each.key not in gone]
+
+    def _current(self, snapshot: ValidWriteIds) -> list[AcidDirectory]:
+        """Choose the directories to read, among those with files, as a reader does."""
+        found = [
+            FoundDirectory.named(path.name)
+            for path in sorted(self.location.iterdir())
+            if is_acid_name(path.name) and (path / _BUCKET).exists()
+        ]
+        state = acid_state(found, snapshot)
+        chosen = [*state.current, *([] if state.base is None else [state.base])]
+        return [parse_name(name) for name in chosen]
+
+    def _events(
+        self, directories: Iterable[AcidDirectory], snapshot: ValidWriteIds
+    ) -> list[RowEvent]:
+        found: list[RowEvent] = []
+        for directory in directories:
+            with (self.location / directory.name / _BUCKET).open("rb") as file:
+                found += [RowEvent(*values) for values in pyorc.Reader(file)]
+        return sorted(each for each in found if snapshot.is_valid(each.write_id))
+
+    def _write(self, directory: AcidDirectory, events: Iterable[RowEvent]) -> str:
+        """Write a directory whole beside its place, and move it there: nobody sees it half."""
+        draft = self.location / f"_tmp_{directory.name}"
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        (draft / "_orc_acid_version").write_text("2")
+        ordered = sorted(events, key=lambda event: event.key)
+        with (
+            (draft / _BUCKET).open("wb") as file,
+            pyorc.Writer(file, self._schema()) as writer,
+        ):
+            writer.writerows(ordered)
+            writer.set_user_metadata(**_metadata(ordered))
+        draft.rename(self.location / directory.name)
+        return directory.name
+
+    def _schema(self) -> str:
+        row = ",".join(f"{name}:{kind}" for name, kind in self.columns.items())
+        ids = "originalTransaction:bigint,bucket:int,rowId:bigint,currentTransaction:bigint"
+        return f"struct<operation:int,{ids},row:struct<{row}>>"
+
+
+def _metadata(events: list[RowEvent]) -> dict[str, bytes]:
+    """Give what Hive's reader looks for: its version, the last key of each stripe, the counts."""
+    inserts = sum(event.operation == _INSERT for event in events)
+    last = ",".join(map(str, events[-1].key)) + ";" if events else ""
+    return {
+        "hive.acid.version": b"2",
+        "hive.acid.key.index": last.encode(),
+        "hive.acid.stats": f"{inserts},0,{len(events) - inserts}".encode(),
+    }
