@@ -82,9 +82,13 @@ class RestoreRun:
         """Make readers list again; the next Hudi write builds the metadata table anew.
 
         Readers are told first, so that none is left with a table that is going away.
+
+        Raises:
+            TransientError: another process completed the restore meanwhile.
         """
         if not self.plan.steps:
             return
+        self._look()
         content = read_properties(self.tools.warehouse, self.table.location)
         edited = without(content, METADATA_PARTITIONS)
         if edited != content:
@@ -99,9 +103,10 @@ class RestoreRun:
 
         Raises:
             ConfinementError: a file lies outside the table; nothing of this instant was removed.
+            TransientError: another process completed the restore meanwhile.
         """
         began = self.tools.clock()
-        now = self.table.reloaded()
+        now = self._look()
         known = self._known_rollback(now, step.target.timestamp)
         if known is not None and known[0].state is State.COMPLETED:
             return RollbackMetadata.decode(self.table.read(known[0]))
@@ -130,6 +135,13 @@ class RestoreRun:
         self._writer.complete(self.instant, metadata.encode())
         trim(self._writer, self.plan.savepoint, metadata)
         return metadata
+
+    def _look(self) -> HudiTable:
+        """The table now; a process that slept while another finished must not touch it any more."""
+        now = self.table.reloaded()
+        if all(i.timestamp != self.instant.timestamp for i in now.timeline.pending_restores):
+            raise TransientError(f"restore {self.instant.timestamp} is not pending any more")
+        return now
 
     def _request_rollback(self, step: Step) -> tuple[Instant, RollbackPlan]:
         location = self.table.location

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tidegate.events import CommitCompleted, SavepointRequested
+from tidegate.savepoints import (
+    SavepointMode,
+    SavepointPolicy,
+    SavepointPolicyService,
+    SavepointRule,
+)
+from tidegate.savepoints.policy import REMEMBERED, AskedInstants
+
+AT = datetime(2026, 3, 1, 10, tzinfo=UTC)
+POLICY = SavepointPolicy(
+    name="nightly",
+    rules=(
+        SavepointRule(pattern="lake.sales.orders_tmp", mode=SavepointMode.ON_REQUEST),
+        SavepointRule(pattern="lake.sales.*", mode=SavepointMode.EVERY_COMMIT),
+    ),
+)
+SERVICE = SavepointPolicyService(POLICY)
+
+
+def commit(instant: str = "20260301100100000", **fields: object) -> CommitCompleted:
+    given = {
+        "table": "lake.sales.orders",
+        "location": "/lake/orders",
+        "occurred_at": AT - timedelta(hours=3),
+        "said_by": "writer",
+        "instant": instant,
+        "action": "commit",
+    }
+    return CommitCompleted.model_validate(given | fields)
+
+
+def test_every_commit_of_a_covered_table_gets_a_savepoint() -> None:
+    event = commit()
+
+    decision = SERVICE.decide(SERVICE.initial(), event, AT)
+
+    (request,) = decision.commands
+    assert isinstance(request, SavepointRequested)
+    assert request.table == "lake.sales.orders"
+    assert request.location == "/lake/orders"
+    assert request.instant == "20260301100100000"
+    assert request.requested_by == "policy:nightly"
+    assert request.caused_by == event.event_id
+    assert request.occurred_at == AT
+
+
+def test_a_commit_told_twice_is_asked_for_once() -> None:
+    state = SERVICE.decide(SERVICE.initial(), commit(), AT).state
+
+    again = SERVICE.decide(state, commit(said_by="bridge"), AT + timedelta(days=1))
+
+    assert again.commands == ()
+    assert again.state == state
+
+
+def test_the_same_arguments_give_the_same_answer() -> None:
+    first = SERVICE.decide(SERVICE.initial(), commit(), AT)
+
+    assert SERVICE.decide(SERVICE.initial(), commit(), AT) == first
+
+
+@pytest.mark.parametrize("action", ["commit", "deltacommit", "replacecommit"])
+def test_every_action_that_can_be_savepointed_is(action: str) -> None:
+    assert len(SERVICE.decide(SERVICE.initial(), commit(action=action), AT).commands) == 1
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"action": "clean"}, id="a clean can't be savepointed"),
+        pytest.param({"action": "rollback"}, id="nor a rollback"),
+        pytest.param({"table": "lake.hr.staff"}, id="no rule covers the table"),
+        pytest.param({"table": "lake.sales.orders_tmp"}, id="the first rule that covers counts"),
+    ],
+)
+def test_other_commits_are_passed_over_and_not_remembered(fields: dict[str, str]) -> None:
+    decision = SERVICE.decide(SERVICE.initial(), commit(**fields), AT)
+
+    assert decision.commands == ()
+    assert decision.state == SERVICE.initial()
+
+
+def test_a_pattern_is_written_in_any_case() -> None:
+    rule = SavepointRule(pattern="Lake.Sales.*", mode=SavepointMode.EVERY_COMMIT)
+
+    assert rule.covers("lake.sales.orders")
+
+
+def test_memory_is_bounded_and_what_fell_out_is_not_asked_for_again() -> None:
+    state = AskedInstants()
+    for number in range(REMEMBERED + 10):
+        state = SERVICE.decide(state, commit(f"2026030110{number:07d}"), AT).state
+
+    assert len(state.instants) == REMEMBERED
+    assert SERVICE.decide(state, commit("20260301100000000"), AT).commands == ()
+    assert len(SERVICE.decide(state, commit("20260302100000000"), AT).commands) == 1
+
+
+def test_a_commit_that_is_told_late_still_gets_its_savepoint() -> None:
+    state = SERVICE.decide(SERVICE.initial(), commit("20260301100200000"), AT).state
+
+    late = SERVICE.decide(state, commit("20260301100100000"), AT)
+
+    assert len(late.commands) == 1
+    assert late.state.instants == ("20260301100100000", "20260301100200000")

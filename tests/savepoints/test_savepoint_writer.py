@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support.hudi_tables import (
+    NOW,
+    HandMade,
+    at,
+    four_commits,
+    restore_request,
+    savepoint_request,
+    snapshot,
+    ticking,
+    timeline_names,
+    warehouse_over,
+)
+from tidegate.errors import PermanentError
+from tidegate.events import Outcome, SavepointCreated, SavepointRejected, SavepointRequested
+from tidegate.fanout import InPlace
+from tidegate.hudi import Action, Instant, SavepointMetadata, State
+from tidegate.savepoints import SavepointWriter
+from tidegate.warehouse import Warehouse, WarehouseRoots
+
+VERSIONS = pytest.mark.parametrize("version", [9, 8, 6])
+
+
+def run(root: Path, command: SavepointRequested, warehouse: Warehouse | None = None) -> Outcome:
+    writer = SavepointWriter(warehouse or warehouse_over(root), InPlace(), ticking())
+    (outcome,) = writer.execute(command)
+    return outcome
+
+
+def files_of(table: HandMade, instant: str) -> dict[str, tuple[str, ...]]:
+    (name,) = (n for n in timeline_names(table) if n.endswith(".savepoint") and instant in n)
+    return dict(SavepointMetadata.decode((table.timeline / name).read_bytes()).files)
+
+
+def refusal(root: Path, command: SavepointRequested) -> str:
+    """The reason code; nothing below the root may have changed."""
+    before = snapshot(root)
+    outcome = run(root, command)
+    assert isinstance(outcome, SavepointRejected)
+    assert snapshot(root) == before
+    return outcome.reason
+
+
+@VERSIONS
+def test_a_savepoint_names_the_newest_file_of_each_group_at_its_commit(
+    tmp_path: Path, version: int
+) -> None:
+    table = four_commits(tmp_path / "orders", version)
+    before = snapshot(tmp_path)
+
+    outcome = run(tmp_path, savepoint_request(table, at(2)))
+
+    assert isinstance(outcome, SavepointCreated)
+    assert (outcome.instant, outcome.partitions, outcome.files) == (at(2), 2, 2)
+    assert not outcome.already_there
+    assert files_of(table, at(2)) == {
+        "p0": ("g0_0-1-2_20260301100200000.parquet",),
+        "p1": ("g1_0-1-2_20260301100200000.parquet",),
+    }
+    new = set(snapshot(tmp_path)) - set(before)
+    assert {name.rsplit("/", 1)[1] for name in new} == {
+        f"{at(2)}.savepoint.inflight",
+        f"{at(2)}.savepoint" if version == 6 else f"{at(2)}_20260301120002000.savepoint",
+    }
+    assert {n: c for n, c in snapshot(tmp_path).items() if n not in new} == before
+
+
+def test_who_asked_and_why_is_kept_in_the_savepoint(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 6)
+
+    run(tmp_path, savepoint_request(table, at(2)))
+
+    metadata = SavepointMetadata.decode((table.timeline / f"{at(2)}.savepoint").read_bytes())
+    assert (metadata.by, metadata.comment) == ("ada", "before the load")
+    assert metadata.at_ms == int(NOW.timestamp() * 1000) + 1000
+
+
+def test_without_an_instant_the_last_completed_commit_is_meant(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    table.begin(at(9))
+
+    outcome = run(tmp_path, savepoint_request(table, None))
+
+    assert isinstance(outcome, SavepointCreated)
+    assert outcome.instant == at(4)
+
+
+def test_replaced_groups_are_left_out_and_empty_partitions_are_kept(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    table.replace(at(5), {"p0": ["g0"]}, {"p0": "g2"})
+    table.commit(at(6), groups={"p9": "g9"})
+
+    run(tmp_path, savepoint_request(table, at(4)))
+    run(tmp_path, savepoint_request(table, at(5)))
+
+    assert files_of(table, at(4))["p0"] == (f"g0_0-1-2_{at(4)}.parquet",)
+    assert files_of(table, at(5)) == {
+        "p0": (f"g2_0-1-2_{at(5)}.parquet",),
+        "p1": (f"g1_0-1-2_{at(4)}.parquet",),
+        "p9": (),
+    }
+
+
+def test_files_of_a_failed_write_are_left_out(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    table.data("20260301100330000", "g0", "p0")
+
+    run(tmp_path, savepoint_request(table, at(4)))
+    table.data("20260301100430000", "g0", "p0")
+    run(tmp_path, savepoint_request(table, at(3)))
+
+    assert files_of(table, at(4))["p0"] == (f"g0_0-1-2_{at(4)}.parquet",)
+    assert files_of(table, at(3))["p0"] == (f"g0_0-1-2_{at(3)}.parquet",)
+
+
+def test_a_table_without_partitions_has_one_named_by_nothing(tmp_path: Path) -> None:
+    table = HandMade(tmp_path / "orders", 9).create()
+    table.commit(at(1), groups={"": "g0"})
+
+    run(tmp_path, savepoint_request(table, at(1)))
+
+    assert files_of(table, at(1)) == {"": (f"g0_0-1-2_{at(1)}.parquet",)}
+
+
+@VERSIONS
+def test_a_savepoint_that_is_there_is_the_answer(tmp_path: Path, version: int) -> None:
+    table = four_commits(tmp_path / "orders", version)
+    run(tmp_path, savepoint_request(table, at(2)))
+    before = snapshot(tmp_path)
+
+    again = run(tmp_path, savepoint_request(table, at(2), requested_by="bob"))
+
+    assert isinstance(again, SavepointCreated)
+    assert again.already_there
+    assert (again.partitions, again.files) == (2, 2)
+    assert snapshot(tmp_path) == before
+
+
+@VERSIONS
+def test_an_inflight_savepoint_of_a_dead_process_is_finished(tmp_path: Path, version: int) -> None:
+    table = four_commits(tmp_path / "orders", version)
+    table.put(Instant(at(2), Action.SAVEPOINT, State.INFLIGHT))
+
+    outcome = run(tmp_path, savepoint_request(table, at(2)))
+
+    assert isinstance(outcome, SavepointCreated)
+    assert not outcome.already_there
+    assert files_of(table, at(2))["p0"] == (f"g0_0-1-2_{at(2)}.parquet",)
+
+
+class Interrupted(Warehouse):
+    """Lets something else happen before its n-th file is created."""
+
+    def __init__(self, root: Path, before_file: int, happening: Callable[[], object]) -> None:
+        super().__init__(WarehouseRoots.of(str(root)))
+        self.left = before_file
+        self.happening = happening
+
+    def create(self, location: str, content: bytes) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.happening()
+        super().create(location, content)
+
+
+@VERSIONS
+@pytest.mark.parametrize("before_file", [1, 2])
+def test_two_processes_at_once_end_with_one_savepoint(
+    tmp_path: Path, version: int, before_file: int
+) -> None:
+    table = four_commits(tmp_path / "orders", version)
+    command = savepoint_request(table, at(2))
+    slow = Interrupted(tmp_path, before_file, lambda: run(tmp_path, command))
+
+    outcome = run(tmp_path, command, slow)
+
+    assert isinstance(outcome, SavepointCreated)
+    names = [n for n in timeline_names(table) if "savepoint" in n]
+    assert len(names) == 2
+    assert files_of(table, at(2))["p1"] == (f"g1_0-1-2_{at(2)}.parquet",)
+
+
+@pytest.mark.parametrize("wanted", [at(7), at(9), "yesterday"])
+def test_a_commit_that_did_not_complete_gets_no_savepoint(tmp_path: Path, wanted: str) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    table.begin(at(9))
+
+    assert refusal(tmp_path, savepoint_request(table, wanted)) == "no-such-commit"
+
+
+def test_a_table_without_commits_gets_no_savepoint(tmp_path: Path) -> None:
+    table = HandMade(tmp_path / "orders", 9).create()
+
+    assert refusal(tmp_path, savepoint_request(table, None)) == "no-such-commit"
+
+
+@VERSIONS
+def test_nothing_below_the_last_clean_gets_a_savepoint(tmp_path: Path, version: int) -> None:
+    table = four_commits(tmp_path / "orders", version)
+    table.clean(at(5), bound=at(3))
+
+    assert refusal(tmp_path, savepoint_request(table, at(2))) == "below-last-clean"
+    assert isinstance(run(tmp_path, savepoint_request(table, at(3))), SavepointCreated)
+
+
+def test_a_clean_that_counts_versions_bounds_nothing_so_the_files_are_looked_for(
+    tmp_path: Path,
+) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    table.clean(at(5), bound="")
+    (table.path / f"p0/g0_0-1-2_{at(2)}.parquet").unlink()
+
+    assert refusal(tmp_path, savepoint_request(table, at(2))) == "missing-files"
+    assert isinstance(run(tmp_path, savepoint_request(table, at(3))), SavepointCreated)
+
+
+def test_a_file_that_only_a_later_commit_tells_of_is_missed_too(tmp_path: Path) -> None:
+    table = HandMade(tmp_path / "orders", 9).create()
+    table.commit(at(2), groups={"p1": "g1"})
+    table.commit(at(3), previous="20260228100000000", groups={"p0": "g0"})
+
+    assert refusal(tmp_path, savepoint_request(table, at(2))) == "missing-files"
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"hoodie__table__type": "MERGE_ON_READ"}, "unsupported-table"),
+        ({"hoodie__table__version": "5"}, "unsupported-table"),
+        ({"hoodie__bootstrap__base__path": "/elsewhere"}, "unsupported-table"),
+        ({"hoodie__table__name": "invoices"}, "table-mismatch"),
+        ({"hoodie__table__version": "nine"}, "unreadable-table"),
+    ],
+)
+def test_a_table_that_we_do_not_know_is_left_alone(
+    tmp_path: Path, properties: dict[str, str], reason: str
+) -> None:
+    table = four_commits(tmp_path / "orders", 9, **properties)
+
+    assert refusal(tmp_path, savepoint_request(table, at(2))) == reason
+
+
+def test_an_instant_that_we_do_not_know_is_not_passed_over(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    (table.timeline / f"{at(5)}.vacuum.requested").touch()
+
+    assert refusal(tmp_path, savepoint_request(table, at(2))) == "unreadable-table"
+
+
+def test_a_partition_behind_a_link_is_refused(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    (table.path / "p0").rename(tmp_path / "p0")
+    (table.path / "p0").symlink_to(tmp_path / "p0")
+
+    assert refusal(tmp_path, savepoint_request(table, at(2))) == "unreadable-table"
+
+
+def test_no_table_is_no_table(tmp_path: Path) -> None:
+    table = HandMade(tmp_path / "orders", 9)
+
+    assert refusal(tmp_path, savepoint_request(table, None)) == "no-such-table"
+
+
+def test_a_table_outside_the_roots_is_not_even_read(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "elsewhere/orders", 9)
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake/orders").symlink_to(table.path)
+    inside = HandMade(tmp_path / "lake/orders", 9)
+    warehouse = warehouse_over(tmp_path / "lake")
+    before = snapshot(tmp_path)
+
+    for target in (table, inside):
+        outcome = run(tmp_path, savepoint_request(target, at(2)), warehouse)
+        assert isinstance(outcome, SavepointRejected)
+        assert outcome.reason == "outside-warehouse"
+    assert snapshot(tmp_path) == before
+
+
+def test_a_table_in_the_middle_of_a_restore_gets_no_savepoint(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    table.put(Instant(at(9), Action.RESTORE, State.REQUESTED))
+
+    assert refusal(tmp_path, savepoint_request(table, at(2))) == "restore-pending"
+
+
+def test_another_command_is_not_answered(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    writer = SavepointWriter(warehouse_over(tmp_path), InPlace(), ticking())
+
+    with pytest.raises(PermanentError):
+        list(writer.execute(restore_request(table, at(2))))

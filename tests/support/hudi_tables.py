@@ -1,0 +1,237 @@
+"""Small Hudi tables made by hand, without a JVM: real names and metadata, tiny data files.
+
+A table is copy-on-write, with the partitions p0 and p1 and one file group in each.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import fastavro
+
+from tidegate.events import RestoreRequested, SavepointRequested
+from tidegate.hudi import Action, Instant, Layout, State, containers
+from tidegate.warehouse import Warehouse, WarehouseRoots
+
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+DAY = "20260301"
+
+
+def ticking(start: datetime = NOW) -> Callable[[], datetime]:
+    """A clock that moves on by a second at every look."""
+    looks = iter(range(10**9))
+    return lambda: start + timedelta(seconds=next(looks))
+
+
+def at(minute: int) -> str:
+    """The instant of a minute after ten o'clock."""
+    return f"{DAY}10{minute:02d}00000"
+
+
+def end_of(instant: str) -> str:
+    """When a write of that instant completed, half a minute later."""
+    return f"{instant[:12]}30000"
+
+
+@dataclass(frozen=True)
+class HandMade:
+    """A table below `root`; every instant of it is a minute of one hour."""
+
+    path: Path
+    version: int = 9
+
+    @property
+    def location(self) -> str:
+        return str(self.path)
+
+    @property
+    def layout(self) -> Layout:
+        return Layout.ONE if self.version == 6 else Layout.TWO
+
+    @property
+    def timeline(self) -> Path:
+        return self.path / ".hoodie" / ("timeline" if self.layout is Layout.TWO else "")
+
+    def create(self, **more: str) -> HandMade:
+        """Write the properties; `more` has dots as double underscores."""
+        self.timeline.mkdir(parents=True)
+        values = {
+            "hoodie.table.name": self.path.name,
+            "hoodie.table.type": "COPY_ON_WRITE",
+            "hoodie.table.version": str(self.version),
+            "hoodie.timeline.layout.version": str(int(self.layout)),
+            "hoodie.table.timeline.timezone": "UTC",
+            "hoodie.table.base.file.format": "PARQUET",
+        } | {key.replace("__", "."): value for key, value in more.items()}
+        text = "#Properties\n" + "".join(f"{key}={value}\n" for key, value in values.items())
+        (self.path / ".hoodie/hoodie.properties").write_text(text)
+        return self
+
+    def put(self, instant: Instant, content: bytes = b"") -> None:
+        """Write a timeline file, in layout 1 with the completion time as modification time."""
+        path = self.timeline / instant.file_name(self.layout)
+        path.write_bytes(content)
+        (path.parent / f".{path.name}.crc").write_bytes(b"crc")
+        if instant.completion is not None:
+            moment = datetime.strptime(f"{instant.completion}000+0000", "%Y%m%d%H%M%S%f%z")
+            seconds = moment.timestamp()
+            os.utime(path, (seconds, seconds))
+
+    def begin(
+        self, instant: str, action: Action = Action.COMMIT, operation: str | None = None
+    ) -> None:
+        """Write the requested and inflight files of a write."""
+        content = b""
+        if operation is not None:
+            record = {"operationType": operation, "version": 1}
+            content = containers.encode("HoodieReplaceCommitMetadata", record)
+        self.put(Instant(instant, action, State.REQUESTED), content)
+        self.put(Instant(instant, action, State.INFLIGHT))
+
+    def data(self, instant: str, group: str, partition: str) -> str:
+        """Write a data file; give its path below the table."""
+        folder = self.path / partition
+        folder.mkdir(exist_ok=True)
+        (folder / ".hoodie_partition_metadata").write_text("partitionDepth=1\n")
+        name = f"{group}_0-1-2_{instant}.parquet"
+        (folder / name).write_text(f"rows of {group} at {instant}")
+        (folder / f".{name}.crc").write_text("crc")
+        return f"{partition}/{name}"
+
+    def commit(
+        self,
+        instant: str,
+        previous: str | None = None,
+        groups: Mapping[str, str] | None = None,
+        completed: str | None = None,
+    ) -> None:
+        """A completed write of a new file for every group (partition to group)."""
+        groups = groups or {"p0": "g0", "p1": "g1"}
+        self.begin(instant)
+        stats = {
+            partition: [_stat(self.data(instant, group, partition), group, partition, previous)]
+            for partition, group in groups.items()
+        }
+        self._complete(instant, Action.COMMIT, {"partitionToWriteStats": stats}, completed)
+
+    def replace(
+        self, instant: str, replaced: Mapping[str, list[str]], groups: Mapping[str, str]
+    ) -> None:
+        """A completed insert_overwrite."""
+        self.begin(instant, Action.REPLACE_COMMIT, "INSERT_OVERWRITE")
+        stats = {
+            partition: [_stat(self.data(instant, group, partition), group, partition, None)]
+            for partition, group in groups.items()
+        }
+        record = {"partitionToWriteStats": stats, "partitionToReplaceFileIds": replaced}
+        self._complete(instant, Action.REPLACE_COMMIT, record, None)
+
+    def clean(self, instant: str, bound: str) -> None:
+        """A completed clean that kept every file from `bound` on."""
+        self.put(Instant(instant, Action.CLEAN, State.REQUESTED))
+        self.put(Instant(instant, Action.CLEAN, State.INFLIGHT))
+        done = Instant(instant, Action.CLEAN, State.COMPLETED, end_of(instant))
+        self.put(done, _clean_metadata(bound))
+
+    def _complete(
+        self, instant: str, action: Action, record: dict[str, Any], completed: str | None
+    ) -> None:
+        replaces = action is Action.REPLACE_COMMIT
+        name = "HoodieReplaceCommitMetadata" if replaces else "HoodieCommitMetadata"
+        if self.layout is Layout.ONE:
+            content = json.dumps(record).encode()
+        else:
+            content = containers.encode(name, record)
+        done = Instant(instant, action, State.COMPLETED, completed or end_of(instant))
+        self.put(done, content)
+
+
+def _stat(path: str, group: str, partition: str, previous: str | None) -> dict[str, Any]:
+    return {
+        "fileId": group,
+        "path": path,
+        "prevCommit": previous or "null",
+        "partitionPath": partition,
+        "fileSizeInBytes": 31,
+    }
+
+
+def _clean_metadata(bound: str) -> bytes:
+    schema = {
+        "type": "record",
+        "name": "HoodieCleanMetadata",
+        "fields": [{"name": "earliestCommitToRetain", "type": "string"}],
+    }
+    buffer = io.BytesIO()
+    fastavro.writer(buffer, schema, [{"earliestCommitToRetain": bound}])
+    return buffer.getvalue()
+
+
+def four_commits(path: Path, version: int, **properties: str) -> HandMade:
+    """A table of four commits, at the minutes 1 to 4, each rewriting both file groups."""
+    table = HandMade(path, version).create(**properties)
+    previous = None
+    for minute in (1, 2, 3, 4):
+        table.commit(at(minute), previous)
+        previous = at(minute)
+    return table
+
+
+def warehouse_over(root: Path) -> Warehouse:
+    """A warehouse that may change what is below `root`."""
+    return Warehouse(WarehouseRoots.of(str(root)))
+
+
+def savepoint_request(table: HandMade, instant: str | None, **fields: object) -> SavepointRequested:
+    """A request of a savepoint on a hand-made table."""
+    given = {
+        "table": f"lake.sales.{table.path.name}",
+        "location": table.location,
+        "occurred_at": NOW,
+        "said_by": "test",
+        "requested_by": "ada",
+        "comment": "before the load",
+        "instant": instant,
+    }
+    return SavepointRequested.model_validate(given | fields)
+
+
+def restore_request(table: HandMade, savepoint: str, **fields: object) -> RestoreRequested:
+    """A request to restore a hand-made table."""
+    given = {
+        "table": f"lake.sales.{table.path.name}",
+        "location": table.location,
+        "occurred_at": NOW,
+        "said_by": "test",
+        "requested_by": "ada",
+        "reason": "bad load",
+        "savepoint": savepoint,
+    }
+    return RestoreRequested.model_validate(given | fields)
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, byte for byte."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def data_files(folder: Path) -> set[str]:
+    """The data files of a table, below its location."""
+    return {str(p.relative_to(folder)) for p in folder.rglob("*.parquet")}
+
+
+def timeline_names(table: HandMade) -> set[str]:
+    """The names of the timeline's files, without Hadoop's checksums."""
+    names = {path.name for path in table.timeline.iterdir() if path.is_file()}
+    return {name for name in names if not name.startswith(".") and name[0].isdigit()}
