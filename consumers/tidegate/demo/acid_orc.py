@@ -81,15 +81,14 @@ class AcidTable:
         self, low: int, high: int, snapshot: ValidWriteIds, txn: int | None = None
     ) -> tuple[str, ...]:
         """Merge the deltas of a range of write ids; give the new directories' names."""
+        found = [
+            each
+            for each in self._current(snapshot)  # before the first product hides the others
+            if isinstance(each, Delta) and low <= each.min_write_id and each.max_write_id <= high
+        ]
         made: list[str] = []
         for deletes in (False, True):
-            parts = [
-                each
-                for each in self._current(snapshot)
-                if isinstance(each, Delta) and each.deletes == deletes
-                if low <= each.min_write_id and each.max_write_id <= high
-            ]
-            events = self._events(parts, snapshot)
+            events = self._events([each for each in found if each.deletes == deletes], snapshot)
             if events:
                 made.append(self._write(Delta(low, high, None, txn, deletes=deletes), events))
         return tuple(made)
