@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.cleaning.cleaner import Cleaner
-from tidegate.cleaning.gate import GateState, ReaderGate, WaitingVacuum
+from tidegate.cleaning.gate import GateState, ReaderGate, WaitingVacuum, command_for
 from tidegate.cleaning.listing import ListedDirectory, ListedFile, look
 from tidegate.cleaning.plan import CleaningPlan, plan_cleaning
 from tidegate.cleaning.refusal import Refusal
@@ -17,6 +17,7 @@ __all__ = [
     "ReaderGate",
     "Refusal",
     "WaitingVacuum",
+    "command_for",
     "look",
     "plan_cleaning",
 ]

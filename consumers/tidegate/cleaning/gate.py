@@ -80,7 +80,7 @@ class ReaderGate:
                 txn for txn in vacuum.open_transactions if txn not in state.ended_transactions
             ),
             since=at,
-            then=_command(vacuum, at),
+            then=command_for(vacuum, at),
         )
         return state.model_copy(update={"waiting": {**state.waiting, vacuum.event_id: new}})
 
@@ -119,7 +119,8 @@ class ReaderGate:
         )
 
 
-def _command(vacuum: VacuumFinished, at: datetime) -> CleaningReleased:
+def command_for(vacuum: VacuumFinished, at: datetime) -> CleaningReleased:
+    """The command that follows once the vacuum is free; also what a dry run plans for."""
     return CleaningReleased.about(
         vacuum,
         occurred_at=at,

@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import ConfigFile, Location, TableName
+from tidegate.cli.options import ConfigFile
+from tidegate.cli.plans import plan
 from tidegate.settings import Settings
 
 
@@ -20,9 +21,7 @@ def operate(app: typer.Typer) -> None:
     topics = typer.Typer(help="The topics.", no_args_is_help=True)
     topics.command("create")(create)
     app.add_typer(topics, name="topics")
-    plans = typer.Typer(help="What would be done: the dry run.", no_args_is_help=True)
-    plans.command("restore")(plan_restore)
-    app.add_typer(plans, name="plan")
+    app.add_typer(plan, name="plan")
     app.command()(run)
     app.command()(broker)
     app.command()(demo)
@@ -51,16 +50,6 @@ def create(config: ConfigFile = None) -> None:
     settings = Settings.load(config)
     for name, new in create_topics(settings.connection(), settings.topics, DECIDERS).items():
         typer.echo(f"{name}: {'created' if new else 'already there'}")
-
-
-def plan_restore(
-    table: TableName,
-    location: Location,
-    savepoint: Annotated[str, typer.Option(help="The savepoint to return to.")],
-    config: ConfigFile = None,
-) -> None:
-    """Show what a restore would do. Exit code 1 if it would be refused."""
-    raise NotImplementedError
 
 
 def broker(

@@ -37,6 +37,9 @@ def hudi_session(folder: Path) -> SparkSession:
         "spark.app.name": "demo-upstream-writer",
         "spark.driver.memory": "768m",
         "spark.driver.extraClassPath": str(jar),
+        # Hudi measures objects by attaching to its own JVM; without these it warns on the screen.
+        "spark.driver.extraJavaOptions": "-Djdk.attach.allowAttachSelf=true"
+        " -Djol.skipHotspotSAAttach=true",
         "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
         "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
