@@ -157,7 +157,7 @@ class RestoreRun:
         for rollback in now.timeline.of_action(Action.ROLLBACK):
             if rollback.timestamp > self.instant.timestamp:
                 plan = plan_of_rollback(now, rollback)
-                if plan.target.timestamp == target:
+                if plan is not None and plan.target.timestamp == target:
                     return rollback, plan
         return None
 

@@ -5,6 +5,7 @@ A restore that is done and asked for again is answered, not repeated.
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from tidegate.hudi import (
@@ -17,6 +18,7 @@ from tidegate.hudi import (
 )
 from tidegate.hudi_reader import HudiTable
 from tidegate.hudi_tables import TimelineWriter
+from tidegate.storage import NotFound
 
 
 def finished_restore(table: HudiTable, savepoint: str) -> RestoreMetadata | None:
@@ -51,22 +53,28 @@ def trim(writer: TimelineWriter, savepoint: str, metadata: RestoreMetadata) -> N
         rollback.timestamp
         for rollback in now.timeline.of_action(Action.ROLLBACK)
         if savepoint < rollback.timestamp
-        and (
-            rollback.timestamp < metadata.started
-            or plan_of_rollback(now, rollback).target.timestamp in own
-        )
+        and (rollback.timestamp < metadata.started or _is_of(own, plan_of_rollback(now, rollback)))
     }
     files = [f for f in now.files if f.action is Action.ROLLBACK and f.timestamp in gone]
     # the requested file last: it says whose rollback this is, should we die in between
     writer.remove(sorted(files, key=lambda f: f.state, reverse=True))
 
 
-def plan_of_rollback(table: HudiTable, rollback: Instant) -> RollbackPlan:
+def plan_of_rollback(table: HudiTable, rollback: Instant) -> RollbackPlan | None:
     """What a rollback on the timeline rolls back.
+
+    None where it has no plan: of two processes that ran one restore, the slower went on with a
+    rollback that the faster had cleared away.
 
     Raises:
         FormatError: its plan can't be read.
-        NotFound: it has none.
     """
     requested = replace(rollback, state=State.REQUESTED, completion=None)
-    return RollbackPlan.decode(table.read(requested))
+    try:
+        return RollbackPlan.decode(table.read(requested))
+    except NotFound:
+        return None
+
+
+def _is_of(targets: AbstractSet[str], plan: RollbackPlan | None) -> bool:
+    return plan is None or plan.target.timestamp in targets

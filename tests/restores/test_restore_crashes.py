@@ -1,0 +1,210 @@
+"""A restore dies at every single step it takes on the disk, and is asked for again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from support.hudi_tables import (
+    NOW,
+    HandMade,
+    at,
+    data_files,
+    four_commits,
+    restore_request,
+    savepoint_request,
+    ticking,
+    timeline_names,
+    warehouse_over,
+)
+from tidegate.errors import TransientError
+from tidegate.events import Outcome, RestoreCompleted, RestoreStarted
+from tidegate.fanout import InPlace
+from tidegate.hudi import RestoreMetadata
+from tidegate.restores import Restorer
+from tidegate.savepoints import SavepointWriter
+from tidegate.warehouse import Warehouse, WarehouseRoots
+
+
+class Killed(BaseException):
+    """The process is gone: nothing catches this."""
+
+
+class Stepwise(Warehouse):
+    """Calls `at_step` with the number of each step, before it is taken."""
+
+    def __init__(self, root: Path, at_step: Callable[[int], None]) -> None:
+        super().__init__(WarehouseRoots.of(str(root)))
+        self.steps = 0
+        self.at_step = at_step
+
+    def _step(self) -> None:
+        self.steps += 1
+        self.at_step(self.steps)
+
+    def create(self, location: str, content: bytes) -> None:
+        self._step()
+        super().create(location, content)
+
+    def replace(self, location: str, content: bytes) -> None:
+        self._step()
+        super().replace(location, content)
+
+    def remove_files(self, locations: Iterable[str]) -> int:
+        removed = 0
+        for location in locations:
+            self._step()
+            removed += super().remove_files([location])
+        return removed
+
+    def remove_tree(self, location: str) -> None:
+        self._step()
+        super().remove_tree(location)
+
+
+def killed_at(step: int) -> Callable[[int], None]:
+    def at_step(number: int) -> None:
+        # once dead it stays dead, also for threads that had more to do
+        if number >= step:
+            raise Killed
+
+    return at_step
+
+
+def prepare(root: Path, version: int) -> HandMade:
+    properties = {"hoodie__table__metadata__partitions": "files"}
+    table = four_commits(root / "orders", version, **properties)
+    table.replace(at(5), {"p0": ["g0"]}, {"p0": "g2"})
+    table.begin(at(6))
+    table.data(at(6), "g1", "p1")
+    metadata = table.path / ".hoodie/metadata/files"
+    metadata.mkdir(parents=True)
+    (metadata / "x.hfile").touch()
+    (table.path / f".hoodie/.temp/{at(6)}").mkdir(parents=True)
+    writer = SavepointWriter(warehouse_over(root), InPlace(), ticking())
+    list(writer.execute(savepoint_request(table, at(2))))
+    return table
+
+
+def restore(table: HandMade, warehouse: Warehouse, hour: int) -> list[Outcome]:
+    clock = ticking(NOW + timedelta(hours=hour))
+    restorer = Restorer(warehouse, InPlace(threads=1), clock)
+    return list(restorer.execute(restore_request(table, at(2))))
+
+
+def state_of(table: HandMade) -> dict[str, object]:
+    """All of a table but the times at which its restore was at work."""
+    names = timeline_names(table)
+    (done,) = (n for n in names if n.endswith(".restore"))
+    instant = done.split(".")[0].split("_")[0]
+    metadata = RestoreMetadata.decode((table.timeline / done).read_bytes())
+    # a draft of a write that died is hidden and harmless: no reader of the table looks at it
+    files = [p for p in table.path.rglob("*") if p.is_file() and p.suffix != ".tmp"]
+    everything = {str(p.relative_to(table.path)) for p in files}
+    return {
+        "data": data_files(table.path),
+        "timeline": {n.replace(instant, "R") for n in names - {done}},
+        "elsewhere": {f for f in everything if "/2026" not in f and "/.2026" not in f},
+        "properties": (table.path / ".hoodie/hoodie.properties").read_bytes(),
+        "rolled back": [
+            (r.target, {p: {f.rsplit("/", 1)[1] for f in fs} for p, fs in r.deleted.items()})
+            for r in metadata.rollbacks
+        ],
+        "temporary": sorted(p.name for p in (table.path / ".hoodie/.temp").iterdir()),
+    }
+
+
+def copy_of(table: HandMade, root: Path) -> HandMade:
+    shutil.copytree(table.path, root / "orders")
+    return HandMade(root / "orders", table.version)
+
+
+def no_step(_number: int) -> None:
+    """Just count."""
+
+
+@pytest.mark.parametrize("version", [9, 6])
+def test_a_restore_killed_at_any_step_is_resumed_to_the_same_end(
+    tmp_path: Path, version: int
+) -> None:
+    original = prepare(tmp_path / "original", version)
+    undisturbed = copy_of(original, tmp_path / "undisturbed")
+    counting = Stepwise(tmp_path / "undisturbed", no_step)
+    restore(undisturbed, counting, 0)
+    expected = state_of(undisturbed)
+    assert counting.steps > 60
+
+    for step in range(1, counting.steps + 1):
+        root = tmp_path / f"killed-{step}"
+        table = copy_of(original, root)
+        with pytest.raises(Killed):
+            restore(table, Stepwise(root, killed_at(step)), 0)
+        outcomes = restore(table, warehouse_over(root), 1)
+
+        assert isinstance(outcomes[-1], RestoreCompleted), step
+        assert state_of(table) == expected, step
+        shutil.rmtree(root)
+
+
+@pytest.mark.parametrize("version", [9, 6])
+def test_a_restore_killed_again_and_again_still_ends_the_same(tmp_path: Path, version: int) -> None:
+    original = prepare(tmp_path / "original", version)
+    undisturbed = copy_of(original, tmp_path / "undisturbed")
+    restore(undisturbed, warehouse_over(tmp_path / "undisturbed"), 0)
+    table = copy_of(original, tmp_path / "killed")
+
+    for hour in range(200):
+        try:
+            outcomes = restore(table, Stepwise(tmp_path / "killed", killed_at(8)), hour)
+            break
+        except Killed:
+            continue
+    else:
+        outcomes = restore(table, warehouse_over(tmp_path / "killed"), 200)
+
+    assert isinstance(outcomes[-1], RestoreCompleted)
+    assert state_of(table) == state_of(undisturbed)
+
+
+def test_a_resumed_restore_says_so_and_keeps_its_plan(tmp_path: Path) -> None:
+    table = prepare(tmp_path, 9)
+    with pytest.raises(Killed):
+        restore(table, Stepwise(tmp_path, killed_at(30)), 0)
+
+    started, completed = restore(table, warehouse_over(tmp_path), 1)
+
+    assert isinstance(started, RestoreStarted)
+    assert started.resumed
+    assert [i.instant for i in started.instants] == [at(6), at(5), at(4), at(3)]
+    assert started.files == 6
+    assert isinstance(completed, RestoreCompleted)
+    assert completed.files_deleted == 6
+
+
+@pytest.mark.parametrize("version", [9, 6])
+def test_two_processes_at_once_end_with_one_restore(tmp_path: Path, version: int) -> None:
+    original = prepare(tmp_path / "original", version)
+    undisturbed = copy_of(original, tmp_path / "undisturbed")
+    counting = Stepwise(tmp_path / "undisturbed", no_step)
+    restore(undisturbed, counting, 0)
+    expected = state_of(undisturbed)
+
+    for step in range(1, counting.steps + 1):
+        root = tmp_path / f"both-{step}"
+        table = copy_of(original, root)
+
+        def other(number: int, table: HandMade = table, at_step: int = step) -> None:
+            if number == at_step:
+                restore(table, warehouse_over(table.path.parent), 1)
+
+        try:
+            restore(table, Stepwise(root, other), 0)
+        except TransientError:
+            restore(table, warehouse_over(root), 2)
+
+        assert state_of(table) == expected, step
+        shutil.rmtree(root)
