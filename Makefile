@@ -17,7 +17,7 @@ setup: $(INSTALLED) ## Make the virtual environment in .venv with everything in 
 $(INSTALLED): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --use-pep517 --editable '.[dev]'
 	@touch $@
 
 test: $(INSTALLED) ## Run every test on real parts; ARGS="-k gate" runs some
