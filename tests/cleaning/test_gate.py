@@ -241,9 +241,9 @@ def test_the_oldest_releases_are_forgotten_first_when_there_are_too_many() -> No
 
 
 def test_a_release_heard_again_is_remembered_from_then() -> None:
-    tables = Tables(ReaderGate(remember_most=2))
-    tables.hear(released(1), released(2), released(1), released(3))
-    assert list(tables.states[TABLE].released_locks) == [1, 3]
+    tables = Tables(ReaderGate(remember_most=3))
+    tables.hear(*(released(n) for n in (1, 2, 1, 3, 4)))
+    assert list(tables.states[TABLE].released_locks) == [1, 3, 4]
 
 
 def test_a_table_of_which_nothing_is_left_to_know_is_as_never_heard_of() -> None:

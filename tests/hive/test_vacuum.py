@@ -85,6 +85,13 @@ def test_a_later_vacuums_base_judges_nothing_for_an_earlier_vacuum(later: str) -
     ]
 
 
+def test_a_product_stays_though_a_wider_delta_shadows_it() -> None:
+    """A compaction that died may have left a wider delta: by the names alone it would win."""
+    listing = ("delta_1_5_v50", "delta_1_3_v60", "delta_1_1_0", "delta_4_4_0")
+    vacuum = minor(1, 3, "delta_1_3_v60", ids=f"t:5:{NOTHING_OPEN}::")
+    assert obsolete(vacuum, *listing) == ["delta_1_1_0"]
+
+
 def test_a_minor_vacuum_leaves_what_lies_outside_its_range() -> None:
     listing = ("base_2", "delta_1_1_0", "delta_3_3_0", "delta_4_4_0", "delta_3_4", "delta_5_5_0")
     assert obsolete(minor(3, 4), *listing) == ["delta_3_3_0", "delta_4_4_0"]

@@ -69,7 +69,7 @@ def acid_state(
     bases = _Bases()
     for directory in visible:
         if isinstance(directory.acid, Base):
-            bases = bases.meet(directory, directory.acid, write_ids)
+            bases = bases.meet(directory, write_ids)
     if bases.best is None and bases.oldest is not None and _is_compacted(bases.oldest):
         raise NotEnoughHistory(f"{bases.oldest.name} cannot serve {write_ids}")
     deltas = [each for each in visible if isinstance(each.acid, Delta)]
@@ -93,19 +93,19 @@ def always_obsolete(
     unusable bases is obsolete in one order and needed in the other.
 
     Raises:
-        NotEnoughHistory: as `acid_state`.
+        NotEnoughHistory: as `acid_state`, in one order at least.
     """
-    state = acid_state(found, write_ids, txns)
     visible, _ = _visible(found, txns)
-    usable = [
-        (_rank(each), each.name)
-        for each in visible
-        if isinstance(each.acid, Base) and _is_usable(each, each.acid, write_ids)
-    ]
-    best = max(usable)[0] if usable else None
-    bases = {name for rank, name in usable if rank != best}
-    named_bases = {each.name for each in visible if isinstance(each.acid, Base)}
-    return tuple(sorted(bases | (set(state.obsolete) - named_bases)))
+    bases = [each for each in visible if isinstance(each.acid, Base)]
+    # of two oldest bases of one write id, Hive looks at the one it met first
+    oldest_first = sorted(bases, key=lambda each: (each.acid.max_write_id, not _is_compacted(each)))
+    deltas = [each for each in visible if not isinstance(each.acid, Base)]
+    state = acid_state([*oldest_first, *deltas], write_ids)
+    usable = [each for each in bases if _is_usable(each, write_ids)]
+    best = max(map(_rank, usable), default=None)
+    lesser = {each.name for each in usable if _rank(each) != best}
+    shadowed = set(state.obsolete) - {each.name for each in bases}
+    return tuple(sorted(lesser | shadowed))
 
 
 def _visible(
@@ -135,39 +135,41 @@ class _Bases:
     def write_id(self) -> int:
         return self.best.acid.max_write_id if self.best else 0
 
-    def meet(self, found: FoundDirectory, base: Base, write_ids: ValidWriteIds) -> _Bases:
-        older = self.oldest is None or self.oldest.acid.max_write_id > base.write_id
+    def meet(self, found: FoundDirectory, write_ids: ValidWriteIds) -> _Bases:
+        older = self.oldest is None or self.oldest.acid.max_write_id > found.acid.max_write_id
         seen = replace(self, oldest=found if older else self.oldest)
-        if _is_dead_overwrite(found, base, write_ids):
+        if _is_dead_overwrite(found, write_ids):
             return replace(seen, aborted=(*self.aborted, found.name))
-        if self.best is not None and not self._is_better(found, base):
+        if self.best is not None and not self._is_better(found):
             return replace(seen, obsolete=(*self.obsolete, found.name))
-        if not _is_usable(found, base, write_ids):
+        if not _is_usable(found, write_ids):
             return seen
         replaced = () if self.best is None else (self.best.name,)
         return replace(seen, best=found, obsolete=(*self.obsolete, *replaced))
 
-    def _is_better(self, found: FoundDirectory, base: Base) -> bool:
-        same = base.write_id == self.write_id
-        return base.write_id > self.write_id or (same and _is_compacted(found))
+    def _is_better(self, found: FoundDirectory) -> bool:
+        write_id = found.acid.max_write_id
+        same = write_id == self.write_id
+        return write_id > self.write_id or (same and _is_compacted(found))
 
 
 def _is_compacted(found: FoundDirectory) -> bool:
     return bool(found.acid.visibility_txn) or found.compacted
 
 
-def _is_dead_overwrite(found: FoundDirectory, base: Base, write_ids: ValidWriteIds) -> bool:
-    return write_ids.is_aborted(base.write_id) and not _is_compacted(found)
+def _is_dead_overwrite(found: FoundDirectory, write_ids: ValidWriteIds) -> bool:
+    return write_ids.is_aborted(found.acid.max_write_id) and not _is_compacted(found)
 
 
-def _is_usable(found: FoundDirectory, base: Base, write_ids: ValidWriteIds) -> bool:
-    if _is_dead_overwrite(found, base, write_ids):
+def _is_usable(found: FoundDirectory, write_ids: ValidWriteIds) -> bool:
+    write_id = found.acid.max_write_id
+    if _is_dead_overwrite(found, write_ids):
         return False
-    if write_ids.has_open and base.write_id <= write_ids.min_open:
+    if write_ids.has_open and write_id <= write_ids.min_open:
         return True
     if _is_compacted(found):
-        return write_ids.takes_compacted_base(base.write_id)
-    return write_ids.is_valid(base.write_id)
+        return write_ids.takes_compacted_base(write_id)
+    return write_ids.is_valid(write_id)
 
 
 def _rank(found: FoundDirectory) -> tuple[int, bool]:
