@@ -121,6 +121,7 @@ def test_an_unreachable_repository_is_one_sentence_that_names_the_way_out(
 
     assert "\n" not in str(caught.value)
     assert "org.example:one:1.0" in str(caught.value)
+    assert "Connection refused" in str(caught.value)
 
 
 def test_two_processes_at_once_fetch_once_and_both_have_the_jars(

@@ -23,7 +23,8 @@ _ATTEMPTS: Final = 3
 _JAVA_FOR_IVY: Final = 8
 _SECONDS: Final = 1200
 _TRUST_STORES: Final = ("/etc/ssl/certs/java/cacerts", "/etc/pki/java/cacerts")
-_TROUBLE: Final = ("unresolved dependency", "download failed", "not found", "exception", "error")
+_TROUBLE: Final = ("server access error", "download failed", "not found", "exception", "error")
+"""What tells most comes first: a module is also "not found" when its server was not reached."""
 
 
 def fetch(lock: JarLock, folder: Path) -> Path:
@@ -90,7 +91,7 @@ def _sentence(lock: JarLock, reason: str) -> str:
 
 def _reason(lines: Iterable[str]) -> str:
     said = [line.strip(" \t:") for line in lines if line.strip(" \t:")]
-    telling = [line for line in said if any(word in line.lower() for word in _TROUBLE)]
+    telling = [line for word in _TROUBLE for line in said if word in line.lower()]
     return (telling or said or ["Ivy said nothing"])[0]
 
 

