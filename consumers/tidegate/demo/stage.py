@@ -34,7 +34,7 @@ partitions = {partitions}
 roots = ["{warehouse}"]
 
 [spark]
-from_items = 1          # everything on Spark, so that you see it work there
+from_items = {from_items}
 
 [spark.conf]
 "spark.master" = "local[2]"
@@ -64,8 +64,14 @@ logger.gateway.level = off
 class Stage:
     """All that the demo's story plays on; a context manager that leaves nothing running."""
 
-    def __init__(self, folder: Path, story: Story, prefix: str = "demo") -> None:
-        """Take a directory of its own; nothing is started yet."""
+    def __init__(
+        self, folder: Path, story: Story, prefix: str = "demo", spark_from_items: int = 1
+    ) -> None:
+        """Take a directory of its own; nothing is started yet.
+
+        With `spark_from_items` 1 all table work runs on Spark, so that you see it work there.
+        """
+        self._spark_from_items = spark_from_items
         self.folder = folder
         self._story = story
         self.prefix = prefix
@@ -89,7 +95,10 @@ class Stage:
         self._settings = self.folder / "tidegate.toml"
         self._settings.write_text(
             _SETTINGS.format(
-                prefix=self.prefix, partitions=PARTITIONS, warehouse=self.warehouse.resolve()
+                prefix=self.prefix,
+                partitions=PARTITIONS,
+                warehouse=self.warehouse.resolve(),
+                from_items=self._spark_from_items,
             ),
             "utf-8",
         )

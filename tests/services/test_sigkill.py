@@ -1,0 +1,176 @@
+"""SIGKILL of every service at random moments: nothing is lost, nothing done twice."""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from support.hudi_tables import at, four_commits
+from tidegate.demo.acid_orc import AcidTable
+from tidegate.demo.stage import Stage
+from tidegate.demo.story import Story
+from tidegate.events import (
+    DirectoriesCleaned,
+    Event,
+    LockHold,
+    RestoreCompleted,
+    SavepointCreated,
+    VacuumKind,
+)
+from tidegate.hive import ValidWriteIds
+from tidegate.publisher import Publisher
+from tidegate.services import SERVICES
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(900)]
+
+ROUNDS = 20
+KILL_WINDOW = 3.0
+SNAPSHOT = "shop.log:3:9223372036854775807::"
+RUN_DEPENDENT = {"event_id", "table", "location", "occurred_at", "caused_by", "duration_ms"}
+# What a second attempt says of itself, and how much was left for it to do.
+ATTEMPT_DEPENDENT = {"already_there", "resumed", "restore_instant"}
+
+
+@pytest.fixture
+def stage(
+    bootstrap_servers: str, topic_prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Stage]:
+    for name in ("JAVA_HOME", "SPARK_CONF_DIR", "SPARK_LOCAL_IP"):
+        monkeypatch.setenv(name, "")  # the stage sets them: put back what was there at the end
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", bootstrap_servers)
+    quiet = Story(Console(quiet=True))
+    with Stage(tmp_path, quiet, topic_prefix, spark_from_items=1000) as ready:
+        yield ready
+
+
+@dataclass(frozen=True)
+class Round:
+    """The demo's events on tables of their own."""
+
+    stage: Stage
+    publisher: Publisher
+    name: str
+
+    @property
+    def folder(self) -> Path:
+        return self.stage.warehouse / self.name
+
+    def subject(self, table: str) -> dict[str, Any]:
+        return {"table": f"{self.name}.shop.{table}", "location": str(self.folder / table)}
+
+    def play(self) -> None:
+        for table in ("customers", "orders"):
+            four_commits(self.folder / table, 9)
+        log = AcidTable(self.folder / "log", {"id": "bigint"})
+        for write_id in (1, 2, 3):
+            log.insert(write_id, [(write_id,)])
+        made = log.compact_minor(1, 3, ValidWriteIds.parse(SNAPSHOT))
+
+        self.publisher.commit(**self.subject("customers"), instant=at(4))
+        self.publisher.request_savepoint(
+            **self.subject("orders"), instant=at(2), requested_by="ana"
+        )
+        self.publisher.vacuum_finished(
+            **self.subject("log"),
+            kind=VacuumKind.MINOR,
+            directories=made,
+            min_write_id=1,
+            max_write_id=3,
+            valid_write_ids=SNAPSHOT,
+            own_lock_id=1,
+            locks=[LockHold(lock_id=n) for n in (1, 2, 3)],
+        )
+        self.publisher.lock_released(**self.subject("log"), lock_id=1)
+        self.wait_for(SavepointCreated, "customers")
+        self.wait_for(SavepointCreated, "orders")
+        self.publisher.lock_released(**self.subject("log"), lock_id=2)
+        self.publisher.request_restore(
+            **self.subject("orders"), savepoint=at(2), requested_by="ana", reason="bad"
+        )
+        self.wait_for(RestoreCompleted, "orders")
+        assert len(list((self.folder / "log").iterdir())) == 4
+        self.publisher.lock_released(**self.subject("log"), lock_id=3)
+        self.wait_for(DirectoriesCleaned, "log")
+
+    def wait_for(self, kind: type[Event], table: str) -> None:
+        identity = self.subject(table)["table"]
+        self.stage.wait_for(
+            f"{kind.__name__} of {identity}",
+            lambda: any(
+                isinstance(each, kind) and each.table == identity
+                for each in self.stage.audience.outcomes()
+            ),
+        )
+
+    def tree(self) -> list[str]:
+        """Every file; the instants that the restore itself took are called NOW."""
+        names = (str(path.relative_to(self.folder)) for path in self.folder.rglob("*"))
+        return sorted(re.sub(r"20\d{15}", _instant, name) for name in names)
+
+    def outcomes(self) -> list[dict[str, Any]]:
+        """What was said of this round's tables, without what differs from run to run."""
+        events = (e for e in self.stage.audience.outcomes() if e.table.startswith(self.name))
+        return sorted((_said(event) for event in events), key=str)
+
+
+def _instant(match: re.Match[str]) -> str:
+    return match[0] if match[0].startswith("20260301") else "NOW"
+
+
+def _said(event: Event) -> dict[str, Any]:
+    left_out = RUN_DEPENDENT | ATTEMPT_DEPENDENT
+    if isinstance(event, DirectoriesCleaned):  # CleaningStarted tells all; this, what was left
+        left_out |= {"directories", "files", "bytes"}
+    said = event.model_dump(exclude=left_out, mode="json")
+    return {"kind": type(event).__name__, "of": event.table.rsplit(".", 1)[-1], **said}
+
+
+def kill_each_service_once(stage: Stage, dice: random.Random) -> threading.Thread:
+    """SIGKILL every service at a moment of its own, and start it again at once."""
+    moments = sorted((dice.uniform(0, KILL_WINDOW), name) for name in SERVICES)
+
+    def kill() -> None:
+        began = time.monotonic()
+        for moment, name in moments:
+            time.sleep(max(0.0, began + moment - time.monotonic()))
+            stage.kill_services([name])
+            stage.start_services([name])
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    return thread
+
+
+def test_twenty_rounds_of_sigkill_end_as_an_undisturbed_run_does(stage: Stage) -> None:
+    dice = random.Random(20261121)  # noqa: S311 - the same moments in every run
+    with stage.publisher() as publisher:
+        calm = Round(stage, publisher, "calm")
+        calm.play()
+        stage.wait_until_idle()
+        expected_tree, expected_outcomes = calm.tree(), calm.outcomes()
+        assert Counter(each["kind"] for each in expected_outcomes) == {
+            "SavepointCreated": 2,
+            "RestoreStarted": 1,
+            "RestoreCompleted": 1,
+            "CleaningStarted": 1,
+            "DirectoriesCleaned": 1,
+        }
+        for number in range(ROUNDS):
+            killed = Round(stage, publisher, f"round_{number:02}")
+            killer = kill_each_service_once(stage, dice)
+            killed.play()
+            killer.join()
+            stage.wait_until_idle()
+            assert killed.tree() == expected_tree
+            assert killed.outcomes() == expected_outcomes
+    assert stage.audience.dead_letters() == []
