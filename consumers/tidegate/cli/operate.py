@@ -6,6 +6,7 @@ import json
 import logging
 import signal
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -67,9 +68,12 @@ def broker(
 
 
 def demo(
-    folder: Annotated[Path, typer.Argument(help="A new directory.")] = Path("demo-run"),
+    folder: Annotated[
+        Path | None, typer.Argument(help="A new directory; default: one below demo-runs.")
+    ] = None,
 ) -> None:
     """Tell the whole story on real parts, and check every step of it."""
     from tidegate.demo.playing import run_demo  # noqa: PLC0415 - heavy
 
-    raise typer.Exit(run_demo(folder))
+    run = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    raise typer.Exit(run_demo(folder or Path("demo-runs") / run))
