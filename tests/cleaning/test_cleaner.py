@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -35,8 +36,11 @@ from tidegate.events import (
     Outcome,
     RestoreRequested,
 )
-from tidegate.fanout import InPlace
+from tidegate.fanout import InPlace, OnSpark
 from tidegate.warehouse import Warehouse, WarehouseRoots
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 AFTER_MINOR = FIVE_LISTINGS[1].directories
 
@@ -323,20 +327,15 @@ def test_a_command_that_is_not_for_it_can_never_work(cleaner: Cleaner) -> None:
 
 
 @pytest.mark.spark
-def test_on_spark_the_outcome_is_the_same(warehouse: Path) -> None:
-    pytest.importorskip("pyspark")
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - only this test starts Spark
-
-    from tidegate.fanout import OnSpark  # noqa: PLC0415 - only this test starts Spark
-
-    def session() -> SparkSession:
-        builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-        return builder.getOrCreate()
-
+def test_on_spark_the_outcome_is_the_same(warehouse: Path, spark: SparkSession) -> None:
     case = FIVE_LISTINGS[4]
-    table = build(warehouse / "t", case.directories)
-    cleaner = Cleaner(Warehouse(WarehouseRoots.of(str(warehouse))), OnSpark(session), ticking())
-    *_, cleaned = cleaner.execute(release_of(case, str(table)))
-    assert isinstance(cleaned, DirectoriesCleaned)
-    assert cleaned.directories == tuple(sorted(case.obsolete))
-    assert names_in(table) == sorted(set(case.directories) - set(case.obsolete))
+    storage = Warehouse(WarehouseRoots.of(str(warehouse)))
+    said: list[tuple[tuple[str, ...], int, int]] = []
+    for name, fan_out in (("on_spark", OnSpark(lambda: spark)), ("in_place", InPlace())):
+        table = build(warehouse / name, case.directories)
+        cleaner = Cleaner(storage, fan_out, ticking())
+        *_, cleaned = cleaner.execute(release_of(case, str(table)))
+        assert isinstance(cleaned, DirectoriesCleaned)
+        said.append((cleaned.directories, cleaned.files, cleaned.bytes))
+        assert names_in(table) == sorted(set(case.directories) - set(case.obsolete))
+    assert said[0] == said[1]

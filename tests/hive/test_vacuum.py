@@ -73,6 +73,12 @@ def test_an_earlier_vacuums_product_is_the_later_vacuums_to_remove() -> None:
     ]
 
 
+def test_an_earlier_attempt_at_the_product_stays_while_readers_merge_it_in() -> None:
+    """Of two deltas of one range Hive reads both; only a later vacuum's product shadows them."""
+    listing = ("delta_1_1_0", "delta_1_3_v50", "delta_1_3_v60", "delta_1_5_v70")
+    assert obsolete(minor(1, 3, "delta_1_3_v60"), *listing) == ["delta_1_1_0"]
+
+
 @pytest.mark.parametrize("later", ["base_5", "base_5_v99"])
 def test_a_later_vacuums_base_judges_nothing_for_an_earlier_vacuum(later: str) -> None:
     """HIVE-29601: with an open id known, Hive's short cut takes a base above the mark."""
