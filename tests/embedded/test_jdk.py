@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.embedded.jdk import find_jdk, parse_major, probe
 from tidegate.errors import ConfigError
+from tidegate.jdk import find_jdk, parse_major, probe
 
 
 def fake_java(home: Path, version: str) -> Path:

@@ -14,6 +14,7 @@ FLOORS = ("consumers", "producers", "schemas")
 HANDS = {
     "warehouse": "the one way to change a table",
     "embedded": "a cache of jars, and a broker's own directory and process",
+    "jdk": "asks a java program for its version; changes nothing",
     "demo": "plays the upstream writers, in a directory of its own",
 }
 

@@ -14,12 +14,13 @@ from typing import Final, Self, TypeVar
 
 from tidegate.demo.audience import Audience
 from tidegate.demo.story import Story
-from tidegate.embedded import bootstrap, find_jdk
+from tidegate.embedded import bootstrap
 from tidegate.embedded.process import Child
 from tidegate.errors import TidegateError
 from tidegate.publisher import Publisher
 from tidegate.services import DECIDERS, SERVICES
 from tidegate.settings import TopicSettings
+from tidegate.spark import use_fitting_java
 from tidegate.topics import create_topics
 
 T = TypeVar("T")
@@ -124,14 +125,11 @@ class Stage:
             self._stack.close()
 
     def _prepare_spark(self) -> None:
-        """Choose Spark's Java, keep it on the loopback interface and its warnings off the screen.
-
-        Spark 3.5's Hadoop needs a security manager, which JDK 24 took out.
-        """
+        """Choose Spark's Java, keep it on the loopback interface and its warnings off screen."""
         quiet = self.folder / "spark-conf"
         quiet.mkdir()
         (quiet / "log4j2.properties").write_text(_QUIET, "utf-8")
-        os.environ["JAVA_HOME"] = str(find_jdk(17, 23).home)
+        use_fitting_java()
         os.environ["SPARK_CONF_DIR"] = str(quiet.resolve())
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 

@@ -3,6 +3,6 @@
 from tidegate.embedded.bootstrap import bootstrap
 from tidegate.embedded.broker import EmbeddedBroker
 from tidegate.embedded.jars import cache_dir, resolve
-from tidegate.embedded.jdk import Jdk, find_jdk
+from tidegate.jdk import Jdk, find_jdk
 
 __all__ = ["EmbeddedBroker", "Jdk", "bootstrap", "cache_dir", "find_jdk", "resolve"]

@@ -10,7 +10,6 @@ from typing import Final, Self
 
 from tidegate.embedded.jars import resolve
 from tidegate.embedded.java import ClassArchive, java_command
-from tidegate.embedded.jdk import find_jdk
 from tidegate.embedded.node import (
     cluster_of,
     format_storage,
@@ -22,6 +21,7 @@ from tidegate.embedded.node import (
 from tidegate.embedded.process import Child
 from tidegate.embedded.settings import broker_settings, client_addresses
 from tidegate.errors import ConfigError
+from tidegate.jdk import find_jdk
 
 _KAFKA_NEEDS_JAVA: Final = 17
 _ENDED_WELL: Final = (0, 143, -signal.SIGTERM)

@@ -15,9 +15,9 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from tidegate.embedded.jdk import find_jdk
 from tidegate.embedded.lock import JarLock
 from tidegate.errors import ConfigError, TransientError
+from tidegate.jdk import find_jdk
 
 _ATTEMPTS: Final = 3
 _JAVA_FOR_IVY: Final = 8

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tidegate.embedded.jars import cache_dir
-from tidegate.embedded.jdk import Jdk
+from tidegate.jdk import Jdk
 
 _SMALL: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 

@@ -15,10 +15,10 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tidegate.embedded.java import java_command
-from tidegate.embedded.jdk import Jdk
 from tidegate.embedded.process import Child
 from tidegate.embedded.settings import HOST, LOGGING, to_properties
 from tidegate.errors import ConfigError
+from tidegate.jdk import Jdk
 
 _FORMAT_SECONDS: Final = 120
 _POLL_SECONDS: Final = 0.02

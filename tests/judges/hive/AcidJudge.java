@@ -1,6 +1,7 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.stream.Collectors;
@@ -13,13 +14,23 @@ import org.apache.hadoop.hive.common.ValidTxnList;
 import org.apache.hadoop.hive.common.ValidWriteIdList;
 import org.apache.hadoop.hive.ql.io.AcidDirectory;
 import org.apache.hadoop.hive.ql.io.AcidUtils;
+import org.apache.hadoop.hive.ql.io.orc.OrcInputFormat;
+import org.apache.hadoop.hive.ql.io.orc.OrcStruct;
+import org.apache.hadoop.io.NullWritable;
+import org.apache.hadoop.mapred.FileInputFormat;
+import org.apache.hadoop.mapred.InputSplit;
+import org.apache.hadoop.mapred.JobConf;
+import org.apache.hadoop.mapred.RecordReader;
+import org.apache.hadoop.mapred.Reporter;
 import org.apache.hive.common.util.Ref;
 
 /**
- * Asks Hive's own getAcidState about directories on the local disk.
+ * Asks real Hive about ACID directories on the local disk.
  *
- * <p>In, a line each, parted by tabs: path, "reader" or "cleaner", ValidWriteIdList, ValidTxnList.
- * Out, a line each: base, current, obsolete, aborted (names parted by commas), or "error" and why.
+ * <p>In, a line each, parted by tabs: path, question, ValidWriteIdList, ValidTxnList. Out, a line
+ * each, parted by tabs, or "error" and why. The question "reader" or "cleaner" asks getAcidState
+ * over that listing: base, current, obsolete, aborted (names parted by commas). The question "rows",
+ * with column names and types as two more fields, reads the table: a row a field.
  */
 public final class AcidJudge {
   public static void main(String[] args) throws Exception {
@@ -33,7 +44,9 @@ public final class AcidJudge {
 
   private static String answer(String[] question) {
     try {
-      return judge(question[0], question[1].equals("cleaner"), question[2], question[3]);
+      return question[1].equals("rows")
+          ? rows(question)
+          : judge(question[0], question[1].equals("cleaner"), question[2], question[3]);
     } catch (Exception error) {
       return "error\t" + String.valueOf(error.getMessage()).replaceAll("\\s+", " ");
     }
@@ -63,6 +76,29 @@ public final class AcidJudge {
     return String.join(
         "\t", names(bases), names(current), names(state.getObsolete()),
         names(state.getAbortedDirectories()));
+  }
+
+  private static String rows(String[] question) throws Exception {
+    JobConf conf = new JobConf(false);
+    conf.set(ValidWriteIdList.VALID_WRITEIDS_KEY, question[2]);
+    conf.set(ValidTxnList.VALID_TXNS_KEY, question[3]);
+    conf.set("transactional", "true");
+    conf.set("schema.evolution.columns", question[4]);
+    conf.set("schema.evolution.columns.types", question[5]);
+    AcidUtils.setAcidOperationalProperties(
+        conf, true, AcidUtils.AcidOperationalProperties.getDefault());
+    FileInputFormat.setInputPaths(conf, new Path("file:" + question[0]));
+    OrcInputFormat format = new OrcInputFormat();
+    List<String> found = new ArrayList<>();
+    for (InputSplit split : format.getSplits(conf, 1)) {
+      RecordReader<NullWritable, OrcStruct> reader =
+          format.getRecordReader(split, conf, Reporter.NULL);
+      OrcStruct row = reader.createValue();
+      while (reader.next(reader.createKey(), row)) {
+        found.add(row.toString());
+      }
+    }
+    return String.join("\t", found);
   }
 
   private static String names(List<Path> paths) {

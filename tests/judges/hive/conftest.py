@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -10,8 +10,8 @@ import pyspark
 import pytest
 
 from tidegate.embedded.jars import resolve
-from tidegate.embedded.jdk import find_jdk
 from tidegate.hive import AcidState, ValidTxns, ValidWriteIds
+from tidegate.jdk import find_jdk
 
 HERE = Path(__file__).parent
 # hive-exec holds all of Hive; what it wants of Hadoop and for its log lies in Spark's jars
@@ -25,6 +25,8 @@ FROM_SPARK = (
     "log4j-core-*.jar",
     "log4j-slf4j2-impl-*.jar",
 )
+OPENED = ("java.lang", "java.net", "java.util")
+NO_TXNS = ValidTxns(0, 1)
 
 
 @dataclass(frozen=True)
@@ -39,13 +41,21 @@ class HiveJudge:
     ) -> AcidState | str:
         """What Hive says of a directory on the disk: its state, or its error."""
         view = "cleaner" if as_cleaner else "reader"
-        self.questions.write(f"{table}\t{view}\t{write_ids}\t{txns}\n")
-        self.questions.flush()
-        answer = self.answers.readline().rstrip("\n").split("\t")
+        answer = self._answer(table, view, write_ids, txns)
         if answer[0] == "error":
             return answer[1]
         base, *groups = (tuple(filter(None, part.split(","))) for part in answer)
         return AcidState(base[0] if base else None, *groups)
+
+    def rows(self, table: Path, write_ids: ValidWriteIds, columns: Mapping[str, str]) -> list[str]:
+        """The rows that Hive reads, as it prints them, sorted."""
+        types = (",".join(columns), ",".join(columns.values()))
+        return sorted(filter(None, self._answer(table, "rows", write_ids, NO_TXNS, *types)))
+
+    def _answer(self, *question: object) -> list[str]:
+        self.questions.write("\t".join(map(str, question)) + "\n")
+        self.questions.flush()
+        return self.answers.readline().rstrip("\n").split("\t")
 
 
 @pytest.fixture(scope="session")
@@ -64,6 +74,7 @@ def hive() -> Iterator[HiveJudge]:
             "-Xmx256m",
             "-XX:TieredStopAtLevel=1",
             "-Dlog4j2.level=ERROR",
+            *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED),
             "-cp",
             ":".join(map(str, jars)),
             HERE / "AcidJudge.java",

@@ -1,0 +1,44 @@
+"""One Spark session with real Hudi, for all tests that ask it for its verdict."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tidegate.embedded.jars import resolve
+from tidegate.spark import use_fitting_java
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A small local session. The jar is on the class path: Hudi's own clean fails with it in
+    `spark.jars`.
+    """
+    (jar,) = resolve("hudi")
+    use_fitting_java()
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # the workers must be this very Python, with this very tidegate
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings: dict[str, bool | float | int | str | None] = {
+        "spark.driver.extraClassPath": str(jar),
+        "spark.driver.memory": "1g",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+        "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.default.parallelism": "2",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark")),
+    }
+    builder = SparkSession.builder.master("local[2]").appName("tidegate-tests")
+    session = builder.config(map=settings).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
