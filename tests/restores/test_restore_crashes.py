@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
 
@@ -21,58 +20,16 @@ from support.hudi_tables import (
     timeline_names,
     warehouse_over,
 )
+from support.stepwise import Killed, Stepwise, killed_at
 from tidegate.errors import TransientError
 from tidegate.events import Outcome, RestoreCompleted, RestoreStarted
 from tidegate.fanout import InPlace
 from tidegate.hudi import RestoreMetadata
 from tidegate.restores import Restorer
 from tidegate.savepoints import SavepointWriter
-from tidegate.warehouse import Warehouse, WarehouseRoots
+from tidegate.warehouse import Warehouse
 
-
-class Killed(BaseException):
-    """The process is gone: nothing catches this."""
-
-
-class Stepwise(Warehouse):
-    """Calls `at_step` with the number of each step, before it is taken."""
-
-    def __init__(self, root: Path, at_step: Callable[[int], None]) -> None:
-        super().__init__(WarehouseRoots.of(str(root)))
-        self.steps = 0
-        self.at_step = at_step
-
-    def _step(self) -> None:
-        self.steps += 1
-        self.at_step(self.steps)
-
-    def create(self, location: str, content: bytes) -> None:
-        self._step()
-        super().create(location, content)
-
-    def replace(self, location: str, content: bytes) -> None:
-        self._step()
-        super().replace(location, content)
-
-    def remove_files(self, locations: Iterable[str]) -> int:
-        removed = 0
-        for location in locations:
-            self._step()
-            removed += super().remove_files([location])
-        return removed
-
-    def remove_tree(self, location: str) -> None:
-        self._step()
-        super().remove_tree(location)
-
-
-def killed_at(step: int) -> Callable[[int], None]:
-    def at_step(number: int) -> None:
-        # once dead it stays dead, also for threads that had more to do
-        if number >= step:
-            raise Killed
-
-    return at_step
+pytestmark = pytest.mark.slow
 
 
 def prepare(root: Path, version: int) -> HandMade:
