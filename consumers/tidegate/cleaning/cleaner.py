@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from tidegate.cleaning.listing import look
+from tidegate.cleaning.looking import look
 from tidegate.cleaning.plan import CleaningPlan, partition_path, plan_cleaning
 from tidegate.cleaning.refusal import Refusal
 from tidegate.errors import ConfinementError, PermanentError, TransientError

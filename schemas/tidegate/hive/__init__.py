@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tidegate.hive.bases import FoundDirectory
 from tidegate.hive.names import AcidDirectory, Base, Delta, is_acid_name, parse_name
 from tidegate.hive.obsolete import (
     AcidState,
-    FoundDirectory,
     NotEnoughHistory,
     acid_state,
     always_obsolete,

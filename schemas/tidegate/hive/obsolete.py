@@ -9,37 +9,16 @@ also calls files outside any ACID directory obsolete.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 from tidegate.errors import TidegateError
-from tidegate.hive.names import AcidDirectory, Base, Delta, parse_name
+from tidegate.hive.bases import BaseWalk, FoundDirectory, is_compacted, is_usable, rank
+from tidegate.hive.names import AcidDirectory, Base, Delta
 from tidegate.hive.write_ids import Share, ValidTxns, ValidWriteIds
 
 
 class NotEnoughHistory(TidegateError):  # noqa: N818 - named as Hive names it
     """The snapshot can use none of the bases, though one is compacted. The catcher refuses."""
-
-
-@dataclass(frozen=True, slots=True)
-class FoundDirectory:
-    """An ACID directory: its name as it was found, what that name says, and what was in it.
-
-    `compacted` means that its `_metadata_acid` file says so; a cleaner's listing can't know.
-    """
-
-    name: str
-    acid: AcidDirectory
-    compacted: bool = False
-
-    @classmethod
-    def named(cls, name: str, *, compacted: bool = False) -> Self:
-        """Parse the name.
-
-        Raises:
-            FormatError: it is no ACID directory's name.
-        """
-        return cls(name, parse_name(name), compacted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +45,11 @@ def acid_state(
         NotEnoughHistory: no base is usable, and the oldest is a compaction's.
     """
     visible, aborted = _visible(found, txns)
-    bases = _Bases()
+    bases = BaseWalk()
     for directory in visible:
         if isinstance(directory.acid, Base):
             bases = bases.meet(directory, write_ids)
-    if bases.best is None and bases.oldest is not None and _is_compacted(bases.oldest):
+    if bases.best is None and bases.oldest is not None and is_compacted(bases.oldest):
         raise NotEnoughHistory(f"{bases.oldest.name} cannot serve {write_ids}")
     deltas = [each for each in visible if isinstance(each.acid, Delta)]
     dead = [each.name for each in deltas if _all_aborted(each.acid, write_ids)]
@@ -98,12 +77,12 @@ def always_obsolete(
     visible, _ = _visible(found, txns)
     bases = [each for each in visible if isinstance(each.acid, Base)]
     # of two oldest bases of one write id, Hive looks at the one it met first
-    oldest_first = sorted(bases, key=lambda each: (each.acid.max_write_id, not _is_compacted(each)))
+    oldest_first = sorted(bases, key=lambda each: (each.acid.max_write_id, not is_compacted(each)))
     deltas = [each for each in visible if not isinstance(each.acid, Base)]
     state = acid_state([*oldest_first, *deltas], write_ids)
-    usable = [each for each in bases if _is_usable(each, write_ids)]
-    best = max(map(_rank, usable), default=None)
-    lesser = {each.name for each in usable if _rank(each) != best}
+    usable = [each for each in bases if is_usable(each, write_ids)]
+    best = max(map(rank, usable), default=None)
+    lesser = {each.name for each in usable if rank(each) != best}
     shadowed = set(state.obsolete) - {each.name for each in bases}
     return tuple(sorted(lesser | shadowed))
 
@@ -120,60 +99,6 @@ def _visible(
         elif txns.is_aborted(txn):
             aborted.append(each.name)
     return visible, aborted
-
-
-@dataclass(frozen=True, slots=True)
-class _Bases:
-    """The walk over the bases: call `meet` for each, in order."""
-
-    best: FoundDirectory | None = None
-    oldest: FoundDirectory | None = None
-    obsolete: tuple[str, ...] = ()
-    aborted: tuple[str, ...] = ()
-
-    @property
-    def write_id(self) -> int:
-        return self.best.acid.max_write_id if self.best else 0
-
-    def meet(self, found: FoundDirectory, write_ids: ValidWriteIds) -> _Bases:
-        older = self.oldest is None or self.oldest.acid.max_write_id > found.acid.max_write_id
-        seen = replace(self, oldest=found if older else self.oldest)
-        if _is_dead_overwrite(found, write_ids):
-            return replace(seen, aborted=(*self.aborted, found.name))
-        if self.best is not None and not self._is_better(found):
-            return replace(seen, obsolete=(*self.obsolete, found.name))
-        if not _is_usable(found, write_ids):
-            return seen
-        replaced = () if self.best is None else (self.best.name,)
-        return replace(seen, best=found, obsolete=(*self.obsolete, *replaced))
-
-    def _is_better(self, found: FoundDirectory) -> bool:
-        write_id = found.acid.max_write_id
-        same = write_id == self.write_id
-        return write_id > self.write_id or (same and _is_compacted(found))
-
-
-def _is_compacted(found: FoundDirectory) -> bool:
-    return bool(found.acid.visibility_txn) or found.compacted
-
-
-def _is_dead_overwrite(found: FoundDirectory, write_ids: ValidWriteIds) -> bool:
-    return write_ids.is_aborted(found.acid.max_write_id) and not _is_compacted(found)
-
-
-def _is_usable(found: FoundDirectory, write_ids: ValidWriteIds) -> bool:
-    write_id = found.acid.max_write_id
-    if _is_dead_overwrite(found, write_ids):
-        return False
-    if write_ids.has_open and write_id <= write_ids.min_open:
-        return True
-    if _is_compacted(found):
-        return write_ids.takes_compacted_base(write_id)
-    return write_ids.is_valid(write_id)
-
-
-def _rank(found: FoundDirectory) -> tuple[int, bool]:
-    return found.acid.max_write_id, _is_compacted(found)
 
 
 def _all_aborted(acid: AcidDirectory, write_ids: ValidWriteIds) -> bool:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Self
 
 from tidegate.errors import TidegateError
+from tidegate.hive.bases import FoundDirectory
 from tidegate.hive.names import AcidDirectory, Base, Delta, parse_name
-from tidegate.hive.obsolete import FoundDirectory, acid_state, always_obsolete
+from tidegate.hive.obsolete import acid_state, always_obsolete
 from tidegate.hive.write_ids import CleanerWriteIds, ValidWriteIds
 
 
