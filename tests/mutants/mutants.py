@@ -1,0 +1,195 @@
+"""The rules that must not break, each with a way to break it and the tests that then go red.
+
+A mutant replaces text in one file; the tests named are run on a copy of the tree. Whoever changes
+such a line finds here what it is for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RUNTIME = "consumers/tidegate/runtime/"
+DECIDERS = "tests/runtime/test_decider_loop.py"
+EXECUTORS = "tests/runtime/test_executor_loop.py"
+BUSES = "tests/runtime/test_bus_conformance.py"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A rule, the file and the edits that break it, and the tests that must see it."""
+
+    rule: str
+    file: str
+    edits: tuple[tuple[str, str], ...]
+    tests: str
+    needs_kafka: bool = False
+
+
+MUTANTS = (
+    Mutant(
+        "rule 1: restore first, then live",
+        RUNTIME + "decider_loop.py",
+        (("        ledger.restore(memory.read())\n", ""),),
+        f"{DECIDERS} -k rule_1",
+    ),
+    Mutant(
+        "rule 1: topics that are not co-partitioned are refused",
+        RUNTIME + "decider_loop.py",
+        (("        self._check_copartitioned()\n", ""),),
+        f"{DECIDERS} -k rule_1",
+    ),
+    Mutant(
+        "rule 2: commands before the changelog",
+        RUNTIME + "decider_loop.py",
+        (
+            ("        self._patience.call(lambda: self._say(commands))\n", ""),
+            (
+                "        self._subscription.commit({each",
+                "        self._say(commands)\n        self._subscription.commit({each",
+            ),
+        ),
+        f"{DECIDERS} -k rule",
+    ),
+    Mutant(
+        "rule 2: the changelog before the offset",
+        RUNTIME + "decider_loop.py",
+        (
+            (
+                "        for number in sorted({record.partition.number for record in records}):\n",
+                """        self._subscription.commit({e.partition: e.offset + 1 for e in records})
+        for number in sorted({record.partition.number for record in records}):
+""",
+            ),
+        ),
+        f"{DECIDERS} -k rule",
+    ),
+    Mutant(
+        "rule 3: an id is derived from its cause",
+        "schemas/tidegate/events/identity.py",
+        (("    return str(uuid.uuid5(", "    return str(uuid.uuid4()) or str(uuid.uuid5("),),
+        f"{DECIDERS} -k rule_3",
+    ),
+    Mutant(
+        "rule 3: an event that was applied is not applied again",
+        RUNTIME + "ledger.py",
+        (("        return offset < max(", "        return offset < 0 * max("),),
+        f"{DECIDERS} -k rule",
+    ),
+    Mutant(
+        "rule 3: a table's own positions cover it until the partition's are written",
+        RUNTIME + "ledger.py",
+        (("applied=dict(self.positions), state", "applied={}, state"),),
+        f"{DECIDERS} -k rule",
+    ),
+    Mutant(
+        "rule 3: positions are written after the tables",
+        RUNTIME + "ledger.py",
+        (
+            (
+                "[*written, (POSITIONS_KEY, _POSITIONS.dump_json(self.positions)), *removed]",
+                "[(POSITIONS_KEY, _POSITIONS.dump_json(self.positions)), *written, *removed]",
+            ),
+        ),
+        DECIDERS,
+    ),
+    Mutant(
+        "rule 4: who takes a changelog shuts out its earlier holder (Kafka)",
+        RUNTIME + "kafka_changelog.py",
+        (
+            (
+                '"transactional.id": f"{topic}-{partition}"',
+                '"transactional.id": f"{topic}-{partition}-{id(self)}"',
+            ),
+        ),
+        f"{BUSES} -k shuts_out",
+        needs_kafka=True,
+    ),
+    Mutant(
+        "rule 5: the loop goes on while tasks run",
+        RUNTIME + "executor_loop.py",
+        (
+            (
+                "self._lanes.put(command.table, _Task(record, command, progress))",
+                "self._carry_out(_Task(record, command, progress))",
+            ),
+        ),
+        f"{EXECUTORS} -k side_by_side",
+    ),
+    Mutant(
+        "rule 5: tasks of one table run in order",
+        RUNTIME + "executor_loop.py",
+        (("self._lanes.put(command.table, _Task", "self._lanes.put(command.event_id, _Task"),),
+        f"{EXECUTORS} -k side_by_side",
+    ),
+    Mutant(
+        "rule 6: poison is kept, not swallowed",
+        RUNTIME + "intake.py",
+        (("        self.patience.call(lambda: self.bus.send([letter]))\n", ""),),
+        f"{DECIDERS} {EXECUTORS} -k poison",
+    ),
+    Mutant(
+        "rule 6: an event on a wrong topic is not skipped",
+        RUNTIME + "intake.py",
+        (("                self._check_topic(record, kind)\n", ""),),
+        f"{DECIDERS} -k wrong_topic",
+    ),
+    Mutant(
+        "rule 6: a transient fault is tried again",
+        RUNTIME + "patience.py",
+        (
+            (
+                "    return isinstance(error, TransientError",
+                "    return isinstance(error, SystemExit",
+            ),
+        ),
+        f"{EXECUTORS} -k transient",
+    ),
+    Mutant(
+        "rule 6: a permanent fault is not tried again",
+        RUNTIME + "patience.py",
+        (
+            (
+                "    return isinstance(error, TransientError",
+                "    return isinstance(error, Exception",
+            ),
+        ),
+        f"{EXECUTORS} -k set_aside",
+    ),
+    Mutant(
+        "rule 6: bad code does not drain a topic",
+        RUNTIME + "dead_letters.py",
+        (("        if sum(self._recent) > self.most:", "        if not self._recent:"),),
+        f"{DECIDERS} {EXECUTORS} -k bad_code",
+    ),
+    Mutant(
+        "rule 7: offsets never jump (Kafka)",
+        RUNTIME + "kafka.py",
+        (("        if not low <= committed.offset <= high:", "        if low > high:"),),
+        f"{BUSES} -k no_jump",
+        needs_kafka=True,
+    ),
+    Mutant(
+        "an executor acknowledges nothing before its outcome is on the broker",
+        RUNTIME + "executor_loop.py",
+        (
+            (
+                "            self._lanes.put(command.table",
+                """            progress.finish(record.offset)
+            self._lanes.put(command.table""",
+            ),
+        ),
+        EXECUTORS,
+    ),
+    Mutant(
+        "offsets are acknowledged behind the last that is still open",
+        RUNTIME + "progress.py",
+        (("            if not self._open[each]:\n                return\n", ""),),
+        EXECUTORS,
+    ),
+    Mutant(
+        "who lost a partition acknowledges nothing of it",
+        RUNTIME + "executor_loop.py",
+        (("            self._progress.pop(partition, None)\n", "            pass\n"),),
+        f"{EXECUTORS} -k lost",
+    ),
+)
