@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 from tidegate.cleaning.looking import look
 from tidegate.cleaning.plan import CleaningPlan, partition_path, plan_cleaning
 from tidegate.cleaning.refusal import Refusal
-from tidegate.errors import ConfinementError, PermanentError, TransientError
+from tidegate.errors import ConfinementError, PermanentError, TidegateError, TransientError
 from tidegate.events import (
     CleaningRefused,
     CleaningReleased,
@@ -122,6 +122,6 @@ def _remove_tree(warehouse: Warehouse, path: str) -> str | None:
     """Remove one directory; say what went wrong, because Spark would hide an error's type."""
     try:
         warehouse.remove_tree(path)
-    except OSError as error:
+    except (OSError, TidegateError) as error:
         return str(error)
     return None
