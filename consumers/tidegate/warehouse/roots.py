@@ -20,13 +20,14 @@ class WarehouseRoots:
         """Normalise the roots.
 
         Raises:
-            ConfigError: none was given, one is not absolute, or one is a whole file system.
+            ConfigError: none was given, one is not absolute, or one is a whole file system, be it
+                by a link or as a store without a bucket.
         """
         try:
             roots = tuple(normalise(location) for location in locations)
         except FormatError as error:
             raise ConfigError(f"warehouse root: {error}") from error
-        if not roots or any(root == "/" for root in roots):
+        if not roots or any(local_path(r) == "/" or r.endswith("://") for r in roots):
             raise ConfigError("name at least one warehouse root, and not the whole file system")
         return cls(roots)
 

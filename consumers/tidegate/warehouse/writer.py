@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from tidegate.errors import TidegateError
-from tidegate.storage import Storage, join
+from fsspec.core import has_magic
+
+from tidegate.errors import ConfinementError, TidegateError
+from tidegate.storage import NotFound, Storage, join
 from tidegate.warehouse.roots import WarehouseRoots
 
 
@@ -36,22 +39,17 @@ class Warehouse(Storage):
             AlreadyThere: the file exists; it was left as it is.
             ConfinementError: it lies outside the roots.
         """
-        fs, path = self._open(self.roots.check(location))
+        where = self.roots.check(location)
+        fs, path = self._open(where)
         fs.makedirs(fs._parent(path), exist_ok=True)  # noqa: SLF001 - fsspec's own way to say it
-        if "://" in location:
-            self._create_remote(fs, path, content)
-            return
-        draft = _draft(path)
-        with open(draft, "xb") as file:  # noqa: PTH123 - fsspec paths are strings
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
         try:
-            os.link(draft, path)  # atomic, and refuses an existing target
+            if "://" in where:
+                fs.pipe_file(path, content, mode="create")
+            else:
+                with _draft(path, content) as draft:
+                    os.link(draft, path)  # atomic, and refuses an existing target
         except FileExistsError as error:
             raise AlreadyThere(location) from error
-        finally:
-            os.unlink(draft)  # noqa: PTH108 - fsspec paths are strings
 
     def replace(self, location: str, content: bytes) -> None:
         """Replace or create a file whole: a reader sees the old content or the new, never half.
@@ -61,17 +59,14 @@ class Warehouse(Storage):
         Raises:
             ConfinementError: it lies outside the roots.
         """
-        fs, path = self._open(self.roots.check(location))
-        if "://" in location:
+        where = self.roots.check(location)
+        fs, path = self._open(where)
+        if "://" in where:
             fs.pipe_file(path, content)
             return
-        draft = _draft(path)
-        with open(draft, "xb") as file:  # noqa: PTH123 - fsspec paths are strings
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        self.remove_files([_checksum(location)])
-        os.replace(draft, path)  # noqa: PTH105 - fsspec paths are strings
+        with _draft(path, content) as draft:
+            self.remove_files([_checksum(where)])
+            os.replace(draft, path)  # noqa: PTH105 - fsspec paths are strings
 
     def remove_files(self, locations: Iterable[str]) -> int:
         """Remove files; say how many were there.
@@ -85,7 +80,7 @@ class Warehouse(Storage):
             try:
                 fs.rm_file(path)
                 removed += 1
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 continue
         return removed
 
@@ -95,23 +90,50 @@ class Warehouse(Storage):
         Raises:
             ConfinementError: it lies outside the roots.
         """
-        fs, path = self._open(self.roots.check(location))
-        try:
-            fs.rm(path, recursive=True)
-        except FileNotFoundError:
+        where = self.roots.check(location)
+        fs, path = self._open(where)
+        if os.path.islink(where):  # noqa: PTH114 - fsspec paths are strings
+            raise ConfinementError(f"{location} is a link, no directory of its own")
+        if "://" in where and has_magic(path):
+            self._remove_by_name(where)
             return
+        while fs.lexists(path):
+            # where two processes remove one tree, each stumbles over what the other took first
+            with suppress(FileNotFoundError):
+                fs.rm(path, recursive=True)
+                return
 
-    @staticmethod
-    def _create_remote(fs: Any, path: str, content: bytes) -> None:  # noqa: ANN401 - untyped
+    def _remove_by_name(self, where: str) -> None:
+        """Remove a remote tree file by file: fsspec would take `[`, `*` and `?` for a pattern."""
         try:
-            fs.pipe_file(path, content, mode="create")
-        except FileExistsError as error:
-            raise AlreadyThere(path) from error
+            entries = self.list(where)
+        except NotFound:
+            self.remove_files([where])
+            return
+        for entry in entries:
+            if entry.is_dir:
+                self._remove_by_name(entry.path)
+            else:
+                self.remove_files([entry.path])
+        fs, path = self._open(where)
+        with suppress(FileNotFoundError):  # an object store has no directories
+            fs.rmdir(path)
 
 
-def _draft(path: str) -> str:
+@contextmanager
+def _draft(path: str, content: bytes) -> Generator[str]:
+    """A hidden file beside `path` with the whole content on the disk; gone afterwards."""
     folder, name = os.path.split(path)
-    return os.path.join(folder, f".{name}.{uuid.uuid4().hex}.tmp")  # noqa: PTH118
+    draft = os.path.join(folder, f".{name[:100]}.{uuid.uuid4().hex}.tmp")  # noqa: PTH118
+    try:
+        with open(draft, "xb") as file:  # noqa: PTH123 - fsspec paths are strings
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        yield draft
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(draft)  # noqa: PTH108 - fsspec paths are strings
 
 
 def _checksum(location: str) -> str:

@@ -53,8 +53,11 @@ class Storage:
             found = fs.ls(path, detail=True, refresh=True)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFound(location) from error
-        entries = [_entry(normalise(location), info) for info in found]
-        return sorted((e for e in entries if e.name), key=lambda e: e.name)
+        # a store names the place itself where it is a file, or has a marker of the directory
+        inside = [info for info in found if str(info["name"]).rstrip("/") != path.rstrip("/")]
+        if any(info["type"] != "directory" for info in found if info not in inside):
+            raise NotFound(location)
+        return sorted((_entry(normalise(location), e) for e in inside), key=lambda e: e.name)
 
     def walk(self, location: str) -> Iterator[Entry]:
         """Yield every file below a location; directories that are links are not entered."""
@@ -73,7 +76,7 @@ class Storage:
         fs, path = self._open(location)
         try:
             return bytes(fs.cat_file(path))
-        except (FileNotFoundError, NotADirectoryError) as error:
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             raise NotFound(location) from error
 
     def exists(self, location: str) -> bool:
@@ -92,7 +95,7 @@ class Storage:
 def _entry(parent: str, info: Mapping[str, Any]) -> Entry:
     name = str(info["name"]).rstrip("/").rsplit("/", 1)[-1]
     return Entry(
-        name=name if str(info["name"]).rstrip("/") != parent else "",
+        name=name,
         path=join(parent, name),
         is_dir=info["type"] == "directory",
         size=int(info.get("size") or 0),

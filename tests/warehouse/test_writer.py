@@ -1,0 +1,326 @@
+"""What may change a table: whole or not at all, below the roots, and harmless to repeat."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from tidegate.errors import ConfinementError
+from tidegate.storage import Storage
+from tidegate.warehouse import AlreadyThere, Warehouse, WarehouseRoots
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/precious").write_text("precious")
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def warehouse(lake: Path) -> Warehouse:
+    return Warehouse(WarehouseRoots.of(str(lake)))
+
+
+@pytest.fixture(params=["path", "URI", "remote"])
+def anywhere(request: pytest.FixtureRequest, lake: Path) -> tuple[Warehouse, str]:
+    """A warehouse and a place below its root: on the disk in both spellings, and elsewhere."""
+    root = str(lake) if request.param != "remote" else f"memory://{uuid.uuid4().hex}"
+    spelt = f"file://{root}" if request.param == "URI" else root
+    return Warehouse(WarehouseRoots.of(root)), f"{spelt}/t"
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def at_once(count: int, act: Callable[[int], object]) -> list[object]:
+    """Let `count` threads act at the same moment; give what each returned or raised."""
+    start = threading.Barrier(count)
+
+    def run(number: int) -> object:
+        start.wait(10)
+        try:
+            return act(number)
+        except Exception as error:  # noqa: BLE001 - what it is, the test says
+            return error
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(run, range(count)))
+
+
+def test_a_file_is_created_whole_with_its_folders(anywhere: tuple[Warehouse, str]) -> None:
+    warehouse, table = anywhere
+    warehouse.create(f"{table}/a/b", b"content")
+
+    assert warehouse.read(f"{table}/a/b") == b"content"
+
+
+def test_creating_never_overwrites(anywhere: tuple[Warehouse, str]) -> None:
+    warehouse, table = anywhere
+    warehouse.create(f"{table}/f", b"first")
+
+    with pytest.raises(AlreadyThere):
+        warehouse.create(f"{table}/f", b"second")
+    assert warehouse.read(f"{table}/f") == b"first"
+
+
+def test_neither_creating_nor_replacing_leaves_a_draft(anywhere: tuple[Warehouse, str]) -> None:
+    warehouse, table = anywhere
+    warehouse.create(f"{table}/f", b"first")
+    with pytest.raises(AlreadyThere):
+        warehouse.create(f"{table}/f", b"second")
+    warehouse.replace(f"{table}/f", b"third")
+
+    assert [entry.name for entry in warehouse.list(table)] == ["f"]
+
+
+def test_a_write_that_fails_leaves_no_draft(warehouse: Warehouse, lake: Path) -> None:
+    (lake / "folder/full").mkdir(parents=True)
+
+    with pytest.raises(OSError, match="folder"):
+        warehouse.replace(f"{lake}/folder", b"over a directory")
+    assert names(lake) == ["folder", "folder/full"]
+
+
+@pytest.mark.parametrize("spelling", ["{}", "file://{}", "file:{}"])
+def test_of_many_who_create_one_file_at_once_one_wins(
+    warehouse: Warehouse, lake: Path, spelling: str
+) -> None:
+    for attempt in range(50):
+
+        def create(number: int, where: str = f"{spelling.format(lake)}/{attempt}") -> None:
+            warehouse.create(where, b"%d" % number * 10_000)
+
+        answers = at_once(4, create)
+        [winner] = [n for n, answer in enumerate(answers) if answer is None]
+
+        assert [type(answer) for answer in answers].count(AlreadyThere) == 3
+        assert (lake / str(attempt)).read_bytes() == b"%d" % winner * 10_000
+    assert len(names(lake)) == 50
+
+
+def test_a_reader_of_a_new_file_sees_all_of_it_or_nothing(warehouse: Warehouse, lake: Path) -> None:
+    content = b"x" * 300_000
+    halves: list[int] = []
+
+    def watch(stop: threading.Event) -> None:
+        while not stop.is_set():
+            halves.extend(len(p.read_bytes()) for p in lake.glob("[0-9]*"))
+
+    stop = threading.Event()
+    watcher = threading.Thread(target=watch, args=(stop,))
+    watcher.start()
+    for number in range(30):
+        warehouse.create(f"file://{lake}/{number}", content)
+    stop.set()
+    watcher.join()
+
+    assert set(halves) == {300_000}
+
+
+def test_replacing_shows_a_reader_the_old_content_or_the_new(
+    warehouse: Warehouse, lake: Path
+) -> None:
+    versions = [b"a" * 300_000, b"b" * 300_000]
+    warehouse.create(f"{lake}/f", versions[0])
+    seen: set[bytes] = set()
+    stop = threading.Event()
+
+    def watch() -> None:
+        while not stop.is_set():
+            seen.add((lake / "f").read_bytes())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    for number in range(40):
+        warehouse.replace(f"file://{lake}/f", versions[number % 2])
+    stop.set()
+    watcher.join()
+
+    assert seen == set(versions)
+
+
+@pytest.mark.parametrize("spelling", ["{}/f", "file://{}/f", "{}//f/"])
+def test_replacing_removes_the_checksum_that_hadoop_keeps(
+    warehouse: Warehouse, lake: Path, spelling: str
+) -> None:
+    (lake / "f").write_text("old")
+    (lake / ".f.crc").write_text("of the old")
+    (lake / ".g.crc").write_text("of another")
+    warehouse.replace(spelling.format(lake), b"new")
+
+    assert names(lake) == [".g.crc", "f"]
+    assert (lake / "f").read_bytes() == b"new"
+
+
+def test_replacing_a_link_leaves_what_it_leads_to(warehouse: Warehouse, lake: Path) -> None:
+    (lake / "other").write_text("other")
+    (lake / "link").symlink_to(lake / "other")
+    warehouse.replace(f"{lake}/link", b"new")
+
+    assert (lake / "other").read_text() == "other"
+
+
+def test_removing_files_counts_those_that_were_there(anywhere: tuple[Warehouse, str]) -> None:
+    warehouse, table = anywhere
+    warehouse.create(f"{table}/a", b"")
+    warehouse.create(f"{table}/b", b"")
+    told = warehouse.remove_files([f"{table}/a", f"{table}/none", f"{table}/b", f"{table}/x/y"])
+
+    assert told == 2
+    assert not warehouse.exists(f"{table}/a")
+    assert warehouse.remove_files([f"{table}/a"]) == 0
+
+
+def test_a_file_below_a_file_counts_as_gone(warehouse: Warehouse, lake: Path) -> None:
+    (lake / "f").write_text("")
+
+    assert warehouse.remove_files([f"{lake}/f/x"]) == 0
+    warehouse.remove_tree(f"{lake}/f/x")
+    assert names(lake) == ["f"]
+
+
+def test_all_paths_are_checked_before_any_file_goes(warehouse: Warehouse, lake: Path) -> None:
+    (lake / "first").write_text("")
+
+    with pytest.raises(ConfinementError):
+        warehouse.remove_files([f"{lake}/first", f"{lake.parent}/outside/precious"])
+    assert names(lake) == ["first"]
+
+
+def test_removing_a_link_leaves_what_it_leads_to(warehouse: Warehouse, lake: Path) -> None:
+    (lake / "other").write_text("other")
+    (lake / "link").symlink_to(lake / "other")
+    warehouse.remove_files([f"{lake}/link"])
+
+    assert names(lake) == ["other"]
+
+
+def test_a_tree_goes_with_all_below_it_and_nothing_beside_it(
+    anywhere: tuple[Warehouse, str],
+) -> None:
+    warehouse, table = anywhere
+    for name in ("d/a", "d/b/c", "d2/a"):
+        warehouse.create(f"{table}/{name}", b"")
+    warehouse.remove_tree(f"{table}/d")
+    warehouse.remove_tree(f"{table}/d")
+
+    assert [entry.name for entry in warehouse.list(table)] == ["d2"]
+
+
+@pytest.mark.parametrize("name", ["p=*", "p=?", "p=[ab]", "**", "p=a\nb"])
+def test_a_strange_name_is_removed_as_it_is_and_is_no_pattern(
+    anywhere: tuple[Warehouse, str], name: str
+) -> None:
+    warehouse, table = anywhere
+    for folder in ("p=a", "p=b", name):
+        warehouse.create(f"{table}/{folder}/f", b"")
+        warehouse.create(f"{table}/{folder}/deep/f", b"")
+    warehouse.remove_tree(f"{table}/{name}")
+
+    assert [entry.name for entry in warehouse.list(table)] == ["p=a", "p=b"]
+    assert len(list(warehouse.walk(table))) == 4
+
+
+def test_a_strange_name_of_one_file_is_no_pattern(anywhere: tuple[Warehouse, str]) -> None:
+    warehouse, table = anywhere
+    for name in ("a", "b", "*", "[ab]"):
+        warehouse.create(f"{table}/{name}", b"")
+    warehouse.remove_tree(f"{table}/*")
+    warehouse.remove_files([f"{table}/[ab]"])
+
+    assert [entry.name for entry in warehouse.list(table)] == ["a", "b"]
+
+
+def test_removing_a_tree_removes_the_links_in_it_and_follows_none(
+    warehouse: Warehouse, lake: Path
+) -> None:
+    (lake / "t/deep").mkdir(parents=True)
+    (lake / "t/deep/folder").symlink_to(lake.parent / "outside")
+    (lake / "t/file").symlink_to(lake.parent / "outside/precious")
+    warehouse.remove_tree(f"{lake}/t")
+
+    assert names(lake) == []
+    assert (lake.parent / "outside/precious").read_text() == "precious"
+
+
+def test_a_tree_that_is_a_link_is_refused(warehouse: Warehouse, lake: Path) -> None:
+    (lake / "t").mkdir()
+    (lake / "t/f").write_text("")
+    (lake / "link").symlink_to(lake / "t")
+
+    with pytest.raises(ConfinementError, match="is a link"):
+        warehouse.remove_tree(f"{lake}/link/")
+    assert names(lake) == ["link", "t", "t/f"]
+
+
+def test_whoever_removes_a_tree_at_the_same_time_both_find_it_gone(
+    warehouse: Warehouse, lake: Path
+) -> None:
+    for attempt in range(5):
+        tree = lake / str(attempt)
+        for folder in range(20):
+            (tree / str(folder)).mkdir(parents=True)
+            for number in range(20):
+                (tree / str(folder) / str(number)).write_text("")
+
+        def remove(_: int, tree: Path = tree) -> bool:
+            warehouse.remove_tree(str(tree))
+            return tree.exists()
+
+        assert at_once(3, remove) == [False, False, False]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param("outside/precious", id="beside the root"),
+        pytest.param("lake", id="the root itself"),
+        pytest.param("lake/../outside/precious", id="by a step upwards"),
+        pytest.param("lake/link/precious", id="through a link"),
+        pytest.param("lake2/precious", id="a root that begins alike"),
+        pytest.param("lake/link", id="a link itself"),
+    ],
+)
+@pytest.mark.parametrize(
+    "act",
+    [
+        pytest.param(lambda w, at: w.create(at, b"evil"), id="create"),
+        pytest.param(lambda w, at: w.replace(at, b"evil"), id="replace"),
+        pytest.param(lambda w, at: w.remove_files([at]), id="remove files"),
+        pytest.param(lambda w, at: w.remove_tree(at), id="remove a tree"),
+    ],
+)
+def test_no_call_reaches_out_of_the_roots(
+    warehouse: Warehouse, lake: Path, place: str, act: Callable[[Warehouse, str], object]
+) -> None:
+    (lake / "link").symlink_to(lake.parent / "outside")
+    before = names(lake.parent)
+
+    with pytest.raises(ConfinementError):
+        act(warehouse, f"{lake.parent}/{place}")
+    assert names(lake.parent) == before
+    assert (lake.parent / "outside/precious").read_text() == "precious"
+
+
+def test_no_call_reaches_out_of_a_remote_root() -> None:
+    room = uuid.uuid4().hex
+    fs = fsspec.filesystem("memory")
+    fs.pipe_file(f"/{room}/lake2/precious", b"precious")
+    warehouse = Warehouse(WarehouseRoots.of(f"memory://{room}/lake"))
+    precious = f"memory://{room}/lake2/precious"
+
+    for act in (warehouse.remove_tree, lambda at: warehouse.remove_files([at])):
+        with pytest.raises(ConfinementError):
+            act(precious)
+    with pytest.raises(ConfinementError):
+        warehouse.replace(precious, b"evil")
+    assert Storage().read(precious) == b"precious"
