@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -17,13 +18,13 @@ from support.samples import (
     release,
     savepoint_request,
 )
-from tidegate.errors import ConfigError, DeadLetterFlood, FencedError
+from tidegate.errors import ConfigError, DeadLetterFlood, FencedError, OffsetGapError
 from tidegate.events import Event, SavepointRequested
 from tidegate.events.topics import changelog
 from tidegate.publisher import Message
-from tidegate.runtime.bus import Changelog, Partition
+from tidegate.runtime.bus import Changelog, Extent, Partition
 from tidegate.runtime.decider_loop import DeciderLoop
-from tidegate.runtime.ledger import POSITIONS_KEY
+from tidegate.runtime.ledger import POSITIONS_KEY, TOPIC_IDS_KEY
 from tidegate.runtime.memory import MemoryBus, MemoryChangelog, MemorySubscription
 from tidegate.runtime.services import Decision
 
@@ -115,6 +116,51 @@ def test_rule_1_topics_that_are_not_copartitioned_are_refused_at_the_start() -> 
         DeciderLoop(EveryThird(), bus)
 
 
+def applied_and_gone(bus: MemoryBus, count: int) -> None:
+    """A decider applies some commits and leaves; its group's offsets are forgotten."""
+    bus.send([message(commit(n)) for n in range(count)])
+    first = DeciderLoop(EveryThird(), bus)
+    work_off(first)
+    first.close()
+    bus.committed.clear()
+
+
+def test_rule_7_a_topic_that_was_created_again_is_neither_skipped_nor_read_as_the_old_one() -> None:
+    bus = memory_bus(EveryThird.name, partitions=1)
+    applied_and_gone(bus, 2)
+    commits = bus.log(Partition("tidegate.commits", 0))
+    commits.clear()
+    bus.topic_ids["tidegate.commits"] = "another"
+    bus.send([message(commit(n)) for n in range(10, 16)])
+
+    with pytest.raises(OffsetGapError, match=r"tidegate\.commits was deleted and created again"):
+        work_off(DeciderLoop(EveryThird(), bus))
+    assert commands(bus) == []
+
+
+def test_rule_7_a_topic_shorter_than_what_was_applied_of_it_stops_the_service() -> None:
+    bus = memory_bus(EveryThird.name, partitions=1)
+    applied_and_gone(bus, 2)
+    del bus.log(Partition("tidegate.commits", 0))[1:]
+
+    with pytest.raises(OffsetGapError, match=r"offset 2 of tidegate\.commits .* holds 0 to 1"):
+        work_off(DeciderLoop(EveryThird(), bus))
+
+
+def test_rule_7_events_deleted_before_they_were_applied_stop_the_service() -> None:
+    class Retained(MemoryBus):
+        def extent(self, partition: Partition) -> Extent:
+            return replace(super().extent(partition), first=len(self.log(partition)))
+
+    plain = memory_bus(EveryThird.name, partitions=1)
+    bus = Retained({each.topic for each in plain._logs}, partitions=1)
+    applied_and_gone(bus, 2)
+    bus.send([message(commit(2))])
+
+    with pytest.raises(OffsetGapError, match=r"offset 2 of tidegate\.commits .* holds 3 to 3"):
+        work_off(DeciderLoop(EveryThird(), bus))
+
+
 @pytest.mark.parametrize("fuse", range(24))
 def test_rules_2_and_3_a_death_at_any_moment_loses_nothing_and_counts_nothing_twice(
     fuse: int, monkeypatch: pytest.MonkeyPatch
@@ -153,7 +199,7 @@ def test_rule_2_say_then_remember_then_done(monkeypatch: pytest.MonkeyPatch) -> 
     MemoryBus.send(bus, [message(commit(n)) for n in range(3)])
     work_off(DeciderLoop(EveryThird(), bus))
 
-    assert bus.acts == [COMMANDS, CHANGELOG, CHANGELOG, CHANGELOG, "commit"]
+    assert bus.acts == [COMMANDS, *[CHANGELOG] * 4, "commit"]
 
 
 def test_rule_3_a_repeated_command_has_the_same_id() -> None:
@@ -246,7 +292,12 @@ def test_an_empty_state_is_removed_from_the_changelog_after_the_positions_are_wr
 
     keys = [(r.key, r.value is None) for r in bus.records(CHANGELOG)]
     table = b"lake.sales.orders"
-    assert keys == [(table, False), (POSITIONS_KEY, False), (table, True)]
+    assert keys == [
+        (TOPIC_IDS_KEY, False),
+        (table, False),
+        (POSITIONS_KEY, False),
+        (table, True),
+    ]
 
 
 def test_two_members_share_the_partitions_and_each_table_has_one_owner() -> None:

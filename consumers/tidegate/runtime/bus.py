@@ -29,6 +29,18 @@ class Record:
     timestamp_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What a partition holds: the offsets from `first` up to before `end`.
+
+    `topic_id` is the broker's: a topic that was deleted and created again has another.
+    """
+
+    topic_id: str
+    first: int
+    end: int
+
+
 class Listener(Protocol):
     """Told of every change of ownership, from inside `Subscription.poll` and `close`."""
 
@@ -102,6 +114,14 @@ class Bus(Protocol):
 
         Raises:
             ConfigError: there is no such topic.
+        """
+        ...
+
+    def extent(self, partition: Partition) -> Extent:
+        """What a partition holds now.
+
+        Raises:
+            TransientError: the broker can't say now.
         """
         ...
 

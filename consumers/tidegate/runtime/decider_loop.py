@@ -90,7 +90,8 @@ class DeciderLoop(Generic[S]):
         """Restore first: take each partition's changelog and read it whole."""
         numbers = sorted({each.number for each in partitions})
         with ThreadPoolExecutor(RESTORERS) as pool:
-            self._held.update(zip(numbers, pool.map(self._take_over, numbers), strict=True))
+            held = pool.map(self._take_over, numbers)
+            self._held.update(zip(numbers, held, strict=True))
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
         """Forget: every step ends with all of its work written."""
@@ -101,9 +102,14 @@ class DeciderLoop(Generic[S]):
     lost = revoked
 
     def _take_over(self, number: int) -> _Held[S]:
+        return self._patience.call(lambda: self._restore(number))
+
+    def _restore(self, number: int) -> _Held[S]:
         memory = self._bus.changelog(self._changelog_topic, number)
         ledger = ledger_for(self._decider.state_type, self._decider.initial())
         ledger.restore(memory.read())
+        for topic in self._inputs:
+            ledger.check(topic, self._bus.extent(Partition(topic, number)))
         tables = len(ledger.tables)
         log.info("%s holds partition %d with %d tables", self._decider.name, number, tables)
         return _Held(ledger, memory)

@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_INVALID,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka import Message as Received
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import EarliestSpec, LatestSpec, OffsetSpec
 
-from tidegate.errors import ConfigError, OffsetGapError, StopService
+from tidegate.errors import ConfigError, DeliveryRefusedError, OffsetGapError, StopService
 from tidegate.publisher import ConfirmedProducer, Message
-from tidegate.runtime.bus import Listener, Partition, Record
+from tidegate.runtime.bus import Extent, Listener, Partition, Record
 from tidegate.runtime.kafka_changelog import KafkaChangelog, as_bytes
+from tidegate.runtime.kafka_faults import passes, told_apart
+from tidegate.runtime.patience import Patience
 
 Config = Mapping[str, str | int | bool]
 
@@ -28,12 +38,9 @@ CONSUMER: Final[Config] = {
     "log_level": 0,
 }
 _WAIT: Final = 30.0
-_PASSING: Final = {
-    KafkaError._TRANSPORT,  # noqa: SLF001 - librdkafka's local codes have underscores
-    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
-    KafkaError._TIMED_OUT,  # noqa: SLF001
-    KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001
-}
+# confluent-kafka leaves these two untyped
+_FIRST: Final[OffsetSpec] = EarliestSpec()  # type: ignore[no-untyped-call]
+_END: Final[OffsetSpec] = LatestSpec()  # type: ignore[no-untyped-call]
 
 
 class KafkaSubscription:
@@ -82,9 +89,14 @@ class KafkaSubscription:
         self._consumer.close()
 
     def _assign(self, consumer: Consumer, assigned: list[TopicPartition]) -> None:
-        starts = [self._start(each) for each in consumer.committed(assigned, timeout=_WAIT)]
+        starts = Patience().call(lambda: self._starts(assigned))
         self._listener.assigned([Partition(each.topic, each.partition) for each in assigned])
         consumer.assign(starts)
+
+    def _starts(self, assigned: list[TopicPartition]) -> list[TopicPartition]:
+        with told_apart(f"{self._group}: where to read on"):
+            found = self._consumer.committed(assigned, timeout=_WAIT)
+            return [self._start(each) for each in found]
 
     def _start(self, committed: TopicPartition) -> TopicPartition:
         """Where to read on: never a jump. Only a group without an offset begins at the start."""
@@ -115,7 +127,7 @@ class KafkaSubscription:
             return as_record(message)
         if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
             raise OffsetGapError(f"{self._group}: {error.str()}")
-        if error.code() in _PASSING or (error.retriable() and not error.fatal()):
+        if passes(error):
             return None
         raise StopService(f"{self._group}: {error.str()}")
 
@@ -149,10 +161,22 @@ class KafkaBus:
 
     def partitions(self, topic: str) -> int:
         """Ask the cluster."""
-        found = self._admin.list_topics(topic, timeout=_WAIT).topics[topic]
+        with told_apart(f"topic {topic}"):
+            found = self._admin.list_topics(topic, timeout=_WAIT).topics[topic]
         if found.error is not None or not found.partitions:
             raise ConfigError(f"topic {topic}: {found.error or 'it has no partitions'}")
         return len(found.partitions)
+
+    def extent(self, partition: Partition) -> Extent:
+        """Ask the cluster."""
+        where = TopicPartition(*partition)
+        with told_apart(f"topic {partition.topic}"):
+            [told] = self._admin.describe_topics(TopicCollection([partition.topic])).values()
+            first, end = (
+                self._admin.list_offsets({where: spec})[where].result(_WAIT).offset
+                for spec in (_FIRST, _END)
+            )
+            return Extent(str(told.result(_WAIT).topic_id), first, end)
 
     def subscribe(self, group: str, topics: Sequence[str], listener: Listener) -> KafkaSubscription:
         """Join a group."""
@@ -160,7 +184,10 @@ class KafkaBus:
 
     def send(self, messages: Sequence[Message]) -> None:
         """Send and wait."""
-        self._producer.send(messages)
+        try:
+            self._producer.send(messages)
+        except DeliveryRefusedError as error:
+            raise StopService(str(error)) from error
 
     def changelog(self, topic: str, partition: int) -> KafkaChangelog:
         """Take a changelog partition."""

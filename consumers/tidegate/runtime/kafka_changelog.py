@@ -1,11 +1,12 @@
 """A decider's memory on a compacted topic, fenced by a transactional id.
 
 The transaction is there for the fence alone: the broker refuses a writer that was replaced. What
-the entries mean does not depend on their being written together (see `memory_of.py`).
+the entries mean does not depend on their being written together (see `ledger.py`).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -13,8 +14,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka import Message as Received
 
 from tidegate.errors import FencedError, StopService, TransientError
+from tidegate.runtime.kafka_faults import told_apart
 
 _WAIT: Final = 30.0
+_PAUSE: Final = 0.1
 _LOST_FENCE: Final = {
     KafkaError._FENCED,  # noqa: SLF001 - librdkafka's local codes have underscores
     KafkaError.PRODUCER_FENCED,
@@ -27,7 +30,11 @@ class KafkaChangelog:
     """One partition of a changelog topic, held by this process until another takes it."""
 
     def __init__(self, config: Mapping[str, str | int | bool], topic: str, partition: int) -> None:
-        """Take the changelog: from here on every earlier holder is fenced."""
+        """Take the changelog: from here on every earlier holder is fenced.
+
+        Raises:
+            TransientError: the broker can't give it now.
+        """
         self._config = config
         self._where = TopicPartition(topic, partition, 0)
         self._producer = Producer(
@@ -39,14 +46,18 @@ class KafkaChangelog:
                 "log_level": 0,
             }
         )
-        self._guarded(lambda: self._producer.init_transactions(_WAIT))
+        self._guarded(lambda: _persist(self._producer.init_transactions))
 
     def read(self) -> Iterator[tuple[bytes, bytes | None]]:
-        """Read from the beginning to the end of what is committed."""
+        """Read from the beginning to the end of what is committed.
+
+        Raises:
+            TransientError: the broker can't give all of it now.
+        """
         consumer = Consumer(
             {
                 **self._config,
-                "group.id": "tidegate-changelog-reader",  # never joined: librdkafka wants a name
+                "group.id": self._where.topic,  # never joined: librdkafka wants a name
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "earliest",
@@ -55,14 +66,21 @@ class KafkaChangelog:
             }
         )
         try:
-            consumer.assign([self._where])
-            for message in _until_end(consumer):
+            with told_apart(f"changelog {self._where.topic}"):
+                _, end = consumer.get_watermark_offsets(self._where, timeout=_WAIT)
+                consumer.assign([self._where])
+            for message in _until(consumer, end):
                 yield as_bytes(message.key()) or b"", as_bytes(message.value())
         finally:
             consumer.close()
 
     def write(self, entries: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Append in one transaction."""
+        """Append in one transaction; after a TransientError nothing was, and all may be repeated.
+
+        Raises:
+            FencedError: another process has taken this changelog.
+            TransientError: the broker can't take it now.
+        """
         self._guarded(lambda: self._write(entries))
 
     def close(self) -> None:
@@ -71,39 +89,66 @@ class KafkaChangelog:
 
     def _write(self, entries: Sequence[tuple[bytes, bytes | None]]) -> None:
         self._producer.begin_transaction()
-        for key, value in entries:
-            self._producer.produce(
-                self._where.topic, key=key, value=value, partition=self._where.partition
-            )
-        self._producer.commit_transaction(_WAIT)
+        try:
+            for key, value in entries:
+                self._producer.produce(
+                    self._where.topic, key=key, value=value, partition=self._where.partition
+                )
+            _persist(self._producer.commit_transaction)
+        except KafkaException as error:
+            fault: KafkaError = error.args[0]
+            if fault.fatal() or fault.code() in _LOST_FENCE:
+                raise
+            # Whatever it was, only an aborted transaction lets the next one begin.
+            _persist(self._producer.abort_transaction)
+            raise TransientError(f"changelog {self._where.topic}: {fault.str()}") from error
 
     def _guarded(self, action: Callable[[], None]) -> None:
         try:
-            action()
-        except KafkaException as error:
-            fault: KafkaError = error.args[0]
-            if fault.code() in _LOST_FENCE:
+            with told_apart(f"changelog {self._where.topic}[{self._where.partition}]"):
+                action()
+        except StopService as error:
+            if isinstance(error.__cause__, KafkaException) and _is_fence(error.__cause__):
                 raise FencedError(
                     f"another process took over {self._where.topic}[{self._where.partition}]"
                 ) from error
-            if fault.txn_requires_abort():
-                self._producer.abort_transaction(_WAIT)
-                raise TransientError(fault.str()) from error
-            if fault.retriable():
-                raise TransientError(fault.str()) from error
-            raise StopService(fault.str()) from error
+            raise
 
 
-def _until_end(consumer: Consumer) -> Iterator[Received]:
+def _is_fence(error: KafkaException) -> bool:
+    return error.args[0].code() in _LOST_FENCE
+
+
+def _persist(step: Callable[[float], None]) -> None:
+    """Call a step of a transaction again while the broker is away: it resumes where it was."""
+    deadline = time.monotonic() + 2 * _WAIT
     while True:
+        try:
+            step(_WAIT)
+        except KafkaException as error:
+            fault: KafkaError = error.args[0]
+            if not fault.retriable() or time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE)
+        else:
+            return
+
+
+def _until(consumer: Consumer, end: int) -> Iterator[Received]:
+    """Give all before `end`, which was asked for: a new leader's fetches may end too early."""
+    deadline = time.monotonic() + _WAIT
+    while time.monotonic() < deadline:
         for message in consumer.consume(1000, 0.1):
             error = message.error()
             if error is None:
+                deadline = time.monotonic() + _WAIT
                 yield message
-            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+            elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
+                with told_apart(f"changelog {message.topic()}"):
+                    raise KafkaException(error)
+            elif int(message.offset() or 0) >= end:
                 return
-            elif not error.retriable():
-                raise StopService(f"changelog {message.topic()}: {error.str()}")
+    raise TransientError(f"the changelog could not be read up to its end, offset {end}")
 
 
 def as_bytes(content: bytes | str | None) -> bytes | None:

@@ -1,9 +1,10 @@
 """A decider's memory of one partition: states by table, and how far the inputs were applied.
 
 In the changelog, the record of a table holds its state and the input positions at which it stood;
-one more record holds the positions of the whole partition. They are written in this order: tables,
-positions, then the removal of empty tables. Whatever a crash leaves of that sequence, an event
-counts once: a table's own positions cover it until the partition's do.
+one more record holds the positions of the whole partition, and one the broker's ids of the input
+topics, written once: positions mean nothing on another topic of the same name. They are written
+in this order: ids, tables, positions, then the removal of empty tables. Whatever a crash leaves of
+that sequence, an event counts once: a table's own positions cover it until the partition's do.
 """
 
 from __future__ import annotations
@@ -14,15 +15,18 @@ from typing import Final, Generic, TypeVar
 
 from pydantic import TypeAdapter
 
-from tidegate.errors import FormatError
+from tidegate.errors import FormatError, OffsetGapError
 from tidegate.events import Value
+from tidegate.runtime.bus import Extent
 
 S = TypeVar("S", bound=Value)
 Positions = dict[str, int]
 
 POSITIONS_KEY: Final = b"\x00positions"
 """No table identity begins with a zero byte."""
+TOPIC_IDS_KEY: Final = b"\x00topic-ids"
 _POSITIONS: Final = TypeAdapter(Positions)
+_TOPIC_IDS: Final = TypeAdapter(dict[str, str])
 
 
 class Entry(Value, Generic[S], frozen=True):
@@ -40,7 +44,9 @@ class Ledger(Generic[S]):
     initial: S
     positions: Positions = field(default_factory=dict[str, int])
     tables: dict[str, Entry[S]] = field(default_factory=dict[str, Entry[S]])
+    topic_ids: dict[str, str] = field(default_factory=dict[str, str])
     _changed: set[str] = field(default_factory=set[str])
+    _new_topics: bool = False
 
     def restore(self, changelog: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Read a whole changelog back.
@@ -49,9 +55,10 @@ class Ledger(Generic[S]):
             FormatError: an entry can't be read: a decider must not start on half a memory.
         """
         latest: dict[bytes, bytes | None] = dict(changelog)
-        positions = latest.pop(POSITIONS_KEY, None)
+        positions, ids = latest.pop(POSITIONS_KEY, None), latest.pop(TOPIC_IDS_KEY, None)
         try:
             self.positions = _POSITIONS.validate_json(positions) if positions else {}
+            self.topic_ids = _TOPIC_IDS.validate_json(ids) if ids else {}
             self.tables = {
                 key.decode(): self.entry_type.model_validate_json(value)
                 for key, value in latest.items()
@@ -59,6 +66,26 @@ class Ledger(Generic[S]):
             }
         except ValueError as error:
             raise FormatError(f"the changelog can't be read: {error}") from error
+
+    def check(self, topic: str, extent: Extent) -> None:
+        """Compare what is remembered of an input partition with what it holds now.
+
+        Raises:
+            OffsetGapError: events would be passed over: some are gone that were never applied, or
+                this is another topic, whose offsets say nothing of what was applied.
+        """
+        at = self.positions.get(topic, extent.first)
+        self._new_topics |= topic not in self.topic_ids
+        if self.topic_ids.setdefault(topic, extent.topic_id) != extent.topic_id:
+            raise OffsetGapError(
+                f"{topic} was deleted and created again since its offset {at} was applied: events"
+                " may be lost. Decide where to go on."
+            )
+        if not extent.first <= at <= extent.end:
+            raise OffsetGapError(
+                f"offset {at} of {topic} is to be applied next, but it holds {extent.first} to"
+                f" {extent.end}: events would be skipped. Decide where to go on."
+            )
 
     def state(self, table: str) -> S:
         """The state of a table; the initial one where nothing is kept."""
@@ -93,6 +120,9 @@ class Ledger(Generic[S]):
                 removed.append((table.encode(), None))
                 del self.tables[table]
         self._changed.clear()
+        if self._new_topics:
+            written.insert(0, (TOPIC_IDS_KEY, _TOPIC_IDS.dump_json(self.topic_ids)))
+            self._new_topics = False
         return [*written, (POSITIONS_KEY, _POSITIONS.dump_json(self.positions)), *removed]
 
 

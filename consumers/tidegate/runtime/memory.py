@@ -10,7 +10,7 @@ from zlib import crc32
 
 from tidegate.errors import ConfigError, FencedError, OffsetGapError
 from tidegate.publisher import Message
-from tidegate.runtime.bus import Listener, Partition, Record
+from tidegate.runtime.bus import Extent, Listener, Partition, Record
 
 
 class MemorySubscription:
@@ -131,6 +131,7 @@ class MemoryBus:
     def __init__(self, topics: Iterable[str], partitions: int = 3) -> None:
         """Create the topics."""
         self._count = partitions
+        self.topic_ids: dict[str, str] = {}
         self._logs: dict[Partition, list[Record]] = {
             Partition(topic, number): [] for topic in topics for number in range(partitions)
         }
@@ -152,6 +153,11 @@ class MemoryBus:
         if Partition(topic, 0) not in self._logs:
             raise ConfigError(f"topic {topic}: there is none")
         return self._count
+
+    def extent(self, partition: Partition) -> Extent:
+        """From the first record to the last."""
+        topic_id = self.topic_ids.get(partition.topic, partition.topic)
+        return Extent(topic_id, 0, len(self.log(partition)))
 
     def subscribe(
         self, group: str, topics: Sequence[str], listener: Listener

@@ -9,7 +9,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as Delivered
 
-from tidegate.errors import ConfigError, DeliveryError
+from tidegate.errors import ConfigError, DeliveryError, DeliveryRefusedError
 from tidegate.events.message import Headers
 from tidegate.events.topics import PARTITIONER
 
@@ -22,6 +22,12 @@ DEFAULTS: Final[Mapping[str, str | int | bool]] = {
     "log_level": 0,
 }
 _ANY_PARTITION: Final = -1
+_REFUSALS: Final = {
+    KafkaError._AUTHENTICATION,  # noqa: SLF001 - librdkafka's own codes have underscores
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +59,9 @@ class ConfirmedProducer:
         Raises:
             ConfigError: librdkafka refuses a setting.
         """
+        self._login_refused: KafkaError | None = None
         try:
-            self._producer = Producer({**DEFAULTS, **config})
+            self._producer = Producer({**DEFAULTS, **config, "error_cb": self._note})
         except KafkaException as error:
             raise ConfigError(f"Kafka producer: {error.args[0].str()}") from error
 
@@ -64,19 +71,32 @@ class ConfirmedProducer:
         Raises:
             DeliveryError: at least one was not confirmed in `delivery.timeout.ms`. Others may have
                 been: sending all again is safe, because a repeat has the same event id.
+            DeliveryRefusedError: the broker refuses this principal; said at once.
         """
+        self._login_refused = None
         answers: dict[int, Receipt | KafkaError] = {}
         for index, message in enumerate(messages):
             self._produce(message, index, answers)
         while len(answers) < len(messages):
             self._producer.poll(0.05)
+            if self._login_refused is not None:
+                self._producer.purge()
         failed = [answer for answer in answers.values() if isinstance(answer, KafkaError)]
         if failed:
-            raise DeliveryError(
-                f"{len(failed)} of {len(messages)} messages were not confirmed: {failed[0].str()}"
-            )
+            raise self._fault(messages, failed)
         receipts = (answers[index] for index in range(len(messages)))
         return [receipt for receipt in receipts if isinstance(receipt, Receipt)]
+
+    def _note(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001
+            self._login_refused = error
+
+    def _fault(self, messages: Sequence[Message], failed: Sequence[KafkaError]) -> DeliveryError:
+        reason = failed[0] if self._login_refused is None else self._login_refused
+        topics = ", ".join(sorted({each.topic for each in messages}))
+        told = f"{len(failed)} of {len(messages)} messages were not confirmed ({topics})"
+        kind = DeliveryRefusedError if reason.code() in _REFUSALS else DeliveryError
+        return kind(f"{told}: {reason.str()}")
 
     def _produce(
         self, message: Message, index: int, answers: dict[int, Receipt | KafkaError]

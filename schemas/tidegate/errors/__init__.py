@@ -5,6 +5,7 @@
     ├── ConfigError          the settings can't work; nothing was started
     ├── ConfinementError     a path outside the configured warehouse roots
     ├── DeliveryError        the broker did not confirm an event
+    │   └── DeliveryRefusedError the broker lets this principal in, or write there, never
     ├── PermanentError       this message can never work: set it aside, go on
     ├── TransientError       it may work next time: wait and try again
     └── StopService          this process must not go on
@@ -37,6 +38,10 @@ class ConfinementError(TidegateError):
 
 class DeliveryError(TidegateError):
     """The broker did not confirm an event. The caller publishes it again: ids make that safe."""
+
+
+class DeliveryRefusedError(DeliveryError):
+    """The broker refuses who asks (login, access rights). Asking again is in vain."""
 
 
 class PermanentError(TidegateError):
