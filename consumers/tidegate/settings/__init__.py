@@ -102,7 +102,7 @@ class Settings(_Section, frozen=True):
         try:
             told = tomllib.loads(named.read_text("utf-8")) if named else {}
             settings = cls.model_validate(told)
-        except (OSError, tomllib.TOMLDecodeError) as error:
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ConfigError(f"{named}: {error}") from error
         except ValidationError as error:
             raise ConfigError(f"{named}: {_problems(error)}") from error
