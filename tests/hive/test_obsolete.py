@@ -107,6 +107,14 @@ def test_a_directory_that_is_obsolete_in_one_order_only_is_kept() -> None:
     assert always_obsolete(unusable_first, ids) == ("base_6",)
 
 
+def test_of_two_compacted_bases_of_one_write_id_neither_is_surely_obsolete() -> None:
+    """Hive keeps the one that it meets last."""
+    twins = found("base_3_v7", "base_3_v8")
+    assert acid_state(twins, cleaner(IDS_TO_5)).obsolete == ("base_3_v7",)
+    assert acid_state(twins[::-1], cleaner(IDS_TO_5)).obsolete == ("base_3_v8",)
+    assert always_obsolete(twins, cleaner(IDS_TO_5)) == ()
+
+
 WRITE_ID = st.integers(1, 6)
 ANY_BASE = st.builds(Base, WRITE_ID, st.none() | st.integers(1, 2))
 ANY_DELTA = st.builds(
