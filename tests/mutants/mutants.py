@@ -130,7 +130,7 @@ MUTANTS = (
     Mutant(
         "rule 6: an event on a wrong topic is not skipped",
         RUNTIME + "intake.py",
-        (("                self._check_topic(record, kind)\n", ""),),
+        (("            self._check_topic(record, kind)\n", ""),),
         f"{DECIDERS} -k wrong_topic",
     ),
     Mutant(

@@ -12,8 +12,8 @@ from typing import Generic, TypeVar
 
 from tidegate.errors import ConfigError
 from tidegate.events import Command, Event, Value
-from tidegate.events.message import to_envelope
 from tidegate.events.topics import COMMAND_TOPIC, DEFAULT_PREFIX, changelog, topic_of
+from tidegate.events.wire import Wire
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Bus, Changelog, Partition, Record
 from tidegate.runtime.intake import Intake
@@ -49,6 +49,7 @@ class DeciderLoop(Generic[S]):
         bus: Bus,
         prefix: str = DEFAULT_PREFIX,
         patience: Patience | None = None,
+        wire: Wire | None = None,
     ) -> None:
         """Join the group.
 
@@ -58,7 +59,10 @@ class DeciderLoop(Generic[S]):
         """
         self._decider, self._bus, self._prefix = decider, bus, prefix
         self._patience = patience or Patience()
-        self._intake = Intake(decider.name, decider.hears, bus, prefix, self._patience)
+        self._wire = wire or Wire()
+        self._intake = Intake(
+            decider.name, decider.hears, bus, prefix, self._patience, wire=self._wire
+        )
         self._held: dict[int, _Held[S]] = {}
         self._inputs = sorted({topic_of(kind).name(prefix) for kind in decider.hears})
         self._changelog_topic = changelog(decider.name).name(prefix)
@@ -148,7 +152,7 @@ class DeciderLoop(Generic[S]):
 
     def _say(self, commands: Sequence[Command]) -> None:
         topic = COMMAND_TOPIC.name(self._prefix)
-        envelopes = (to_envelope(command) for command in commands)
+        envelopes = (self._wire.seal(command, topic) for command in commands)
         self._bus.send([Message(topic, each.key, each.value, each.headers) for each in envelopes])
 
     def _remember(self, held: _Held[S]) -> None:

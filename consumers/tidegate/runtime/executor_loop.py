@@ -11,8 +11,8 @@ from queue import Empty, SimpleQueue
 
 from tidegate.errors import StopService
 from tidegate.events import Command, Outcome
-from tidegate.events.message import to_envelope
 from tidegate.events.topics import DEFAULT_PREFIX, OUTCOME_TOPIC, topic_of
+from tidegate.events.wire import Wire
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Bus, Partition, Record
 from tidegate.runtime.intake import Intake
@@ -57,6 +57,7 @@ class ExecutorLoop:
         threads: int = 4,
         backlog: int = 200,
         patience: Patience | None = None,
+        wire: Wire | None = None,
     ) -> None:
         """Join the group; at most `backlog` commands of a partition are held at once.
 
@@ -65,7 +66,10 @@ class ExecutorLoop:
         """
         self._executor, self._bus, self._prefix = executor, bus, prefix
         self._backlog, self._patience = backlog, patience or Patience()
-        self._intake = Intake(executor.name, executor.hears, bus, prefix, self._patience)
+        self._wire = wire or Wire()
+        self._intake = Intake(
+            executor.name, executor.hears, bus, prefix, self._patience, wire=self._wire
+        )
         self._lanes = Lanes[_Task](threads, self._carry_out)
         self._progress: dict[Partition, Progress] = defaultdict(Progress)
         self._finished: SimpleQueue[_Done] = SimpleQueue()
@@ -174,8 +178,8 @@ class ExecutorLoop:
             self._publish(outcome)
 
     def _publish(self, outcome: Outcome) -> None:
-        envelope = to_envelope(outcome)
         topic = OUTCOME_TOPIC.name(self._prefix)
+        envelope = self._wire.seal(outcome, topic)
         log.info("%s %s %s", type(outcome).__name__, outcome.table, outcome.event_id)
         self._bus.send([Message(topic, envelope.key, envelope.value, envelope.headers)])
 

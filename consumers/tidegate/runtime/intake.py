@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from tidegate.errors import FormatError
+from tidegate.errors import FormatError, TransientError
 from tidegate.events import Event
-from tidegate.events.codec import kind_of
-from tidegate.events.message import from_envelope
 from tidegate.events.topics import DEAD_LETTERS, topic_of
+from tidegate.events.wire import Wire
 from tidegate.runtime.bus import Bus, Record
 from tidegate.runtime.dead_letters import DeadLetterLimit, dead_letter
 from tidegate.runtime.patience import Patience
@@ -27,16 +26,16 @@ class Intake:
     prefix: str
     patience: Patience = field(default_factory=Patience)
     limit: DeadLetterLimit = field(default_factory=DeadLetterLimit)
+    wire: Wire = field(default_factory=Wire)
 
     def read(self, record: Record) -> Event | None:
-        """Decode a record, or give None: it is for other services, or was set aside."""
+        """Decode a record, or give None: it is for other services, or was set aside.
+
+        Raises:
+            TransientError: a schema registry stayed away; nothing was set aside.
+        """
         try:
-            kind = kind_of(record.value)
-            if kind is not None:
-                self._check_topic(record, kind)
-                if kind not in self.hears:
-                    return None
-            return from_envelope(record.key, record.value)
+            return self._heard(record)
         except FormatError as error:
             self.set_aside(record, error)
             return None
@@ -51,6 +50,20 @@ class Intake:
         log.warning("%s sets aside %s@%d: %s", self.service, record.partition, record.offset, error)
         letter = dead_letter(record, self.service, error, DEAD_LETTERS.name(self.prefix))
         self.patience.call(lambda: self.bus.send([letter]))
+
+    def _heard(self, record: Record) -> Event | None:
+        try:
+            return self._decode(record)
+        except TransientError:  # only then are retries prepared: this runs for every record
+            return self.patience.call(lambda: self._decode(record))
+
+    def _decode(self, record: Record) -> Event | None:
+        kind = self.wire.kind(record.value, record.headers)
+        if kind is not None:
+            self._check_topic(record, kind)
+            if kind not in self.hears:
+                return None
+        return self.wire.open(record.key, record.value, record.headers)
 
     def _check_topic(self, record: Record, kind: type[Event]) -> None:
         expected = topic_of(kind).name(self.prefix)

@@ -5,98 +5,82 @@ The fingerprint names the schema, so a reader needs nothing but the bytes and th
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from io import BytesIO
-from typing import Any, Final
 
 import fastavro
-from fastavro.schema import fingerprint, to_parsing_canonical_form
 from pydantic import ValidationError
 
 from tidegate.errors import FormatError
 from tidegate.events.base import Event
-from tidegate.events.catalogue import EVENT_TYPES
-
-MAGIC: Final = b"\xc3\x01"
-_HEADER: Final = len(MAGIC) + 8
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """One event's schema: its model, its parsed Avro schema, its fingerprint on the wire."""
-
-    model: type[Event]
-    parsed: Any
-    fingerprint: bytes
-
-
-def schema_text(name: str) -> str:
-    """The `.avsc` of an event, as it stands in the package."""
-    return files("tidegate.events").joinpath("avro", f"{name}.avsc").read_text("utf-8")
-
-
-@cache
-def schema_of(model: type[Event]) -> Schema:
-    """Load an event's schema from its `.avsc`, once a process."""
-    raw: dict[str, Any] = json.loads(schema_text(model.__name__))
-    # fastavro gives the fingerprint's hex in the byte order of the wire: little endian.
-    crc = fingerprint(to_parsing_canonical_form(raw), "CRC-64-AVRO")
-    return Schema(model, fastavro.parse_schema(raw), bytes.fromhex(crc))
-
-
-@cache
-def _by_fingerprint() -> Mapping[bytes, Schema]:
-    return {schema.fingerprint: schema for schema in map(schema_of, EVENT_TYPES.values())}
+from tidegate.events.framing import SINGLE_OBJECT, Frame, frame_of
+from tidegate.events.schema import Schema, Writer, schema_of, writer_by_fingerprint
 
 
 def encode(event: Event) -> bytes:
     """Encode an event as an Avro single object."""
-    schema = schema_of(type(event))
+    return single_object_prefix(type(event)) + encode_body(event)
+
+
+def single_object_prefix(model: type[Event]) -> bytes:
+    """What stands before the body when a fingerprint names the schema."""
+    return SINGLE_OBJECT + schema_of(model).fingerprint
+
+
+def encode_body(event: Event) -> bytes:
+    """Encode an event as an Avro body, which says nothing of its schema."""
     out = BytesIO()
-    out.write(MAGIC + schema.fingerprint)
-    fastavro.schemaless_writer(out, schema.parsed, event.model_dump())
+    fastavro.schemaless_writer(out, schema_of(type(event)).parsed, event.model_dump())
     return out.getvalue()
 
 
-def kind_of(value: bytes | None) -> type[Event] | None:
-    """The kind of event that these bytes say they hold, without decoding them; None: unknown."""
-    if not value or value[: len(MAGIC)] != MAGIC:
-        return None
-    schema = _by_fingerprint().get(value[len(MAGIC) : _HEADER])
-    return schema.model if schema else None
-
-
 def decode(value: bytes | None) -> Event:
-    """Decode an event.
+    """Decode an event out of an Avro single object, of this version or an earlier one.
 
     Raises:
         FormatError: no single object, an unknown schema, a broken body or values that the event's
             model refuses.
     """
-    if not value:
-        raise FormatError("the message is empty")
-    if value[: len(MAGIC)] != MAGIC:
-        raise FormatError(f"no Avro single object: it begins with {value[:2].hex()}, not c301")
-    schema = _by_fingerprint().get(value[len(MAGIC) : _HEADER])
-    if schema is None:
-        raise FormatError(f"unknown schema fingerprint {value[len(MAGIC) : _HEADER].hex()}")
-    return _validated(schema, _body(schema, value))
+    frame = frame_of(value)
+    return decode_body(value or b"", frame.body_at, own_writer(frame))
 
 
-def _body(schema: Schema, value: bytes) -> object:
+def own_writer(frame: Frame) -> Writer:
+    """The schema that a frame names, out of those that this package knows.
+
+    Raises:
+        FormatError: it knows none of that fingerprint, or it would take a schema registry.
+    """
+    if not isinstance(frame.schema, bytes):
+        raise FormatError(f"schema {frame.schema} is a schema registry's, and none is configured")
+    writer = writer_by_fingerprint(frame.schema)
+    if writer is None:
+        raise FormatError(
+            f"unknown schema fingerprint {frame.schema.hex()}: written by a newer Tidegate?"
+        )
+    return writer
+
+
+def decode_body(value: bytes, body_at: int, writer: Writer) -> Event:
+    """Decode the Avro body that begins at `body_at`, whichever version wrote it.
+
+    Raises:
+        FormatError: the body is broken, something is left over after it, it has no value for a
+            field of ours, or the event's model refuses a value.
+    """
+    return _validated(writer.reader, _record(value, body_at, writer))
+
+
+def _record(value: bytes, body_at: int, writer: Writer) -> object:
+    reader, name = writer.reader, writer.reader.model.__name__
     body = BytesIO(value)
-    body.seek(_HEADER)
+    body.seek(body_at)
+    wanted = None if writer.is_current else reader.parsed
     try:
-        record = fastavro.schemaless_reader(body, schema.parsed, None)
+        record = fastavro.schemaless_reader(body, writer.parsed, wanted)
     except Exception as error:  # fastavro raises whatever a broken body leads it to
-        raise FormatError(f"broken {schema.model.__name__}: {error!r}") from error
+        raise FormatError(f"broken {name}: {error!r}") from error
     if body.tell() != len(value):
-        extra = len(value) - body.tell()
-        raise FormatError(f"{extra} bytes are left over after the {schema.model.__name__}")
+        raise FormatError(f"{len(value) - body.tell()} bytes are left over after the {name}")
     return record
 
 

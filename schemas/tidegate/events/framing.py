@@ -1,0 +1,71 @@
+"""Which schema a message says it was written with, and where its Avro body begins.
+
+    C3 01, fingerprint of 8 bytes         Avro single-object encoding
+    00, id of 4 bytes big endian          a schema registry's id before the body
+    header __value_schema_id: 01, GUID    a schema registry's GUID; the value is the body alone
+
+In the header the id of 4 bytes after a 00 is read too, as confluent-kafka does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from tidegate.errors import FormatError
+
+Headers = tuple[tuple[str, bytes], ...]
+"""Kafka headers in their order; a name may stand there more than once."""
+
+RegistryKey = int | UUID
+"""What a schema registry calls a schema."""
+
+SINGLE_OBJECT: Final = b"\xc3\x01"
+BY_ID: Final = b"\x00"
+BY_GUID: Final = b"\x01"
+VALUE_HEADER: Final = "__value_schema_id"
+_FINGERPRINT_BYTES: Final = 8
+_ID_BYTES: Final = 4
+_GUID_BYTES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A value's schema (a fingerprint, or a registry's key) and the offset of its Avro body."""
+
+    schema: bytes | RegistryKey
+    body_at: int
+
+
+def frame_of(value: bytes | None, headers: Headers = ()) -> Frame:
+    """Read the frame of a message's value. A schema id in the headers comes first.
+
+    Raises:
+        FormatError: there is no value, or no frame that we know.
+    """
+    if not value:
+        raise FormatError("the message is empty")
+    for name, content in headers:
+        if name == VALUE_HEADER:
+            return Frame(_registry_key(content, f"the header {VALUE_HEADER}"), 0)
+    end = len(SINGLE_OBJECT) + _FINGERPRINT_BYTES
+    if value[: len(SINGLE_OBJECT)] == SINGLE_OBJECT:
+        return Frame(value[len(SINGLE_OBJECT) : end], end)
+    if value[:1] == BY_ID:
+        return Frame(_registry_key(value[: 1 + _ID_BYTES], "the value"), 1 + _ID_BYTES)
+    raise FormatError(f"no Avro single object, no registry's id: it begins with {value[:2].hex()}")
+
+
+def id_prefix(number: int) -> bytes:
+    """What stands before the body when a registry's id names the schema."""
+    return BY_ID + number.to_bytes(_ID_BYTES, "big")
+
+
+def _registry_key(content: bytes, place: str) -> RegistryKey:
+    magic, rest = content[:1], content[1:]
+    if magic == BY_ID and len(rest) == _ID_BYTES:
+        return int.from_bytes(rest, "big")
+    if magic == BY_GUID and len(rest) == _GUID_BYTES:
+        return UUID(bytes=rest)
+    raise FormatError(f"{place} begins with {content[:5].hex()}, which names no schema")
