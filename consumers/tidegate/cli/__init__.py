@@ -7,10 +7,13 @@ Heavy parts are imported by the subcommand that needs them, so that `publish` st
 from __future__ import annotations
 
 import sys
+from typing import NoReturn
 
 import typer
+from pydantic import ValidationError
 
 from tidegate.cli.operate import operate
+from tidegate.cli.options import problems
 from tidegate.cli.publish import publish
 from tidegate.errors import ConfigError, TidegateError
 
@@ -29,11 +32,16 @@ def main() -> None:
     try:
         app()
     except ConfigError as error:
-        sys.stderr.write(f"tidegate: {error}\n")
-        sys.exit(2)
+        _end(2, str(error))
+    except ValidationError as error:
+        _end(2, problems(error))
     except TidegateError as error:
-        sys.stderr.write(f"tidegate: {error}\n")
-        sys.exit(1)
+        _end(1, str(error))
+
+
+def _end(code: int, sentence: str) -> NoReturn:
+    sys.stderr.write(f"tidegate: {' '.join(sentence.split())}\n")
+    sys.exit(code)
 
 
 __all__ = ["app", "main"]

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tidegate.cli.options import ConfigFile, Location
+from tidegate.cli.options import ConfigFile, Location, read_event
 from tidegate.errors import TidegateError
 from tidegate.settings import Settings
 
@@ -56,7 +56,7 @@ def clean(
     from tidegate.events import VacuumFinished  # noqa: PLC0415
     from tidegate.services.assembly import table_work  # noqa: PLC0415
 
-    event = VacuumFinished.model_validate_json(vacuum.read_text("utf-8"))
+    event = read_event(VacuumFinished, vacuum)
     warehouse, fan_out = table_work(Settings.load(config))
     now = datetime.now(UTC)
     planned = Cleaner(warehouse, fan_out, lambda: now).plan(command_for(event, now))

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import getpass
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 
-from tidegate.cli.options import ConfigFile, Location, TableName
-from tidegate.errors import ConfigError, FormatError
+from tidegate.cli.options import ConfigFile, Location, TableName, read_event
+from tidegate.errors import ConfigError
 from tidegate.events.catalogue import EVENT_TYPES
 from tidegate.publisher import Publisher, Receipt
 from tidegate.settings import Settings
@@ -118,11 +116,7 @@ def event(
     """Publish any event from JSON (a VacuumFinished, with its holds, above all)."""
     if kind not in EVENT_TYPES:
         raise ConfigError(f"there is no event {kind}; there are {', '.join(EVENT_TYPES)}")
-    text = sys.stdin.read() if str(file) == "-" else file.read_text("utf-8")
-    try:
-        ready = EVENT_TYPES[kind].model_validate_json(text)
-    except ValidationError as error:
-        raise FormatError(str(error)) from error
+    ready = read_event(EVENT_TYPES[kind], file)
     with _publisher(config, CLI) as publisher:
         _tell(publisher.publish(ready)[0])
 
@@ -131,7 +125,13 @@ def _publisher(config: Path | None, said_by: str) -> Publisher:
     settings = Settings.load(config)
     connection: dict[str, Any] = settings.connection()
     servers = str(connection.pop("bootstrap.servers"))
-    return Publisher(servers, said_by=said_by, prefix=settings.topics.prefix, config=connection)
+    return Publisher(
+        servers,
+        said_by=said_by,
+        prefix=settings.topics.prefix,
+        config=connection,
+        registry=settings.registry,
+    )
 
 
 def _tell(receipt: Receipt) -> None:

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from tidegate.cleaning import Cleaner, ReaderGate
 from tidegate.errors import ConfigError
 from tidegate.fanout import BySize, OnSpark
+from tidegate.registry import wire_for
 from tidegate.restores import Restorer
 from tidegate.runtime.bus import Bus
 from tidegate.runtime.decider_loop import DeciderLoop
@@ -74,16 +75,17 @@ def _executor(
     warehouse, fan_out = table_work(settings)
     executor = kind(warehouse, fan_out, _now)
     prefix, threads = settings.topics.prefix, settings.services.threads
-    return ExecutorLoop(executor, bus, prefix, threads=threads)
+    wire = wire_for(settings.registry)
+    return ExecutorLoop(executor, bus, prefix, threads=threads, wire=wire)
 
 
 def _policy(settings: Settings, bus: Bus) -> Loop:
     decider = SavepointPolicyService(savepoint_policy(settings))
-    return DeciderLoop(decider, bus, settings.topics.prefix)
+    return DeciderLoop(decider, bus, settings.topics.prefix, wire=wire_for(settings.registry))
 
 
 def _gate(settings: Settings, bus: Bus) -> Loop:
-    return DeciderLoop(ReaderGate(), bus, settings.topics.prefix)
+    return DeciderLoop(ReaderGate(), bus, settings.topics.prefix, wire=wire_for(settings.registry))
 
 
 DECIDERS: Final = (SavepointPolicyService.name, ReaderGate.name)

@@ -8,6 +8,9 @@ import threading
 from collections.abc import Sequence
 from queue import SimpleQueue
 
+from confluent_kafka import KafkaException
+
+from tidegate.errors import TransientError
 from tidegate.runtime.kafka import KafkaBus
 from tidegate.services.assembly import Loop, assemble
 from tidegate.settings import Settings
@@ -20,12 +23,13 @@ def run_services(names: Sequence[str], settings: Settings, stop: threading.Event
 
     Raises:
         ConfigError: a service can't be put together; none was started.
+        TransientError: no broker answers; none was started.
         StopService: one must not go on; the others were stopped too. A supervisor starts all again.
     """
     stop_on_signal(stop)
     session = {"session.timeout.ms": settings.services.session_timeout_ms}
     bus = KafkaBus(settings.connection(), session)
-    loops = {name: assemble(name, settings, bus) for name in names}
+    loops = _assembled(names, settings, bus)
     faults: SimpleQueue[BaseException] = SimpleQueue()
     threads = [
         threading.Thread(target=_run, args=(name, loop, stop, faults), name=name)
@@ -38,6 +42,21 @@ def run_services(names: Sequence[str], settings: Settings, stop: threading.Event
     bus.close()
     if not faults.empty():
         raise faults.get()
+
+
+def _assembled(names: Sequence[str], settings: Settings, bus: KafkaBus) -> dict[str, Loop]:
+    """Put all of them together or none: a group that was joined already is left again."""
+    loops: dict[str, Loop] = {}
+    try:
+        for name in names:
+            loops[name] = assemble(name, settings, bus)
+    except BaseException as error:
+        for loop in loops.values():
+            loop.close()
+        if isinstance(error, KafkaException):
+            raise TransientError(f"no Kafka broker answers: {error.args[0].str()}") from error
+        raise
+    return loops
 
 
 def stop_on_signal(stop: threading.Event) -> None:

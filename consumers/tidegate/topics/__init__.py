@@ -9,11 +9,11 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tidegate.errors import ConfigError
+from tidegate.errors import ConfigError, TransientError
 from tidegate.events.topics import TOPICS, Topic, changelog
 from tidegate.settings import TopicSettings
 
-_WAIT: Final = 30.0
+_WAIT: Final = 20.0
 
 
 def declared(deciders: Sequence[str]) -> list[Topic]:
@@ -29,8 +29,13 @@ def create_topics(
     Raises:
         ConfigError: a topic exists with another number of partitions, or can't be created. A
             different number is never accepted: a table's events and its state would lie apart.
+        TransientError: no broker answers.
     """
-    admin = AdminClient({**connection, "log_level": 0})
+    try:
+        admin = AdminClient({**connection, "log_level": 0})
+    except KafkaException as error:
+        raise ConfigError(f"Kafka: {error.args[0].str()}") from error
+    present = _partitions(admin)
     new = [
         NewTopic(
             topic.name(settings.prefix),
@@ -40,14 +45,16 @@ def create_topics(
         )
         for topic in declared(deciders)
     ]
-    created = {name: _created(name, future) for name, future in admin.create_topics(new).items()}
-    _check_partitions(admin, settings, list(created))
+    _check_partitions(present, settings, [topic.topic for topic in new])
+    futures = admin.create_topics(new, operation_timeout=_WAIT, request_timeout=_WAIT)
+    created = {name: _created(name, future) for name, future in futures.items()}
+    _check_partitions(_partitions(admin), settings, list(created))
     return created
 
 
 def _created(name: str, future: object) -> bool:
     try:
-        future.result(_WAIT)  # type: ignore[attr-defined]  # confluent-kafka types it loosely
+        future.result()  # type: ignore[attr-defined]  # confluent-kafka types it loosely
     except KafkaException as error:
         if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return False
@@ -55,11 +62,19 @@ def _created(name: str, future: object) -> bool:
     return True
 
 
-def _check_partitions(admin: AdminClient, settings: TopicSettings, names: Sequence[str]) -> None:
-    found = admin.list_topics(timeout=_WAIT).topics
+def _partitions(admin: AdminClient) -> dict[str, int]:
+    try:
+        found = admin.list_topics(timeout=_WAIT).topics
+    except KafkaException as error:
+        raise TransientError(f"no Kafka broker answers: {error.args[0].str()}") from error
+    return {name: len(topic.partitions) for name, topic in found.items()}
+
+
+def _check_partitions(
+    present: Mapping[str, int], settings: TopicSettings, names: Sequence[str]
+) -> None:
     for name in names:
-        count = len(found[name].partitions) if name in found else 0
-        if count not in (0, settings.partitions):
+        if (count := present.get(name, settings.partitions)) != settings.partitions:
             raise ConfigError(
                 f"topic {name} has {count} partitions, the settings say {settings.partitions}:"
                 " all topics of a deployment have the same number"
