@@ -12,6 +12,7 @@ from support.hudi_tables import (
     HandMade,
     at,
     data_files,
+    end_of,
     four_commits,
     restore_request,
     savepoint_request,
@@ -24,6 +25,7 @@ from tidegate.errors import PermanentError, TransientError
 from tidegate.events import (
     Outcome,
     RestoreCompleted,
+    RestoreFailed,
     RestorePlanned,
     RestoreRejected,
     RestoreRequested,
@@ -614,3 +616,52 @@ def test_a_file_that_goes_away_while_it_is_needed_is_a_transient_fault(tmp_path:
 
     with pytest.raises(TransientError):
         run(table, restore_request(table, at(2)))
+
+
+def half_done(table: HandMade, *targets: InstantInfo) -> None:
+    """A restore to at(2) that another tool began, and died in."""
+    plan = RestorePlanFile(targets, at(2))
+    table.put(Instant(at(9), Action.RESTORE, State.REQUESTED), plan.encode())
+    table.put(Instant(at(9), Action.RESTORE, State.INFLIGHT))
+
+
+@VERSIONS
+def test_a_restore_that_another_tool_died_in_is_finished(tmp_path: Path, version: int) -> None:
+    table = savepointed(tmp_path / "orders", version)
+    half_done(table, InstantInfo(at(4), "commit"), InstantInfo(at(3), "commit"))
+
+    started, completed = run(table, restore_request(table, at(2)))
+
+    assert isinstance(started, RestoreStarted)
+    assert started.resumed
+    assert started.restore_instant == at(9)
+    assert isinstance(completed, RestoreCompleted)
+    assert completed.files_deleted == 4
+
+
+def test_a_restore_is_not_called_complete_while_a_later_commit_is_there(tmp_path: Path) -> None:
+    table = savepointed(tmp_path / "orders", 9)
+    half_done(table, InstantInfo(at(4), "commit"))
+
+    _, failed = run(table, restore_request(table, at(2)))
+
+    assert isinstance(failed, RestoreFailed)
+    assert at(3) in failed.message
+    assert not [name for name in timeline_names(table) if name.endswith(".restore")]
+
+
+def test_a_rollback_plan_that_names_a_file_elsewhere_is_not_carried_out(tmp_path: Path) -> None:
+    table = savepointed(tmp_path / "orders", 9)
+    half_done(table, InstantInfo(at(4), "commit"), InstantInfo(at(3), "commit"))
+    other = tmp_path / "invoices.parquet"
+    other.touch()
+    inside = f"{table.path}/p0/g0_0-1-2_{at(4)}.parquet"
+    plan = RollbackPlan(InstantInfo(at(4), "commit"), (("p0", inside), ("", str(other))))
+    table.put(Instant("20260301100930000", Action.ROLLBACK, State.REQUESTED), plan.encode())
+    files = data_files(tmp_path)
+
+    _, failed = run(table, restore_request(table, at(2)))
+
+    assert isinstance(failed, RestoreFailed)
+    assert data_files(tmp_path) == files
+    assert f"{at(4)}_{end_of(at(4))}.commit" in timeline_names(table)
