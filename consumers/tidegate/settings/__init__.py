@@ -3,6 +3,13 @@
 [kafka]                                  # librdkafka's own settings, passed through
 "bootstrap.servers" = "broker:9092"
 
+[registry]                               # a schema registry; without one nothing else has to run
+url = "http://registry:8081"
+basic_auth = "user:password"
+auto_register = true
+[registry.options]                       # of confluent-kafka's registry client, passed through
+"ssl.ca.location" = "/etc/ssl/registry.pem"
+
 [topics]
 prefix = "tidegate"
 partitions = 6
@@ -34,6 +41,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from tidegate.errors import ConfigError
 from tidegate.events.topics import DEFAULT_PARTITIONS, DEFAULT_PREFIX
+from tidegate.registry import RegistrySettings
 
 FILE_VARIABLE = "TIDEGATE_CONFIG"
 SERVERS_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
@@ -85,6 +93,7 @@ class Settings(_Section, frozen=True):
     """All settings; see the module's example."""
 
     kafka: dict[str, str | int | bool] = Field(default_factory=dict)
+    registry: RegistrySettings | None = None
     topics: TopicSettings = TopicSettings()
     warehouse: WarehouseSettings = WarehouseSettings()
     spark: SparkSettings = SparkSettings()

@@ -22,9 +22,9 @@ from tidegate.events import (
     VacuumFinished,
     VacuumKind,
 )
-from tidegate.events.message import to_envelope
 from tidegate.events.topics import DEFAULT_PREFIX, topic_of
 from tidegate.publisher.delivery import ConfirmedProducer, Message, Receipt
+from tidegate.registry import RegistrySettings, wire_for
 
 
 class Publisher:
@@ -42,16 +42,24 @@ class Publisher:
         said_by: str,
         prefix: str = DEFAULT_PREFIX,
         config: Mapping[str, str | int | bool] | None = None,
+        registry: RegistrySettings | str | None = None,
     ) -> None:
         """Connect. `config` holds further librdkafka settings (security, timeouts).
 
+        With a schema registry (its address, or its settings) events go out in the Confluent wire
+        format; a call then also raises `TransientError` if the registry can't be reached, and
+        `RegistryRefusedError` if it refuses the schema. Nothing was sent then.
+
         Raises:
-            ConfigError: no broker is named, neither here nor in KAFKA_BOOTSTRAP_SERVERS.
+            ConfigError: no broker is named, neither here nor in KAFKA_BOOTSTRAP_SERVERS; or the
+                registry's settings can't be.
         """
         servers = bootstrap_servers or os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
         if not servers:
             raise ConfigError("name a broker: bootstrap_servers or KAFKA_BOOTSTRAP_SERVERS")
         self._producer = ConfirmedProducer({**(config or {}), "bootstrap.servers": servers})
+        named = RegistrySettings(url=registry) if isinstance(registry, str) else registry
+        self._wire = wire_for(named)
         self._said_by = said_by
         self._prefix = prefix
 
@@ -159,8 +167,8 @@ class Publisher:
         return self.publish(kind.model_validate(told))[0]
 
     def _message(self, event: Event) -> Message:
-        envelope = to_envelope(event)
         topic = topic_of(type(event)).name(self._prefix)
+        envelope = self._wire.seal(event, topic)
         return Message(topic, envelope.key, envelope.value, envelope.headers)
 
 

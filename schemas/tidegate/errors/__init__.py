@@ -10,6 +10,7 @@
     ├── TransientError       it may work next time: wait and try again
     └── StopService          this process must not go on
         ├── FencedError          another process owns the partition now
+        ├── RegistryRefusedError the schema registry refuses us, or a schema that we write
         ├── OffsetGapError       an offset to read from is no longer in the topic
         └── DeadLetterFlood      almost every message fails: the code is at fault, not the data
 
@@ -58,6 +59,10 @@ class StopService(TidegateError):  # noqa: N818 - it says what the loop must do
 
 class FencedError(StopService):
     """Another process took over this partition's state. What was not written stays unwritten."""
+
+
+class RegistryRefusedError(StopService):
+    """The schema registry refuses us or a schema that we write: a person puts that right first."""
 
 
 class OffsetGapError(StopService):

@@ -1,0 +1,8 @@
+"""Schemas by a schema registry that speaks Confluent's API: `pip install 'tidegate[registry]'`."""
+
+from __future__ import annotations
+
+from tidegate.registry.schemas import RegistrySchemas, subject_of, wire_for
+from tidegate.registry.settings import RegistrySettings
+
+__all__ = ["RegistrySchemas", "RegistrySettings", "subject_of", "wire_for"]
