@@ -1,0 +1,206 @@
+"""What upstream writers call: the right event, on the right topic and partition, confirmed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Message, TopicPartition
+from pydantic import ValidationError
+
+from support.kafka import create_topic
+from tidegate.errors import ConfigError, DeliveryError
+from tidegate.events import (
+    CommitCompleted,
+    Event,
+    LockReleased,
+    RestoreRequested,
+    SavepointRequested,
+    VacuumFinished,
+)
+from tidegate.events.message import from_envelope
+from tidegate.publisher import ConfirmedProducer, Publisher, Receipt
+from tidegate.publisher import Message as Outgoing
+
+CLOSED = "127.0.0.1:9"
+TABLE: dict[str, Any] = {"table": "Lake.Sales.Orders", "location": "/lake/orders"}
+VACUUM: dict[str, Any] = {
+    "kind": "minor",
+    "directories": ["delta_0000001_0000003"],
+    "min_write_id": 1,
+    "max_write_id": 3,
+    "valid_write_ids": "sales.orders:3:9223372036854775807::",
+    "own_lock_id": 7,
+    "locks": [{"lock_id": 7}, {"lock_id": 8, "owner": "ana"}],
+    "open_transactions": [21],
+}
+CALLS: list[tuple[Callable[[Publisher], Receipt], str, type[Event]]] = [
+    (lambda p: p.commit(**TABLE, instant="20260301100100000"), "commits", CommitCompleted),
+    (lambda p: p.vacuum_finished(**TABLE, **VACUUM), "vacuums", VacuumFinished),
+    (lambda p: p.lock_released(**TABLE, lock_id=8), "locks", LockReleased),
+    (lambda p: p.request_savepoint(**TABLE, requested_by="ana"), "commands", SavepointRequested),
+    (
+        lambda p: p.request_restore(**TABLE, savepoint="1", requested_by="ana", reason="bad load"),
+        "commands",
+        RestoreRequested,
+    ),
+]
+
+
+def read_back(servers: str, receipt: Receipt) -> Message:
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader", "log_level": 0})
+    consumer.assign([TopicPartition(receipt.topic, receipt.partition, receipt.offset)])
+    message = consumer.poll(20)
+    consumer.close()
+    assert message is not None
+    assert message.error() is None
+    return message
+
+
+def as_bytes(value: bytes | str | None) -> bytes:
+    assert isinstance(value, bytes)
+    return value
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize(
+    ("call", "suffix", "kind"), CALLS, ids=[each[2].__name__ for each in CALLS]
+)
+def test_a_call_says_where_the_broker_put_its_event(
+    bootstrap_servers: str,
+    topic_prefix: str,
+    call: Callable[[Publisher], Receipt],
+    suffix: str,
+    kind: type[Event],
+) -> None:
+    create_topic(bootstrap_servers, f"{topic_prefix}.{suffix}", partitions=3)
+    before = datetime.now(UTC)
+    with Publisher(bootstrap_servers, said_by="ingest", prefix=topic_prefix) as publisher:
+        receipt = call(publisher)
+    message = read_back(bootstrap_servers, receipt)
+    event = from_envelope(as_bytes(message.key()), as_bytes(message.value()))
+
+    assert (receipt.topic, receipt.offset) == (f"{topic_prefix}.{suffix}", 0)
+    assert (message.topic(), message.key()) == (receipt.topic, b"lake.sales.orders")
+    assert (type(event), event.table, event.location) == (kind, "lake.sales.orders", "/lake/orders")
+    assert (event.said_by, before <= event.occurred_at <= datetime.now(UTC)) == ("ingest", True)
+    headers = dict(message.headers() or [])
+    assert headers.pop("ce_time") is not None
+    assert headers == {
+        "ce_specversion": b"1.0",
+        "ce_id": event.event_id.encode(),
+        "ce_type": b"io.tidegate." + kind.__name__.encode(),
+        "ce_source": b"ingest",
+        "ce_subject": b"lake.sales.orders",
+        "content-type": b"application/avro",
+    }
+
+
+@pytest.mark.kafka
+def test_the_same_commit_published_twice_has_the_same_event_id(
+    bootstrap_servers: str, topic_prefix: str
+) -> None:
+    create_topic(bootstrap_servers, f"{topic_prefix}.commits")
+    with Publisher(bootstrap_servers, said_by="ingest", prefix=topic_prefix) as publisher:
+        first = publisher.commit(**TABLE, instant="1")
+        again = publisher.commit(table="lake.sales.orders ", location="/lake/orders", instant="1")
+        other = publisher.commit(**TABLE, instant="2")
+
+    ids = [
+        dict(read_back(bootstrap_servers, receipt).headers() or [])["ce_id"]
+        for receipt in (first, again, other)
+    ]
+    assert [receipt.offset for receipt in (first, again, other)] == [0, 1, 2]
+    assert (ids[0] == ids[1], ids[0] == ids[2]) == (True, False)
+
+
+@pytest.mark.kafka
+def test_a_topic_that_is_not_there_is_an_error_and_no_silence(
+    bootstrap_servers: str, topic_prefix: str
+) -> None:
+    config = {"delivery.timeout.ms": 3000, "topic.metadata.propagation.max.ms": 500}
+    with (
+        Publisher(
+            bootstrap_servers, said_by="ingest", prefix=topic_prefix, config=config
+        ) as publisher,
+        pytest.raises(DeliveryError, match="1 of 1 messages were not confirmed"),
+    ):
+        publisher.commit(**TABLE, instant="1")
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's murmur2, from its published definition: the Java client's hash of a key."""
+    m, mask = 0x5BD1E995, 0xFFFFFFFF
+    h = 0x9747B28C ^ len(data)
+    whole = len(data) // 4 * 4
+    for at in range(0, whole, 4):
+        k = int.from_bytes(data[at : at + 4], "little") * m & mask
+        h = (h * m & mask) ^ ((k ^ k >> 24) * m & mask)
+    if whole < len(data):
+        h = (h ^ int.from_bytes(data[whole:], "little")) * m & mask
+    h = (h ^ h >> 13) * m & mask
+    return h ^ h >> 15
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_this_murmur2_gives_the_values_that_kafkas_own_tests_expect(
+    key: bytes, expected: int
+) -> None:
+    assert murmur2(key) == expected % 2**32
+
+
+@pytest.mark.kafka
+def test_a_key_lies_where_a_java_writer_would_put_it(
+    bootstrap_servers: str, topic_prefix: str
+) -> None:
+    create_topic(bootstrap_servers, topic_prefix, partitions=7)
+    keys = [f"lake.sales.{'x' * (n % 5)}orders_{n}".encode() for n in range(200)]
+    producer = ConfirmedProducer({"bootstrap.servers": bootstrap_servers})
+    receipts = producer.send([Outgoing(topic_prefix, key, b"") for key in keys])
+    producer.close()
+
+    expected = [(murmur2(key) & 0x7FFFFFFF) % 7 for key in keys]
+    assert [receipt.partition for receipt in receipts] == expected
+
+
+def test_without_a_broker_that_answers_a_call_raises() -> None:
+    config = {"delivery.timeout.ms": 300}
+    with (
+        Publisher(CLOSED, said_by="ingest", config=config) as publisher,
+        pytest.raises(DeliveryError, match="1 of 1 messages were not confirmed"),
+    ):
+        publisher.commit(**TABLE, instant="1")
+
+
+def test_an_event_that_cannot_be_is_refused_before_anything_is_sent() -> None:
+    # the broker does not answer: had anything been sent, this would be a DeliveryError
+    config = {"delivery.timeout.ms": 300}
+    with Publisher(CLOSED, said_by="ingest", config=config) as publisher:
+        with pytest.raises(ValidationError, match=r"catalog\.database\.table"):
+            publisher.commit(table="orders", location="/lake/orders", instant="1")
+        with pytest.raises(ValidationError, match="a release names a lock_id"):
+            publisher.lock_released(**TABLE)
+
+
+def test_without_a_broker_named_there_is_no_publisher(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+
+    with pytest.raises(ConfigError, match="name a broker"):
+        Publisher(said_by="ingest")
+
+
+def test_a_setting_that_librdkafka_refuses_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"no\.such\.setting"):
+        Publisher(CLOSED, said_by="ingest", config={"no.such.setting": 1})
