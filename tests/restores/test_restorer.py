@@ -17,6 +17,7 @@ from support.hudi_tables import (
     restore_request,
     savepoint_request,
     snapshot,
+    tables_own,
     ticking,
     timeline_names,
     warehouse_over,
@@ -71,10 +72,10 @@ def run(
 
 def refusal(table: HandMade, command: RestoreRequested) -> str:
     """The reason code; nothing around the table may have changed, and the dry run says the same."""
-    before = snapshot(table.path.parent)
+    before = tables_own(table.path.parent)
     (outcome,) = run(table, command)
     assert isinstance(outcome, RestoreRejected)
-    assert snapshot(table.path.parent) == before
+    assert tables_own(table.path.parent) == before
     return outcome.reason
 
 
@@ -110,7 +111,7 @@ def test_the_timeline_ends_with_the_savepoint_and_the_restore_of_layout_2(tmp_pa
         *(f"{at(m)}.inflight" for m in (1, 2)),
         *(f"{at(m)}_{at(m)[:12]}30000.commit" for m in (1, 2)),
         f"{at(2)}.savepoint.inflight",
-        f"{at(2)}_20260301120002000.savepoint",
+        f"{at(2)}_20260301120003000.savepoint",
         f"{instant}.restore.requested",
         f"{instant}.restore.inflight",
     }
@@ -288,7 +289,7 @@ def test_after_new_commits_a_second_restore_is_a_new_one(tmp_path: Path) -> None
     _, first = run(table, restore_request(table, at(2)))
     table.commit("20260301130000000", at(2))
 
-    _, second = run(table, restore_request(table, at(2), reason="again"))
+    _, second = run(table, restore_request(table, at(2), occurred_at=NOW + timedelta(days=1)))
 
     assert isinstance(first, RestoreCompleted)
     assert isinstance(second, RestoreCompleted)
@@ -459,7 +460,8 @@ def test_what_is_half_done_is_finished_first(tmp_path: Path) -> None:
     (table.timeline / indexing.file_name(table.layout)).unlink()
 
     table.put(Instant("20260301100130000", Action.ROLLBACK, State.REQUESTED))
-    assert refusal(table, restore_request(table, at(2))) == "rollback-pending"
+    asked_later = restore_request(table, at(2), occurred_at=NOW + timedelta(days=1))
+    assert refusal(table, asked_later) == "rollback-pending"
 
 
 def test_a_restore_to_another_savepoint_that_did_not_complete_comes_first(tmp_path: Path) -> None:
@@ -562,17 +564,17 @@ def test_a_commit_that_names_a_file_elsewhere_is_not_believed(tmp_path: Path, st
     table.commit(at(5), at(4))
     path = table.timeline / f"{at(5)}.commit"
     path.write_text(path.read_text().replace(f"p0/g0_0-1-2_{at(5)}.parquet", stray))
-    before = snapshot(tmp_path)
+    before = tables_own(tmp_path)
     if stray.startswith("out/"):
         (table.path / "p0/out").symlink_to(outside)
         path.write_text(path.read_text().replace("out/", "p0/out/"))
-        before = snapshot(tmp_path)
+        before = tables_own(tmp_path)
 
     (outcome,) = run(table, restore_request(table, at(2)))
 
     assert isinstance(outcome, RestoreRejected)
     assert outcome.reason in {"unsafe-path", "unreadable-table"}
-    assert snapshot(tmp_path) == before
+    assert tables_own(tmp_path) == before
 
 
 @pytest.mark.parametrize(

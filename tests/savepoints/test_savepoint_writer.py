@@ -13,6 +13,7 @@ from support.hudi_tables import (
     restore_request,
     savepoint_request,
     snapshot,
+    tables_own,
     ticking,
     timeline_names,
     warehouse_over,
@@ -40,10 +41,10 @@ def files_of(table: HandMade, instant: str) -> dict[str, tuple[str, ...]]:
 
 def refusal(root: Path, command: SavepointRequested) -> str:
     """The reason code; nothing below the root may have changed."""
-    before = snapshot(root)
+    before = tables_own(root)
     outcome = run(root, command)
     assert isinstance(outcome, SavepointRejected)
-    assert snapshot(root) == before
+    assert tables_own(root) == before
     return outcome.reason
 
 
@@ -63,12 +64,12 @@ def test_a_savepoint_names_the_newest_file_of_each_group_at_its_commit(
         "p0": ("g0_0-1-2_20260301100200000.parquet",),
         "p1": ("g1_0-1-2_20260301100200000.parquet",),
     }
-    new = set(snapshot(tmp_path)) - set(before)
+    new = set(tables_own(tmp_path)) - set(before)
     assert {name.rsplit("/", 1)[1] for name in new} == {
         f"{at(2)}.savepoint.inflight",
-        f"{at(2)}.savepoint" if version == 6 else f"{at(2)}_20260301120002000.savepoint",
+        f"{at(2)}.savepoint" if version == 6 else f"{at(2)}_20260301120003000.savepoint",
     }
-    assert {n: c for n, c in snapshot(tmp_path).items() if n not in new} == before
+    assert {n: c for n, c in tables_own(tmp_path).items() if n not in new} == before
 
 
 def test_who_asked_and_why_is_kept_in_the_savepoint(tmp_path: Path) -> None:

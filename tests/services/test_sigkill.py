@@ -113,9 +113,10 @@ class Round:
         )
 
     def tree(self) -> list[str]:
-        """Every file; the instants that the restore itself took are called NOW."""
+        """Every file; instants that the restore itself took are NOW, kept answers are ANSWER."""
         names = (str(path.relative_to(self.folder)) for path in self.folder.rglob("*"))
-        return sorted(re.sub(r"20\d{15}", _instant, name) for name in names)
+        told = (re.sub(r"20\d{15}", _instant, name) for name in names)
+        return sorted(re.sub(r"\.tidegate/.*", "ANSWER", name) for name in told)
 
     def outcomes(self) -> list[dict[str, Any]]:
         """What was said of this round's tables, without what differs from run to run."""

@@ -226,6 +226,11 @@ def snapshot(folder: Path) -> dict[str, bytes]:
     }
 
 
+def tables_own(folder: Path) -> dict[str, bytes]:
+    """The same without the answers that Tidegate keeps beside a timeline."""
+    return {name: c for name, c in snapshot(folder).items() if "/.tidegate/" not in name}
+
+
 def data_files(folder: Path) -> set[str]:
     """The data files of a table, below its location."""
     return {str(p.relative_to(folder)) for p in folder.rglob("*.parquet")}

@@ -23,7 +23,8 @@ from tidegate.hudi_reader.table import PROPERTIES, read_properties
 from tidegate.hudi_tables import TimelineWriter, with_checksum
 from tidegate.restores.finished import plan_of_rollback, trim
 from tidegate.restores.plan import PlannedRestore, Step
-from tidegate.restores.preparation import BYTES_NOTE, FILES_NOTE, PLAN_NOTE
+from tidegate.restores.preparation import BYTES_NOTE, COMMAND_NOTE, FILES_NOTE, PLAN_NOTE
+from tidegate.restores.repeats import answers_of
 from tidegate.restores.tools import Tools
 from tidegate.storage import is_below, join
 from tidegate.warehouse import Warehouse
@@ -42,8 +43,11 @@ class RestoreRun:
     instant: Instant
 
     @classmethod
-    def begin(cls, tools: Tools, table: HudiTable, plan: PlannedRestore) -> Self:
+    def begin(cls, tools: Tools, table: HudiTable, plan: PlannedRestore, command_id: str) -> Self:
         """Put the restore on the timeline, where it keeps writers out, or take up a pending one.
+
+        From here on the table knows that this command, and the one that began what is taken up,
+        belong to this restore.
 
         Raises:
             TransientError: the table changed since the plan was made, or another restore began.
@@ -56,9 +60,13 @@ class RestoreRun:
                 PLAN_NOTE: plan.plan_id,
                 FILES_NOTE: str(plan.files),
                 BYTES_NOTE: str(plan.bytes),
+                COMMAND_NOTE: command_id,
             }
             content = RestorePlanFile(plan.targets, plan.savepoint, notes).encode()
             cls._claim(writer, requested, content)
+        answers = answers_of(tools.warehouse, table.location)
+        for command in {plan.begun_for or command_id, command_id}:
+            answers.begin(command, timestamp)
         inflight = replace(requested, state=State.INFLIGHT)
         writer.begin(inflight)
         return cls(tools, table, plan, inflight)
@@ -129,12 +137,10 @@ class RestoreRun:
         self._writer.complete(rollback, done.encode())
         return done
 
-    def finish(self, rollbacks: tuple[RollbackMetadata, ...], took_ms: int) -> RestoreMetadata:
-        """Complete the restore and clear its rollbacks away."""
-        metadata = RestoreMetadata(self.instant.timestamp, took_ms, rollbacks)
+    def finish(self, metadata: RestoreMetadata) -> None:
+        """Complete the restore and clear its rollbacks away. The answer must be kept by now."""
         self._writer.complete(self.instant, metadata.encode())
         trim(self._writer, self.plan.savepoint, metadata)
-        return metadata
 
     def _look(self) -> HudiTable:
         """The table now; a process that slept while another finished must not touch it any more."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar
 
 from tidegate.errors import ConfinementError, FormatError, PermanentError, TransientError
@@ -21,12 +22,12 @@ from tidegate.events import (
 from tidegate.fanout import FanOut
 from tidegate.hudi import Instant, InstantInfo, RestoreMetadata
 from tidegate.hudi_reader import HudiTable
-from tidegate.hudi_tables import Refusal, Refused, TimelineWriter, open_table
+from tidegate.hudi_tables import Refusal, Refused, open_table
 from tidegate.restores.act import RestoreRun
-from tidegate.restores.finished import finished_restore, trim
 from tidegate.restores.liveness import RestoreSettings
 from tidegate.restores.plan import PlannedRestore
 from tidegate.restores.preparation import prepare
+from tidegate.restores.repeats import answered_before, answers_of, keep_rejection
 from tidegate.restores.tools import Tools
 from tidegate.storage import NotFound
 from tidegate.warehouse import Warehouse
@@ -38,10 +39,12 @@ class Restorer:
     With RestorePlanned where only the plan is wanted; with RestoreRejected where a check says no;
     else with RestoreStarted and then RestoreCompleted, or RestoreFailed. A restore that died is
     taken up by the next request to the same savepoint, also in another process. A request to a
-    savepoint that the table has just been restored to gets its RestoreCompleted again.
+    savepoint that the table has just been restored to gets its RestoreCompleted again. A request
+    that was answered is answered the same for ever, whatever was written since: it is never
+    carried out again.
 
     Reason codes: those of `hudi_tables.opening`, `restores.checks` and `restores.liveness`, and
-    plan-changed, unreadable-table.
+    plan-changed, restore-abandoned, unreadable-table.
     """
 
     name: ClassVar[str] = "restorer"
@@ -77,12 +80,11 @@ class Restorer:
 
     def _answer(self, command: RestoreRequested) -> Iterator[Outcome]:
         table = open_table(self.tools.warehouse, command.location, command.table)
-        done = None if command.plan_only else finished_restore(table, command.savepoint)
-        if done is not None:
-            writer = TimelineWriter(self.tools.warehouse, table, self.tools.clock)
-            trim(writer, command.savepoint, done)
-            yield self._completed(command, done)
-            return
+        if not command.plan_only:
+            known = answered_before(self.tools, table, command, partial(self._completed, command))
+            if known is not None:
+                yield known
+                return
         plan = prepare(table, command.savepoint, self.tools)
         if command.plan_only:
             yield RestorePlanned.about(command, **self._plan_fields(plan))
@@ -95,7 +97,7 @@ class Restorer:
         self, command: RestoreRequested, table: HudiTable, plan: PlannedRestore
     ) -> Iterator[Outcome]:
         began = self.tools.clock()
-        run = RestoreRun.begin(self.tools, table, plan)
+        run = RestoreRun.begin(self.tools, table, plan, command.event_id)
         yield RestoreStarted.about(
             command,
             **self._plan_fields(plan),
@@ -110,11 +112,14 @@ class Restorer:
                 yield self._failed(command, run.instant, f"{plan.savepoint} is not last: {last}")
                 return
             took_ms = int((self.tools.clock() - began).total_seconds() * 1000)
-            metadata = run.finish(rollbacks, max(0, took_ms))
+            metadata = RestoreMetadata(run.instant.timestamp, max(0, took_ms), rollbacks)
+            completed = self._completed(command, metadata)
+            answers_of(self.tools.warehouse, table.location).keep(command.event_id, completed)
+            run.finish(metadata)
         except (FormatError, ConfinementError) as error:
             yield self._failed(command, run.instant, str(error))
             return
-        yield self._completed(command, metadata)
+        yield completed
 
     def _plan_fields(self, plan: PlannedRestore) -> dict[str, Any]:
         return {
@@ -150,7 +155,7 @@ class Restorer:
         )
 
     def _rejected(self, command: RestoreRequested, refusal: Refusal) -> RestoreRejected:
-        return RestoreRejected.about(
+        rejected = RestoreRejected.about(
             command,
             said_by=self.name,
             occurred_at=self.tools.clock(),
@@ -158,6 +163,8 @@ class Restorer:
             reason=refusal.reason,
             message=refusal.message,
         )
+        keep_rejection(self.tools.warehouse, command, rejected)
+        return rejected
 
 
 def _refs(instants: tuple[InstantInfo, ...]) -> tuple[InstantRef, ...]:

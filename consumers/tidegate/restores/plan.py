@@ -32,8 +32,9 @@ class Step:
 class PlannedRestore:
     """The instants to roll back, in order (newest first).
 
-    `resumes` is the pending restore that an earlier attempt left. `plan_id`, `files` and `bytes`
-    are then those of that attempt as far as it noted them, while `steps` are what remains.
+    `resumes` is the pending restore that an earlier attempt left, `begun_for` the command it was
+    begun for. `plan_id`, `files` and `bytes` are then those of that attempt as far as it noted
+    them, while `steps` are what remains.
     """
 
     savepoint: str
@@ -42,6 +43,7 @@ class PlannedRestore:
     files: int
     bytes: int
     resumes: str | None = None
+    begun_for: str | None = None
 
     @property
     def targets(self) -> tuple[InstantInfo, ...]:

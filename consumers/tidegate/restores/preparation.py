@@ -30,6 +30,7 @@ from tidegate.warehouse import Warehouse
 PLAN_NOTE: Final = "tidegate.plan"
 FILES_NOTE: Final = "tidegate.files"
 BYTES_NOTE: Final = "tidegate.bytes"
+COMMAND_NOTE: Final = "tidegate.command"
 
 
 def plan_restore(
@@ -121,6 +122,7 @@ def _rest_of(
     return replace(
         rest,
         resumes=instant.timestamp,
+        begun_for=plan.notes.get(COMMAND_NOTE),
         plan_id=plan.notes.get(PLAN_NOTE, rest.plan_id),
         files=int(plan.notes.get(FILES_NOTE, rest.files)),
         bytes=int(plan.notes.get(BYTES_NOTE, rest.bytes)),

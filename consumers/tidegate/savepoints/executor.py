@@ -20,6 +20,7 @@ from tidegate.hudi_reader import HudiTable, list_partitions
 from tidegate.hudi_tables import Refusal, Refused, TimelineWriter, open_table
 from tidegate.savepoints.lookup import clean_bound, read_commits
 from tidegate.savepoints.plan import SavepointPlan, check_bound, choose_commit, plan_savepoint
+from tidegate.savepoints.repeats import Repeats, was_removed
 from tidegate.storage import NotFound
 from tidegate.warehouse import Warehouse
 
@@ -29,8 +30,10 @@ T = TypeVar("T")
 class SavepointWriter:
     """Answers a SavepointRequested with SavepointCreated or SavepointRejected.
 
-    Nothing but the savepoint's own two files is written, inflight first, then completed. An
-    inflight file that a dead process left is taken up; a completed one is the answer.
+    Nothing of the table's but the savepoint's own two files is written, inflight first, then
+    completed. An inflight file that a dead process left is taken up; a completed one is the answer.
+    A request that was answered is answered the same for ever: a savepoint that was removed since
+    does not come back.
 
     Reason codes: those of `hudi_tables.opening` and `savepoints.plan`, and restore-pending.
     """
@@ -64,36 +67,47 @@ class SavepointWriter:
         except NotFound as error:
             raise TransientError(f"{error} went away in between") from error
 
-    def _savepoint(self, command: SavepointRequested) -> SavepointCreated:
+    def _savepoint(self, command: SavepointRequested) -> SavepointCreated | SavepointRejected:
         began = self.clock()
         table = open_table(self.warehouse, command.location, command.table)
-        commit = _granted(choose_commit(table.timeline, command.instant)).timestamp
+        repeats = Repeats.of(self.warehouse, table.location, command)
+        kept = repeats.given()
+        if isinstance(kept, SavepointRejected) or (kept and was_removed(table.timeline, kept)):
+            return kept
+        wanted = kept.instant if kept else command.instant
+        commit = _granted(choose_commit(table.timeline, wanted)).timestamp
         there = self._existing(table, commit)
-        metadata = there or self._write(command, table, commit)
-        return SavepointCreated.about(
+        metadata = there or self._begin(command, table, commit)
+        ended = self.clock()
+        created = SavepointCreated.about(
             command,
             said_by=self.name,
-            occurred_at=self.clock(),
+            occurred_at=ended,
             instant=commit,
             partitions=len(metadata.files),
             files=metadata.file_count,
             already_there=there is not None,
-            duration_ms=max(0, int((self.clock() - began).total_seconds() * 1000)),
+            duration_ms=max(0, int((ended - began).total_seconds() * 1000)),
         )
+        repeats.keep(created, ended)
+        if there is None:
+            self._complete(table, commit, metadata)
+        return created
 
-    def _write(
+    def _begin(
         self, command: SavepointRequested, table: HudiTable, commit: str
     ) -> SavepointMetadata:
         plan = self._plan(table, commit)
-        metadata = SavepointMetadata(
-            command.requested_by, int(self.clock().timestamp() * 1000), command.comment, plan.files
-        )
         writer = TimelineWriter(self.warehouse, table, self.clock)
-        savepoint = Instant(commit, Action.SAVEPOINT, State.INFLIGHT)
-        writer.begin(savepoint)
+        writer.begin(Instant(commit, Action.SAVEPOINT, State.INFLIGHT))
+        moment_ms = int(self.clock().timestamp() * 1000)
+        return SavepointMetadata(command.requested_by, moment_ms, command.comment, plan.files)
+
+    def _complete(self, table: HudiTable, commit: str, metadata: SavepointMetadata) -> None:
         if self._existing(table.reloaded(), commit) is None:
+            writer = TimelineWriter(self.warehouse, table, self.clock)
+            savepoint = Instant(commit, Action.SAVEPOINT, State.INFLIGHT)
             writer.complete(savepoint, metadata.encode())
-        return metadata
 
     def _plan(self, table: HudiTable, commit: str) -> SavepointPlan:
         if table.timeline.pending_restores:
@@ -111,7 +125,7 @@ class SavepointWriter:
         return SavepointMetadata.decode(table.read(found)) if found else None
 
     def _rejected(self, command: SavepointRequested, refusal: Refusal) -> SavepointRejected:
-        return SavepointRejected.about(
+        rejected = SavepointRejected.about(
             command,
             said_by=self.name,
             occurred_at=self.clock(),
@@ -119,6 +133,8 @@ class SavepointWriter:
             reason=refusal.reason,
             message=refusal.message,
         )
+        Repeats.of(self.warehouse, command.location, command).keep(rejected, self.clock())
+        return rejected
 
 
 def _granted(answer: T | Refusal) -> T:

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from support.hudi_tables import (
+    NOW,
+    HandMade,
+    at,
+    four_commits,
+    restore_request,
+    savepoint_request,
+    snapshot,
+    ticking,
+    timeline_names,
+    warehouse_over,
+)
+from support.stepwise import Killed, Stepwise, killed_at
+from tidegate.events import Outcome, RestoreCompleted, RestoreRejected, RestoreRequested
+from tidegate.fanout import InPlace
+from tidegate.restores import Restorer
+from tidegate.savepoints import SavepointWriter
+from tidegate.warehouse import Warehouse
+
+VERSIONS = pytest.mark.parametrize("version", [9, 6])
+LATER = "20260301130000000"
+TOMORROW = NOW + timedelta(days=1)
+
+
+def savepointed(root: Path, version: int = 9) -> HandMade:
+    table = four_commits(root / "orders", version)
+    writer = SavepointWriter(warehouse_over(root), InPlace(), ticking())
+    list(writer.execute(savepoint_request(table, at(2))))
+    return table
+
+
+def hear(
+    table: HandMade, command: RestoreRequested, warehouse: Warehouse | None = None
+) -> Sequence[Outcome]:
+    ours = warehouse or warehouse_over(table.path.parent)
+    restorer = Restorer(ours, InPlace(threads=1), ticking(NOW + timedelta(minutes=1)))
+    return list(restorer.execute(command))
+
+
+def archive_restores(table: HandMade) -> None:
+    """Hudi moves old instants into an archive of its own, where nobody looks."""
+    for name in timeline_names(table):
+        if ".restore" in name:
+            (table.timeline / name).unlink()
+
+
+@VERSIONS
+def test_heard_again_after_new_commits_a_restore_is_answered_and_not_repeated(
+    tmp_path: Path, version: int
+) -> None:
+    table = savepointed(tmp_path, version)
+    _, completed = hear(table, restore_request(table, at(2)))
+    table.commit(LATER, at(2))
+    before = snapshot(tmp_path)
+
+    again = hear(table, restore_request(table, at(2)))
+
+    assert again == [completed]
+    assert snapshot(tmp_path) == before
+
+
+def test_it_is_recognised_also_when_hudi_has_archived_the_restore(tmp_path: Path) -> None:
+    table = savepointed(tmp_path)
+    _, completed = hear(table, restore_request(table, at(2)))
+    archive_restores(table)
+    table.commit(LATER, at(2))
+    before = snapshot(tmp_path)
+
+    assert hear(table, restore_request(table, at(2))) == [completed]
+    assert snapshot(tmp_path) == before
+
+
+def test_a_rejected_request_stays_rejected_when_its_reason_is_gone(tmp_path: Path) -> None:
+    table = savepointed(tmp_path)
+    lock = table.path / ".hoodie/lock"
+    lock.touch()
+    (rejected,) = hear(table, restore_request(table, at(2)))
+    lock.unlink()
+    before = snapshot(tmp_path)
+
+    assert isinstance(rejected, RestoreRejected)
+    assert hear(table, restore_request(table, at(2))) == [rejected]
+    assert snapshot(tmp_path) == before
+    assert isinstance(
+        hear(table, restore_request(table, at(2), occurred_at=TOMORROW))[-1], RestoreCompleted
+    )
+
+
+def test_a_request_for_a_kind_of_table_not_supported_yet_stays_rejected_after_an_upgrade(
+    tmp_path: Path,
+) -> None:
+    table = savepointed(tmp_path)
+    properties = table.path / ".hoodie/hoodie.properties"
+    supported = properties.read_text()
+    properties.write_text(supported.replace("COPY_ON_WRITE", "MERGE_ON_READ"))
+    (rejected,) = hear(table, restore_request(table, at(2)))
+    properties.write_text(supported)
+
+    assert hear(table, restore_request(table, at(2))) == [rejected]
+
+
+def test_two_requests_answered_by_one_restore_are_both_recognised_later(tmp_path: Path) -> None:
+    table = savepointed(tmp_path)
+    second = restore_request(table, at(2), occurred_at=TOMORROW)
+    hear(table, restore_request(table, at(2)))
+    (answer,) = hear(table, second)
+    table.commit(LATER, at(2))
+    before = snapshot(tmp_path)
+
+    assert hear(table, second) == [answer]
+    assert snapshot(tmp_path) == before
+
+
+def test_a_plan_asked_for_is_made_anew_each_time(tmp_path: Path) -> None:
+    table = savepointed(tmp_path)
+    (first,) = hear(table, restore_request(table, at(2), plan_only=True))
+    table.commit(LATER, at(4))
+    (second,) = hear(table, restore_request(table, at(2), plan_only=True))
+
+    assert first.event_id == second.event_id
+    assert first != second
+
+
+def test_a_begun_restore_that_a_person_took_off_the_timeline_is_not_begun_again(
+    tmp_path: Path,
+) -> None:
+    table = savepointed(tmp_path)
+    with pytest.raises(Killed):
+        hear(table, restore_request(table, at(2)), Stepwise(tmp_path, killed_at(5)))
+    pending = [name for name in timeline_names(table) if ".restore." in name]
+    for name in pending:
+        (table.timeline / name).unlink()
+    table.commit(LATER, at(4))
+    before = snapshot(tmp_path)
+
+    (answer,) = hear(table, restore_request(table, at(2)))
+
+    assert pending
+    assert isinstance(answer, RestoreRejected)
+    assert answer.reason == "restore-abandoned"
+    assert snapshot(tmp_path) == before
+
+
+def test_a_restore_that_was_begun_is_not_given_up_for_a_writer_that_came_by(
+    tmp_path: Path,
+) -> None:
+    table = savepointed(tmp_path)
+    with pytest.raises(Killed):
+        hear(table, restore_request(table, at(2)), Stepwise(tmp_path, killed_at(5)))
+    lock = table.path / ".hoodie/lock"
+    lock.touch()
+    (rejected,) = hear(table, restore_request(table, at(2)))
+    lock.unlink()
+
+    assert isinstance(rejected, RestoreRejected)
+    assert isinstance(hear(table, restore_request(table, at(2)))[-1], RestoreCompleted)
+
+
+def test_a_broken_answer_refuses_the_request_and_touches_nothing(tmp_path: Path) -> None:
+    table = savepointed(tmp_path)
+    hear(table, restore_request(table, at(2)))
+    (kept,) = (table.path / ".hoodie/.tidegate/restorer").glob("*.json")
+    os.truncate(kept, 20)
+    table.commit(LATER, at(2))
+    before = snapshot(tmp_path)
+
+    (answer,) = hear(table, restore_request(table, at(2)))
+
+    assert isinstance(answer, RestoreRejected)
+    assert answer.reason == "unreadable-table"
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.slow
+@VERSIONS
+def test_killed_at_any_step_and_heard_again_after_new_commits_it_destroys_none(
+    tmp_path: Path, version: int
+) -> None:
+    original = savepointed(tmp_path / "original", version)
+    counting = Stepwise(tmp_path / "original", lambda _: None)
+    shutil.copytree(original.path, tmp_path / "copy/orders")
+    hear(original, restore_request(original, at(2)), counting)
+    assert counting.steps > 30
+
+    for step in range(1, counting.steps + 1):
+        root = tmp_path / f"killed-{step}"
+        shutil.copytree(tmp_path / "copy/orders", root / "orders")
+        table = HandMade(root / "orders", version)
+        with pytest.raises(Killed):
+            hear(table, restore_request(table, at(2)), Stepwise(root, killed_at(step)))
+        if any(name.endswith(".restore") for name in timeline_names(table)):
+            # writers may go on only once the restore has completed; they archive it, too
+            table.commit(LATER, at(2))
+            archive_restores(table)
+        kept = list(root.rglob(f"*{LATER}.parquet"))
+
+        assert isinstance(hear(table, restore_request(table, at(2)))[-1], RestoreCompleted), step
+        assert list(root.rglob(f"*{LATER}.parquet")) == kept, step
+        shutil.rmtree(root)

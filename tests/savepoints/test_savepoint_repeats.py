@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from support.hudi_tables import (
+    NOW,
+    HandMade,
+    at,
+    four_commits,
+    savepoint_request,
+    snapshot,
+    ticking,
+    timeline_names,
+    warehouse_over,
+)
+from support.stepwise import Killed, Stepwise, killed_at
+from tidegate.events import Outcome, SavepointCreated, SavepointRejected, SavepointRequested
+from tidegate.fanout import InPlace
+from tidegate.savepoints import SavepointWriter
+from tidegate.warehouse import Warehouse
+
+VERSIONS = pytest.mark.parametrize("version", [9, 6])
+
+
+def hear(
+    table: HandMade,
+    command: SavepointRequested,
+    *,
+    warehouse: Warehouse | None = None,
+    days: int = 0,
+) -> Outcome:
+    ours = warehouse or warehouse_over(table.path.parent)
+    writer = SavepointWriter(ours, InPlace(), ticking(NOW + timedelta(days=days)))
+    (outcome,) = writer.execute(command)
+    return outcome
+
+
+def remove_savepoint(table: HandMade, instant: str) -> None:
+    """As Hudi's delete_savepoint does: both files go."""
+    for path in list(table.timeline.glob(f"*{instant}*.savepoint*")):
+        path.unlink()
+
+
+@VERSIONS
+def test_a_savepoint_that_was_removed_since_does_not_come_back(
+    tmp_path: Path, version: int
+) -> None:
+    table = four_commits(tmp_path / "orders", version)
+    created = hear(table, savepoint_request(table, at(2)))
+    remove_savepoint(table, at(2))
+    before = snapshot(tmp_path)
+
+    assert hear(table, savepoint_request(table, at(2))) == created
+    assert snapshot(tmp_path) == before
+
+
+def test_the_newest_commit_is_the_newest_of_when_it_was_first_asked(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    hear(table, savepoint_request(table, None))
+    table.commit(at(5), at(4))
+
+    again = hear(table, savepoint_request(table, None))
+
+    assert isinstance(again, SavepointCreated)
+    assert (again.instant, again.already_there) == (at(4), True)
+    assert not [name for name in timeline_names(table) if name.startswith(f"{at(5)}.savepoint")]
+
+
+def test_a_rejected_request_stays_rejected_when_its_commit_has_come(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    rejected = hear(table, savepoint_request(table, at(5)))
+    table.commit(at(5), at(4))
+
+    assert isinstance(rejected, SavepointRejected)
+    assert hear(table, savepoint_request(table, at(5))) == rejected
+
+
+@VERSIONS
+def test_killed_at_any_step_and_heard_again_there_is_one_savepoint(
+    tmp_path: Path, version: int
+) -> None:
+    for step in range(1, 4):
+        table = four_commits(tmp_path / f"{step}/orders", version)
+        ask = savepoint_request(table, at(2))
+        with pytest.raises(Killed):
+            hear(table, ask, warehouse=Stepwise(tmp_path / f"{step}", killed_at(step)))
+
+        assert isinstance(hear(table, ask), SavepointCreated), step
+        done = [name for name in timeline_names(table) if name.endswith(".savepoint")]
+        assert len(done) == 1, step
+
+
+def test_answers_to_commands_of_long_ago_are_forgotten(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    hear(table, savepoint_request(table, at(2)))
+    later = NOW + timedelta(days=91)
+    hear(table, savepoint_request(table, at(3), occurred_at=later), days=91)
+
+    shelves = table.path / ".hoodie/.tidegate/savepoint-writer"
+    assert [shelf.name for shelf in shelves.iterdir()] == ["2026-05-31"]
