@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -14,6 +15,7 @@ from tidegate.events.topics import TOPICS, Topic, changelog
 from tidegate.settings import TopicSettings
 
 _WAIT: Final = 20.0
+_PAUSE: Final = 0.05
 
 
 def declared(deciders: Sequence[str]) -> list[Topic]:
@@ -35,7 +37,7 @@ def create_topics(
         admin = AdminClient({**connection, "log_level": 0})
     except KafkaException as error:
         raise ConfigError(f"Kafka: {error.args[0].str()}") from error
-    present = _partitions(admin)
+    present = {name: count for name, count in _partitions(admin).items() if count}
     new = [
         NewTopic(
             topic.name(settings.prefix),
@@ -48,7 +50,7 @@ def create_topics(
     _check_partitions(present, settings, [topic.topic for topic in new])
     futures = admin.create_topics(new, operation_timeout=_WAIT, request_timeout=_WAIT)
     created = {name: _created(name, future) for name, future in futures.items()}
-    _check_partitions(_partitions(admin), settings, list(created))
+    _check_partitions(_listed(admin, list(created)), settings, list(created))
     return created
 
 
@@ -60,6 +62,19 @@ def _created(name: str, future: object) -> bool:
             return False
         raise ConfigError(f"topic {name}: {error.args[0].str()}") from error
     return True
+
+
+def _listed(admin: AdminClient, names: Sequence[str]) -> dict[str, int]:
+    """The partitions of all topics, once these are among them: a broker lists a new one late."""
+    deadline = time.monotonic() + _WAIT
+    while True:
+        present = {name: count for name, count in _partitions(admin).items() if count}
+        missing = [name for name in names if not present.get(name)]
+        if not missing:
+            return present
+        if time.monotonic() > deadline:
+            raise TransientError(f"the broker does not list {', '.join(missing)} yet")
+        time.sleep(_PAUSE)
 
 
 def _partitions(admin: AdminClient) -> dict[str, int]:

@@ -1,0 +1,306 @@
+"""The command line: exit codes that mean something, one sentence, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from support.kafka import create_topic
+from tidegate.cli import main
+from tidegate.events.topics import TOPICS
+from tidegate.services import DECIDERS
+
+CLOSED = "127.0.0.1:9"
+COMMIT = ("publish", "commit", "-t", "lake.sales.orders", "-l", "/lake/orders", "--instant", "1")
+VACUUM = {
+    "table": "lake.sales.orders",
+    "location": "/lake/orders",
+    "occurred_at": "2026-03-01T12:00:00Z",
+    "said_by": "hive",
+    "kind": "minor",
+    "directories": ["delta_0000001_0000003"],
+    "min_write_id": 1,
+    "max_write_id": 3,
+    "valid_write_ids": "sales.orders:3:9223372036854775807::",
+    "own_lock_id": 7,
+    "locks": [{"lock_id": 7}],
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int | str | None
+    out: str
+    err: str
+
+    def refuses(self, code: int, sentence: str) -> None:
+        assert (self.code, self.out) == (code, "")
+        assert self.err.startswith("tidegate: ")
+        assert sentence in self.err
+        assert self.err.count("\n") == 1
+
+
+Tidegate = Callable[..., Answer]
+
+
+@pytest.fixture
+def tidegate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Tidegate:
+    """The command, called as the installed script calls it."""
+
+    def call(*arguments: str) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["tidegate", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        told = capsys.readouterr()
+        return Answer(ended.value.code or 0, told.out, told.err)
+
+    return call
+
+
+@pytest.fixture(autouse=True)
+def no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+    monkeypatch.delenv("TIDEGATE_CONFIG", raising=False)
+
+
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker is named, but does not answer: what is refused before it, is."""
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", CLOSED)
+
+
+def config(folder: Path, servers: str, prefix: str, **topics: object) -> str:
+    lake = folder / "lake"
+    lake.mkdir(exist_ok=True)
+    file = folder / "tidegate.toml"
+    file.write_text(
+        f'[kafka]\n"bootstrap.servers" = "{servers}"\n"delivery.timeout.ms" = 5000\n'
+        f'[topics]\nprefix = "{prefix}"\n'
+        + "".join(f"{name} = {value}\n" for name, value in topics.items())
+        + f'[warehouse]\nroots = ["{lake}"]\n'
+    )
+    return str(file)
+
+
+def topics_of(admin: AdminClient, prefix: str) -> list[str]:
+    return [name for name in admin.list_topics(timeout=20).topics if name.startswith(prefix)]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(COMMIT, id="publish"),
+        pytest.param(("topics", "create"), id="topics create"),
+        pytest.param(("run",), id="run"),
+    ],
+)
+def test_without_a_broker_named_the_command_is_wrong(
+    tidegate: Tidegate, command: tuple[str, ...]
+) -> None:
+    tidegate(*command).refuses(2, "name a broker")
+
+
+@pytest.mark.usefixtures("closed")
+@pytest.mark.parametrize("table", ["orders", "a.b", "a.b.c.d", "a..c", "a.b.c/d"])
+def test_a_bad_table_name_is_wrong(tidegate: Tidegate, table: str) -> None:
+    command = ("publish", "commit", "-t", table, "-l", "/lake/orders", "--instant", "1")
+
+    tidegate(*command).refuses(2, "a table is named catalog.database.table")
+
+
+@pytest.mark.usefixtures("closed")
+def test_a_release_that_names_nothing_is_wrong(tidegate: Tidegate) -> None:
+    command = ("publish", "lock-released", "-t", "lake.sales.orders", "-l", "/lake/orders")
+
+    tidegate(*command).refuses(2, "a release names a lock_id, a transaction_id or both")
+
+
+@pytest.mark.usefixtures("closed")
+def test_an_unknown_kind_of_event_is_wrong_and_the_known_ones_are_named(
+    tidegate: Tidegate, tmp_path: Path
+) -> None:
+    answer = tidegate("publish", "event", "VacuumBegan", str(tmp_path / "none.json"))
+
+    answer.refuses(2, "there is no event VacuumBegan; there are CommitCompleted, VacuumFinished")
+
+
+@pytest.mark.usefixtures("closed")
+@pytest.mark.parametrize("command", [("publish", "event", "VacuumFinished"), ("plan", "clean")])
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        pytest.param(None, "No such file or directory", id="no file"),
+        pytest.param(b"\xff\xfe", "codec can't decode", id="no text"),
+        pytest.param(b"{", "Invalid JSON", id="no JSON"),
+        pytest.param(b"[]", "VacuumFinished refused", id="no object"),
+        pytest.param(
+            json.dumps(VACUUM | {"own_lock_id": 8}).encode(),
+            "a vacuum holds its own lock: locks must list own_lock_id",
+            id="an event that the model refuses",
+        ),
+        pytest.param(
+            json.dumps(VACUUM | {"paths": ["/etc"]}).encode(),
+            "paths: Extra inputs are not permitted",
+            id="a field that the schema does not know",
+        ),
+    ],
+)
+def test_a_file_that_holds_no_such_event_is_wrong(
+    tidegate: Tidegate,
+    tmp_path: Path,
+    command: tuple[str, ...],
+    content: bytes | None,
+    sentence: str,
+) -> None:
+    file = tmp_path / "event.json"
+    if content is not None:
+        file.write_bytes(content)
+
+    tidegate(*command, str(file)).refuses(2, sentence)
+
+
+def test_settings_that_cannot_be_are_wrong(tidegate: Tidegate, tmp_path: Path) -> None:
+    tidegate("run", "-c", str(tmp_path / "none.toml")).refuses(2, "No such file or directory")
+    tidegate(*COMMIT, "-c", config(tmp_path, CLOSED, "x", partitions=0)).refuses(
+        2, "topics.partitions"
+    )
+
+
+def test_a_broker_that_does_not_confirm_is_a_failure(tidegate: Tidegate, tmp_path: Path) -> None:
+    file = config(tmp_path, CLOSED, "x")
+    Path(file).write_text(Path(file).read_text().replace("5000", "300"))
+
+    tidegate(*COMMIT, "-c", file).refuses(1, "1 of 1 messages were not confirmed")
+
+
+@pytest.mark.kafka
+def test_each_publish_command_says_where_the_broker_put_its_event(
+    tidegate: Tidegate, tmp_path: Path, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    file = config(tmp_path, bootstrap_servers, topic_prefix)
+    for suffix in ("commits", "vacuums", "locks", "commands"):
+        create_topic(bootstrap_servers, f"{topic_prefix}.{suffix}")
+    (tmp_path / "vacuum.json").write_text(json.dumps(VACUUM))
+    table = ("-t", "lake.sales.orders", "-l", "/lake/orders", "-c", file)
+    restore = ("restore", *table, "--savepoint", "1", "--reason", "bad", "--requested-by", "ana")
+    commands = [
+        ((*COMMIT[1:], "-c", file), "commits", 0),
+        (("lock-released", *table, "--lock-id", "8"), "locks", 0),
+        (("savepoint", *table, "--requested-by", "ana"), "commands", 0),
+        (restore, "commands", 1),
+        (("event", "VacuumFinished", str(tmp_path / "vacuum.json"), "-c", file), "vacuums", 0),
+    ]
+
+    for arguments, suffix, offset in commands:
+        answer = tidegate("publish", *arguments)
+        assert (answer.code, answer.err) == (0, "")
+        told = {"topic": f"{topic_prefix}.{suffix}", "partition": 0, "offset": offset}
+        assert json.loads(answer.out) == told
+
+
+@pytest.mark.kafka
+def test_topics_are_created_once(
+    tidegate: Tidegate, tmp_path: Path, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    file = config(tmp_path, bootstrap_servers, topic_prefix, partitions=2)
+    names = [topic.name(topic_prefix) for topic in TOPICS]
+    names += [f"{topic_prefix}.{decider}.changelog" for decider in DECIDERS]
+
+    first = tidegate("topics", "create", "-c", file)
+    assert first == Answer(0, "".join(f"{name}: created\n" for name in names), "")
+    again = tidegate("topics", "create", "-c", file)
+    assert again == Answer(0, "".join(f"{name}: already there\n" for name in names), "")
+
+
+@pytest.mark.kafka
+def test_a_topic_with_another_number_of_partitions_is_refused_and_none_is_made(
+    tidegate: Tidegate, tmp_path: Path, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    create_topic(bootstrap_servers, f"{topic_prefix}.locks", partitions=3)
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    while not topics_of(admin, topic_prefix):
+        time.sleep(0.05)
+    file = config(tmp_path, bootstrap_servers, topic_prefix, partitions=2)
+
+    tidegate("topics", "create", "-c", file).refuses(
+        2, f"topic {topic_prefix}.locks has 3 partitions, the settings say 2"
+    )
+    assert topics_of(admin, topic_prefix) == [f"{topic_prefix}.locks"]
+
+
+@pytest.mark.kafka
+def test_a_topic_that_somebody_else_made_a_moment_ago_is_compared_too(
+    tidegate: Tidegate, tmp_path: Path, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    create_topic(bootstrap_servers, f"{topic_prefix}.locks", partitions=3)
+    file = config(tmp_path, bootstrap_servers, topic_prefix, partitions=2)
+
+    tidegate("topics", "create", "-c", file).refuses(2, "the settings say 2")
+
+
+@pytest.mark.kafka
+def test_topics_that_the_broker_cannot_make_are_refused(
+    tidegate: Tidegate, tmp_path: Path, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    file = config(tmp_path, bootstrap_servers, topic_prefix, replication=30)
+
+    tidegate("topics", "create", "-c", file).refuses(2, f"topic {topic_prefix}.commits: ")
+
+
+@pytest.mark.kafka
+def test_running_an_unknown_service_is_wrong_and_the_known_ones_are_named(
+    tidegate: Tidegate, tmp_path: Path, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    file = config(tmp_path, bootstrap_servers, topic_prefix, partitions=1)
+    tidegate("topics", "create", "-c", file)
+
+    answer = tidegate("run", "cleaner", "nonsense", "-c", file)
+    answer.refuses(2, "there is no service 'nonsense'; there are savepoint-policy")
+
+
+@pytest.mark.kafka
+def test_running_without_the_topics_is_wrong(
+    tidegate: Tidegate, tmp_path: Path, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    file = config(tmp_path, bootstrap_servers, topic_prefix)
+
+    tidegate("run", "-c", file).refuses(2, f"topic {topic_prefix}.commits: ")
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_the_services_cleanly(
+    tidegate: Tidegate,
+    tmp_path: Path,
+    bootstrap_servers: str,
+    topic_prefix: str,
+    number: signal.Signals,
+) -> None:
+    file = config(tmp_path, bootstrap_servers, topic_prefix, partitions=1)
+    tidegate("topics", "create", "-c", file)
+    command = [sys.executable, "-m", "tidegate.cli", "run", "-v", "-c", file]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=dict(os.environ)
+    ) as running:
+        assert running.stderr is not None
+        began = time.monotonic()
+        for line in running.stderr:
+            if "reader-gate holds partition 0" in line:
+                break
+        assert time.monotonic() - began < 30
+        running.send_signal(number)
+        _, told = running.communicate(timeout=30)
+
+    assert running.returncode == 0
+    assert "Traceback" not in told
+    assert told.count("has left its group") == 5
