@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidegate.events.audit import DeadLetterDiscarded, DeadLetterRedriven
 from tidegate.events.base import Command, Event, Fact, Outcome, Value
 from tidegate.events.commands import CleaningReleased, RestoreRequested, SavepointRequested
 from tidegate.events.facts import (
@@ -37,6 +38,8 @@ __all__ = [
     "CleaningStarted",
     "Command",
     "CommitCompleted",
+    "DeadLetterDiscarded",
+    "DeadLetterRedriven",
     "DirectoriesCleaned",
     "Event",
     "Fact",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from tidegate.events.audit import DeadLetterDiscarded, DeadLetterRedriven
 from tidegate.events.base import Event
 from tidegate.events.commands import CleaningReleased, RestoreRequested, SavepointRequested
 from tidegate.events.facts import CommitCompleted, LockReleased, VacuumFinished
@@ -34,6 +35,8 @@ OUTCOMES: Final[tuple[type[Event], ...]] = (
     CleaningStarted,
     DirectoriesCleaned,
     CleaningRefused,
+    DeadLetterRedriven,
+    DeadLetterDiscarded,
 )
 FACTS: Final[tuple[type[Event], ...]] = (CommitCompleted, VacuumFinished, LockReleased)
 

@@ -86,7 +86,7 @@ OUTCOME_TOPIC: Final = Topic(
     purpose="what was done, or refused, and why: the audit trail",
     events=OUTCOMES,
     retention=timedelta(days=365),
-    written_by="savepoint-writer, restorer, cleaner",
+    written_by="savepoint-writer, restorer, cleaner, people (what became of dead letters)",
     read_by="monitoring, people",
 )
 DEAD_LETTERS: Final = Topic(
