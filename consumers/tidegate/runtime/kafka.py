@@ -92,6 +92,8 @@ class KafkaSubscription:
         starts = Patience().call(lambda: self._starts(assigned))
         self._listener.assigned([Partition(each.topic, each.partition) for each in assigned])
         consumer.assign(starts)
+        # From here on a gap is seen, also by a process that finds events gone before its first.
+        self.commit({Partition(each.topic, each.partition): each.offset for each in starts})
 
     def _starts(self, assigned: list[TopicPartition]) -> list[TopicPartition]:
         with told_apart(f"{self._group}: where to read on"):

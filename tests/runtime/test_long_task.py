@@ -1,0 +1,97 @@
+"""Rule 5 on a real broker: a task longer than every time-out of the group costs no membership."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from support.deployment import Deployment
+from support.samples import Recorder, savepoint_request
+from tidegate.events import Command, Outcome
+from tidegate.runtime.bus import Partition
+from tidegate.runtime.executor_loop import ExecutorLoop
+from tidegate.runtime.kafka import KafkaBus, KafkaSubscription
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+# The longest that the group bears without a poll, and without a heartbeat, in ms.
+SHORT = {"max.poll.interval.ms": 3000, "session.timeout.ms": 2000, "heartbeat.interval.ms": 300}
+TASK_SECONDS = 8.0
+LONG, OTHER = "lake.sales.long", "lake.sales.other"
+
+
+class LongTask(Recorder):
+    def execute(self, command: Command) -> Iterator[Outcome]:
+        if command.table == LONG:
+            time.sleep(TASK_SECONDS)
+        yield from super().execute(command)
+
+
+class Watched(ExecutorLoop):
+    """Writes down what the group tells it."""
+
+    def __init__(self, bus: KafkaBus, prefix: str) -> None:
+        self.told: list[str] = []
+        super().__init__(LongTask(), bus, prefix, threads=2)
+
+    def assigned(self, partitions: Sequence[Partition]) -> None:
+        self.told.append("assigned")
+        super().assigned(partitions)
+
+    def revoked(self, partitions: Sequence[Partition]) -> None:
+        self.told.append("revoked")
+        super().revoked(partitions)
+
+    def lost(self, partitions: Sequence[Partition]) -> None:
+        self.told.append("lost")
+        super().lost(partitions)
+
+    @property
+    def member(self) -> str | None:
+        assert isinstance(self._subscription, KafkaSubscription)
+        return self._subscription._consumer.memberid()
+
+
+@pytest.fixture
+def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[Deployment]:
+    with Deployment(bootstrap_servers, topic_prefix, tmp_path) as deployment:
+        yield deployment
+
+
+def committed(deployment: Deployment) -> int:
+    group = f"{deployment.prefix}.{Recorder.name}"
+    asking = Consumer({**deployment.connection, "group.id": group, "log_level": 0})
+    [where] = asking.committed([TopicPartition(f"{deployment.prefix}.commands", 0)], timeout=30)
+    asking.close()
+    return where.offset
+
+
+def test_rule_5_a_long_task_costs_no_membership_and_holds_up_no_other_table(
+    deployment: Deployment,
+) -> None:
+    bus = KafkaBus(deployment.connection, SHORT)
+    loop = Watched(bus, deployment.prefix)
+    others = [savepoint_request(n, OTHER) for n in range(20)]
+    deployment.publisher().publish(savepoint_request(0, LONG), *others)
+
+    deadline = time.monotonic() + TASK_SECONDS / 2
+    while time.monotonic() < deadline:
+        loop.step(0.1)
+    member = loop.member
+    done = [each.caused_by for each in deployment.events("outcomes")]
+    assert done == [each.event_id for each in others]
+    assert committed(deployment) == 0
+
+    while not loop.idle:
+        loop.step(0.1)
+    assert loop.told == ["assigned"]
+    assert loop.member == member
+    loop.close()
+    bus.close()
+
+    assert deployment.events("outcomes")[-1].caused_by == savepoint_request(0, LONG).event_id
+    assert committed(deployment) == 21

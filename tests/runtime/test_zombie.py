@@ -1,0 +1,138 @@
+"""Rules 4 and 7 on a real broker, with real processes: zombies, gaps, topics made anew."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from support.deployment import Deployment, exit_code, wait_for
+from support.kafka import create_topic
+from tidegate.events import LockHold, LockReleased, VacuumFinished, VacuumKind
+from tidegate.runtime.bus import Record
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+TABLES = 10
+HOLDS = 600
+SUBJECT: dict[str, Any] = {"said_by": "bridge", "occurred_at": datetime(2026, 11, 21, tzinfo=UTC)}
+
+
+@pytest.fixture
+def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[Deployment]:
+    with Deployment(bootstrap_servers, topic_prefix, tmp_path) as deployment:
+        yield deployment
+
+
+def vacuum(table: int, holds: int = HOLDS) -> VacuumFinished:
+    return VacuumFinished(
+        **SUBJECT,
+        table=f"lake.log.t{table}",
+        location=f"/lake/t{table}",
+        kind=VacuumKind.MINOR,
+        directories=("delta_0000001_0000003",),
+        min_write_id=1,
+        max_write_id=3,
+        valid_write_ids=f"log.t{table}:3:9223372036854775807::",
+        own_lock_id=0,
+        locks=tuple(LockHold(lock_id=n) for n in range(holds)),
+    )
+
+
+def release(table: int, lock_id: int) -> LockReleased:
+    return LockReleased(
+        **SUBJECT, table=f"lake.log.t{table}", location=f"/lake/t{table}", lock_id=lock_id
+    )
+
+
+def entries(records: list[Record]) -> list[tuple[bytes | None, bytes | None]]:
+    return [(each.key, each.value) for each in records]
+
+
+def test_a_zombie_cannot_overwrite_its_successors_state(deployment: Deployment) -> None:
+    publisher = deployment.publisher()
+    publisher.publish(*(vacuum(table) for table in range(TABLES)))
+    zombie = deployment.run("reader-gate", "zombie")
+    wait_for("a first state", lambda: deployment.records("reader-gate.changelog"))
+    # Each release goes through hundreds of holds: a batch of them takes the gate seconds.
+    for lock_id in range(HOLDS):
+        publisher.publish(*(release(table, lock_id) for table in range(TABLES)))
+    os.kill(zombie.pid, signal.SIGSTOP)
+    assert len(deployment.records("commands")) < TABLES
+
+    deployment.run("reader-gate", "successor")
+    expected = {vacuum(table).event_id for table in range(TABLES)}
+    wait_for(
+        "the release of every vacuum",
+        lambda: {each.caused_by for each in deployment.events("commands")} == expected,
+    )
+    time.sleep(2)
+    successors = entries(deployment.records("reader-gate.changelog"))
+    os.kill(zombie.pid, signal.SIGCONT)
+
+    assert exit_code(zombie) == 1
+    assert "another process took over" in zombie.log.read_text()
+    assert entries(deployment.records("reader-gate.changelog")) == successors
+    commands = {each.event_id: each.caused_by for each in deployment.events("commands")}
+    assert sorted(map(str, commands.values())) == sorted(expected)
+
+
+def test_rule_7_events_that_retention_took_stop_the_service_with_a_clear_sentence(
+    deployment: Deployment,
+) -> None:
+    publisher = deployment.publisher()
+    publisher.publish(vacuum(0, holds=5))
+    first = deployment.run("reader-gate", "first")
+    wait_for("a first state", lambda: deployment.records("reader-gate.changelog"))
+    first.end(signal.SIGTERM, 20)
+    publisher.publish(*(release(0, lock_id) for lock_id in range(5)))
+    locks = f"{deployment.prefix}.locks"
+    admin = AdminClient({"bootstrap.servers": deployment.servers, "log_level": 0})
+    publisher.publish(release(1, 0))
+    for deleted in admin.delete_records([TopicPartition(locks, 0, 5)]).values():
+        deleted.result(30)
+
+    second = deployment.run("reader-gate", "second")
+
+    assert exit_code(second) == 1
+    assert f"{locks}" in (told := second.log.read_text())
+    assert "events would be skipped" in told.splitlines()[-1]
+    assert deployment.records("commands") == []
+
+
+def test_rule_7_a_topic_created_again_is_not_taken_for_the_old_one(
+    deployment: Deployment,
+) -> None:
+    publisher = deployment.publisher()
+    publisher.publish(vacuum(0, holds=3), release(0, 0), release(0, 1))
+    first = deployment.run("reader-gate", "first")
+    wait_for("a first state", lambda: b"locks" in state(deployment))
+    first.end(signal.SIGTERM, 20)
+    locks = f"{deployment.prefix}.locks"
+    admin = AdminClient({"bootstrap.servers": deployment.servers, "log_level": 0})
+    for deleted in admin.delete_topics([locks]).values():
+        deleted.result(30)
+    wait_for("the end of the topic", lambda: locks not in admin.list_topics(timeout=10).topics)
+    create_topic(deployment.servers, locks)
+    with deployment.publisher() as anew:
+        anew.publish(*(release(1, n) for n in range(1)), release(0, 2))
+
+    second = deployment.run("reader-gate", "second")
+
+    assert exit_code(second) == 1
+    last = second.log.read_text().splitlines()[-1]
+    assert f"{locks} was deleted and created again" in last
+    assert deployment.records("commands") == []
+
+
+def state(deployment: Deployment) -> bytes:
+    records = deployment.records("reader-gate.changelog")
+    return b"".join(each.value or b"" for each in records)

@@ -1,0 +1,143 @@
+"""A deployment of the test's own on a running broker: topics, settings, services as processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self, TypeVar
+
+from confluent_kafka import Consumer, TopicPartition
+
+from tidegate.embedded.process import Child
+from tidegate.events import Event
+from tidegate.events.message import from_envelope
+from tidegate.publisher import Publisher
+from tidegate.runtime.bus import Record
+from tidegate.runtime.kafka import as_record
+from tidegate.services import DECIDERS
+from tidegate.settings import TopicSettings
+from tidegate.topics import create_topics
+
+T = TypeVar("T")
+
+
+class Deployment:
+    """Makes the topics; starts services with `run`; ends them all when its block is left."""
+
+    def __init__(  # noqa: PLR0913 - all but three are options by name
+        self,
+        servers: str,
+        prefix: str,
+        folder: Path,
+        *,
+        partitions: int = 1,
+        replication: int = 1,
+        client: Mapping[str, str | int | bool] | None = None,
+        also: Sequence[str] = (),
+    ) -> None:
+        self.servers, self.prefix, self.folder = servers, prefix, folder
+        self.connection = {**(client or {}), "bootstrap.servers": servers}
+        self.topics = TopicSettings(prefix=prefix, partitions=partitions, replication=replication)
+        self._stack = ExitStack()
+        create_topics(self.connection, self.topics, [*DECIDERS, *also])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def settings_file(self, name: str, client: Mapping[str, str | int | bool]) -> Path:
+        connection = {**self.connection, **client}
+        lines = [
+            "[kafka]",
+            *(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in connection.items()),
+            "[topics]",
+            f'prefix = "{self.prefix}"',
+            f"partitions = {self.topics.partitions}",
+            "[warehouse]",
+            f'roots = ["{self.folder}"]',
+            "[services]",
+            "session_timeout_ms = 3000",
+        ]
+        file = self.folder / f"{name}.toml"
+        file.write_text("\n".join(lines))
+        return file
+
+    def run(
+        self, service: str, name: str = "", client: Mapping[str, str | int | bool] | None = None
+    ) -> Child:
+        """Start a service as a process of its own; its log lies below the deployment's folder."""
+        name = name or service
+        file = self.settings_file(name, client or {})
+        # the environment's broker would win over the settings'
+        command = ["/usr/bin/env", "-u", "KAFKA_BOOTSTRAP_SERVERS", sys.executable, "-m"]
+        command += ["tidegate.cli", "run", service, "-v", "-c", str(file)]
+        child = Child(command, self.folder / f"{name}.log")
+        self._stack.callback(end, child)
+        return child
+
+    def publisher(self) -> Publisher:
+        return self._stack.enter_context(
+            Publisher(self.servers, said_by="test", prefix=self.prefix, config=self.connection)
+        )
+
+    def records(self, suffix: str) -> list[Record]:
+        """Every record that is committed on a topic."""
+        consumer = Consumer(
+            {
+                **self.connection,
+                "group.id": f"{self.prefix}.people",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "log_level": 0,
+            }
+        )
+        parts = range(self.topics.partitions)
+        topic = f"{self.prefix}.{suffix}"
+        consumer.assign([TopicPartition(topic, number, 0) for number in parts])
+        taken: list[Record] = []
+        ends: set[int] = set()
+        try:
+            while len(ends) < len(parts):
+                for each in consumer.consume(1000, 0.1):
+                    if each.error() is None:
+                        taken.append(as_record(each))
+                    else:
+                        ends.add(int(each.partition() or 0))
+        finally:
+            consumer.close()
+        return taken
+
+    def events(self, suffix: str) -> list[Event]:
+        return [from_envelope(each.key, each.value) for each in self.records(suffix)]
+
+
+def end(child: Child) -> None:
+    """SIGTERM, and SIGKILL for who does not listen."""
+    if child.exit_code is None:
+        os.kill(child.pid, signal.SIGCONT)
+        if not child.end(signal.SIGTERM, 20):
+            child.end(signal.SIGKILL, 20)
+
+
+def wait_for(what: str, look: Callable[[], T | None], seconds: float = 60) -> T:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if answer := look():
+            return answer
+        time.sleep(0.05)
+    raise AssertionError(f"{what} did not happen in {seconds} s")
+
+
+def exit_code(child: Child, seconds: float = 60) -> int:
+    """Wait for the end of a process."""
+    wait_for(f"the end of {child.log.stem}", lambda: child.exit_code is not None, seconds)
+    assert child.exit_code is not None
+    return child.exit_code
