@@ -170,7 +170,7 @@ def test_a_file_that_holds_no_such_event_is_wrong(
 
 
 def test_settings_that_cannot_be_are_wrong(tidegate: Tidegate, tmp_path: Path) -> None:
-    tidegate("run", "-c", str(tmp_path / "none.toml")).refuses(2, "No such file or directory")
+    tidegate("run", "-c", str(tmp_path / "no\nfile")).refuses(2, "No such file or directory")
     tidegate(*COMMIT, "-c", config(tmp_path, CLOSED, "x", partitions=0)).refuses(
         2, "topics.partitions"
     )
