@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from tidegate.fanout import InPlace
 from tidegate.hudi import RestoreMetadata
 from tidegate.restores import Restorer
 from tidegate.savepoints import SavepointWriter
-from tidegate.warehouse import Warehouse
+from tidegate.warehouse import Warehouse, WarehouseRoots
 
 pytestmark = pytest.mark.slow
 
@@ -165,3 +166,33 @@ def test_two_processes_at_once_end_with_one_restore(tmp_path: Path, version: int
 
         assert state_of(table) == expected, step
         shutil.rmtree(root)
+
+
+class Sleepy(Warehouse):
+    """Sleeps before it puts its restore inflight, while `meanwhile` happens."""
+
+    def __init__(self, root: Path, meanwhile: Callable[[], object]) -> None:
+        super().__init__(WarehouseRoots.of(str(root)))
+        self.meanwhile = meanwhile
+
+    def create(self, location: str, content: bytes) -> None:
+        if location.endswith(".restore.inflight"):
+            self.meanwhile()
+        super().create(location, content)
+
+
+def test_who_slept_while_another_finished_leaves_a_new_metadata_table_alone(tmp_path: Path) -> None:
+    table = prepare(tmp_path, 9)
+    properties = table.path / ".hoodie/hoodie.properties"
+    before = properties.read_text()
+
+    def meanwhile() -> None:
+        restore(table, warehouse_over(tmp_path), 1)
+        properties.write_text(before)
+        (table.path / ".hoodie/metadata/files").mkdir(parents=True)
+
+    with pytest.raises(TransientError):
+        restore(table, Sleepy(tmp_path, meanwhile), 0)
+
+    assert properties.read_text() == before
+    assert (table.path / ".hoodie/metadata/files").exists()
