@@ -6,6 +6,7 @@ import json
 import logging
 import signal
 import threading
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +22,7 @@ def operate(app: typer.Typer) -> None:
     """Add the subcommands to an app."""
     topics = typer.Typer(help="The topics.", no_args_is_help=True)
     topics.command("create")(create)
+    topics.command("acls")(print_acls)
     app.add_typer(topics, name="topics")
     app.add_typer(plan, name="plan")
     app.command()(run)
@@ -51,6 +53,23 @@ def create(config: ConfigFile = None) -> None:
     settings = Settings.load(config)
     for name, new in create_topics(settings.connection(), settings.topics, DECIDERS).items():
         typer.echo(f"{name}: {'created' if new else 'already there'}")
+
+
+def print_acls(
+    config: ConfigFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
+) -> None:
+    """Print the access rights that every role needs, as kafka-acls commands."""
+    from tidegate.services import DECIDERS, EXECUTORS  # noqa: PLC0415 - heavy
+    from tidegate.topics.acls import acls  # noqa: PLC0415 - heavy
+
+    prefix = Settings.load(config).topics.prefix
+    needed = acls(prefix, deciders=DECIDERS, executors=EXECUTORS)
+    if as_json:
+        typer.echo(json.dumps([asdict(acl) for acl in needed]))
+        return
+    for acl in needed:
+        typer.echo(acl.command())
 
 
 def broker(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
@@ -11,9 +11,10 @@ from typing import Final, Protocol
 
 from tidegate.cleaning import Cleaner, ReaderGate
 from tidegate.errors import ConfigError
+from tidegate.events import Event
 from tidegate.fanout import BySize, OnSpark
 from tidegate.registry import wire_for
-from tidegate.restores import Restorer
+from tidegate.restores import PermittedRestorer, Restorer
 from tidegate.runtime.bus import Bus
 from tidegate.runtime.decider_loop import DeciderLoop
 from tidegate.runtime.executor_loop import ExecutorLoop
@@ -79,6 +80,17 @@ def _executor(
     return ExecutorLoop(executor, bus, prefix, threads=threads, wire=wire)
 
 
+def _permitted(
+    settings: Settings, warehouse: Warehouse, fan_out: BySize, clock: Callable[[], datetime]
+) -> PermittedRestorer:
+    restorer = Restorer(warehouse, fan_out, clock)
+    return PermittedRestorer(restorer, settings.restores.requested_by)
+
+
+def _restorer(settings: Settings, bus: Bus) -> Loop:
+    return _executor(partial(_permitted, settings), settings, bus)
+
+
 def _policy(settings: Settings, bus: Bus) -> Loop:
     decider = SavepointPolicyService(savepoint_policy(settings))
     return DeciderLoop(decider, bus, settings.topics.prefix, wire=wire_for(settings.registry))
@@ -91,11 +103,19 @@ def _gate(settings: Settings, bus: Bus) -> Loop:
 DECIDERS: Final = (SavepointPolicyService.name, ReaderGate.name)
 EXECUTORS: Final = (SavepointWriter.name, Restorer.name, Cleaner.name)
 
+HEARD: Final[Mapping[str, Sequence[type[Event]]]] = MappingProxyType(
+    {
+        kind.name: kind.hears
+        for kind in (SavepointPolicyService, ReaderGate, SavepointWriter, Restorer, Cleaner)
+    }
+)
+"""What each service hears."""
+
 SERVICES: Final[Mapping[str, Callable[[Settings, Bus], Loop]]] = MappingProxyType(
     {
         SavepointPolicyService.name: _policy,
         SavepointWriter.name: partial(_executor, SavepointWriter),
-        Restorer.name: partial(_executor, Restorer),
+        Restorer.name: _restorer,
         ReaderGate.name: _gate,
         Cleaner.name: partial(_executor, Cleaner),
     }

@@ -15,6 +15,9 @@ prefix = "tidegate"
 partitions = 6
 replication = 3
 
+[restores]
+requested_by = ["ana", "ops-*"]          # shell patterns of the people who may ask for a restore
+
 [warehouse]
 roots = ["/lake", "s3://lake/tables"]    # nothing outside of these is ever changed
 [warehouse.storage.s3]                   # fsspec's options, a table a protocol
@@ -33,11 +36,12 @@ when = "every_commit"
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator
 
 from tidegate.errors import ConfigError
 from tidegate.events.topics import DEFAULT_PARTITIONS, DEFAULT_PREFIX
@@ -45,6 +49,8 @@ from tidegate.registry import RegistrySettings
 
 FILE_VARIABLE = "TIDEGATE_CONFIG"
 SERVERS_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
+# librdkafka's settings whose values are secrets, now or in a version to come
+_SECRET: Final = re.compile(r"password|secret|token|jaas|oauthbearer\.config|key\.pem")
 
 
 class _Section(BaseModel, frozen=True, extra="forbid"):
@@ -63,14 +69,14 @@ class WarehouseSettings(_Section, frozen=True):
     """Where tables may be changed, and how their file systems are reached."""
 
     roots: tuple[str, ...] = ()
-    storage: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    storage: dict[str, dict[str, Any]] = Field(default_factory=dict, repr=False)
 
 
 class SparkSettings(_Section, frozen=True):
     """The session for table work, started when there is work for it."""
 
     from_items: int = Field(default=256, ge=1)
-    conf: dict[str, str] = Field(default_factory=dict)
+    conf: dict[str, str] = Field(default_factory=dict, repr=False)
 
 
 class SavepointRule(_Section, frozen=True):
@@ -78,6 +84,12 @@ class SavepointRule(_Section, frozen=True):
 
     tables: str
     when: Literal["every_commit", "on_request"]
+
+
+class RestoreSettings(_Section, frozen=True):
+    """Who may have a table restored: shell patterns of the names that requests are made in."""
+
+    requested_by: tuple[str, ...] = ("*",)
 
 
 class ServiceSettings(_Section, frozen=True):
@@ -92,13 +104,24 @@ class ServiceSettings(_Section, frozen=True):
 class Settings(_Section, frozen=True):
     """All settings; see the module's example."""
 
-    kafka: dict[str, str | int | bool] = Field(default_factory=dict)
+    kafka: dict[str, str | int | bool | SecretStr] = Field(default_factory=dict)
     registry: RegistrySettings | None = None
     topics: TopicSettings = TopicSettings()
     warehouse: WarehouseSettings = WarehouseSettings()
     spark: SparkSettings = SparkSettings()
     savepoints: tuple[SavepointRule, ...] = ()
+    restores: RestoreSettings = RestoreSettings()
     services: ServiceSettings = ServiceSettings()
+
+    @field_validator("kafka")
+    @classmethod
+    def _hide_secrets(
+        cls, kafka: dict[str, str | int | bool | SecretStr]
+    ) -> dict[str, str | int | bool | SecretStr]:
+        return {
+            name: SecretStr(value) if isinstance(value, str) and _SECRET.search(name) else value
+            for name, value in kafka.items()
+        }
 
     @classmethod
     def load(cls, file: Path | None = None) -> Self:
@@ -122,14 +145,17 @@ class Settings(_Section, frozen=True):
         return settings
 
     def connection(self) -> dict[str, str | int | bool]:
-        """Give librdkafka's settings for every client.
+        """Give librdkafka's settings for every client, with the secrets in clear: never log them.
 
         Raises:
             ConfigError: no broker is named.
         """
         if "bootstrap.servers" not in self.kafka:
             raise ConfigError(f'name a broker: {SERVERS_VARIABLE}, or "bootstrap.servers"')
-        return dict(self.kafka)
+        return {
+            name: value.get_secret_value() if isinstance(value, SecretStr) else value
+            for name, value in self.kafka.items()
+        }
 
 
 def _problems(error: ValidationError) -> str:
