@@ -61,6 +61,17 @@ def test_jars_come_in_the_order_of_the_lock(lock: Path, own_cache: Path) -> None
     assert [jar.read_bytes() for jar in jars] == [SMALL[1], SMALL[0]]
 
 
+def test_another_file_of_an_artifact_is_named_by_its_classifier(tmp_path: Path) -> None:
+    file = tmp_path / "repository" / "org" / "example" / "two" / "1.0" / "two-1.0-all.tar.gz"
+    file.write_bytes(b"the bytes of an archive")
+
+    made = make_lock(("org.example:two:1.0:all@tar.gz",), transitive=False)
+    (tmp_path / "archive.json").write_text(made.dumps())
+
+    assert [jar.name for jar in made.jars] == ["two-1.0-all.tar.gz"]
+    assert resolve(tmp_path / "archive.json")[0].read_bytes() == b"the bytes of an archive"
+
+
 def test_a_whole_cache_is_used_without_the_repository(
     lock: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

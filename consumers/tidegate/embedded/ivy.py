@@ -23,6 +23,15 @@ _ATTEMPTS: Final = 3
 _JAVA_FOR_IVY: Final = 8
 _SECONDS: Final = 1200
 _TRUST_STORES: Final = ("/etc/ssl/certs/java/cacerts", "/etc/pki/java/cacerts")
+_MAVEN: Final = "http://ant.apache.org/ivy/maven"
+_WITHOUT_POMS: Final = """\
+<ivysettings>
+  <settings defaultResolver="public"/>
+  <resolvers><ibiblio name="public" m2compatible="true" usepoms="false"/></resolvers>
+</ivysettings>
+"""
+"""Ivy's own public repository. A pom whose parent is in no repository would stop Ivy, and what is
+fetched by itself needs none."""
 _TROUBLE: Final = ("server access error", "download failed", "not found", "exception", "error")
 """What tells most comes first: a module is also "not found" when its server was not reached."""
 
@@ -40,7 +49,11 @@ def fetch(lock: JarLock, folder: Path) -> Path:
         TransientError: the repository could not be reached, or does not have it.
     """
     (folder / "ivy.xml").write_bytes(_module(lock))
-    command = _command(folder, find_jdk(_JAVA_FOR_IVY).java)
+    settings = os.environ.get("TIDEGATE_IVY_SETTINGS")
+    if settings is None and not lock.transitive:
+        settings = str(folder / "ivysettings.xml")
+        Path(settings).write_text(_WITHOUT_POMS, encoding="utf-8")
+    command = _command(folder, find_jdk(_JAVA_FOR_IVY).java, settings)
     retrying = Retrying(
         stop=stop_after_attempt(_ATTEMPTS),
         wait=wait_random_exponential(multiplier=1, max=10),
@@ -51,8 +64,7 @@ def fetch(lock: JarLock, folder: Path) -> Path:
     return folder / "jars"
 
 
-def _command(folder: Path, java: Path) -> list[str]:
-    settings = os.environ.get("TIDEGATE_IVY_SETTINGS")
+def _command(folder: Path, java: Path, settings: str | None) -> list[str]:
     return [
         *(str(java), *_trust(java), f"-Divy.default.ivy.user.dir={folder}"),
         *("-jar", str(_ivy_jar())),
@@ -107,14 +119,19 @@ def _ivy_jar() -> Path:
 
 
 def _module(lock: JarLock) -> bytes:
-    module = Element("ivy-module", version="2.0")
+    module = Element("ivy-module", {"version": "2.0", "xmlns:m": _MAVEN})
     SubElement(module, "info", organisation="tidegate", module="locked")
     SubElement(SubElement(module, "configurations"), "conf", name="default")
     dependencies = SubElement(module, "dependencies")
     for coordinate in lock.coordinates:
-        group, artifact, version = coordinate.split(":")
+        group, artifact, version, *file = coordinate.split(":")
         wanted = {"org": group, "name": artifact, "rev": version, "conf": "default"}
-        SubElement(dependencies, "dependency", wanted, transitive=str(lock.transitive).lower())
+        wanted |= {"transitive": str(lock.transitive).lower()}
+        dependency = SubElement(dependencies, "dependency", wanted)
+        for each in file:
+            classifier, ext = each.split("@")
+            named = {"name": artifact, "type": ext, "ext": ext, "m:classifier": classifier}
+            SubElement(dependency, "artifact", named)
     for exclusion in lock.exclusions:
         group, artifact = exclusion.split(":")
         SubElement(dependencies, "exclude", {"org": group, "module": artifact})

@@ -12,17 +12,19 @@ from tidegate.errors import ConfigError
 
 _LOCKS: Final = Path(__file__).parent / "locks"
 
-Coordinate = Annotated[str, StringConstraints(pattern=r"^[^:\s]+:[^:\s]+:[^:\s]+$")]
-"""`group:artifact:version`."""
+Coordinate = Annotated[
+    str, StringConstraints(pattern=r"^[^:@\s]+:[^:@\s]+:[^:@\s]+(:[^:@\s]+@[a-z.]+)?$")
+]
+"""`group:artifact:version`, or `group:artifact:version:classifier@ext` for another of its files."""
 
 Exclusion = Annotated[str, StringConstraints(pattern=r"^[^:\s]+:[^:\s]+$")]
 """`group:artifact`; `*` stands for any."""
 
 
 class LockedJar(BaseModel, frozen=True):
-    """One jar: its file name, the SHA-256 of its bytes in hex, its size in bytes."""
+    """A jar, or an archive of jars: file name, SHA-256 of its bytes in hex, size in bytes."""
 
-    name: Annotated[str, StringConstraints(pattern=r"^[^/\\]+\.jar$")]
+    name: Annotated[str, StringConstraints(pattern=r"^[^/\\]+\.(jar|tar\.gz)$")]
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     size: Annotated[int, Field(gt=0)]
 

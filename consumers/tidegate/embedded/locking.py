@@ -26,7 +26,7 @@ def make_lock(
     """
     wanted = JarLock(coordinates=coordinates, transitive=transitive, exclusions=exclusions, jars=())
     with tempfile.TemporaryDirectory() as draft:
-        fetched = sorted(fetch(wanted, Path(draft)).glob("*.jar"))
+        fetched = sorted(fetch(wanted, Path(draft)).iterdir())
         return wanted.model_copy(update={"jars": tuple(_locked(jar) for jar in fetched)})
 
 
@@ -37,7 +37,9 @@ def _locked(jar: Path) -> LockedJar:
 
 def main(
     target: Annotated[Path, typer.Argument(help="the lock to write")],
-    coordinates: Annotated[list[str], typer.Argument(help="group:artifact:version")],
+    coordinates: Annotated[
+        list[str], typer.Argument(help="group:artifact:version[:classifier@ext]")
+    ],
     *,
     transitive: Annotated[bool, typer.Option(help="also what they depend on")] = True,
     exclude: Annotated[list[str] | None, typer.Option(help="group:artifact to leave out")] = None,
