@@ -6,6 +6,6 @@ import importlib.util
 
 pytest_plugins = [
     plugin
-    for plugin in ("support.kafka", "support.spark")
+    for plugin in ("support.kafka", "support.registry", "support.spark")
     if importlib.util.find_spec(plugin) is not None
 ]

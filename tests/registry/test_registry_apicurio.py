@@ -1,0 +1,181 @@
+"""A real schema registry, and on the way to it a real Kafka."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.schema_registry import (
+    ConfigCompatibilityLevel,
+    Schema,
+    SchemaRegistryClient,
+    ServerConfig,
+)
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from support.kafka import create_topic
+from support.registry import RunningRegistry
+from support.samples import commit, release
+from tidegate.errors import FormatError, RegistryRefusedError, TransientError
+from tidegate.events import CommitCompleted
+from tidegate.events.codec import encode_body
+from tidegate.events.framing import id_prefix
+from tidegate.events.schema import schema_text
+from tidegate.events.wire import Wire
+from tidegate.publisher import Publisher
+from tidegate.registry import RegistrySchemas, RegistrySettings, subject_of
+
+pytestmark = [pytest.mark.registry, pytest.mark.slow]
+KEY = b"lake.sales.orders"
+
+
+@pytest.fixture
+def client(registry: RunningRegistry) -> SchemaRegistryClient:
+    return SchemaRegistryClient({"url": registry.url})
+
+
+def wire(registry: RunningRegistry, *, auto_register: bool = True) -> Wire:
+    """A wire with a cache of its own, as another process has."""
+    options = {"timeout": 2}
+    settings = RegistrySettings(url=registry.url, auto_register=auto_register, options=options)
+    return Wire(RegistrySchemas(settings))
+
+
+def text_with(field: Mapping[str, object]) -> str:
+    raw = json.loads(schema_text("CommitCompleted"))
+    raw["fields"].append(field)
+    return json.dumps(raw)
+
+
+@pytest.mark.kafka
+def test_an_event_published_through_a_registry_is_read_by_another_process(
+    registry: RunningRegistry, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    topic = f"{topic_prefix}.commits"
+    create_topic(bootstrap_servers, topic)
+    with Publisher(
+        bootstrap_servers, said_by="ingest", prefix=topic_prefix, registry=registry.url
+    ) as publisher:
+        publisher.publish(commit(1), commit(2))
+
+    messages = list(consumed(bootstrap_servers, topic, 2))
+
+    reader = wire(registry)
+    assert [value[:1] for _, value in messages] == [b"\x00", b"\x00"]
+    assert [reader.open(key, value) for key, value in messages] == [commit(1), commit(2)]
+
+
+def consumed(servers: str, topic: str, count: int) -> Iterator[tuple[bytes, bytes]]:
+    settings = {"bootstrap.servers": servers, "group.id": topic, "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings)
+    consumer.subscribe([topic])
+    for message in consumer.consume(count, 30):
+        key, value = message.key(), message.value()
+        assert isinstance(key, bytes)
+        assert isinstance(value, bytes)
+        yield key, value
+    consumer.close()
+
+
+def test_two_processes_name_a_schema_by_the_same_id(
+    registry: RunningRegistry, topic_prefix: str
+) -> None:
+    topic = f"{topic_prefix}.commits"
+
+    first, second = (wire(registry).seal(commit(1), topic).value for _ in range(2))
+
+    assert first == second
+
+
+def test_the_events_of_one_topic_have_subjects_of_their_own(
+    registry: RunningRegistry, client: SchemaRegistryClient, topic_prefix: str
+) -> None:
+    for event in (commit(1), release(1)):
+        wire(registry).seal(event, topic_prefix)
+
+    assert sorted(each for each in client.get_subjects() if each.startswith(topic_prefix)) == [
+        f"{topic_prefix}-io.tidegate.events.CommitCompleted",
+        f"{topic_prefix}-io.tidegate.events.LockReleased",
+    ]
+
+
+def test_what_we_write_the_clients_own_deserializer_reads_with_the_real_registry(
+    registry: RunningRegistry, client: SchemaRegistryClient, topic_prefix: str
+) -> None:
+    sealed = wire(registry).seal(commit(1), topic_prefix)
+
+    told = AvroDeserializer(client)(
+        sealed.value, SerializationContext(topic_prefix, MessageField.VALUE)
+    )
+
+    assert CommitCompleted.model_validate(told) == commit(1)
+
+
+def test_a_schema_that_was_registered_by_hand_is_used_and_a_missing_one_refused(
+    registry: RunningRegistry, client: SchemaRegistryClient, topic_prefix: str
+) -> None:
+    subject = subject_of(CommitCompleted, topic_prefix)
+    number = client.register_schema(subject, Schema(schema_text("CommitCompleted"), "AVRO"))
+    by_hand = wire(registry, auto_register=False)
+
+    assert by_hand.seal(commit(1), topic_prefix).value[:5] == id_prefix(number)
+    with pytest.raises(RegistryRefusedError, match=r"look up .*LockReleased"):
+        by_hand.seal(release(1), topic_prefix)
+
+
+def test_an_id_that_the_registry_does_not_know_is_a_format_error(
+    registry: RunningRegistry,
+) -> None:
+    with pytest.raises(FormatError, match="read schema 2000000000"):
+        wire(registry).open(KEY, id_prefix(2_000_000_000) + encode_body(commit(1)))
+
+
+def test_a_registry_that_does_not_answer_is_a_transient_fault_except_for_what_is_known(
+    registry: RunningRegistry, topic_prefix: str
+) -> None:
+    used, new = wire(registry), wire(registry)
+    sealed = used.seal(commit(1), topic_prefix)
+    assert used.open(sealed.key, sealed.value) == commit(1)
+
+    registry.stall()
+    try:
+        assert used.open(sealed.key, sealed.value) == commit(1)
+        assert used.seal(commit(1), topic_prefix) == sealed
+        with pytest.raises(TransientError, match="schema registry"):
+            new.open(sealed.key, sealed.value)
+    finally:
+        registry.go_on()
+
+    assert new.open(sealed.key, sealed.value) == commit(1)
+
+
+def test_a_backward_registry_takes_an_optional_field_and_both_sides_read_on(
+    registry: RunningRegistry, client: SchemaRegistryClient, topic_prefix: str
+) -> None:
+    subject = subject_of(CommitCompleted, topic_prefix)
+    older = wire(registry).seal(commit(1), topic_prefix)
+    client.set_config(subject, ServerConfig(compatibility=ConfigCompatibilityLevel.BACKWARD))
+    optional = {"name": "pipeline", "type": ["null", "string"], "default": None}
+
+    newer = client.register_schema(subject, Schema(text_with(optional), "AVRO"))
+
+    # null is the branch 0 of the new last field's union
+    newer_bytes = id_prefix(newer) + encode_body(commit(2)) + b"\x00"
+    assert wire(registry).open(KEY, newer_bytes) == commit(2)
+    assert wire(registry).open(older.key, older.value) == commit(1)
+
+
+def test_a_backward_registry_refuses_a_breaking_schema_and_we_say_so(
+    registry: RunningRegistry, client: SchemaRegistryClient, topic_prefix: str
+) -> None:
+    subject = subject_of(CommitCompleted, topic_prefix)
+    raw = json.loads(schema_text("CommitCompleted"))
+    raw["fields"] = [each for each in raw["fields"] if each["name"] != "instant"]
+    client.register_schema(subject, Schema(json.dumps(raw), "AVRO"))
+    client.set_config(subject, ServerConfig(compatibility=ConfigCompatibilityLevel.BACKWARD))
+
+    with pytest.raises(RegistryRefusedError, match=f"register {subject}"):
+        wire(registry).seal(commit(1), topic_prefix)
