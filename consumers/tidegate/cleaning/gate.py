@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import AwareDatetime, Field
 
-from tidegate.cleaning.memory import remember, without_old
+from tidegate.cleaning.memory import heard, milliseconds, remember, without_old
 from tidegate.events import CleaningReleased, Event, LockHold, LockReleased, VacuumFinished
 from tidegate.events.base import Value
 from tidegate.runtime.services import Decision
@@ -37,9 +37,9 @@ class GateState(Value, frozen=True):
     """One table's memory: vacuums by their event id, and what was released when (ms of epoch)."""
 
     waiting: dict[str, WaitingVacuum] = Field(default_factory=dict)
-    released_locks: dict[int, int] = Field(default_factory=dict)
-    ended_transactions: dict[int, int] = Field(default_factory=dict)
-    released_vacuums: dict[str, int] = Field(default_factory=dict)
+    released_locks: tuple[dict[int, int], ...] = ()
+    ended_transactions: tuple[dict[int, int], ...] = ()
+    released_vacuums: tuple[dict[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,35 +62,46 @@ class ReaderGate:
 
     def decide(self, state: GateState, event: Event, at: datetime) -> Decision[GateState]:
         """Take in one event; let go every vacuum that it sets free."""
-        state = self._without_old(state, at)
+        now = milliseconds(at)
+        state = self._without_old(state, now)
         match event:
+            case LockReleased():
+                return self._let_go(self._with_release(state, event, now), at)
             case VacuumFinished():
                 return self._let_go(self._with_vacuum(state, event, at), at)
-            case LockReleased():
-                return self._let_go(self._with_release(state, event, at), at)
             case _:
                 return Decision(state)
 
     def _with_vacuum(self, state: GateState, vacuum: VacuumFinished, at: datetime) -> GateState:
-        if vacuum.event_id in state.waiting or vacuum.event_id in state.released_vacuums:
+        key = vacuum.event_id
+        if key in state.waiting or heard(state.released_vacuums, key):
             return state
+        locks, transactions = vacuum.locks, vacuum.open_transactions
         new = WaitingVacuum(
-            locks=tuple(each for each in vacuum.locks if each.lock_id not in state.released_locks),
+            locks=tuple(each for each in locks if not heard(state.released_locks, each.lock_id)),
             transactions=tuple(
-                txn for txn in vacuum.open_transactions if txn not in state.ended_transactions
+                each for each in transactions if not heard(state.ended_transactions, each)
             ),
             since=at,
             then=command_for(vacuum, at),
         )
-        return state.model_copy(update={"waiting": {**state.waiting, vacuum.event_id: new}})
+        return _changed(state, waiting={**state.waiting, key: new})
 
-    def _with_release(self, state: GateState, release: LockReleased, at: datetime) -> GateState:
-        lock, txn = release.lock_id, release.transaction_id
-        waiting = {key: _discharged(each, lock, txn) for key, each in state.waiting.items()}
-        locks = self._noted(state.released_locks, lock, at)
-        txns = self._noted(state.ended_transactions, txn, at)
-        return state.model_copy(
-            update={"waiting": waiting, "released_locks": locks, "ended_transactions": txns}
+    def _with_release(self, state: GateState, release: LockReleased, now: int) -> GateState:
+        lock, txn, most = release.lock_id, release.transaction_id, self.remember_most
+        locks, transactions, waiting = (
+            state.released_locks,
+            state.ended_transactions,
+            state.waiting,
+        )
+        if lock is not None:
+            locks = remember(locks, lock, now, most)
+        if txn is not None:
+            transactions = remember(transactions, txn, now, most)
+        if waiting:
+            waiting = {key: _discharged(each, lock, txn) for key, each in waiting.items()}
+        return _changed(
+            state, waiting=waiting, released_locks=locks, ended_transactions=transactions
         )
 
     def _let_go(self, state: GateState, at: datetime) -> Decision[GateState]:
@@ -99,24 +110,31 @@ class ReaderGate:
             return Decision(state)
         released = state.released_vacuums
         for key in free:
-            released = remember(released, key, at, self.remember_most)
+            released = remember(released, key, milliseconds(at), self.remember_most)
         waiting = {key: each for key, each in state.waiting.items() if key not in free}
         commands = tuple(each.then.model_copy(update={"occurred_at": at}) for each in free.values())
-        after = state.model_copy(update={"waiting": waiting, "released_vacuums": released})
+        after = _changed(state, waiting=waiting, released_vacuums=released)
         return Decision(after, commands)
 
-    def _noted(self, memory: dict[int, int], released: int | None, at: datetime) -> dict[int, int]:
-        return memory if released is None else remember(memory, released, at, self.remember_most)
-
-    def _without_old(self, state: GateState, at: datetime) -> GateState:
-        before = at - self.remember_for
-        return state.model_copy(
-            update={
-                "released_locks": without_old(state.released_locks, before),
-                "ended_transactions": without_old(state.ended_transactions, before),
-                "released_vacuums": without_old(state.released_vacuums, before),
-            }
+    def _without_old(self, state: GateState, now: int) -> GateState:
+        before = now - self.remember_for // timedelta(milliseconds=1)
+        locks = without_old(state.released_locks, before)
+        transactions = without_old(state.ended_transactions, before)
+        vacuums = without_old(state.released_vacuums, before)
+        if (
+            locks is state.released_locks
+            and transactions is state.ended_transactions
+            and vacuums is state.released_vacuums
+        ):
+            return state
+        return _changed(
+            state, released_locks=locks, ended_transactions=transactions, released_vacuums=vacuums
         )
+
+
+def _changed(state: GateState, **fields: Any) -> GateState:  # noqa: ANN401 - our own fields
+    """Give the state with some fields replaced; they are ours, so nothing is validated again."""
+    return GateState.model_construct(**{**state.__dict__, **fields})
 
 
 def command_for(vacuum: VacuumFinished, at: datetime) -> CleaningReleased:

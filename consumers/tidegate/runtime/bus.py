@@ -17,8 +17,7 @@ class Partition(NamedTuple):
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """A message as the broker keeps it. `timestamp_ms` is when the broker appended it."""
 
     partition: Partition

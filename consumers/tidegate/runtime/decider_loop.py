@@ -23,7 +23,7 @@ from tidegate.runtime.services import Decider
 
 log = logging.getLogger(__name__)
 S = TypeVar("S", bound=Value)
-BATCH = 1000
+BATCH = 5000
 POLL_SECONDS = 0.2
 RESTORERS = 8
 """Changelog partitions that are read back at the same time."""

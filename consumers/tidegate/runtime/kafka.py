@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -14,10 +15,11 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka import Message as Received
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, TopicMetadata
 from confluent_kafka.admin._listoffsets import EarliestSpec, LatestSpec, OffsetSpec
 
 from tidegate.errors import ConfigError, DeliveryRefusedError, OffsetGapError, StopService
+from tidegate.events.message import Headers
 from tidegate.publisher import ConfirmedProducer, Message
 from tidegate.runtime.bus import Extent, Listener, Partition, Record
 from tidegate.runtime.kafka_changelog import KafkaChangelog, as_bytes
@@ -38,6 +40,10 @@ CONSUMER: Final[Config] = {
     "log_level": 0,
 }
 _WAIT: Final = 30.0
+_SHORT: Final = 2.0
+_LOOK_AGAIN: Final = 0.5
+# librdkafka's local codes have underscores
+_REFUSALS: Final = {KafkaError._AUTHENTICATION, KafkaError._SSL}  # noqa: SLF001
 # confluent-kafka leaves these two untyped
 _FIRST: Final[OffsetSpec] = EarliestSpec()  # type: ignore[no-untyped-call]
 _END: Final[OffsetSpec] = LatestSpec()  # type: ignore[no-untyped-call]
@@ -53,6 +59,7 @@ class KafkaSubscription:
         self._consumer = Consumer({**CONSUMER, **config, "group.id": group})
         self._group = group
         self._listener = listener
+        self._leaving = False
         self._consumer.subscribe(
             list(topics), on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose
         )
@@ -86,9 +93,12 @@ class KafkaSubscription:
 
     def close(self) -> None:
         """Leave the group."""
+        self._leaving = True
         self._consumer.close()
 
     def _assign(self, consumer: Consumer, assigned: list[TopicPartition]) -> None:
+        if self._leaving:  # the group's answer to joining came after we had decided to go
+            return
         starts = Patience().call(lambda: self._starts(assigned))
         self._listener.assigned([Partition(each.topic, each.partition) for each in assigned])
         consumer.assign(starts)
@@ -129,9 +139,20 @@ class KafkaSubscription:
             return as_record(message)
         if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
             raise OffsetGapError(f"{self._group}: {error.str()}")
-        if passes(error):
+        if passes(error) or self._is_news_to_one_broker(error, str(message.topic())):
             return None
         raise StopService(f"{self._group}: {error.str()}")
+
+    def _is_news_to_one_broker(self, error: KafkaError, topic: str) -> bool:
+        """Whether a topic that one broker does not know is known to the cluster after all."""
+        if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return False
+        for _ in range(10):
+            with told_apart(f"topic {topic}"):
+                if self._consumer.list_topics(topic, timeout=_WAIT).topics[topic].error is None:
+                    return True
+            time.sleep(_LOOK_AGAIN)
+        return False
 
 
 def as_record(message: Received) -> Record:
@@ -141,14 +162,16 @@ def as_record(message: Received) -> Record:
         int(message.offset() or 0),
         as_bytes(message.key()),
         as_bytes(message.value()),
-        tuple((str(name), as_bytes(value) or b"") for name, value in _headers(message)),
+        _headers(message),
         int(message.timestamp()[1]),
     )
 
 
-def _headers(message: Received) -> Iterable[tuple[str, bytes | str | None]]:
-    headers = message.headers() or []
-    return headers.items() if isinstance(headers, dict) else headers
+def _headers(message: Received) -> Headers:
+    """The headers, of which confluent-kafka's types allow more than a broker ever has."""
+    headers = message.headers() or ()
+    pairs = headers.items() if isinstance(headers, dict) else headers
+    return tuple((name, as_bytes(value) or b"") for name, value in pairs)
 
 
 class KafkaBus:
@@ -159,15 +182,31 @@ class KafkaBus:
         self._config = config
         self._consumer = {**config, **(consumer or {})}
         self._producer = ConfirmedProducer(config)
-        self._admin = AdminClient({**config, "log_level": 0})
+        self._refusal: KafkaError | None = None
+        self._admin = AdminClient({**config, "log_level": 0, "error_cb": self._note})
 
     def partitions(self, topic: str) -> int:
-        """Ask the cluster."""
+        """Ask the cluster; a login that it refuses is said at once."""
+        deadline = time.monotonic() + _WAIT
         with told_apart(f"topic {topic}"):
-            found = self._admin.list_topics(topic, timeout=_WAIT).topics[topic]
+            found = self._described(topic, deadline)
         if found.error is not None or not found.partitions:
             raise ConfigError(f"topic {topic}: {found.error or 'it has no partitions'}")
         return len(found.partitions)
+
+    def _described(self, topic: str, deadline: float) -> TopicMetadata:
+        while True:
+            try:
+                return self._admin.list_topics(topic, timeout=_SHORT).topics[topic]
+            except KafkaException:
+                if self._refusal is not None:
+                    raise ConfigError(f"the broker can't be used: {self._refusal.str()}") from None
+                if time.monotonic() > deadline:
+                    raise
+
+    def _note(self, error: KafkaError) -> None:
+        if error.code() in _REFUSALS:
+            self._refusal = error
 
     def extent(self, partition: Partition) -> Extent:
         """Ask the cluster."""

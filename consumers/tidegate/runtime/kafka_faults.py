@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from tidegate.errors import StopService, TransientError
 
 # A broker that dies, restarts or stalls; a leader or a coordinator that moves. librdkafka's own
-# codes have underscores. UNKNOWN_TOPIC_OR_PART is not among them: a topic that is gone stays gone.
+# codes have underscores.
 _PASSING: Final = {
     KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
     KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001
@@ -41,6 +41,13 @@ _PASSING: Final = {
     KafkaError.UNSTABLE_OFFSET_COMMIT,
 }
 
+# A broker that has not heard of a new topic yet; or the topic is gone for good.
+_UNKNOWN: Final = {
+    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+}
+
 
 def passes(fault: KafkaError) -> bool:
     """Whether the same call may work a little later."""
@@ -52,12 +59,13 @@ def told_apart(doing: str) -> Generator[None]:
     """Turn Kafka's one exception into ours: wait and try again, or stop.
 
     Raises:
-        TransientError: it passes by itself.
+        TransientError: it passes by itself, or may do so: a topic that is not known (yet).
         StopService: it does not.
     """
     try:
         yield
     except KafkaException as error:
         fault: KafkaError = error.args[0]
-        kind = TransientError if passes(fault) else StopService
+        may_pass = passes(fault) or fault.code() in _UNKNOWN
+        kind = TransientError if may_pass else StopService
         raise kind(f"{doing}: {fault.str()}") from error

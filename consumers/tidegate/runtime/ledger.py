@@ -99,9 +99,9 @@ class Ledger(Generic[S]):
         return offset < max(self.positions.get(topic, 0), own)
 
     def stage(self, table: str, state: S) -> None:
-        """Put a table's next state in place."""
-        if state != self.state(table):
-            self.tables[table] = self.entry_type(applied={}, state=state)
+        """Put a table's next state in place; the very same object means that nothing changed."""
+        if state is not self.state(table):
+            self.tables[table] = self.entry_type.model_construct(applied={}, state=state)
             self._changed.add(table)
 
     def advance(self, topic: str, offset: int) -> None:
@@ -113,7 +113,8 @@ class Ledger(Generic[S]):
         written: list[tuple[bytes, bytes | None]] = []
         removed: list[tuple[bytes, bytes | None]] = []
         for table in sorted(self._changed):
-            entry = self.entry_type(applied=dict(self.positions), state=self.tables[table].state)
+            state = self.tables[table].state
+            entry = self.entry_type.model_construct(applied=dict(self.positions), state=state)
             self.tables[table] = entry
             written.append((table.encode(), entry.model_dump_json().encode()))
             if entry.state == self.initial:

@@ -43,7 +43,10 @@ class Decider(Protocol[S]):
         ...
 
     def decide(self, state: S, event: Event, at: datetime) -> Decision[S]:
-        """Answer one event. Called again with the same arguments it answers the same."""
+        """Answer one event. Called again with the same arguments it answers the same.
+
+        Where nothing changes, the answer holds the very state that was given: it is not written.
+        """
         ...
 
 

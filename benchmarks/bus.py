@@ -1,0 +1,241 @@
+"""The bus beside its peers, in one run on one broker: ratios, because machines differ.
+
+    .venv/bin/python benchmarks/bus.py [--events 50000]
+
+(a) events a second through a decider, against consuming and decoding them and nothing else;
+(b) publishing, against a bare confluent-kafka producer that encodes with fastavro;
+(c) from the last release published to its command seen;
+(d) vacuums a second when a decider's state is read back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import fastavro
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tidegate.cleaning import ReaderGate
+from tidegate.embedded import bootstrap
+from tidegate.events import Event, LockHold, LockReleased, VacuumFinished, VacuumKind
+from tidegate.events.codec import encode, schema_of
+from tidegate.events.message import from_envelope
+from tidegate.events.topics import changelog
+from tidegate.publisher import Publisher
+from tidegate.publisher.delivery import DEFAULTS
+from tidegate.runtime.decider_loop import DeciderLoop
+from tidegate.runtime.kafka import KafkaBus
+from tidegate.services import DECIDERS
+from tidegate.settings import TopicSettings
+from tidegate.topics import create_topics
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+TABLES = 200
+
+
+def release(number: int) -> LockReleased:
+    """One of many releases, spread over some tables."""
+    return LockReleased.model_validate(
+        {**_subject(number), "lock_id": number, "transaction_id": 10**6 + number}
+    )
+
+
+def vacuum(number: int, holds: int = 2) -> VacuumFinished:
+    """A vacuum that waits for some locks nobody else has."""
+    locks = tuple(LockHold(lock_id=number * 10 + n, owner="ana@notebook") for n in range(holds))
+    return VacuumFinished.model_validate(
+        {
+            **_subject(number),
+            "kind": VacuumKind.MINOR,
+            "directories": ("delta_0000001_0000003",),
+            "min_write_id": 1,
+            "max_write_id": 3,
+            "valid_write_ids": f"db.t{number % TABLES}:3:9223372036854775807::",
+            "own_lock_id": number * 10,
+            "locks": locks,
+        }
+    )
+
+
+def _subject(number: int) -> dict[str, Any]:
+    table = f"hive.db.t{number % TABLES}"
+    return {"table": table, "location": f"/w/{table}", "occurred_at": NOW, "said_by": "bench"}
+
+
+class Bench:
+    """A deployment of its own for each measurement."""
+
+    def __init__(self, servers: str) -> None:
+        """Take the broker."""
+        self.servers = servers
+
+    @contextmanager
+    def deployment(self, partitions: int = 1) -> Iterator[tuple[str, KafkaBus, Publisher]]:
+        """Fresh topics, a bus and a publisher."""
+        prefix = f"bench-{uuid.uuid4().hex[:6]}"
+        config = {"bootstrap.servers": self.servers}
+        create_topics(config, TopicSettings(prefix=prefix, partitions=partitions), DECIDERS)
+        bus = KafkaBus(config)
+        with Publisher(self.servers, said_by="bench", prefix=prefix) as publisher:
+            yield prefix, bus, publisher
+        bus.close()
+
+    def decider(self, count: int) -> str:
+        """(a) Events a second through the reader gate, against the raw limit."""
+        with self.deployment() as (prefix, bus, publisher):
+            _publish(publisher, map(release, range(count)))
+            raw = count / _timed(lambda: _consume(self.servers, f"{prefix}.locks", count))
+            loop = DeciderLoop(ReaderGate(), bus, prefix)
+            while not loop.step(0.1):
+                pass  # joining the group is not what is measured
+            done = loop._held[0].ledger.positions.get(f"{prefix}.locks", 0)  # noqa: SLF001
+            began = time.perf_counter()
+            left = count - done
+            while left > 0:
+                left -= loop.step(1)
+            rate = (count - done) / (time.perf_counter() - began)
+            loop.close()
+        return _line("(a) decider, events a second", rate, "consume and decode", raw)
+
+    def publishing(self, count: int) -> Iterator[str]:
+        """(b) Throughput and latency of publishing."""
+        events = [release(number) for number in range(count)]
+        with self.deployment() as (prefix, _, publisher):
+            topic = f"{prefix}.locks"
+            publisher.publish(*events[:1000])
+            bare = Producer({**DEFAULTS, "bootstrap.servers": self.servers})
+            _produce(bare, topic, events[:1000])
+            ours = min(_timed(lambda: publisher.publish(*events)) for _ in range(3))
+            theirs = min(_timed(lambda: _produce(bare, topic, events)) for _ in range(3))
+            yield _line("(b) publish, events a second", count / ours, "bare", count / theirs)
+            single = [_timed(lambda e=e: publisher.publish(e)) for e in events[:500]]
+            alone = [_timed(lambda e=e: _produce(bare, topic, [e])) for e in events[:500]]
+        ours_ms, theirs_ms = statistics.median(single) * 1000, statistics.median(alone) * 1000
+        yield _line("(b) publish one, p50 ms", ours_ms, "bare", theirs_ms)
+
+    def latency(self, count: int) -> str:
+        """(c) From the last release published to the command seen, in milliseconds."""
+        with self.deployment() as (prefix, bus, publisher):
+            stop = threading.Event()
+            loop = DeciderLoop(ReaderGate(), bus, prefix)
+            thread = threading.Thread(target=loop.run, args=(stop,))
+            thread.start()
+            consumer = _reader(self.servers, f"{prefix}.commands")
+            waits: list[float] = []
+            for number in range(count + 5):
+                publisher.publish(vacuum(number, holds=1))
+                began = time.perf_counter()
+                publisher.publish(release(number * 10).model_copy(update=_subject(number)))
+                while (message := consumer.poll(5)) is None or message.error():
+                    pass
+                waits.append((time.perf_counter() - began) * 1000)
+            stop.set()
+            thread.join()
+            loop.close()
+            consumer.close()
+        ordered = sorted(waits[5:])
+        p50, p99 = ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.99)]
+        return f"(c) last release to command seen: p50 {p50:.1f} ms, p99 {p99:.1f} ms"
+
+    def restoring(self, count: int) -> str:
+        """(d) Vacuums a second when the state is read back."""
+        with self.deployment() as (prefix, bus, publisher):
+            loop = DeciderLoop(ReaderGate(), bus, prefix)
+            _publish(publisher, map(vacuum, range(count)))
+            left = count
+            while left > 0:
+                left -= loop.step(1)
+            loop.close()
+            again = DeciderLoop(ReaderGate(), bus, prefix)
+            seconds = _timed(lambda: again._take_over(0))  # noqa: SLF001
+            size = sum(
+                len(value or b"")
+                for _, value in bus.changelog(changelog("reader-gate").name(prefix), 0).read()
+            )
+            again.close()
+        rate = count / seconds
+        return f"(d) state restored: {rate:,.0f} vacuums a second ({count:,}, {size:,} bytes read)"
+
+
+def _publish(publisher: Publisher, events: Iterator[Event]) -> None:
+    chunk: list[Event] = []
+    for event in events:
+        chunk.append(event)
+        if len(chunk) == 5000:  # noqa: PLR2004
+            publisher.publish(*chunk)
+            chunk = []
+    publisher.publish(*chunk)
+
+
+def _produce(producer: Producer, topic: str, events: list[Event]) -> None:
+    """What a writer without Tidegate would do: fastavro, produce, flush."""
+    schema, prefix = schema_of(LockReleased), encode(events[0])[:10]
+    for event in events:
+        body = BytesIO()
+        body.write(prefix)
+        fastavro.schemaless_writer(body, schema.parsed, event.model_dump())
+        while True:
+            try:
+                producer.produce(topic, key=event.table.encode(), value=body.getvalue())
+                break
+            except BufferError:
+                producer.poll(0.05)
+    producer.flush()
+
+
+def _reader(servers: str, topic: str) -> Consumer:
+    consumer = Consumer(
+        {"bootstrap.servers": servers, "group.id": "bench", "enable.auto.commit": False}
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    return consumer
+
+
+def _consume(servers: str, topic: str, count: int) -> None:
+    """The raw limit: consume, decode with fastavro, validate with pydantic."""
+    consumer = _reader(servers, topic)
+    seen = 0
+    while seen < count:
+        for message in consumer.consume(1000, 0.5):
+            from_envelope(message.key(), message.value())
+            seen += 1
+    consumer.close()
+
+
+def _timed(action: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    action()
+    return time.perf_counter() - began
+
+
+def _line(what: str, ours: float, peer: str, theirs: float) -> str:
+    return f"{what}: {ours:,.1f}; {peer}: {theirs:,.1f}; ratio {ours / theirs:.2f}"
+
+
+def main() -> None:
+    """Run all and print a line each."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=50_000)
+    events = parser.parse_args().events
+    with tempfile.TemporaryDirectory() as folder, bootstrap(Path(folder)) as servers:
+        bench = Bench(servers)
+        print(bench.decider(events))
+        for line in bench.publishing(events // 2):
+            print(line)
+        print(bench.latency(300))
+        print(bench.restoring(events))
+
+
+if __name__ == "__main__":
+    main()
