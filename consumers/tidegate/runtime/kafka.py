@@ -11,19 +11,17 @@ from confluent_kafka import (
     Consumer,
     KafkaError,
     KafkaException,
-    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka import Message as Received
-from confluent_kafka.admin import AdminClient, TopicMetadata
-from confluent_kafka.admin._listoffsets import EarliestSpec, LatestSpec, OffsetSpec
 
-from tidegate.errors import ConfigError, DeliveryRefusedError, OffsetGapError, StopService
+from tidegate.errors import DeliveryRefusedError, OffsetGapError, StopService
 from tidegate.events.message import Headers
 from tidegate.publisher import ConfirmedProducer, Message
 from tidegate.runtime.bus import Extent, Listener, Partition, Record
 from tidegate.runtime.kafka_changelog import KafkaChangelog, as_bytes
 from tidegate.runtime.kafka_faults import passes, told_apart
+from tidegate.runtime.kafka_metadata import KafkaMetadata
 from tidegate.runtime.patience import Patience
 
 Config = Mapping[str, str | int | bool]
@@ -40,13 +38,7 @@ CONSUMER: Final[Config] = {
     "log_level": 0,
 }
 _WAIT: Final = 30.0
-_SHORT: Final = 2.0
 _LOOK_AGAIN: Final = 0.5
-# librdkafka's local codes have underscores
-_REFUSALS: Final = {KafkaError._AUTHENTICATION, KafkaError._SSL}  # noqa: SLF001
-# confluent-kafka leaves these two untyped
-_FIRST: Final[OffsetSpec] = EarliestSpec()  # type: ignore[no-untyped-call]
-_END: Final[OffsetSpec] = LatestSpec()  # type: ignore[no-untyped-call]
 
 
 class KafkaSubscription:
@@ -182,42 +174,15 @@ class KafkaBus:
         self._config = config
         self._consumer = {**config, **(consumer or {})}
         self._producer = ConfirmedProducer(config)
-        self._refusal: KafkaError | None = None
-        self._admin = AdminClient({**config, "log_level": 0, "error_cb": self._note})
+        self._metadata = KafkaMetadata(config)
 
     def partitions(self, topic: str) -> int:
-        """Ask the cluster; a login that it refuses is said at once."""
-        deadline = time.monotonic() + _WAIT
-        with told_apart(f"topic {topic}"):
-            found = self._described(topic, deadline)
-        if found.error is not None or not found.partitions:
-            raise ConfigError(f"topic {topic}: {found.error or 'it has no partitions'}")
-        return len(found.partitions)
-
-    def _described(self, topic: str, deadline: float) -> TopicMetadata:
-        while True:
-            try:
-                return self._admin.list_topics(topic, timeout=_SHORT).topics[topic]
-            except KafkaException:
-                if self._refusal is not None:
-                    raise ConfigError(f"the broker can't be used: {self._refusal.str()}") from None
-                if time.monotonic() > deadline:
-                    raise
-
-    def _note(self, error: KafkaError) -> None:
-        if error.code() in _REFUSALS:
-            self._refusal = error
+        """Ask the cluster."""
+        return self._metadata.partitions(topic)
 
     def extent(self, partition: Partition) -> Extent:
         """Ask the cluster."""
-        where = TopicPartition(*partition)
-        with told_apart(f"topic {partition.topic}"):
-            [told] = self._admin.describe_topics(TopicCollection([partition.topic])).values()
-            first, end = (
-                self._admin.list_offsets({where: spec})[where].result(_WAIT).offset
-                for spec in (_FIRST, _END)
-            )
-            return Extent(str(told.result(_WAIT).topic_id), first, end)
+        return self._metadata.extent(partition)
 
     def subscribe(self, group: str, topics: Sequence[str], listener: Listener) -> KafkaSubscription:
         """Join a group."""
