@@ -1,0 +1,164 @@
+"""Brokers die, restart and hang while events flow: nothing is lost, nothing is done twice."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from support.cluster import Cluster
+from support.deployment import Deployment, wait_for
+from tidegate.errors import DeliveryError
+from tidegate.events import (
+    CleaningReleased,
+    Command,
+    DirectoriesCleaned,
+    Event,
+    LockHold,
+    LockReleased,
+    Outcome,
+    VacuumFinished,
+    VacuumKind,
+)
+from tidegate.publisher import Publisher
+from tidegate.runtime.executor_loop import ExecutorLoop
+from tidegate.runtime.kafka import KafkaBus
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+VACUUMS = 3334  # with two releases each: 10,002 events
+CHUNK = 100
+WRITING_SECONDS = 12.0
+SAID: dict[str, Any] = {"said_by": "writer", "occurred_at": datetime(2026, 11, 21, tzinfo=UTC)}
+Fault = Callable[[Cluster, str], None]
+
+
+class Recording:
+    """An executor that only says that it has cleaned."""
+
+    name: ClassVar[str] = "recording"
+    hears: ClassVar[tuple[type[Command], ...]] = (CleaningReleased,)
+
+    def execute(self, command: Command) -> Iterator[Outcome]:
+        assert isinstance(command, CleaningReleased)
+        yield DirectoriesCleaned.about(
+            command,
+            directories=command.directories,
+            files=1,
+            bytes=1,
+            duration_ms=1,
+            said_by=self.name,
+            occurred_at=command.occurred_at,
+        )
+
+
+def a_leader_is_killed(cluster: Cluster, prefix: str) -> None:
+    leader = cluster.leader(f"{prefix}.vacuums")
+    leader.kill()
+    time.sleep(5)
+    leader.start()
+
+
+def a_broker_restarts(cluster: Cluster, prefix: str) -> None:
+    broker = cluster.leader(f"{prefix}.reader-gate.changelog")
+    broker.stop()
+    broker.start()
+
+
+def the_network_stalls(cluster: Cluster, prefix: str) -> None:
+    cluster.stall(cluster.leader(f"{prefix}.commands"), 6)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+def vacuum_and_releases(number: int) -> list[Event]:
+    table: dict[str, Any] = {"table": f"lake.log.t{number}", "location": f"/lake/t{number}"}
+    vacuum = VacuumFinished(
+        **SAID,
+        **table,
+        kind=VacuumKind.MINOR,
+        directories=("delta_0000001_0000003",),
+        min_write_id=1,
+        max_write_id=3,
+        valid_write_ids=f"log.t{number}:3:9223372036854775807::",
+        own_lock_id=1,
+        locks=(LockHold(lock_id=1), LockHold(lock_id=2)),
+    )
+    return [vacuum, *(LockReleased(**SAID, **table, lock_id=lock) for lock in (1, 2))]
+
+
+def write(publisher: Publisher, events: list[Event]) -> None:
+    """Publish at an even pace; what is not confirmed is published again, with the same ids."""
+    began = time.monotonic()
+    for start in range(0, len(events), CHUNK):
+        time.sleep(max(0.0, began + start * WRITING_SECONDS / len(events) - time.monotonic()))
+        for _ in range(5):
+            try:
+                publisher.publish(*events[start : start + CHUNK])
+            except DeliveryError:
+                continue
+            break
+        else:
+            raise AssertionError("five times not confirmed")
+
+
+def run_executor(deployment: Deployment, stop: threading.Event) -> None:
+    bus = KafkaBus(deployment.connection, {"session.timeout.ms": 3000})
+    loop = ExecutorLoop(Recording(), bus, deployment.prefix, threads=8)
+    loop.run(stop)
+    loop.close()
+    bus.close()
+
+
+@pytest.mark.parametrize("fault", [a_leader_is_killed, a_broker_restarts, the_network_stalls])
+def test_ten_thousand_events_come_through(
+    fault: Fault, cluster: Cluster, topic_prefix: str, tmp_path: Path
+) -> None:
+    cluster.wait_for_all()
+    events = [each for number in range(VACUUMS) for each in vacuum_and_releases(number)]
+    vacuums = {each.event_id for each in events if isinstance(each, VacuumFinished)}
+    stop = threading.Event()
+    with (
+        Deployment(
+            cluster.servers, topic_prefix, tmp_path, partitions=3, replication=3
+        ) as deployment,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        gate = deployment.run("reader-gate")
+        try:
+            executor = pool.submit(run_executor, deployment, stop)
+            writer = pool.submit(write, deployment.publisher(), events)
+            time.sleep(WRITING_SECONDS / 3)
+            fault(cluster, topic_prefix)
+            writer.result(60)
+            wait_for(
+                "an outcome of every vacuum",
+                lambda: (
+                    executor.done()
+                    or gate.exit_code is not None
+                    or len({e.event_id for e in deployment.events("outcomes")}) >= VACUUMS
+                ),
+            )
+        finally:
+            stop.set()
+        assert gate.exit_code is None, gate.tail()
+        executor.result(60)
+
+        kept = {each.event_id for name in ("vacuums", "locks") for each in deployment.events(name)}
+        assert kept == {each.event_id for each in events}
+        commands = {each.event_id: each.caused_by for each in deployment.events("commands")}
+        assert Counter(commands.values()) == dict.fromkeys(vacuums, 1)
+        outcomes = {each.event_id: each.caused_by for each in deployment.events("outcomes")}
+        assert Counter(outcomes.values()) == dict.fromkeys(commands, 1)
+        assert deployment.records("dead-letters") == []
