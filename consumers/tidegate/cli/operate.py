@@ -6,7 +6,6 @@ import json
 import logging
 import signal
 import threading
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -15,14 +14,12 @@ import typer
 
 from tidegate.cli.options import ConfigFile
 from tidegate.cli.plans import plan
+from tidegate.cli.topics import topics
 from tidegate.settings import Settings
 
 
 def operate(app: typer.Typer) -> None:
     """Add the subcommands to an app."""
-    topics = typer.Typer(help="The topics.", no_args_is_help=True)
-    topics.command("create")(create)
-    topics.command("acls")(print_acls)
     app.add_typer(topics, name="topics")
     app.add_typer(plan, name="plan")
     app.command()(run)
@@ -43,33 +40,6 @@ def run(
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
     run_services(services or list(SERVICES), Settings.load(config), threading.Event())
-
-
-def create(config: ConfigFile = None) -> None:
-    """Create the topics that are missing; refuse those that differ."""
-    from tidegate.services import DECIDERS  # noqa: PLC0415 - heavy
-    from tidegate.topics import create_topics  # noqa: PLC0415 - heavy
-
-    settings = Settings.load(config)
-    for name, new in create_topics(settings.connection(), settings.topics, DECIDERS).items():
-        typer.echo(f"{name}: {'created' if new else 'already there'}")
-
-
-def print_acls(
-    config: ConfigFile = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For scripts.")] = False,
-) -> None:
-    """Print the access rights that every role needs, as kafka-acls commands."""
-    from tidegate.services import DECIDERS, EXECUTORS  # noqa: PLC0415 - heavy
-    from tidegate.topics.acls import acls  # noqa: PLC0415 - heavy
-
-    prefix = Settings.load(config).topics.prefix
-    needed = acls(prefix, deciders=DECIDERS, executors=EXECUTORS)
-    if as_json:
-        typer.echo(json.dumps([asdict(acl) for acl in needed]))
-        return
-    for acl in needed:
-        typer.echo(acl.command())
 
 
 def broker(

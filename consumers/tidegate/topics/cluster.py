@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
 from tidegate.errors import ConfigError, TidegateError, TransientError
 from tidegate.topics.difference import Found
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
 
 WAIT_SECONDS: Final = 20.0
 
