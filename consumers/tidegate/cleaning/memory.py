@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final, TypeVar
 
-K = TypeVar("K", int, str)
+K = TypeVar("K", bound=int | str)
 
 PAGE: Final = 64
 """Ids in one dict of a large memory; a small memory has smaller ones."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC
-from typing import Final
+from functools import cache
+from typing import Final, NamedTuple
 
 from tidegate.errors import FormatError
 from tidegate.events.base import Event
@@ -14,10 +14,11 @@ from tidegate.events.framing import Headers
 __all__ = ["TYPE_PREFIX", "Envelope", "Headers", "from_envelope", "to_envelope", "under_its_key"]
 
 TYPE_PREFIX: Final = "io.tidegate."
+_VERSION: Final = ("ce_specversion", b"1.0")
+_CONTENT: Final = ("content-type", b"application/avro")
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(NamedTuple):
     """What goes on the wire for one event. The key is the table's identity in UTF-8."""
 
     key: bytes
@@ -32,17 +33,23 @@ def to_envelope(event: Event, value: bytes | None = None) -> Envelope:
         event: The event.
         value: Its bytes, if they are not to be an Avro single object.
     """
-    attributes = {
-        "ce_specversion": "1.0",
-        "ce_id": event.event_id,
-        "ce_type": TYPE_PREFIX + type(event).__name__,
-        "ce_source": event.said_by,
-        "ce_subject": event.table,
-        "ce_time": event.occurred_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
-        "content-type": "application/avro",
-    }
-    headers = tuple((name, text.encode()) for name, text in attributes.items())
-    return Envelope(event.table.encode(), encode(event) if value is None else value, headers)
+    key = event.table.encode()
+    moment = event.occurred_at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    headers = (
+        _VERSION,
+        ("ce_id", event.event_id.encode()),
+        _type(type(event)),
+        ("ce_source", event.said_by.encode()),
+        ("ce_subject", key),
+        ("ce_time", moment.encode()),
+        _CONTENT,
+    )
+    return Envelope(key, encode(event) if value is None else value, headers)
+
+
+@cache
+def _type(kind: type[Event]) -> tuple[str, bytes]:
+    return "ce_type", (TYPE_PREFIX + kind.__name__).encode()
 
 
 def from_envelope(key: bytes | None, value: bytes | None) -> Event:
