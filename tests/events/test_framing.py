@@ -64,7 +64,7 @@ def test_without_a_registry_events_are_single_objects() -> None:
     sealed = Wire().seal(commit(1), "tidegate.commits")
 
     assert sealed.value == encode(commit(1))
-    assert Wire().open(sealed.key, sealed.value, sealed.headers) == commit(1)
+    assert Wire().unseal(sealed.key, sealed.value, sealed.headers) == commit(1)
 
 
 def test_without_a_registry_its_ids_are_refused_with_the_reason() -> None:
@@ -72,4 +72,4 @@ def test_without_a_registry_its_ids_are_refused_with_the_reason() -> None:
 
     assert Wire().kind(value) is None
     with pytest.raises(FormatError, match="schema 7 is a schema registry's, and none is config"):
-        Wire().open(KEY, value)
+        Wire().unseal(KEY, value)

@@ -15,6 +15,7 @@ HANDS = {
     "warehouse": "the one way to change a table",
     "embedded": "a cache of jars, and a broker's own directory and process",
     "jdk": "asks a java program for its version; changes nothing",
+    "contract": "the schemas, exported into a directory that the user names",
     "demo": "plays the upstream writers, in a directory of its own",
 }
 

@@ -65,7 +65,7 @@ def test_an_event_published_through_a_registry_is_read_by_another_process(
 
     reader = wire(registry)
     assert [value[:1] for _, value in messages] == [b"\x00", b"\x00"]
-    assert [reader.open(key, value) for key, value in messages] == [commit(1), commit(2)]
+    assert [reader.unseal(key, value) for key, value in messages] == [commit(1), commit(2)]
 
 
 def consumed(servers: str, topic: str, count: int) -> Iterator[tuple[bytes, bytes]]:
@@ -130,7 +130,7 @@ def test_an_id_that_the_registry_does_not_know_is_a_format_error(
     registry: RunningRegistry,
 ) -> None:
     with pytest.raises(FormatError, match="read schema 2000000000"):
-        wire(registry).open(KEY, id_prefix(2_000_000_000) + encode_body(commit(1)))
+        wire(registry).unseal(KEY, id_prefix(2_000_000_000) + encode_body(commit(1)))
 
 
 def test_a_registry_that_does_not_answer_is_a_transient_fault_except_for_what_is_known(
@@ -138,18 +138,18 @@ def test_a_registry_that_does_not_answer_is_a_transient_fault_except_for_what_is
 ) -> None:
     used, new = wire(registry), wire(registry)
     sealed = used.seal(commit(1), topic_prefix)
-    assert used.open(sealed.key, sealed.value) == commit(1)
+    assert used.unseal(sealed.key, sealed.value) == commit(1)
 
     registry.stall()
     try:
-        assert used.open(sealed.key, sealed.value) == commit(1)
+        assert used.unseal(sealed.key, sealed.value) == commit(1)
         assert used.seal(commit(1), topic_prefix) == sealed
         with pytest.raises(TransientError, match="schema registry"):
-            new.open(sealed.key, sealed.value)
+            new.unseal(sealed.key, sealed.value)
     finally:
         registry.go_on()
 
-    assert new.open(sealed.key, sealed.value) == commit(1)
+    assert new.unseal(sealed.key, sealed.value) == commit(1)
 
 
 def test_a_backward_registry_takes_an_optional_field_and_both_sides_read_on(
@@ -164,8 +164,8 @@ def test_a_backward_registry_takes_an_optional_field_and_both_sides_read_on(
 
     # null is the branch 0 of the new last field's union
     newer_bytes = id_prefix(newer) + encode_body(commit(2)) + b"\x00"
-    assert wire(registry).open(KEY, newer_bytes) == commit(2)
-    assert wire(registry).open(older.key, older.value) == commit(1)
+    assert wire(registry).unseal(KEY, newer_bytes) == commit(2)
+    assert wire(registry).unseal(older.key, older.value) == commit(1)
 
 
 def test_a_backward_registry_refuses_a_breaking_schema_and_we_say_so(

@@ -52,7 +52,7 @@ def test_the_clients_own_prefixed_bytes_are_read(in_memory: RegistrySchemas) -> 
     assert value is not None
     assert value[:5] == b"\x00\x00\x00\x00\x01"
     assert Wire(in_memory).kind(value) is CommitCompleted
-    assert Wire(in_memory).open(KEY, value) == commit(1)
+    assert Wire(in_memory).unseal(KEY, value) == commit(1)
 
 
 def test_the_clients_own_schema_id_in_the_headers_is_read(in_memory: RegistrySchemas) -> None:
@@ -65,7 +65,7 @@ def test_the_clients_own_schema_id_in_the_headers_is_read(in_memory: RegistrySch
     assert isinstance(content, bytes)
     assert (name, content[:1], len(content)) == (VALUE_HEADER, b"\x01", 17)
     assert value == encode_body(commit(1))
-    assert Wire(in_memory).open(KEY, value, ((name, content),)) == commit(1)
+    assert Wire(in_memory).unseal(KEY, value, ((name, content),)) == commit(1)
 
 
 def test_what_we_write_the_clients_own_deserializer_reads(in_memory: RegistrySchemas) -> None:
@@ -86,7 +86,7 @@ def test_the_client_would_choose_the_same_subject(in_memory: RegistrySchemas) ->
 
 
 def test_single_objects_are_read_beside_a_registrys_bytes(in_memory: RegistrySchemas) -> None:
-    assert Wire(in_memory).open(KEY, encode(commit(1))) == commit(1)
+    assert Wire(in_memory).unseal(KEY, encode(commit(1))) == commit(1)
 
 
 def test_a_newer_writers_event_is_read_through_its_registered_schema(
@@ -98,13 +98,13 @@ def test_a_newer_writers_event_is_read_through_its_registered_schema(
     told = {**commit(1).model_dump(), "pipeline": "hourly"}
     value = write(told, SerializationContext(TOPIC, MessageField.VALUE))
 
-    assert Wire(in_memory).open(KEY, value) == commit(1)
+    assert Wire(in_memory).unseal(KEY, value) == commit(1)
 
 
 def test_an_unknown_id_is_a_format_error(in_memory: RegistrySchemas) -> None:
     assert Wire(in_memory).kind(id_prefix(404)) is None
     with pytest.raises(FormatError, match="read schema 404"):
-        Wire(in_memory).open(KEY, id_prefix(404) + encode_body(commit(1)))
+        Wire(in_memory).unseal(KEY, id_prefix(404) + encode_body(commit(1)))
 
 
 def test_a_schema_of_somebody_else_is_a_format_error(in_memory: RegistrySchemas) -> None:
@@ -114,7 +114,7 @@ def test_a_schema_of_somebody_else_is_a_format_error(in_memory: RegistrySchemas)
     number = client_of(in_memory).register_schema("orders-value", Schema(foreign, "AVRO"))
 
     with pytest.raises(FormatError, match=r"shop\.Order, which is no event of ours"):
-        Wire(in_memory).open(KEY, id_prefix(number))
+        Wire(in_memory).unseal(KEY, id_prefix(number))
 
 
 def test_without_auto_register_a_missing_schema_is_refused_with_its_subject() -> None:
@@ -128,7 +128,7 @@ def test_a_registry_that_is_down_is_a_transient_fault() -> None:
     wire = Wire(RegistrySchemas(RegistrySettings(url="http://127.0.0.1:9")))
 
     with pytest.raises(TransientError, match=r"schema registry http://127\.0\.0\.1:9: read"):
-        wire.open(KEY, id_prefix(1))
+        wire.unseal(KEY, id_prefix(1))
     with pytest.raises(TransientError, match=f"register {SUBJECT}"):
         wire.seal(commit(1), TOPIC)
 

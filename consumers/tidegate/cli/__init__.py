@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from tidegate.cli.operate import operate
 from tidegate.cli.options import problems
 from tidegate.cli.publish import publish
+from tidegate.cli.schemas import print_asyncapi, schemas
 from tidegate.errors import ConfigError, TidegateError
 
 app = typer.Typer(
@@ -24,6 +25,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(publish, name="publish")
+app.add_typer(schemas, name="schemas")
+app.command("asyncapi")(print_asyncapi)
 operate(app)
 
 

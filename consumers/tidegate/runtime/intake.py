@@ -63,7 +63,7 @@ class Intake:
             self._check_topic(record, kind)
             if kind not in self.hears:
                 return None
-        return self.wire.open(record.key, record.value, record.headers)
+        return self.wire.unseal(record.key, record.value, record.headers)
 
     def _check_topic(self, record: Record, kind: type[Event]) -> None:
         expected = topic_of(kind).name(self.prefix)

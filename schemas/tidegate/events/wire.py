@@ -46,7 +46,7 @@ class OwnSchemas:
 
 
 class Wire:
-    """Seals events in the format that its source of schemas names; opens messages of every format.
+    """Seals events in the format that its source of schemas names; unseals those of every format.
 
     Safe to share between threads if its source is.
     """
@@ -74,7 +74,7 @@ class Wire:
         except FormatError:
             return None
 
-    def open(self, key: bytes | None, value: bytes | None, headers: Headers = ()) -> Event:
+    def unseal(self, key: bytes | None, value: bytes | None, headers: Headers = ()) -> Event:
         """Read the event out of a message.
 
         Raises:

@@ -1,0 +1,181 @@
+"""The AsyncAPI 3.0 document of a deployment, out of the topics' declarations.
+
+Every topic is a channel; every role that writes or reads it has an operation of its own; every
+event is a message with its Avro schema, the CloudEvents headers and an example. The changelogs are
+not in it: a decider's memory is no business of others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from enum import Enum
+from importlib.resources import files
+from typing import Any, Final
+
+from tidegate.events.base import Event
+from tidegate.events.framing import Headers
+from tidegate.events.message import to_envelope
+from tidegate.events.schema import schema_text
+from tidegate.events.topics import DEFAULT_PARTITIONS, DEFAULT_PREFIX, TOPICS, Topic
+
+Json = dict[str, Any]
+
+AVRO: Final = "application/vnd.apache.avro;version=1.9.0"
+BINDING: Final = "0.5.0"
+DEAD_LETTER: Final = "DeadLetter"
+_OUTSIDE: Final = ("people", "monitoring")
+"""Readers whose consumer groups are their own."""
+_KEY: Final = {
+    "type": "string",
+    "description": "The table as catalog.database.table in lower case, in UTF-8.",
+}
+_WIRE: Final = (
+    "Values are Avro single objects, or in the Confluent wire format where a schema registry is"
+    " configured; a reader accepts both. Keys are distributed as murmur2_random does."
+)
+
+
+def asyncapi(
+    version: str,
+    prefix: str = DEFAULT_PREFIX,
+    partitions: int = DEFAULT_PARTITIONS,
+    replicas: int = 1,
+) -> Json:
+    """Compose the document, ready for JSON.
+
+    Args:
+        version: Tidegate's own.
+        prefix: What the topics' names begin with.
+        partitions: How many each topic has.
+        replicas: How many brokers keep each of them.
+    """
+    events = sorted({kind for topic in TOPICS for kind in topic.events}, key=lambda e: e.__name__)
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "Tidegate",
+            "version": version,
+            "description": f"Keeper of lakehouse tables, driven by events. {_WIRE}",
+            "license": {"name": "Apache-2.0"},
+        },
+        "defaultContentType": "application/avro",
+        "channels": {
+            topic.suffix: _channel(topic, prefix, partitions, replicas) for topic in TOPICS
+        },
+        "operations": {name: each for topic in TOPICS for name, each in _operations(topic, prefix)},
+        "components": {
+            "messages": {kind.__name__: _message(kind) for kind in events}
+            | {DEAD_LETTER: _dead_letter()}
+        },
+    }
+
+
+def _channel(topic: Topic, prefix: str, partitions: int, replicas: int) -> Json:
+    names = [kind.__name__ for kind in topic.events] or [DEAD_LETTER]
+    kafka = {
+        "topic": topic.name(prefix),
+        "partitions": partitions,
+        "replicas": replicas,
+        "topicConfiguration": {name: _typed(name, to) for name, to in topic.settings().items()},
+        "bindingVersion": BINDING,
+    }
+    return {
+        "address": topic.name(prefix),
+        "description": topic.purpose,
+        "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in names},
+        "bindings": {"kafka": kafka},
+    }
+
+
+def _typed(name: str, value: str) -> str | int | list[str]:
+    """A topic's setting in the type that the binding wants."""
+    if name == "cleanup.policy":
+        return value.split(",")
+    return int(value) if name.endswith(".ms") else value
+
+
+def _operations(topic: Topic, prefix: str) -> Iterator[tuple[str, Json]]:
+    channel = {"channel": {"$ref": f"#/channels/{topic.suffix}"}}
+    for role in topic.written_by.split(", "):
+        summary = f"{role}: {topic.purpose}"
+        yield f"{_slug(role)}.send.{topic.suffix}", {"action": "send", "summary": summary} | channel
+    for role in topic.read_by.split(", "):
+        group = {"type": "string", "const": f"{prefix}.{role}"}
+        bindings = {"kafka": {"groupId": group, "bindingVersion": BINDING}}
+        operation = {"action": "receive", "summary": f"{role}: {topic.purpose}"} | channel
+        told = {} if role in _OUTSIDE else {"bindings": bindings}
+        yield f"{_slug(role)}.receive.{topic.suffix}", operation | told
+
+
+def _slug(role: str) -> str:
+    return role.replace(" ", "-")
+
+
+def _message(kind: type[Event]) -> Json:
+    schema = json.loads(schema_text(kind.__name__))
+    event = _example(kind)
+    envelope = to_envelope(event)
+    example = {"name": kind.__name__, "headers": _told(envelope.headers), "payload": _plain(event)}
+    return {
+        "name": kind.__name__,
+        "summary": schema["doc"],
+        "contentType": "application/avro",
+        "headers": _header_schema([name for name, _ in envelope.headers]),
+        "payload": {"schemaFormat": AVRO, "schema": schema},
+        "bindings": {"kafka": {"key": _KEY, "bindingVersion": BINDING}},
+        "examples": [example],
+    }
+
+
+def _dead_letter() -> Json:
+    origin = [
+        f"__connect.errors.{each}" for each in ("topic", "partition", "offset", "exception.message")
+    ]
+    return {
+        "name": DEAD_LETTER,
+        "summary": "A message that could not be worked off: its own key, value and headers, and"
+        " headers that say why and where it came from.",
+        "headers": _header_schema(origin),
+        "payload": {"description": "The message's own value, byte for byte.", "type": "string"},
+        "bindings": {"kafka": {"key": _KEY, "bindingVersion": BINDING}},
+    }
+
+
+def _header_schema(names: Sequence[str]) -> Json:
+    return {
+        "type": "object",
+        "properties": {name: {"type": "string"} for name in names},
+        "required": list(names),
+    }
+
+
+def _told(headers: Headers) -> dict[str, str]:
+    return {name: content.decode() for name, content in headers}
+
+
+def _example(kind: type[Event]) -> Event:
+    file = files("tidegate.events").joinpath("examples", f"{kind.__name__}.json")
+    return kind.model_validate_json(file.read_text("utf-8"))
+
+
+def _plain(event: Event) -> Json:
+    """An event's values as its Avro schema names them: times are microseconds since the epoch."""
+    told: Json = _avro_value(event.model_dump())
+    return told
+
+
+def _avro_value(value: Any) -> Any:  # noqa: ANN401 - any field's value
+    match value:
+        case datetime():
+            epoch = datetime.fromtimestamp(0, value.tzinfo)
+            return (value - epoch) // timedelta(microseconds=1)
+        case Enum():
+            return value.value
+        case dict():
+            return {name: _avro_value(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_avro_value(each) for each in value]
+        case _:
+            return value
