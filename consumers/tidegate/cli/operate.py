@@ -14,6 +14,7 @@ import typer
 
 from tidegate.cli.options import ConfigFile
 from tidegate.cli.plans import plan
+from tidegate.cli.replay import replay
 from tidegate.cli.topics import topics
 from tidegate.settings import Settings
 
@@ -22,6 +23,7 @@ def operate(app: typer.Typer) -> None:
     """Add the subcommands to an app."""
     app.add_typer(topics, name="topics")
     app.add_typer(plan, name="plan")
+    app.add_typer(replay, name="replay")
     app.command()(run)
     app.command()(broker)
     app.command()(demo)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tidegate.services.assembly import DECIDERS, EXECUTORS, SERVICES, Loop, assemble
+from tidegate.services.assembly import DECIDERS, EXECUTORS, HEARD, SERVICES, Loop, assemble
 from tidegate.services.running import run_services, stop_on_signal
 
 __all__ = [
     "DECIDERS",
     "EXECUTORS",
+    "HEARD",
     "SERVICES",
     "Loop",
     "assemble",

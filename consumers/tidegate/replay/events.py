@@ -1,0 +1,109 @@
+"""Selected events, published again as they were: the same id, key, value and headers.
+
+One header is added, `tidegate-replayed-from: topic/partition/offset`. A decider hears such an event
+at a new offset, so it is heard twice: by its id, its instant or its lock the decider knows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from tidegate.errors import FormatError
+from tidegate.events import Event, RestoreRequested
+from tidegate.events.wire import Wire
+from tidegate.publisher import Message
+from tidegate.runtime.bus import Record
+
+REPLAYED_FROM: Final = "tidegate-replayed-from"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which events of a topic; every condition that is given must hold."""
+
+    table: str | None = None
+    event_ids: frozenset[str] = frozenset()
+    partition: int | None = None
+    from_offset: int = 0
+    to_offset: int | None = None
+    """The first offset that is not meant any more."""
+    from_time: datetime | None = None
+    to_time: datetime | None = None
+    """Times are the broker's; `to_time` itself is not meant any more."""
+
+    def covers_place(self, record: Record) -> bool:
+        """Whether a record lies at the right place and time."""
+        seconds = record.timestamp_ms / 1000
+        return (
+            self.partition in (None, record.partition.number)
+            and self.from_offset <= record.offset
+            and (self.to_offset is None or record.offset < self.to_offset)
+            and (self.from_time is None or seconds >= self.from_time.timestamp())
+            and (self.to_time is None or seconds < self.to_time.timestamp())
+        )
+
+    def covers_event(self, event: Event) -> bool:
+        """Whether an event is one of those that are meant."""
+        wanted = not self.event_ids or event.event_id in self.event_ids
+        return wanted and self.table in (None, event.table)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An event to publish again, and where it lies."""
+
+    record: Record
+    event: Event
+
+    @property
+    def origin(self) -> str:
+        """Where it lies, as topic/partition/offset."""
+        where = self.record.partition
+        return f"{where.topic}/{where.number}/{self.record.offset}"
+
+    def message(self) -> Message:
+        """The message to publish: on the same partition, and with where it comes from."""
+        kept = tuple(each for each in self.record.headers if each[0] != REPLAYED_FROM)
+        headers = (*kept, (REPLAYED_FROM, self.origin.encode()))
+        where = self.record.partition
+        return Message(where.topic, self.record.key, self.record.value, headers, where.number)
+
+
+@dataclass(frozen=True, slots=True)
+class EventReplay:
+    """The events to publish again, each id once: the plan, and the dry run."""
+
+    events: tuple[Found, ...]
+    unreadable: int
+    """Records at these places that can't be decoded; they are left out."""
+
+    @property
+    def restores(self) -> int:
+        """How many of them ask for a restore."""
+        return sum(asks_for_restore(each.event) for each in self.events)
+
+
+def select_events(records: Iterable[Record], selection: Selection, wire: Wire) -> EventReplay:
+    """Find the events that are meant, the first of each id, in the broker's order."""
+    found: dict[str, Found] = {}
+    unreadable = 0
+    for record in records:
+        if not selection.covers_place(record):
+            continue
+        try:
+            event = wire.unseal(record.key, record.value, record.headers)
+        except FormatError:
+            unreadable += 1
+            continue
+        if selection.covers_event(event):
+            found.setdefault(event.event_id, Found(record, event))
+    ordered = sorted(found.values(), key=lambda each: (each.record.timestamp_ms, each.origin))
+    return EventReplay(tuple(ordered), unreadable)
+
+
+def asks_for_restore(event: Event) -> bool:
+    """Whether carrying this out could take a table back."""
+    return isinstance(event, RestoreRequested) and not event.plan_only

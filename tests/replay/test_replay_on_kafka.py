@@ -1,0 +1,319 @@
+"""Replays on a real broker, by the command line, with the services running in this process."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from typer.testing import CliRunner
+
+from support.hudi_tables import at, four_commits, snapshot
+from tidegate.cli import app
+from tidegate.demo.acid_orc import AcidTable
+from tidegate.demo.audience import Audience
+from tidegate.errors import ConfigError, TidegateError
+from tidegate.events import (
+    DirectoriesCleaned,
+    LockHold,
+    RestoreCompleted,
+    SavepointCreated,
+    SavepointRequested,
+    VacuumKind,
+)
+from tidegate.events.topics import topic_of
+from tidegate.hive import ValidWriteIds
+from tidegate.publisher import Publisher
+from tidegate.replay.events import REPLAYED_FROM
+from tidegate.replay.groups import Groups
+from tidegate.runtime.kafka import KafkaBus
+from tidegate.runtime.topic_log import TopicLog
+from tidegate.services import DECIDERS, HEARD, SERVICES, assemble
+from tidegate.settings import Settings
+from tidegate.topics import create_topics
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+SNAPSHOT = "shop.log:3:9223372036854775807::"
+EVERY_COMMIT = '[[savepoints]]\ntables = "*.customers"\nwhen = "every_commit"\n'
+LATER = "20260301130000000"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A deployment: its settings, its tables, and the commands run on it."""
+
+    folder: Path
+    servers: str
+    prefix: str
+
+    @property
+    def lake(self) -> Path:
+        return self.folder / "lake"
+
+    def settings(self, rules: str = EVERY_COMMIT) -> Settings:
+        file = self.folder / "tidegate.toml"
+        file.write_text(
+            f'[kafka]\n"bootstrap.servers" = "{self.servers}"\n'
+            f'[topics]\nprefix = "{self.prefix}"\npartitions = 2\n'
+            f'[warehouse]\nroots = ["{self.lake}"]\n[spark]\nfrom_items = 100000\n' + rules
+        )
+        return Settings.load(file)
+
+    @contextmanager
+    def running(self, *names: str, rules: str = EVERY_COMMIT) -> Iterator[None]:
+        settings, stop = self.settings(rules), threading.Event()
+        bus = KafkaBus(settings.connection(), {"session.timeout.ms": 6000})
+        loops = [assemble(name, settings, bus) for name in names or SERVICES]
+        threads = [threading.Thread(target=loop.run, args=(stop,)) for loop in loops]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            for thread, loop in zip(threads, loops, strict=True):
+                thread.join()
+                loop.close()
+            bus.close()
+
+    @property
+    def audience(self) -> Audience:
+        return Audience(self.servers, self.prefix, 2)
+
+    def publisher(self) -> Publisher:
+        return Publisher(self.servers, said_by="test", prefix=self.prefix)
+
+    def call(self, *arguments: str) -> dict[str, Any]:
+        """Run `tidegate replay`; what it would change or changed."""
+        file = str(self.folder / "tidegate.toml")
+        answer = CliRunner().invoke(app, ["replay", *arguments, "--json", "-c", file])
+        if answer.exception and not isinstance(answer.exception, SystemExit):
+            raise answer.exception
+        assert answer.exit_code == 0, answer.output
+        return json.loads(answer.output)
+
+    def subject(self, table: str) -> dict[str, Any]:
+        return {"table": f"lake.shop.{table}", "location": str(self.lake / table)}
+
+    def outcome_ids(self) -> set[str]:
+        return {event.event_id for event in self.audience.outcomes()}
+
+    def wait_until_idle(self, *names: str) -> None:
+        """Until these groups have nothing left to read, in a second look too."""
+        for _ in range(2):
+            wait_for(lambda: all(self.unread(name) == 0 for name in names or SERVICES))
+            time.sleep(0.3)
+
+    def unread(self, service: str) -> int:
+        connection = {"bootstrap.servers": self.servers}
+        bus = KafkaBus(connection)
+        log, groups = TopicLog(connection, bus), Groups(AdminClient(connection))
+        topics = {topic_of(kind).name(self.prefix) for kind in HEARD[service]}
+        held = {part: span for topic in topics for part, span in log.spans(topic).items()}
+        stands = groups.committed(f"{self.prefix}.{service}", list(held))
+        bus.close()
+        return sum(span.stop - stands.get(part, span.start) for part, span in held.items())
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def place(
+    bootstrap_servers: str,
+    topic_prefix: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Place:
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", bootstrap_servers)
+    made = Place(tmp_path, bootstrap_servers, topic_prefix)
+    made.lake.mkdir()
+    settings = made.settings()
+    create_topics(settings.connection(), settings.topics, DECIDERS)
+    return made
+
+
+def play(place: Place) -> None:
+    """Savepoints by policy and on request, a restore, a vacuum that waits for its readers."""
+    customers = four_commits(place.lake / "customers", 9)
+    orders = four_commits(place.lake / "orders", 9)
+    log = AcidTable(place.lake / "log", {"id": "bigint"})
+    for write_id in (1, 2, 3):
+        log.insert(write_id, [(write_id,)])
+    made = log.compact_minor(1, 3, ValidWriteIds.parse(SNAPSHOT))
+    with place.running(), place.publisher() as publisher:
+        publisher.commit(**place.subject("customers"), instant=at(4))
+        publisher.request_savepoint(**place.subject("customers"), requested_by="ana")
+        publisher.request_savepoint(**place.subject("orders"), instant=at(2), requested_by="ana")
+        publisher.lock_released(**place.subject("log"), lock_id=3)
+        publisher.vacuum_finished(
+            **place.subject("log"),
+            kind=VacuumKind.MINOR,
+            directories=made,
+            min_write_id=1,
+            max_write_id=3,
+            valid_write_ids=SNAPSHOT,
+            own_lock_id=1,
+            locks=[LockHold(lock_id=n) for n in (1, 2, 3)],
+        )
+        wait_for(lambda: len(place.audience.outcomes()) >= 3)
+        publisher.request_restore(
+            **place.subject("orders"), savepoint=at(2), requested_by="ana", reason="bad"
+        )
+        publisher.lock_released(**place.subject("log"), lock_id=1)
+        publisher.lock_released(**place.subject("log"), lock_id=2)
+        wait_for(lambda: _ends(place) == {DirectoriesCleaned, RestoreCompleted, SavepointCreated})
+        place.wait_until_idle()
+    # the tables live on: a commit after the restore, a savepoint removed by hand, a newer commit
+    orders.commit(LATER, at(2))
+    for path in list(orders.timeline.glob(f"*{at(2)}*.savepoint*")):
+        path.unlink()
+    customers.commit(LATER, at(4))
+
+
+def _ends(place: Place) -> set[type]:
+    ends = (DirectoriesCleaned, RestoreCompleted, SavepointCreated)
+    return {type(each) for each in place.audience.outcomes() if isinstance(each, ends)}
+
+
+@pytest.mark.slow
+def test_the_whole_history_replayed_on_tables_that_are_done_changes_nothing(place: Place) -> None:
+    play(place)
+    tables, outcomes = snapshot(place.lake), place.outcome_ids()
+    assert len(outcomes) == 7
+    assert any(LATER in name for name in tables)
+
+    for service in SERVICES:
+        told = place.call("group", service, "--to-earliest", "--execute", "--with-restores")
+        assert sum(move["again"] for move in told["changes"]) > 0, service
+    with place.running():
+        place.wait_until_idle()
+    assert snapshot(place.lake) == tables
+    assert place.outcome_ids() == outcomes
+
+    for topic in ("commits", "vacuums", "locks", "commands"):
+        told = place.call(
+            "events", "--topic", topic, "--from-offset", "0", "--execute", "--with-restores"
+        )
+        assert told["changes"], topic
+    with place.running():
+        place.wait_until_idle()
+    assert snapshot(place.lake) == tables
+    assert place.outcome_ids() == outcomes
+    assert place.audience.dead_letters() == []
+    replayed = [r for r in place.audience.records("locks") if REPLAYED_FROM in dict(r.headers)]
+    assert len(replayed) == 3
+
+
+def commands(place: Place) -> list[str | None]:
+    return [
+        each.instant for each in place.audience.commands() if isinstance(each, SavepointRequested)
+    ]
+
+
+def publish_commits(place: Place, minutes: Sequence[int]) -> None:
+    with place.publisher() as publisher:
+        for minute in minutes:
+            publisher.commit(**place.subject("customers"), instant=at(minute))
+
+
+def test_what_a_decider_missed_is_made_up_for_and_what_it_did_is_not_done_again(
+    place: Place,
+) -> None:
+    publish_commits(place, [1])
+    with place.running("savepoint-policy", rules=""):
+        publish_commits(place, [2])
+        wait_for(lambda: place.audience.lag() == 0)
+    with place.running("savepoint-policy"):
+        publish_commits(place, [3])
+        wait_for(lambda: commands(place) == [at(3)])
+    with place.running("savepoint-policy"):
+        place.wait_until_idle("savepoint-policy")
+    assert commands(place) == [at(3)]
+
+    place.call("group", "savepoint-policy", "--to-earliest", "--execute")
+    with place.running("savepoint-policy"):
+        wait_for(lambda: len(commands(place)) == 3)
+        place.wait_until_idle("savepoint-policy")
+
+    assert commands(place) == [at(3), at(1), at(2)]
+
+
+def test_a_dry_run_says_what_would_change_and_changes_nothing(place: Place) -> None:
+    publish_commits(place, [1, 2, 3])
+    with place.running("savepoint-policy"):
+        wait_for(lambda: len(commands(place)) == 3)
+        place.wait_until_idle("savepoint-policy")
+
+    told = place.call("group", "savepoint-policy", "--shift-by", "-2")
+    events = place.call("events", "--topic", "commits", "-t", "lake.shop.customers")
+
+    [move] = told["changes"]
+    assert (move["from_offset"], move["to_offset"], move["again"]) == (3, 1, 2)
+    assert move["group"] == f"{place.prefix}.savepoint-policy"
+    assert [each["event"] for each in events["changes"]] == ["CommitCompleted"] * 3
+    assert place.call("group", "savepoint-policy", "--shift-by", "-2") == told
+    assert len(place.audience.records("commits")) == 3
+    assert place.call("group", "savepoint-policy", "--by-duration", "1h")["changes"] == [
+        {**move, "to_offset": 0, "again": 3}
+    ]
+
+
+def test_a_running_service_is_not_put_back(place: Place) -> None:
+    publish_commits(place, [1])
+    with place.running("savepoint-policy"):
+        wait_for(lambda: len(commands(place)) == 1)
+        with pytest.raises(TidegateError, match="stop the service first"):
+            place.call("group", "savepoint-policy", "--to-earliest", "--execute")
+        publish_commits(place, [2])
+        wait_for(lambda: len(commands(place)) == 2)
+
+
+def test_restores_are_not_replayed_by_the_way(place: Place) -> None:
+    four_commits(place.lake / "orders", 9)
+    with place.running("restorer"), place.publisher() as publisher:
+        publisher.request_restore(
+            **place.subject("orders"), savepoint=at(2), requested_by="ana", reason="bad"
+        )
+        wait_for(lambda: len(place.audience.outcomes()) == 1)
+        place.wait_until_idle("restorer")
+
+    assert place.call("group", "restorer", "--to-earliest")["restores"] == 1
+    for replayed in (
+        ("group", "restorer", "--to-earliest"),
+        ("events", "--topic", "commands", "--from-offset", "0"),
+    ):
+        with pytest.raises(TidegateError, match="1 requests for a restore are among them"):
+            place.call(*replayed, "--execute")
+    assert place.unread("restorer") == 0
+    assert len(place.audience.records("commands")) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param(("group", "nobody", "--to-earliest"), id="no such service"),
+        pytest.param(("group", "restorer"), id="no target"),
+        pytest.param(("group", "restorer", "--to-earliest", "--to-offset", "1"), id="two targets"),
+        pytest.param(("group", "restorer", "--shift-by", "5"), id="forward"),
+        pytest.param(("group", "restorer", "--to-time", "2026-11-21T12:00:00"), id="no zone"),
+        pytest.param(("group", "restorer", "--to-earliest", "--topic", "locks"), id="not heard"),
+        pytest.param(("group", "restorer", "--to-earliest", "--partition", "9"), id="partition"),
+        pytest.param(("events", "--topic", "commits"), id="no condition"),
+        pytest.param(("events", "--topic", "dead-letters", "--from-offset", "0"), id="no events"),
+    ],
+)
+def test_a_wrong_call_is_refused(place: Place, wrong: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError):
+        place.call(*wrong)
