@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self, TypeVar
@@ -39,13 +39,15 @@ class Deployment:
         partitions: int = 1,
         replication: int = 1,
         client: Mapping[str, str | int | bool] | None = None,
-        also: Sequence[str] = (),
+        settings: str = "",
     ) -> None:
+        """Take the broker and the names; `settings` is more TOML for every service."""
         self.servers, self.prefix, self.folder = servers, prefix, folder
         self.connection = {**(client or {}), "bootstrap.servers": servers}
         self.topics = TopicSettings(prefix=prefix, partitions=partitions, replication=replication)
         self._stack = ExitStack()
-        create_topics(self.connection, self.topics, [*DECIDERS, *also])
+        create_topics(self.connection, self.topics, DECIDERS)
+        self._more = settings
 
     def __enter__(self) -> Self:
         return self
@@ -65,6 +67,7 @@ class Deployment:
             f'roots = ["{self.folder}"]',
             "[services]",
             "session_timeout_ms = 3000",
+            self._more,
         ]
         file = self.folder / f"{name}.toml"
         file.write_text("\n".join(lines))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from confluent_kafka import (
@@ -22,6 +22,7 @@ from tidegate.runtime.bus import Extent, Listener, Partition, Record
 from tidegate.runtime.kafka_changelog import KafkaChangelog, as_bytes
 from tidegate.runtime.kafka_faults import passes, told_apart
 from tidegate.runtime.kafka_metadata import KafkaMetadata
+from tidegate.runtime.kafka_reading import read_partition
 from tidegate.runtime.patience import Patience
 
 Config = Mapping[str, str | int | bool]
@@ -99,6 +100,9 @@ class KafkaSubscription:
 
     def _starts(self, assigned: list[TopicPartition]) -> list[TopicPartition]:
         with told_apart(f"{self._group}: where to read on"):
+            for topic in {each.topic for each in assigned}:
+                # renews what the client holds of it: a new topic may have been half known
+                self._consumer.list_topics(topic, timeout=_WAIT)
             found = self._consumer.committed(assigned, timeout=_WAIT)
             return [self._start(each) for each in found]
 
@@ -194,6 +198,10 @@ class KafkaBus:
             self._producer.send(messages)
         except DeliveryRefusedError as error:
             raise StopService(str(error)) from error
+
+    def records(self, partition: Partition) -> Iterator[Record]:
+        """Read a partition."""
+        return map(as_record, read_partition(self._config, *partition))
 
     def changelog(self, topic: str, partition: int) -> KafkaChangelog:
         """Take a changelog partition."""

@@ -65,6 +65,7 @@ class KafkaMetadata:
             try:
                 found = self._admin.list_topics(topic, timeout=_SHORT).topics[topic]
             except KafkaException:
+                self._admin.poll(0)
                 if self._refusal is not None:
                     raise ConfigError(f"the broker can't be used: {self._refusal.str()}") from None
                 if time.monotonic() > deadline:

@@ -1,0 +1,96 @@
+"""The access rights, read off the topics' declarations."""
+
+from __future__ import annotations
+
+import json
+
+from typer.testing import CliRunner
+
+from tidegate.cleaning import Cleaner, ReaderGate
+from tidegate.cli import app
+from tidegate.events.topics import TOPICS, topic_of
+from tidegate.restores import Restorer
+from tidegate.savepoints import SavepointPolicyService, SavepointWriter
+from tidegate.services import DECIDERS, EXECUTORS
+from tidegate.topics.acls import Acl, acls
+
+ALL = acls("t", deciders=DECIDERS, executors=EXECUTORS)
+KINDS = (SavepointPolicyService, ReaderGate, SavepointWriter, Restorer, Cleaner)
+
+
+def rights(role: str) -> set[str]:
+    return {
+        f"{each.operation} {each.resource} {each.name}{'*' if each.prefixed else ''}"
+        for each in ALL
+        if each.role == role
+    }
+
+
+def test_a_decider_hears_its_facts_says_commands_and_keeps_its_memory() -> None:
+    assert rights("reader-gate") == {
+        "read topic t.vacuums",
+        "read topic t.locks",
+        "write topic t.commands",
+        "write topic t.dead-letters",
+        "read topic t.reader-gate.changelog",
+        "write topic t.reader-gate.changelog",
+        "write transactional-id t.reader-gate.changelog-*",
+        "read group t.reader-gate",
+        "read group t.reader-gate.changelog",
+    }
+
+
+def test_an_executor_hears_commands_and_says_outcomes() -> None:
+    assert rights("restorer") == {
+        "read topic t.commands",
+        "write topic t.outcomes",
+        "write topic t.dead-letters",
+        "read group t.restorer",
+    }
+
+
+def test_an_upstream_writer_says_facts_and_nothing_else() -> None:
+    assert rights("upstream writers") == {
+        f"write topic t.{n}" for n in ("commits", "vacuums", "locks")
+    }
+
+
+def test_only_people_and_deciders_may_write_commands() -> None:
+    assert {
+        each.role for each in ALL if (each.operation, each.name) == ("write", "t.commands")
+    } == {
+        "people",
+        "savepoint-policy",
+        "reader-gate",
+    }
+
+
+def test_what_a_topic_declares_of_its_readers_is_what_the_services_hear() -> None:
+    heard = {kind.name: {topic_of(event) for event in kind.hears} for kind in KINDS}
+    declared = {
+        name: {topic for topic in TOPICS if name in topic.read_by.split(", ")} for name in heard
+    }
+
+    assert heard == declared
+
+
+def test_a_right_is_one_kafka_acls_command() -> None:
+    right = Acl("upstream writers", "write", "topic", "t.commits")
+    prefixed = Acl("reader-gate", "write", "transactional-id", "t.x-", prefixed=True)
+
+    assert right.command("b:9092") == (
+        "kafka-acls --bootstrap-server b:9092 --command-config admin.properties --add"
+        " --allow-principal User:upstream-writers --operation write --topic t.commits"
+    )
+    assert prefixed.command().endswith(
+        "--operation write --transactional-id t.x- --resource-pattern-type prefixed"
+    )
+
+
+def test_the_command_line_prints_them_all() -> None:
+    printed = CliRunner().invoke(app, ["topics", "acls"])
+    data = CliRunner().invoke(app, ["topics", "acls", "--json"])
+
+    everything = acls(deciders=DECIDERS, executors=EXECUTORS)
+    assert printed.stdout.splitlines() == [each.command() for each in everything]
+    assert [Acl(**each) for each in json.loads(data.stdout)] == list(everything)

@@ -1,0 +1,81 @@
+"""Who may have a table restored is a setting, asked before anything is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from support.samples import NOON, commit
+from tidegate.events import Command, Outcome, RestoreFailed, RestoreRejected, RestoreRequested
+from tidegate.restores import PermittedRestorer
+from tidegate.settings import Settings
+
+
+class Reached:
+    """A restorer that only says that it was reached."""
+
+    def execute(self, command: Command) -> Iterator[Outcome]:
+        assert isinstance(command, RestoreRequested)
+        yield RestoreFailed.about(
+            command,
+            said_by="restorer",
+            occurred_at=NOON,
+            savepoint=command.savepoint,
+            restore_instant="1",
+            message="reached",
+        )
+
+    @property
+    def tools(self) -> Reached:
+        return self
+
+    def clock(self) -> object:
+        return NOON
+
+
+def request(who: str, *, plan_only: bool = False) -> RestoreRequested:
+    return RestoreRequested.about(
+        commit(1),
+        savepoint="1",
+        requested_by=who,
+        reason="bad",
+        plan_only=plan_only,
+        said_by="test",
+        occurred_at=NOON,
+    )
+
+
+def answer(command: RestoreRequested, requested_by: list[str] | None) -> Outcome:
+    told = {} if requested_by is None else {"restores": {"requested_by": requested_by}}
+    listed = Settings.model_validate(told).restores.requested_by
+    restorer = PermittedRestorer(Reached(), listed)  # type: ignore[arg-type]
+    (outcome,) = restorer.execute(command)
+    return outcome
+
+
+@pytest.mark.parametrize("who", ["eve", "Ana", "ops", "ana "])
+def test_who_is_not_listed_is_refused_and_told_so(who: str) -> None:
+    outcome = answer(request(who), ["ana", "ops-*"])
+
+    assert isinstance(outcome, RestoreRejected)
+    assert outcome.reason == "not-allowed"
+    assert who in outcome.message
+    assert outcome.caused_by == request(who).event_id
+
+
+@pytest.mark.parametrize("who", ["ana", "ops-berlin"])
+def test_who_is_listed_reaches_the_restorer(who: str) -> None:
+    assert isinstance(answer(request(who), ["ana", "ops-*"]), RestoreFailed)
+
+
+def test_nobody_is_listed_and_nobody_may() -> None:
+    assert isinstance(answer(request("ana"), []), RestoreRejected)
+
+
+def test_without_the_setting_the_brokers_access_rights_decide_alone() -> None:
+    assert isinstance(answer(request("eve"), None), RestoreFailed)
+
+
+def test_a_dry_run_is_for_everybody() -> None:
+    assert isinstance(answer(request("eve", plan_only=True), ["ana"]), RestoreFailed)

@@ -1,0 +1,135 @@
+"""A broker with TLS, SASL/SCRAM and access rights, and certificates that the JVM makes."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+)
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+from confluent_kafka.admin._scram import (
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialAlteration,
+    UserScramCredentialUpsertion,
+)
+
+from tidegate.embedded import EmbeddedBroker, find_jdk
+from tidegate.embedded.node import free_ports
+from tidegate.topics.acls import Acl
+
+KEY = "not-secret-on-this-machine"
+ADMIN = {"sasl.mechanism": "PLAIN", "sasl.username": "admin", "sasl.password": "admin-password"}
+_LOGIN = "org.apache.kafka.common.security"
+
+
+@dataclass(frozen=True)
+class SecureKafka:
+    """A broker that lets nobody in without a name, and nobody do what was not allowed."""
+
+    servers: str
+    certificate: Path
+
+    @property
+    def admin(self) -> dict[str, str]:
+        return self._tls | ADMIN
+
+    def login(self, role: str) -> dict[str, str]:
+        """librdkafka's settings for a role."""
+        return self._tls | {
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": role.replace(" ", "-"),
+            "sasl.password": password(role),
+        }
+
+    def allow(self, acls: Iterable[Acl]) -> None:
+        """Make the users and give them their rights."""
+        needed = list(acls)
+        client = AdminClient({**self.admin, "bootstrap.servers": self.servers, "log_level": 0})
+        scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        users: list[UserScramCredentialAlteration] = [
+            UserScramCredentialUpsertion(
+                role.replace(" ", "-"), scram, password(role).encode(), None
+            )
+            for role in sorted({each.role for each in needed})
+        ]
+        for made in client.alter_user_scram_credentials(users).values():
+            made.result(30)
+        for created in client.create_acls([binding(each) for each in needed]).values():
+            created.result(30)
+
+    @property
+    def _tls(self) -> dict[str, str]:
+        return {"security.protocol": "SASL_SSL", "ssl.ca.location": str(self.certificate)}
+
+
+def password(role: str) -> str:
+    return f"the-password-of-{role.replace(' ', '-')}"
+
+
+def binding(acl: Acl) -> AclBinding:
+    return AclBinding(
+        ResourceType[acl.resource.upper().replace("-", "_")],
+        acl.name,
+        ResourcePatternType.PREFIXED if acl.prefixed else ResourcePatternType.LITERAL,
+        acl.principal,
+        "*",
+        AclOperation[acl.operation.upper()],
+        AclPermissionType.ALLOW,
+    )
+
+
+@contextmanager
+def secure_kafka(folder: Path) -> Generator[SecureKafka]:
+    """Start the broker: one listener for clients and for itself, TLS and SASL only."""
+    store, certificate = make_certificate(folder)
+    port, controller = free_ports()
+    scram = f"{_LOGIN}.scram.ScramLoginModule required;"
+    plain = (
+        f'{_LOGIN}.plain.PlainLoginModule required username="admin" '
+        'password="admin-password" user_admin="admin-password";'
+    )
+    properties = {
+        "listeners": f"SASL_SSL://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+        "inter.broker.listener.name": "SASL_SSL",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": plain,
+        "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": scram,
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": str(store),
+        "ssl.keystore.password": KEY,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(certificate),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "false",
+        # nobody but the node itself reaches the controller's listener as ANONYMOUS
+        "super.users": "User:admin;User:ANONYMOUS",
+    }
+    client = {"security.protocol": "SASL_SSL", "ssl.ca.location": str(certificate), **ADMIN}
+    with EmbeddedBroker(folder / "kafka", properties=properties, client=client) as broker:
+        yield SecureKafka(broker.bootstrap_servers, certificate)
+
+
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """A key store of the broker, and its certificate for clients (PEM)."""
+    store, certificate = folder / "broker.p12", folder / "broker.pem"
+    common = ["-keystore", str(store), "-storepass", KEY, "-alias", "broker"]
+    names = ["-dname", "CN=127.0.0.1", "-ext", "SAN=IP:127.0.0.1", "-ext", "BC=ca:true"]
+    _keytool("-genkeypair", "-keyalg", "EC", "-storetype", "PKCS12", *names, *common)
+    _keytool("-exportcert", "-rfc", "-file", str(certificate), *common)
+    return store, certificate
+
+
+def _keytool(*arguments: str) -> None:
+    # the module is in every JVM, the program beside it is not
+    tool = [str(find_jdk(17).java), "-m", "java.base/sun.security.tools.keytool.Main"]
+    subprocess.run([*tool, *arguments], check=True, capture_output=True)
