@@ -20,13 +20,19 @@ from support.kafka import create_topic
 from support.registry import RunningRegistry
 from support.samples import commit, release
 from tidegate.errors import FormatError, RegistryRefusedError, TransientError
-from tidegate.events import CommitCompleted
+from tidegate.events import CommitCompleted, SavepointRequested
 from tidegate.events.codec import encode_body
 from tidegate.events.framing import id_prefix
 from tidegate.events.schema import schema_text
+from tidegate.events.topics import COMMAND_TOPIC, TOPICS, changelog
 from tidegate.events.wire import Wire
 from tidegate.publisher import Publisher
 from tidegate.registry import RegistrySchemas, RegistrySettings, subject_of
+from tidegate.runtime.decider_loop import DeciderLoop
+from tidegate.runtime.kafka import KafkaBus
+from tidegate.savepoints import SavepointPolicyService
+from tidegate.services.assembly import assemble
+from tidegate.settings import Settings
 
 pytestmark = [pytest.mark.registry, pytest.mark.slow]
 KEY = b"lake.sales.orders"
@@ -78,6 +84,38 @@ def consumed(servers: str, topic: str, count: int) -> Iterator[tuple[bytes, byte
         assert isinstance(value, bytes)
         yield key, value
     consumer.close()
+
+
+@pytest.mark.kafka
+def test_a_service_hears_and_speaks_through_the_registry(
+    registry: RunningRegistry, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    for topic in (*TOPICS, changelog(SavepointPolicyService.name)):
+        create_topic(bootstrap_servers, topic.name(topic_prefix), 1)
+    settings = Settings.model_validate(
+        {
+            "kafka": {"bootstrap.servers": bootstrap_servers},
+            "topics": {"prefix": topic_prefix},
+            "registry": {"url": registry.url},
+            "savepoints": [{"tables": "lake.*", "when": "every_commit"}],
+        }
+    )
+    loop = assemble(SavepointPolicyService.name, settings, KafkaBus(settings.connection()))
+    assert isinstance(loop, DeciderLoop)
+    with Publisher(
+        bootstrap_servers, said_by="ingest", prefix=topic_prefix, registry=registry.url
+    ) as publisher:
+        publisher.publish(commit(1))
+    while not loop.step(0.2):
+        pass
+    loop.close()
+
+    [(key, value)] = consumed(bootstrap_servers, COMMAND_TOPIC.name(topic_prefix), 1)
+
+    command = wire(registry).unseal(key, value)
+    assert value[:1] == b"\x00"
+    assert isinstance(command, SavepointRequested)
+    assert command.caused_by == commit(1).event_id
 
 
 def test_two_processes_name_a_schema_by_the_same_id(

@@ -1,0 +1,65 @@
+"""What `[registry]` in the settings changes: every service speaks through it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.samples import memory_bus
+from tidegate.errors import ConfigError
+from tidegate.registry import RegistrySchemas
+from tidegate.runtime.decider_loop import DeciderLoop
+from tidegate.runtime.executor_loop import ExecutorLoop
+from tidegate.services import DECIDERS, SERVICES
+from tidegate.services.assembly import assemble
+from tidegate.settings import Settings
+
+TOLD = """
+[warehouse]
+roots = ["/lake"]
+
+[registry]
+url = "mock://tests"
+basic_auth = "keeper:s3cret"
+auto_register = false
+[registry.options]
+timeout = 3
+"ssl.ca.location" = false
+"""
+
+
+def load(folder: Path, text: str) -> Settings:
+    file = folder / "tidegate.toml"
+    file.write_text(text)
+    return Settings.load(file)
+
+
+def test_the_section_is_read_and_its_secret_is_shown_nowhere(tmp_path: Path) -> None:
+    settings = load(tmp_path, TOLD)
+
+    assert settings.registry is not None
+    assert settings.registry.auto_register is False
+    assert settings.registry.client() == {
+        "url": "mock://tests",
+        "basic.auth.user.info": "keeper:s3cret",
+        "max.retries": 0,
+        "timeout": 3,
+        "ssl.ca.location": False,
+    }
+    assert "s3cret" not in repr(settings)
+
+
+def test_a_misspelt_setting_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"registry\.autoregister"):
+        load(tmp_path, TOLD.replace("auto_register", "autoregister"))
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_service_speaks_through_the_configured_registry(tmp_path: Path, name: str) -> None:
+    loop = assemble(name, load(tmp_path, TOLD), memory_bus(*DECIDERS))
+
+    assert isinstance(loop, DeciderLoop | ExecutorLoop)
+    assert isinstance(loop._wire._source, RegistrySchemas)
+    assert loop._intake.wire is loop._wire
+    loop.close()
