@@ -12,6 +12,8 @@ from typing import Annotated
 
 import typer
 
+from tidegate.cli.dead_letters import dead_letters
+from tidegate.cli.doctor import doctor
 from tidegate.cli.options import ConfigFile
 from tidegate.cli.plans import plan
 from tidegate.cli.replay import replay
@@ -24,7 +26,9 @@ def operate(app: typer.Typer) -> None:
     app.add_typer(topics, name="topics")
     app.add_typer(plan, name="plan")
     app.add_typer(replay, name="replay")
+    app.add_typer(dead_letters, name="dead-letters")
     app.command()(run)
+    app.command()(doctor)
     app.command()(broker)
     app.command()(demo)
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
+from typing import Final
+
+_WIDE: Final = 400
 
 
 def show_table(rows: Sequence[Mapping[str, object]]) -> None:
@@ -18,6 +22,5 @@ def show_table(rows: Sequence[Mapping[str, object]]) -> None:
         table.add_column(name.replace("_", " "), overflow="fold")
     for row in rows:
         table.add_row(*(Text(str(value)) for value in row.values()))
-    console = Console()
     # a pipe has no width of its own: rows that are folded there can't be searched
-    console.print(table, width=None if console.is_terminal else 400)
+    Console(width=None if sys.stdout.isatty() else _WIDE).print(table)
