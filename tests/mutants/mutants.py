@@ -93,6 +93,12 @@ MUTANTS = (
         DECIDERS,
     ),
     Mutant(
+        "rule 3: a command with its final outcome is not carried out again",
+        RUNTIME + "executor_loop.py",
+        (("self._executor.final and self._is_answered(task)", "not self._executor"),),
+        f"{EXECUTORS} -k final",
+    ),
+    Mutant(
         "rule 4: who takes a changelog shuts out its earlier holder (Kafka)",
         RUNTIME + "kafka_changelog.py",
         (

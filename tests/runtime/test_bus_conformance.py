@@ -168,6 +168,13 @@ def test_a_paused_partition_gives_nothing_until_it_is_resumed(bus: Bus, topics: 
     assert [each.value for each in late] == [b"1"]
 
 
+def test_a_partition_can_be_read_whole_outside_of_every_group(bus: Bus, topics: Topics) -> None:
+    bus.send([Message(topics[0], b"k", f"{n}".encode(), (), n % 2) for n in range(6)])
+
+    assert [each.value for each in bus.log(Partition(topics[0], 1))] == [b"1", b"3", b"5"]
+    assert list(bus.log(Partition(topics[1], 0))) == []
+
+
 def test_a_changelog_gives_back_what_was_written_in_order(bus: Bus, topics: Topics) -> None:
     memory = bus.changelog(topics[0], 2)
     memory.write([(b"a", b"1"), (b"b", b"2")])

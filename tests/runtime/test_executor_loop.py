@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import pytest
 
 from support.samples import (
+    NOON,
     Recorder,
     commit,
     events_on,
@@ -17,7 +19,7 @@ from support.samples import (
     savepoint_request,
 )
 from tidegate.errors import DeadLetterFlood, DeliveryError, PermanentError, TransientError
-from tidegate.events import Command, Outcome
+from tidegate.events import Command, Outcome, SavepointCreated, SavepointRejected
 from tidegate.publisher import Message
 from tidegate.runtime.executor_loop import ExecutorLoop
 from tidegate.runtime.memory import MemoryBus
@@ -177,6 +179,36 @@ def test_a_backlog_pauses_the_partition_and_all_is_done_in_the_end() -> None:
     work_off(loop)
     assert len(slow.asked) == 50
     assert committed(bus) == 50
+
+
+class Once(Recorder):
+    """An executor whose commands must not be carried out again once they have an outcome."""
+
+    final: ClassVar[tuple[type[Outcome], ...]] = (SavepointCreated,)
+
+
+def test_a_command_that_has_its_final_outcome_is_not_carried_out_again() -> None:
+    bus, once = memory_bus(), Once()
+    bus.send([message(savepoint_request(0)), message(savepoint_request(1))])
+    loop = ExecutorLoop(once, bus)
+    work_off(loop)
+    bus.send([message(savepoint_request(0)), message(savepoint_request(2))])
+    work_off(loop)
+
+    assert once.asked == [str(savepoint_request(n).instant) for n in (0, 1, 2)]
+    assert len(events_on(bus, OUTCOMES)) == 3
+
+
+def test_an_outcome_of_another_kind_or_command_does_not_stop_a_command() -> None:
+    bus, once = memory_bus(partitions=1), Once()
+    asked = savepoint_request(0)
+    refused = SavepointRejected.about(
+        asked, reason="busy", message="later", said_by="test", occurred_at=NOON
+    )
+    bus.send([message(refused), message(asked)])
+    work_off(ExecutorLoop(once, bus))
+
+    assert once.asked == [str(asked.instant)]
 
 
 def test_partitions_taken_away_are_not_acknowledged_by_who_lost_them() -> None:

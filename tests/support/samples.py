@@ -106,6 +106,7 @@ class Recorder:
 
     name: ClassVar[str] = "recorder"
     hears: ClassVar[tuple[type[Command], ...]] = (SavepointRequested,)
+    final: ClassVar[tuple[type[Outcome], ...]] = ()
     faults: list[Exception] = field(default_factory=list[Exception])
     asked: list[str] = field(default_factory=list[str])
 

@@ -39,6 +39,7 @@ class Cleaner:
     clock: Callable[[], datetime]
     name: ClassVar[str] = "cleaner"
     hears: ClassVar[tuple[type[Command], ...]] = (CleaningReleased,)
+    final: ClassVar[tuple[type[Outcome], ...]] = ()
 
     def plan(self, command: CleaningReleased) -> CleaningPlan | Refusal:
         """Look, and say what would be removed or why nothing may; change nothing."""

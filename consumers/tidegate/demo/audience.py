@@ -71,7 +71,7 @@ class Audience:
                 [
                     part
                     for topic in TOPICS
-                    if name in topic.read_by.split(", ")
+                    if topic != OUTCOME_TOPIC and name in topic.read_by.split(", ")
                     for part in self._parts(topic.name(self.prefix))
                 ],
             )

@@ -49,6 +49,11 @@ class Restorer:
 
     name: ClassVar[str] = "restorer"
     hears: ClassVar[tuple[type[Command], ...]] = (RestoreRequested,)
+    final: ClassVar[tuple[type[Outcome], ...]] = (
+        RestoreCompleted,
+        RestoreRejected,
+        RestorePlanned,
+    )
 
     def __init__(
         self,

@@ -136,6 +136,10 @@ class Bus(Protocol):
         """
         ...
 
+    def log(self, partition: Partition) -> Iterable[Record]:
+        """Read a partition from its beginning to its present end, outside of every group."""
+        ...
+
     def changelog(self, topic: str, partition: int) -> Changelog:
         """Take the changelog of a partition, shutting out whoever held it before."""
         ...

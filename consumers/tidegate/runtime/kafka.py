@@ -199,7 +199,7 @@ class KafkaBus:
         except DeliveryRefusedError as error:
             raise StopService(str(error)) from error
 
-    def records(self, partition: Partition) -> Iterator[Record]:
+    def log(self, partition: Partition) -> Iterator[Record]:
         """Read a partition."""
         return map(as_record, read_partition(self._config, *partition))
 

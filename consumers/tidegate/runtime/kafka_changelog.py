@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka import Message as Received
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from tidegate.errors import FencedError, StopService, TransientError
 from tidegate.runtime.kafka_faults import told_apart
+from tidegate.runtime.kafka_reading import read_partition
 
 _WAIT: Final = 30.0
 _PAUSE: Final = 0.1
@@ -54,25 +54,8 @@ class KafkaChangelog:
         Raises:
             TransientError: the broker can't give all of it now.
         """
-        consumer = Consumer(
-            {
-                **self._config,
-                "group.id": self._where.topic,  # never joined: librdkafka wants a name
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",
-                "isolation.level": "read_committed",
-                "log_level": 0,
-            }
-        )
-        try:
-            with told_apart(f"changelog {self._where.topic}"):
-                _, end = consumer.get_watermark_offsets(self._where, timeout=_WAIT)
-                consumer.assign([self._where])
-            for message in _until(consumer, end):
-                yield as_bytes(message.key()) or b"", as_bytes(message.value())
-        finally:
-            consumer.close()
+        for message in read_partition(self._config, self._where.topic, self._where.partition):
+            yield as_bytes(message.key()) or b"", as_bytes(message.value())
 
     def write(self, entries: Sequence[tuple[bytes, bytes | None]]) -> None:
         """Append in one transaction; after a TransientError nothing was, and all may be repeated.
@@ -132,23 +115,6 @@ def _persist(step: Callable[[float], None]) -> None:
             time.sleep(_PAUSE)
         else:
             return
-
-
-def _until(consumer: Consumer, end: int) -> Iterator[Received]:
-    """Give all before `end`, which was asked for: a new leader's fetches may end too early."""
-    deadline = time.monotonic() + _WAIT
-    while time.monotonic() < deadline:
-        for message in consumer.consume(1000, 0.1):
-            error = message.error()
-            if error is None:
-                deadline = time.monotonic() + _WAIT
-                yield message
-            elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
-                with told_apart(f"changelog {message.topic()}"):
-                    raise KafkaException(error)
-            elif int(message.offset() or 0) >= end:
-                return
-    raise TransientError(f"the changelog could not be read up to its end, offset {end}")
 
 
 def as_bytes(content: bytes | str | None) -> bytes | None:

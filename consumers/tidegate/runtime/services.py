@@ -64,6 +64,12 @@ class Executor(Protocol):
 
     name: ClassVar[str]
     hears: ClassVar[tuple[type[Command], ...]]
+    final: ClassVar[tuple[type[Outcome], ...]]
+    """Outcomes after which a command is never carried out again, however often it is heard.
+
+    With an empty tuple it is: then doing it again must be harmless. Otherwise the loop looks
+    through the outcomes of the table's partition first.
+    """
 
     def execute(self, command: Command) -> Iterator[Outcome]:
         """Plan, act, and yield the outcomes."""

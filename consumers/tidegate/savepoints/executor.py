@@ -40,6 +40,7 @@ class SavepointWriter:
 
     name: ClassVar[str] = "savepoint-writer"
     hears: ClassVar[tuple[type[Command], ...]] = (SavepointRequested,)
+    final: ClassVar[tuple[type[Outcome], ...]] = ()
 
     def __init__(
         self, warehouse: Warehouse, fan_out: FanOut, clock: Callable[[], datetime]

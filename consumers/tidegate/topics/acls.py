@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from tidegate.events.topics import DEFAULT_PREFIX, TOPICS, Topic, changelog
+from tidegate.events.topics import DEFAULT_PREFIX, OUTCOME_TOPIC, TOPICS, Topic, changelog
 
 Resource = Literal["topic", "group", "transactional-id"]
 Operation = Literal["read", "write"]
@@ -62,6 +62,9 @@ def acls(
     topics = [acl for topic in declared for acl in _topic(topic, prefix, services)]
     groups = [Acl(name, "read", "group", f"{prefix}.{name}") for name in services]
     outside = [Acl(name, "read", "group", f"{prefix}.{name}", prefixed=True) for name in _READERS]
+    # an executor that looks whether a command was answered reads outcomes under a group's name
+    back = [n for n in _roles(OUTCOME_TOPIC.read_by, services) if n in executors]
+    groups += [Acl(name, "read", "group", OUTCOME_TOPIC.name(prefix)) for name in back]
     return (*topics, *groups, *outside, *(a for name in deciders for a in _memory(name, prefix)))
 
 

@@ -87,7 +87,7 @@ OUTCOME_TOPIC: Final = Topic(
     events=OUTCOMES,
     retention=timedelta(days=365),
     written_by="savepoint-writer, restorer, cleaner, people (what became of dead letters)",
-    read_by="monitoring, people",
+    read_by="monitoring, people, restorer",
 )
 DEAD_LETTERS: Final = Topic(
     suffix="dead-letters",
