@@ -21,6 +21,7 @@ class PermittedRestorer:
 
     name: ClassVar[str] = Restorer.name
     hears: ClassVar[tuple[type[Command], ...]] = Restorer.hears
+    final: ClassVar[tuple[type[Outcome], ...]] = Restorer.final
 
     def __init__(self, restorer: Restorer, requested_by: Sequence[str]) -> None:
         """Take the restorer, and shell patterns of the people who may ask it."""

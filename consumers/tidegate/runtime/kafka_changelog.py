@@ -24,6 +24,11 @@ _LOST_FENCE: Final = {
     KafkaError.INVALID_PRODUCER_EPOCH,
     KafkaError.INVALID_PRODUCER_ID_MAPPING,
 }
+_HOPELESS: Final = {
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
 
 
 class KafkaChangelog:
@@ -82,9 +87,18 @@ class KafkaChangelog:
             fault: KafkaError = error.args[0]
             if fault.fatal() or fault.code() in _LOST_FENCE:
                 raise
-            # Whatever it was, only an aborted transaction lets the next one begin.
+            told = f"changelog {self._where.topic}[{self._where.partition}]: {fault.str()}"
+            self._abort(told)
+            raise (StopService if fault.code() in _HOPELESS else TransientError)(told) from error
+
+    def _abort(self, reason: str) -> None:
+        """Whatever it was, only an aborted transaction lets the next one begin."""
+        try:
             _persist(self._producer.abort_transaction)
-            raise TransientError(f"changelog {self._where.topic}: {fault.str()}") from error
+        except KafkaException as error:
+            if _is_fence(error):
+                raise
+            raise StopService(reason) from error
 
     def _guarded(self, action: Callable[[], None]) -> None:
         try:
