@@ -45,6 +45,7 @@ class Recording:
 
     name: ClassVar[str] = "recording"
     hears: ClassVar[tuple[type[Command], ...]] = (CleaningReleased,)
+    final: ClassVar[tuple[type[Outcome], ...]] = ()
 
     def execute(self, command: Command) -> Iterator[Outcome]:
         assert isinstance(command, CleaningReleased)
