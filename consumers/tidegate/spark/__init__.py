@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from tidegate.jdk import find_jdk
+from tidegate.jdk import Jdk, find_jdk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,6 +19,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.ui.showConsoleProgress": "false",
 }
 LOCAL: Final = "local[2]"
+_OLDEST_JAVA: Final = 17
 
 
 def lazy_session(conf: Mapping[str, str]) -> Callable[[], SparkSession]:
@@ -38,8 +39,8 @@ def lazy_session(conf: Mapping[str, str]) -> Callable[[], SparkSession]:
     return session
 
 
-def use_fitting_java() -> None:
-    """Point JAVA_HOME at a Java that this Spark runs on, unless it is set already.
+def fitting_java(environ: Mapping[str, str] | None = None) -> Jdk:
+    """Find a Java that this Spark runs on.
 
     Spark 3.5's Hadoop needs a security manager, which JDK 24 took out.
 
@@ -49,7 +50,16 @@ def use_fitting_java() -> None:
     import pyspark  # noqa: PLC0415 - only who has table work needs Spark
 
     newest = 23 if pyspark.__version__.startswith("3.") else None
-    os.environ.setdefault("JAVA_HOME", str(find_jdk(17, newest).home))
+    return find_jdk(_OLDEST_JAVA, newest, environ)
+
+
+def use_fitting_java() -> None:
+    """Point JAVA_HOME at a Java that this Spark runs on, unless it is set already.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    os.environ.setdefault("JAVA_HOME", str(fitting_java().home))
 
 
 def _start(conf: Mapping[str, str]) -> SparkSession:

@@ -62,6 +62,23 @@ class RegistryClient:
             raise RegistryRefusedError(f"schema registry {self._url}: {subject} came without an id")
         return found.schema_id
 
+    def holds(self, subject: str, text: str) -> bool:
+        """Whether a subject holds a schema.
+
+        Raises:
+            RegistryRefusedError: we may not look.
+            TransientError: the registry can't be reached now.
+        """
+        try:
+            self._ask(
+                f"look up {subject}",
+                lambda: self._client.lookup_schema(subject, _avro(text)),
+                FormatError,
+            )
+        except FormatError:
+            return False
+        return True
+
     def text(self, key: RegistryKey) -> str:
         """Read an Avro schema.
 
