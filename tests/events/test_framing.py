@@ -67,6 +67,13 @@ def test_without_a_registry_events_are_single_objects() -> None:
     assert Wire().unseal(sealed.key, sealed.value, sealed.headers) == commit(1)
 
 
+def test_a_message_under_another_tables_key_is_refused_whatever_its_format() -> None:
+    sealed = Wire().seal(commit(1), "tidegate.commits")
+
+    with pytest.raises(FormatError, match="is not the event's table"):
+        Wire().unseal(b"lake.sales.returns", sealed.value, sealed.headers)
+
+
 def test_without_a_registry_its_ids_are_refused_with_the_reason() -> None:
     value = id_prefix(7) + encode_body(commit(1))
 
