@@ -6,8 +6,9 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from tidegate.errors import StopService
 from tidegate.jdk import Jdk, find_jdk
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _OLDEST_JAVA: Final = 17
 
 
 def lazy_session(conf: Mapping[str, str]) -> Callable[[], SparkSession]:
-    """Give a function that starts a session at its first call and returns that one ever after.
+    """Give a function that starts a session at its first call, and again if that one has ended.
 
     `conf` holds Spark's own settings; without `spark.master` the work runs on two local threads.
     """
@@ -32,11 +33,26 @@ def lazy_session(conf: Mapping[str, str]) -> Callable[[], SparkSession]:
 
     def session() -> SparkSession:
         with lock:
-            if not started:
-                started.append(_start(conf))
+            if not started or not _is_alive(started[0]):
+                started[:] = [_start(conf)]
             return started[0]
 
     return session
+
+
+def _is_alive(session: SparkSession) -> bool:
+    """Whether the session was not stopped.
+
+    Raises:
+        StopService: its JVM is gone, and PySpark can't start another one in this process.
+    """
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - it comes with pyspark
+
+    context: Any = session.sparkContext._jsc  # noqa: SLF001 - the one way to ask
+    try:
+        return context is not None and not context.sc().isStopped()
+    except (Py4JError, OSError) as error:
+        raise StopService("Spark's JVM has died; this process can't have another one") from error
 
 
 def fitting_java(environ: Mapping[str, str] | None = None) -> Jdk:

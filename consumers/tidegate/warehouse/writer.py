@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import IO, Any, Final
 
 from fsspec.core import has_magic
 
 from tidegate.errors import ConfinementError, TidegateError
 from tidegate.storage import NotFound, Storage, join
 from tidegate.warehouse.roots import WarehouseRoots
+
+_DRAFT: Final = re.compile(r"[0-9a-f]{32}\.tmp")
 
 
 class AlreadyThere(TidegateError):  # noqa: N818 - an expected answer, not a fault
@@ -46,8 +49,7 @@ class Warehouse(Storage):
             if "://" in where:
                 fs.pipe_file(path, content, mode="create")
             else:
-                with _draft(path, content) as draft:
-                    os.link(draft, path)  # atomic, and refuses an existing target
+                _create_local(path, content)
         except FileExistsError as error:
             raise AlreadyThere(location) from error
 
@@ -120,20 +122,56 @@ class Warehouse(Storage):
             fs.rmdir(path)
 
 
+def _create_local(path: str, content: bytes) -> None:
+    """Write a file that has no name yet, then give it its name: who dies in between leaves nothing.
+
+    Linux; elsewhere a hidden draft is linked, which a death at the wrong moment leaves behind.
+    """
+    folder = os.path.dirname(path)  # noqa: PTH120 - fsspec paths are strings
+    try:
+        nameless = os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o666)
+    except (AttributeError, OSError):
+        with _draft(path, content) as draft:
+            os.link(draft, path)  # atomic, and refuses an existing target
+        return
+    with open(nameless, "wb") as file:  # noqa: PTH123 - a descriptor has no path
+        _write_through(file, content)
+        # with a folder's descriptor, link() follows the link in /proc to the nameless file
+        here = os.open(folder, os.O_RDONLY)
+        try:
+            source = f"/proc/self/fd/{nameless}"
+            os.link(source, path, src_dir_fd=here, follow_symlinks=True)
+        finally:
+            os.close(here)
+
+
 @contextmanager
 def _draft(path: str, content: bytes) -> Generator[str]:
-    """A hidden file beside `path` with the whole content on the disk; gone afterwards."""
+    """A hidden file beside `path` with the whole content on the disk; gone afterwards.
+
+    Drafts of the same file that the dead left are swept. Should one be another process's, its
+    rename fails, and it tries again.
+    """
     folder, name = os.path.split(path)
-    draft = os.path.join(folder, f".{name[:100]}.{uuid.uuid4().hex}.tmp")  # noqa: PTH118
+    stem = f".{name[:100]}."
+    draft = os.path.join(folder, f"{stem}{uuid.uuid4().hex}.tmp")  # noqa: PTH118
+    for left in os.scandir(folder):
+        if left.name.startswith(stem) and _DRAFT.fullmatch(left.name[len(stem) :]):
+            with suppress(FileNotFoundError):
+                os.unlink(left.path)  # noqa: PTH108
     try:
         with open(draft, "xb") as file:  # noqa: PTH123 - fsspec paths are strings
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            _write_through(file, content)
         yield draft
     finally:
         with suppress(FileNotFoundError):
             os.unlink(draft)  # noqa: PTH108 - fsspec paths are strings
+
+
+def _write_through(file: IO[bytes], content: bytes) -> None:
+    file.write(content)
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _checksum(location: str) -> str:
