@@ -48,7 +48,8 @@ def _is_alive(session: SparkSession) -> bool:
     """
     from py4j.protocol import Py4JError  # noqa: PLC0415 - it comes with pyspark
 
-    context: Any = session.sparkContext._jsc  # noqa: SLF001 - the one way to ask
+    # There is no other way to ask.
+    context: Any = session.sparkContext._jsc  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     try:
         return context is not None and not context.sc().isStopped()
     except (Py4JError, OSError) as error:
