@@ -27,7 +27,7 @@ from tidegate.events.schema import schema_text
 from tidegate.events.topics import COMMAND_TOPIC, TOPICS, changelog
 from tidegate.events.wire import Wire
 from tidegate.publisher import Publisher
-from tidegate.registry import RegistrySchemas, RegistrySettings, subject_of
+from tidegate.registry import RegistryClient, RegistrySchemas, RegistrySettings, subject_of
 from tidegate.runtime.decider_loop import DeciderLoop
 from tidegate.runtime.kafka import KafkaBus
 from tidegate.savepoints import SavepointPolicyService
@@ -116,6 +116,15 @@ def test_a_service_hears_and_speaks_through_the_registry(
     assert value[:1] == b"\x00"
     assert isinstance(command, SavepointRequested)
     assert command.caused_by == commit(1).event_id
+
+
+def test_a_check_says_whether_the_registry_answers(registry: RunningRegistry) -> None:
+    RegistryClient(RegistrySettings(url=registry.url)).check()
+
+    with pytest.raises(TransientError, match="read its configuration"):
+        RegistryClient(RegistrySettings(url="http://127.0.0.1:9")).check()
+    with pytest.raises(RegistryRefusedError, match="read its configuration"):
+        RegistryClient(RegistrySettings(url=registry.url.removesuffix("/v7"))).check()
 
 
 def test_two_processes_name_a_schema_by_the_same_id(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from tidegate.registry.client import RegistryClient
 from tidegate.registry.schemas import RegistrySchemas, subject_of, wire_for
 from tidegate.registry.settings import RegistrySettings
 
-__all__ = ["RegistrySchemas", "RegistrySettings", "subject_of", "wire_for"]
+__all__ = ["RegistryClient", "RegistrySchemas", "RegistrySettings", "subject_of", "wire_for"]

@@ -37,6 +37,15 @@ class RegistryClient:
         self._url = settings.url
         self._client = _connect(settings)
 
+    def check(self) -> None:
+        """Ask for something small, to see whether the registry answers us.
+
+        Raises:
+            RegistryRefusedError: it does not let us in, or is no schema registry.
+            TransientError: it can't be reached now.
+        """
+        self._ask("read its configuration", self._client.get_config)
+
     def register(self, subject: str, text: str) -> int:
         """Register an Avro schema; one that is there already keeps its id.
 
@@ -56,7 +65,8 @@ class RegistryClient:
             TransientError: the registry can't be reached now.
         """
         found = self._ask(
-            f"look up {subject}", lambda: self._client.lookup_schema(subject, _avro(text))
+            f"look up {subject}, as auto_register is off",
+            lambda: self._client.lookup_schema(subject, _avro(text)),
         )
         if found.schema_id is None:
             raise RegistryRefusedError(f"schema registry {self._url}: {subject} came without an id")

@@ -3,6 +3,9 @@
 A reader of today meets bytes of every earlier version in the topics, and a writer that was
 upgraded first speaks to readers that were not. So a field may only come or go with a default, and
 no type changes; an enum may grow, because its readers are upgraded before its writers.
+
+At a release its schemas are kept for good:
+`tidegate schemas export schemas/tidegate/events/previous/<version>`.
 """
 
 from __future__ import annotations
