@@ -39,6 +39,7 @@ CONSUMER: Final[Config] = {
     "log_level": 0,
 }
 _WAIT: Final = 30.0
+_ANSWER: Final = 10.0
 _LOOK_AGAIN: Final = 0.5
 
 
@@ -49,7 +50,8 @@ class KafkaSubscription:
         self, config: Config, group: str, topics: Sequence[str], listener: Listener
     ) -> None:
         """Join the group; partitions arrive with the first polls."""
-        self._consumer = Consumer({**CONSUMER, **config, "group.id": group})
+        self._settings = {**CONSUMER, **config, "group.id": group}
+        self._consumer = Consumer(self._settings)
         self._group = group
         self._listener = listener
         self._leaving = False
@@ -99,18 +101,21 @@ class KafkaSubscription:
         self.commit({Partition(each.topic, each.partition): each.offset for each in starts})
 
     def _starts(self, assigned: list[TopicPartition]) -> list[TopicPartition]:
-        with told_apart(f"{self._group}: where to read on"):
-            for topic in {each.topic for each in assigned}:
-                # renews what the client holds of it: a new topic may have been half known
-                self._consumer.list_topics(topic, timeout=_WAIT)
-            found = self._consumer.committed(assigned, timeout=_WAIT)
-            return [self._start(each) for each in found]
+        # A client of its own: the member may ask nothing from inside its callback, or a second
+        # rebalance in the same poll ends the process in C. What it knows of topics is fresh, too.
+        asking = Consumer(self._settings)
+        try:
+            with told_apart(f"{self._group}: where to read on"):
+                found = asking.committed(assigned, timeout=_ANSWER)
+                return [self._start(asking, each) for each in found]
+        finally:
+            asking.close()
 
-    def _start(self, committed: TopicPartition) -> TopicPartition:
+    def _start(self, asking: Consumer, committed: TopicPartition) -> TopicPartition:
         """Where to read on: never a jump. Only a group without an offset begins at the start."""
         if committed.error is not None:
             raise KafkaException(committed.error)
-        low, high = self._consumer.get_watermark_offsets(committed, timeout=_WAIT)
+        low, high = asking.get_watermark_offsets(committed, timeout=_ANSWER)
         if committed.offset == OFFSET_INVALID:
             return TopicPartition(committed.topic, committed.partition, low)
         if not low <= committed.offset <= high:

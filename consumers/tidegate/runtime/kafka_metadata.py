@@ -15,6 +15,7 @@ from tidegate.runtime.bus import Extent, Partition
 from tidegate.runtime.kafka_faults import told_apart
 
 _WAIT: Final = 30.0
+_ANSWER: Final = 5.0
 _SHORT: Final = 2.0
 # librdkafka's local codes have underscores
 _REFUSALS: Final = {KafkaError._AUTHENTICATION, KafkaError._SSL}  # noqa: SLF001
@@ -53,9 +54,12 @@ class KafkaMetadata:
         """
         where = TopicPartition(*partition)
         with told_apart(f"topic {partition.topic}"):
-            [told] = self._admin.describe_topics(TopicCollection([partition.topic])).values()
+            topics = TopicCollection([partition.topic])
+            [told] = self._admin.describe_topics(topics, request_timeout=_ANSWER).values()
             first, end = (
-                self._admin.list_offsets({where: spec})[where].result(_WAIT).offset
+                self._admin.list_offsets({where: spec}, request_timeout=_ANSWER)[where]
+                .result(_WAIT)
+                .offset
                 for spec in (_FIRST, _END)
             )
             return Extent(str(told.result(_WAIT).topic_id), first, end)
