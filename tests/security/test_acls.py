@@ -12,7 +12,7 @@ from tidegate.events.topics import TOPICS, topic_of
 from tidegate.restores import Restorer
 from tidegate.savepoints import SavepointPolicyService, SavepointWriter
 from tidegate.services import DECIDERS, EXECUTORS
-from tidegate.topics.acls import Acl, acls
+from tidegate.topics.acls import EVERY_SERVICE, Acl, acls
 
 ALL = acls("t", deciders=DECIDERS, executors=EXECUTORS)
 KINDS = (SavepointPolicyService, ReaderGate, SavepointWriter, Restorer, Cleaner)
@@ -41,12 +41,27 @@ def test_a_decider_hears_its_facts_says_commands_and_keeps_its_memory() -> None:
 
 
 def test_an_executor_hears_commands_and_says_outcomes() -> None:
-    assert rights("restorer") == {
+    assert rights("cleaner") == {
         "read topic t.commands",
         "write topic t.outcomes",
         "write topic t.dead-letters",
-        "read group t.restorer",
+        "read group t.cleaner",
     }
+
+
+def test_who_never_repeats_an_answered_command_may_look_the_answer_up() -> None:
+    answers = {"read topic t.outcomes", "read group t.outcomes"}
+    executors = (SavepointWriter, Restorer, Cleaner)
+
+    assert {k.name for k in executors if answers <= rights(k.name)} == {Restorer.name}
+    assert {k.name for k in executors if k.final} == {Restorer.name}
+
+
+def test_every_role_of_a_declaration_gets_its_rights() -> None:
+    told = [role for topic in TOPICS for role in f"{topic.written_by}, {topic.read_by}".split(", ")]
+    roles = {role.partition(" (")[0] for role in told} - {EVERY_SERVICE}
+
+    assert roles == {each.role for each in ALL}
 
 
 def test_an_upstream_writer_says_facts_and_nothing_else() -> None:
@@ -67,6 +82,7 @@ def test_only_people_and_deciders_may_write_commands() -> None:
 
 def test_what_a_topic_declares_of_its_readers_is_what_the_services_hear() -> None:
     heard = {kind.name: {topic_of(event) for event in kind.hears} for kind in KINDS}
+    heard[Restorer.name] |= {topic_of(event) for event in Restorer.final}
     declared = {
         name: {topic for topic in TOPICS if name in topic.read_by.split(", ")} for name in heard
     }

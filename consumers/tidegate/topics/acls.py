@@ -79,7 +79,8 @@ def _topic(topic: Topic, prefix: str, services: Sequence[str]) -> list[Acl]:
 def _roles(declared: str, services: Sequence[str]) -> list[str]:
     if declared == EVERY_SERVICE:
         return list(services)
-    return [role for role in declared.split(", ") if role in (*services, *_OUTSIDERS)]
+    roles = [each.partition(" (")[0] for each in declared.split(", ")]
+    return [role for role in roles if role in (*services, *_OUTSIDERS)]
 
 
 def _memory(decider: str, prefix: str) -> list[Acl]:
