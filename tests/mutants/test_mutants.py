@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mutants.cleaning_mutants import CLEANING_MUTANTS
 from mutants.mutants import DECIDERS, EXECUTORS, MUTANTS, Mutant
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +58,7 @@ def test_the_copy_as_it_is_passes(copy: Path) -> None:
     "mutant",
     [
         pytest.param(each, id=each.rule, marks=[pytest.mark.kafka] if each.needs_kafka else [])
-        for each in MUTANTS
+        for each in (*MUTANTS, *CLEANING_MUTANTS)
     ],
 )
 def test_the_tests_go_red_when_the_rule_is_broken(

@@ -1,0 +1,123 @@
+"""The gate's and the cleaner's rules, each with a way to break it."""
+
+from __future__ import annotations
+
+from mutants.mutants import Mutant
+
+_GATE = "consumers/tidegate/cleaning/gate.py"
+_MEMORY = "consumers/tidegate/cleaning/memory.py"
+_PRODUCTS = "consumers/tidegate/cleaning/products.py"
+_VACUUM = "schemas/tidegate/hive/vacuum.py"
+_GATE_TESTS = "tests/cleaning/test_gate.py"
+_CLEANER_TESTS = "tests/cleaning/test_plan.py tests/cleaning/test_cleaner.py"
+_HIVE_TESTS = "tests/hive"
+
+
+def _gate(rule: str, old: str, new: str, file: str = _GATE) -> Mutant:
+    return Mutant(f"gate: {rule}", file, ((old, new),), _GATE_TESTS)
+
+
+CLEANING_MUTANTS = (
+    _gate(
+        "a vacuum waits for its last hold",
+        "return not self.locks and not self.transactions",
+        "return not self.locks or not self.transactions",
+    ),
+    _gate(
+        "an open transaction is a hold",
+        "return not self.locks and not self.transactions",
+        "return not self.locks",
+    ),
+    _gate(
+        "a lock's release that came early is remembered",
+        "locks if not heard(state.released_locks, each.lock_id)",
+        "locks",
+    ),
+    _gate(
+        "a transaction's end that came early is remembered",
+        "transactions if not heard(state.ended_transactions, each)",
+        "transactions",
+    ),
+    _gate(
+        "every release is remembered, not only those that nobody waited for",
+        "        if lock is not None:\n",
+        "        if lock is not None and not waiting:\n",
+    ),
+    _gate(
+        "a vacuum told twice while it waits is one",
+        "key in state.waiting or heard",
+        "heard",
+    ),
+    _gate(
+        "a vacuum told again after its release is not released again",
+        "key in state.waiting or heard(state.released_vacuums, key)",
+        "key in state.waiting",
+    ),
+    _gate(
+        "a vacuum whose holds are gone when it arrives goes at once",
+        "return self._let_go(self._with_vacuum(state, event, at), at)",
+        "return Decision(self._with_vacuum(state, event, at))",
+    ),
+    _gate(
+        "a lock id is no transaction id",
+        "for each in waiting.transactions if each != txn)",
+        "for each in waiting.transactions if each not in (txn, lock))",
+    ),
+    _gate(
+        "a release of one lock frees no other",
+        "if each.lock_id != lock)",
+        "if each.lock_id == lock)",
+    ),
+    _gate(
+        "what is remembered is bounded by number",
+        "memory[max(0, len(memory) + 1 - most // size) :]",
+        "memory",
+        _MEMORY,
+    ),
+    _gate(
+        "what is remembered is bounded by age",
+        "    while kept and next",
+        "    while not kept and next",
+        _MEMORY,
+    ),
+    Mutant(
+        "cleaner: only what this vacuum made obsolete",
+        _VACUUM,
+        (("return self.reaches(acid) and not self.is_product(acid)", "return self.reaches(acid)"),),
+        f"{_HIVE_TESTS} {_CLEANER_TESTS}",
+    ),
+    Mutant(
+        "cleaner: a later vacuum's leftovers are that vacuum's",
+        _VACUUM,
+        (
+            (
+                "return self.reaches(acid) and not self.is_product(acid)",
+                "return not self.is_product(acid)",
+            ),
+        ),
+        f"{_HIVE_TESTS} {_CLEANER_TESTS}",
+    ),
+    Mutant(
+        "cleaner: what goes is covered by a product that stays",
+        _PRODUCTS,
+        (("if not any(covers(product, each.acid) for product in whole):", "if False:"),),
+        "tests/cleaning/test_plan.py",
+    ),
+    Mutant(
+        "cleaner: a product is there and complete",
+        _PRODUCTS,
+        (
+            (
+                "filled = [each.acid for entry, each in pairs if _has_bucket(entry)]",
+                "filled = [each.acid for entry, each in pairs]",
+            ),
+        ),
+        _CLEANER_TESTS,
+    ),
+    Mutant(
+        "cleaner: nothing outside the warehouse roots",
+        "consumers/tidegate/warehouse/roots.py",
+        (("        if root is None:\n", "        if False:\n"),),
+        "tests/warehouse tests/cleaning/test_cleaner.py",
+    ),
+)
