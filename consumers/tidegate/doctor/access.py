@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
-from tidegate.doctor.broker import SECONDS, Broker
+from tidegate.doctor.broker import PATIENCE, SECONDS, Broker
 from tidegate.doctor.finding import Finding, State
 from tidegate.services.assembly import DECIDERS, EXECUTORS
 from tidegate.topics.acls import Acl, acls
@@ -72,7 +72,7 @@ def _allowed(broker: Broker, needed: Sequence[Acl]) -> dict[tuple[str, str], fro
 def _told(futures: Iterable[tuple[str, Future[Any]]]) -> Iterator[tuple[str, frozenset[str]]]:
     for name, future in futures:
         try:
-            operations = future.result(SECONDS + 1).authorized_operations
+            operations = future.result(PATIENCE).authorized_operations
         except KafkaException as error:
             if error.args[0].code() in _DENIED:
                 yield name, frozenset()

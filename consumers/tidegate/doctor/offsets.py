@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin._listoffsets import EarliestSpec, LatestSpec
 
-from tidegate.doctor.broker import SECONDS, Broker
+from tidegate.doctor.broker import PATIENCE, SECONDS, Broker
 from tidegate.doctor.finding import Finding, State
 from tidegate.events.topics import topic_of
 from tidegate.runtime.bus import Partition
@@ -61,7 +61,7 @@ def held(admin: AdminClient, topics: Sequence[str]) -> dict[Partition, range]:
     end = LatestSpec()  # type: ignore[no-untyped-call]
     ends = [
         {
-            Partition(each.topic, each.partition): future.result(SECONDS).offset
+            Partition(each.topic, each.partition): future.result(PATIENCE).offset
             for each, future in admin.list_offsets(
                 dict.fromkeys(partitions, spec), request_timeout=SECONDS
             ).items()
@@ -74,7 +74,7 @@ def held(admin: AdminClient, topics: Sequence[str]) -> dict[Partition, range]:
 def _committed(admin: AdminClient, group: str, topics: Sequence[str]) -> dict[Partition, int]:
     asked = ConsumerGroupTopicPartitions(group)
     [answer] = admin.list_consumer_group_offsets([asked], request_timeout=SECONDS).values()
-    found = answer.result(SECONDS).topic_partitions or []
+    found = answer.result(PATIENCE).topic_partitions or []
     return {
         Partition(each.topic, each.partition): each.offset
         for each in found

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 WAIT_SECONDS: Final = 20.0
+_GRACE: Final = 1.0
+"""So much longer than the request: its own fault says more than a time-out does."""
 
 
 def look(
@@ -31,7 +33,7 @@ def look(
     shapes: dict[str, tuple[int, int]] = {}
     for name, future in asked.items():
         try:
-            parts = future.result(seconds).partitions
+            parts = future.result(seconds + _GRACE).partitions
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise _fault(name, error.args[0]) from error
@@ -56,7 +58,7 @@ def _settings(
     told: dict[str, dict[str, str] | None] = {}
     for resource, future in admin.describe_configs(resources, request_timeout=seconds).items():
         try:
-            entries = future.result(seconds)
+            entries = future.result(seconds + _GRACE)
         except KafkaException as error:
             code = error.args[0].code()
             if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
