@@ -69,7 +69,7 @@ def show(
         letter = found[0].letter
         event = letter.event(box.wire)
     value = letter.record.value
-    told = _row(found[0]) | {
+    told: dict[str, Any] = _row(found[0]) | {
         "key": None if letter.record.key is None else _text(letter.record.key),
         "value_text": None if value is None else _text(value),
         "value_hex": None if value is None else value.hex(),
@@ -80,12 +80,11 @@ def show(
     if as_json:
         typer.echo(json.dumps(told))
         return
+    headers = told.pop("headers")
     for name, content in told.items():
-        if name == "headers":
-            for header, text in content:
-                typer.echo(f"header {header}: {text}")
-        else:
-            typer.echo(f"{name}: {json.dumps(content) if name == 'event' else content}")
+        typer.echo(f"{name}: {json.dumps(content) if name == 'event' else content}")
+    for header, text in headers:
+        typer.echo(f"header {header}: {text}")
 
 
 @dead_letters.command()

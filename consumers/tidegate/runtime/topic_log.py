@@ -15,7 +15,6 @@ from tidegate.runtime.kafka_faults import passes, told_apart
 
 _WAIT: Final = 30.0
 _READER: Final[Config] = {
-    "group.id": "tidegate-topic-reader",  # never joined: librdkafka wants a name
     "enable.auto.commit": False,
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
@@ -48,7 +47,7 @@ class TopicLog:
         spans = self.spans(topic)
         moment_ms = int(moment.timestamp() * 1000)
         asked = [TopicPartition(*part, moment_ms) for part in spans]
-        consumer = Consumer(self._config)
+        consumer = self._consumer(topic)
         try:
             with told_apart(f"{topic}: offsets at {moment.isoformat()}"):
                 found = consumer.offsets_for_times(asked, timeout=_WAIT)
@@ -64,13 +63,19 @@ class TopicLog:
             StopService: the broker refuses us, or an offset is gone meanwhile.
         """
         left = {part: span for part, span in spans.items() if span}
-        consumer = Consumer(self._config)
+        if not left:
+            return
+        consumer = self._consumer(next(iter(left)).topic)
         try:
             consumer.assign([TopicPartition(*part, span.start) for part, span in left.items()])
             while left:
                 yield from self._batch(consumer, left)
         finally:
             consumer.close()
+
+    def _consumer(self, topic: str) -> Consumer:
+        # the group is never joined: librdkafka and access rights want a name
+        return Consumer({**self._config, "group.id": topic})
 
     @staticmethod
     def _batch(consumer: Consumer, left: dict[Partition, range]) -> Iterator[Record]:
