@@ -156,6 +156,14 @@ def test_all_letters_at_once_are_named_by_a_filter(place: Place) -> None:
         place.call("redrive", "--execute")
 
 
+@pytest.mark.parametrize("command", [("redrive",), ("discard", "--because", "a test")])
+def test_a_decision_about_no_letter_is_refused(place: Place, command: tuple[str, ...]) -> None:
+    place.call("redrive", "--service", "restorer", "--execute")
+
+    with pytest.raises(TidegateError, match="no dead letter that waits"):
+        place.call(*command, "--service", "restorer", "--execute")
+
+
 def test_a_letter_from_elsewhere_is_not_sent_there(place: Place) -> None:
     bus = KafkaBus({"bootstrap.servers": place.servers})
     record = Record(Partition("billing.invoices", 0), 3, b"k", b"v", (), 1_000)

@@ -107,7 +107,7 @@ def redrive(
 
     wanted = _some(_filter(ids, service, topic, table, reason, from_time, to_time))
     with DeadLetterBox(Settings.load(config)) as box:
-        found = box.list(wanted, settled=everything)
+        found = _at_least_one(box.list(wanted, settled=everything))
         stray = [each.letter for each in found if not box.can_redrive(each.letter)]
         if stray:
             raise TidegateError(
@@ -139,7 +139,7 @@ def discard(
 
     wanted = _some(_filter(ids, service, topic, table, reason, from_time, to_time))
     with DeadLetterBox(Settings.load(config)) as box:
-        found = box.list(wanted)
+        found = _at_least_one(box.list(wanted))
         if execute:
             by = requested_by or getpass.getuser()
             box.discard(_letters(found), by, datetime.now(UTC), because)
@@ -174,6 +174,12 @@ def _some(wanted: LetterFilter) -> LetterFilter:
     if wanted.is_empty:
         raise ConfigError("say which dead letters: by their ids, or with at least one filter")
     return wanted
+
+
+def _at_least_one(found: list[Listed]) -> list[Listed]:
+    if not found:
+        raise TidegateError("no dead letter that waits for a decision is meant by this")
+    return found
 
 
 def _letters(found: list[Listed]) -> list[DeadLetter]:
