@@ -175,6 +175,35 @@ MUTANTS = (
         needs_kafka=True,
     ),
     Mutant(
+        "rule 7: offsets mean nothing on a topic that was created again",
+        RUNTIME + "ledger.py",
+        (
+            (
+                "if self.topic_ids.setdefault(topic, extent.topic_id) != extent.topic_id:",
+                "if not self.topic_ids.setdefault(topic, extent.topic_id):",
+            ),
+        ),
+        f"{DECIDERS} -k rule_7",
+    ),
+    Mutant(
+        "rule 7: a gap behind a decider's own memory is seen",
+        RUNTIME + "ledger.py",
+        (("        if not extent.first <= at <= extent.end:", "        if at > extent.end:"),),
+        f"{DECIDERS} -k rule_7",
+    ),
+    Mutant(
+        "who is not listed has nothing restored",
+        "consumers/tidegate/restores/permission.py",
+        (("if isinstance(command, RestoreRequested) and not self._may(command):", "if False:"),),
+        "tests/security/test_who_may_restore.py",
+    ),
+    Mutant(
+        "secrets of the settings are in no text",
+        "consumers/tidegate/settings/__init__.py",
+        (("name: SecretStr(value) if isinstance", "name: value if isinstance"),),
+        "tests/security/test_secrets.py",
+    ),
+    Mutant(
         "an executor acknowledges nothing before its outcome is on the broker",
         RUNTIME + "executor_loop.py",
         (
