@@ -37,16 +37,15 @@ def rights_held(service: str, needed: Sequence[Acl], allowed: Allowed) -> Findin
         for each in needed
         if each.operation not in allowed.get((each.resource, each.name), {each.operation})
     ]
-    unknown = sorted(
-        {each.resource for each in needed if (each.resource, each.name) not in allowed}
-    )
+    untold = [each for each in needed if (each.resource, each.name) not in allowed]
+    unknown = sorted({each.resource for each in untold})
     if lacking:
         told = ", ".join(f"{each.operation} {each.resource} {each.name}" for each in lacking)
         advice = "run the doctor as the service's own principal, or allow it: tidegate topics acls"
         return Finding(check, State.FAIL, f"this principal may not {told}", advice)
     known = "this principal may do all that the broker tells of"
     seen = f"{known}; unknown: {', '.join(unknown)}" if unknown else known
-    return Finding(check, State.OK if len(unknown) < len(needed) else State.SKIPPED, seen)
+    return Finding(check, State.OK if len(untold) < len(needed) else State.SKIPPED, seen)
 
 
 def _allowed(broker: Broker, needed: Sequence[Acl]) -> dict[tuple[str, str], frozenset[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidegate.doctor.finding import Finding, State
+from tidegate.errors import TidegateError
 from tidegate.storage import NotFound, is_below, join, local_path, normalise
 from tidegate.warehouse import Warehouse, WarehouseRoots
 
@@ -37,8 +38,8 @@ def root_usable(
     except NotFound:
         advice = "create it or mount it, or take it out of [warehouse] roots"
         return Finding(check, State.FAIL, "there is no such directory", advice)
-    except PermissionError as error:
-        return Finding(check, State.FAIL, str(error), "let this user list it")
+    except OSError as error:
+        return Finding(check, State.FAIL, f"it can't be listed: {error}", "let this user list it")
     if outer := enclosing(root, roots):
         return Finding(check, State.WARN, f"it lies in the root {outer}", "name one of them only")
     if probe is None:
@@ -61,8 +62,9 @@ def _written(check: str, warehouse: Warehouse, file: str, found: int) -> Finding
     try:
         warehouse.create(file, b"")
         warehouse.remove_files([file])
-    except PermissionError as error:
-        return Finding(check, State.FAIL, str(error), "let this user write and remove there")
+    except (OSError, TidegateError) as error:
+        advice = "let this user write and remove there"
+        return Finding(check, State.FAIL, f"nothing can be made in it: {error}", advice)
     return Finding(check, State.OK, f"{found} entries; a file was made and removed")
 
 

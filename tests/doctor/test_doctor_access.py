@@ -1,0 +1,86 @@
+"""What the doctor tells a service's own principal on a broker with access rights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from support.secure_kafka import SecureKafka, secure_kafka
+from tidegate.doctor import Extras, Finding, State, examine
+from tidegate.services import DECIDERS, EXECUTORS
+from tidegate.settings import Settings
+from tidegate.topics import create_topics
+from tidegate.topics.acls import Acl, acls
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+RIGHTS = acls("lake", deciders=DECIDERS, executors=EXECUTORS)
+DEPLOYMENT = {"prefix": "lake", "partitions": 1}
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
+    with secure_kafka(tmp_path_factory.mktemp("doctor")) as kafka:
+        topics = Settings.model_validate({"topics": DEPLOYMENT}).topics
+        create_topics({**kafka.admin, "bootstrap.servers": kafka.servers}, topics, DECIDERS)
+        kafka.allow(acl for acl in RIGHTS if acl.role == "reader-gate")
+        kafka.allow(acl for acl in RIGHTS if acl.role == "cleaner" and acl.operation == "read")
+        kafka.allow([Acl("stranger", "read", "topic", "elsewhere")])
+        yield kafka
+
+
+@pytest.fixture(autouse=True)
+def no_other_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+
+
+def look(kafka: SecureKafka, login: dict[str, str], service: str) -> dict[str, Finding]:
+    settings = Settings.model_validate(
+        {"kafka": {**login, "bootstrap.servers": kafka.servers}, "topics": DEPLOYMENT}
+    )
+    return {each.check: each for each in examine(settings, [service], Extras())}
+
+
+def test_a_principal_with_every_right_is_well(kafka: SecureKafka) -> None:
+    found = look(kafka, kafka.login("reader-gate"), "reader-gate")
+
+    assert (found["broker"].state, found["access reader-gate"].state) == (State.OK, State.OK)
+    assert found["offsets reader-gate"].state is State.OK
+
+
+def test_the_topics_of_others_that_it_may_not_see_are_a_warning(kafka: SecureKafka) -> None:
+    found = look(kafka, kafka.login("reader-gate"), "reader-gate")
+
+    assert found["topics"].state is State.WARN
+    assert found["topics"].seen.startswith("unknown: topic lake.commits: ")
+
+
+def test_a_principal_without_a_right_fails_and_is_told_which(kafka: SecureKafka) -> None:
+    found = look(kafka, kafka.login("cleaner"), "cleaner")["access cleaner"]
+
+    assert (found.state, found.seen) == (
+        State.FAIL,
+        "this principal may not write topic lake.outcomes, write topic lake.dead-letters",
+    )
+    assert found.advice.endswith("tidegate topics acls")
+
+
+def test_a_principal_without_any_right_fails_in_topics_and_group(kafka: SecureKafka) -> None:
+    found = look(kafka, kafka.login("stranger"), "cleaner")["access cleaner"]
+
+    assert found.state is State.FAIL
+    for right in ("read topic lake.commands", "read group lake.cleaner"):
+        assert right in found.seen
+
+
+def test_a_login_that_is_refused_is_told_as_the_reason_and_without_the_password(
+    kafka: SecureKafka,
+) -> None:
+    login = {**kafka.login("reader-gate"), "sasl.password": "not-the-password"}
+
+    found = look(kafka, login, "reader-gate")
+
+    assert found["broker"].state is State.FAIL
+    assert "Authentication failed" in found["broker"].seen
+    assert "not-the-password" not in str(found)
+    assert found["topics"].seen == "no broker"
