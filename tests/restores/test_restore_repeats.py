@@ -20,10 +20,12 @@ from support.hudi_tables import (
     timeline_names,
     warehouse_over,
 )
+from support.samples import events_on, memory_bus, message, work_off
 from support.stepwise import Killed, Stepwise, killed_at
 from tidegate.events import Outcome, RestoreCompleted, RestoreRejected, RestoreRequested
 from tidegate.fanout import InPlace
 from tidegate.restores import Restorer
+from tidegate.runtime.executor_loop import ExecutorLoop
 from tidegate.savepoints import SavepointWriter
 from tidegate.warehouse import Warehouse
 
@@ -84,29 +86,22 @@ def test_a_rejected_request_stays_rejected_when_its_reason_is_gone(tmp_path: Pat
     table = savepointed(tmp_path)
     lock = table.path / ".hoodie/lock"
     lock.touch()
-    (rejected,) = hear(table, restore_request(table, at(2)))
-    lock.unlink()
     before = snapshot(tmp_path)
-
-    assert isinstance(rejected, RestoreRejected)
-    assert hear(table, restore_request(table, at(2))) == [rejected]
+    bus, request = memory_bus(), restore_request(table, at(2))
+    loop = ExecutorLoop(Restorer(warehouse_over(tmp_path), InPlace(), ticking()), bus)
+    bus.send([message(request)])
+    work_off(loop)
     assert snapshot(tmp_path) == before
-    assert isinstance(
-        hear(table, restore_request(table, at(2), occurred_at=TOMORROW))[-1], RestoreCompleted
-    )
 
+    lock.unlink()
+    bus.send([message(request)])
+    work_off(loop)
+    assert snapshot(tmp_path) == {n: c for n, c in before.items() if not n.endswith("/lock")}
+    assert [type(each) for each in events_on(bus, "tidegate.outcomes")] == [RestoreRejected]
 
-def test_a_request_for_a_kind_of_table_not_supported_yet_stays_rejected_after_an_upgrade(
-    tmp_path: Path,
-) -> None:
-    table = savepointed(tmp_path)
-    properties = table.path / ".hoodie/hoodie.properties"
-    supported = properties.read_text()
-    properties.write_text(supported.replace("COPY_ON_WRITE", "MERGE_ON_READ"))
-    (rejected,) = hear(table, restore_request(table, at(2)))
-    properties.write_text(supported)
-
-    assert hear(table, restore_request(table, at(2))) == [rejected]
+    bus.send([message(restore_request(table, at(2), occurred_at=TOMORROW))])
+    work_off(loop)
+    assert isinstance(events_on(bus, "tidegate.outcomes")[-1], RestoreCompleted)
 
 
 def test_two_requests_answered_by_one_restore_are_both_recognised_later(tmp_path: Path) -> None:

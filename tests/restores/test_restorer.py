@@ -17,7 +17,6 @@ from support.hudi_tables import (
     restore_request,
     savepoint_request,
     snapshot,
-    tables_own,
     ticking,
     timeline_names,
     warehouse_over,
@@ -72,10 +71,10 @@ def run(
 
 def refusal(table: HandMade, command: RestoreRequested) -> str:
     """The reason code; nothing around the table may have changed, and the dry run says the same."""
-    before = tables_own(table.path.parent)
+    before = snapshot(table.path.parent)
     (outcome,) = run(table, command)
     assert isinstance(outcome, RestoreRejected)
-    assert tables_own(table.path.parent) == before
+    assert snapshot(table.path.parent) == before
     return outcome.reason
 
 
@@ -564,17 +563,17 @@ def test_a_commit_that_names_a_file_elsewhere_is_not_believed(tmp_path: Path, st
     table.commit(at(5), at(4))
     path = table.timeline / f"{at(5)}.commit"
     path.write_text(path.read_text().replace(f"p0/g0_0-1-2_{at(5)}.parquet", stray))
-    before = tables_own(tmp_path)
+    before = snapshot(tmp_path)
     if stray.startswith("out/"):
         (table.path / "p0/out").symlink_to(outside)
         path.write_text(path.read_text().replace("out/", "p0/out/"))
-        before = tables_own(tmp_path)
+        before = snapshot(tmp_path)
 
     (outcome,) = run(table, restore_request(table, at(2)))
 
     assert isinstance(outcome, RestoreRejected)
     assert outcome.reason in {"unsafe-path", "unreadable-table"}
-    assert tables_own(tmp_path) == before
+    assert snapshot(tmp_path) == before
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
@@ -17,6 +16,7 @@ from support.samples import (
     memory_bus,
     message,
     savepoint_request,
+    work_off,
 )
 from tidegate.errors import DeadLetterFlood, DeliveryError, PermanentError, TransientError
 from tidegate.events import Command, Outcome, SavepointCreated, SavepointRejected
@@ -28,14 +28,6 @@ from tidegate.runtime.patience import Patience
 OUTCOMES = "tidegate.outcomes"
 DEAD = "tidegate.dead-letters"
 QUICK = Patience(attempts=3, first=0.001, longest=0.002)
-
-
-def work_off(loop: ExecutorLoop) -> None:
-    deadline = time.monotonic() + 20
-    rests = 0
-    while rests < 2:
-        rests = 0 if loop.step(0.001) or not loop.idle else rests + 1
-        assert time.monotonic() < deadline, "the loop does not come to rest"
 
 
 def committed(bus: MemoryBus) -> int:

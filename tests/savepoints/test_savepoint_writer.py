@@ -41,10 +41,10 @@ def files_of(table: HandMade, instant: str) -> dict[str, tuple[str, ...]]:
 
 def refusal(root: Path, command: SavepointRequested) -> str:
     """The reason code; nothing below the root may have changed."""
-    before = tables_own(root)
+    before = snapshot(root)
     outcome = run(root, command)
     assert isinstance(outcome, SavepointRejected)
-    assert tables_own(root) == before
+    assert snapshot(root) == before
     return outcome.reason
 
 

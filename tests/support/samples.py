@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from tidegate.events import (
 from tidegate.events.message import from_envelope, to_envelope
 from tidegate.events.topics import TOPICS, changelog, topic_of
 from tidegate.publisher import Message
+from tidegate.runtime.executor_loop import ExecutorLoop
 from tidegate.runtime.memory import MemoryBus
 from tidegate.runtime.services import Decision
 
@@ -124,3 +126,11 @@ class Recorder:
             said_by=self.name,
             occurred_at=NOON,
         )
+
+
+def work_off(loop: ExecutorLoop) -> None:
+    deadline = time.monotonic() + 20
+    rests = 0
+    while rests < 2:
+        rests = 0 if loop.step(0.001) or not loop.idle else rests + 1
+        assert time.monotonic() < deadline, "the loop does not come to rest"

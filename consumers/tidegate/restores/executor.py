@@ -27,7 +27,7 @@ from tidegate.restores.act import RestoreRun
 from tidegate.restores.liveness import RestoreSettings
 from tidegate.restores.plan import PlannedRestore
 from tidegate.restores.preparation import prepare
-from tidegate.restores.repeats import answered_before, answers_of, keep_rejection
+from tidegate.restores.repeats import answered_before, answers_of
 from tidegate.restores.tools import Tools
 from tidegate.storage import NotFound
 from tidegate.warehouse import Warehouse
@@ -160,7 +160,7 @@ class Restorer:
         )
 
     def _rejected(self, command: RestoreRequested, refusal: Refusal) -> RestoreRejected:
-        rejected = RestoreRejected.about(
+        return RestoreRejected.about(
             command,
             said_by=self.name,
             occurred_at=self.tools.clock(),
@@ -168,8 +168,6 @@ class Restorer:
             reason=refusal.reason,
             message=refusal.message,
         )
-        keep_rejection(self.tools.warehouse, command, rejected)
-        return rejected
 
 
 def _refs(instants: tuple[InstantInfo, ...]) -> tuple[InstantRef, ...]:

@@ -1,8 +1,9 @@
 """Recognising a request that was heard before: nothing is ever restored twice for one command.
 
 A replay, a redelivery or a dead letter sent back may bring a request long after its restore, when
-writers have gone on: carried out again it would destroy what they wrote since. What a request was
-answered is therefore kept on the table, and so is a rejection, whose reason may be gone by now.
+writers have gone on: carried out again it would destroy what they wrote since. A completed restore
+is therefore noted on its table. A rejection leaves nothing there: that it was given is on the
+outcomes topic, where the loop looks before it asks the restorer (`final`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tidegate.events import RestoreCompleted, RestoreRejected, RestoreRequested
+from tidegate.events import RestoreCompleted, RestoreRequested
 from tidegate.hudi import Action, RestoreMetadata, State
 from tidegate.hudi_reader import HudiTable
 from tidegate.hudi_tables import Answers, Refused, TimelineWriter
@@ -19,10 +20,6 @@ from tidegate.restores.tools import Tools
 from tidegate.warehouse import Warehouse
 
 _SHELF: Final = "restorer"
-_NOT_THIS_TABLE: Final = frozenset({"outside-warehouse", "no-such-table", "table-mismatch"})
-"""Refusals without a table of that name to keep the answer on."""
-
-Answered = RestoreCompleted | RestoreRejected
 
 
 def answers_of(warehouse: Warehouse, location: str) -> Answers:
@@ -35,7 +32,7 @@ def answered_before(
     table: HudiTable,
     command: RestoreRequested,
     completed: Callable[[RestoreMetadata], RestoreCompleted],
-) -> Answered | None:
+) -> RestoreCompleted | None:
     """The answer to a request that was answered, or whose work is done; None: carry it out.
 
     Raises:
@@ -43,8 +40,6 @@ def answered_before(
     """
     answers = answers_of(tools.warehouse, table.location)
     kept = answers.given(command.event_id)
-    if isinstance(kept, RestoreRejected):
-        return kept
     given = kept if isinstance(kept, RestoreCompleted) else None
     begun = given.restore_instant if given else answers.begun(command.event_id)
     if begun in {pending.timestamp for pending in table.timeline.pending_restores}:
@@ -60,20 +55,6 @@ def answered_before(
             f"restore {begun}, begun for this request, is neither pending nor completed any more",
         )
     return given
-
-
-def keep_rejection(
-    warehouse: Warehouse, command: RestoreRequested, rejected: RestoreRejected
-) -> None:
-    """Keep a rejection, so that the request stays rejected once its reason is gone.
-
-    A restore that was begun is not given up by it: the same request resumes it.
-    """
-    if command.plan_only or rejected.reason in _NOT_THIS_TABLE:
-        return
-    answers = answers_of(warehouse, command.location)
-    if answers.begun(command.event_id) is None:
-        answers.keep(command.event_id, rejected)
 
 
 def _completed_at(table: HudiTable, instant: str) -> RestoreMetadata | None:

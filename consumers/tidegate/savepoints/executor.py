@@ -68,12 +68,12 @@ class SavepointWriter:
         except NotFound as error:
             raise TransientError(f"{error} went away in between") from error
 
-    def _savepoint(self, command: SavepointRequested) -> SavepointCreated | SavepointRejected:
+    def _savepoint(self, command: SavepointRequested) -> SavepointCreated:
         began = self.clock()
         table = open_table(self.warehouse, command.location, command.table)
         repeats = Repeats.of(self.warehouse, table.location, command)
         kept = repeats.given()
-        if isinstance(kept, SavepointRejected) or (kept and was_removed(table.timeline, kept)):
+        if kept and was_removed(table.timeline, kept):
             return kept
         wanted = kept.instant if kept else command.instant
         commit = _granted(choose_commit(table.timeline, wanted)).timestamp
@@ -126,7 +126,7 @@ class SavepointWriter:
         return SavepointMetadata.decode(table.read(found)) if found else None
 
     def _rejected(self, command: SavepointRequested, refusal: Refusal) -> SavepointRejected:
-        rejected = SavepointRejected.about(
+        return SavepointRejected.about(
             command,
             said_by=self.name,
             occurred_at=self.clock(),
@@ -134,8 +134,6 @@ class SavepointWriter:
             reason=refusal.reason,
             message=refusal.message,
         )
-        Repeats.of(self.warehouse, command.location, command).keep(rejected, self.clock())
-        return rejected
 
 
 def _granted(answer: T | Refusal) -> T:

@@ -1,7 +1,7 @@
 """Recognising a request that was heard before: a savepoint that was removed stays removed.
 
-Also a request without an instant means the newest commit of when it was first heard, and one that
-was rejected stays rejected.
+Also a request without an instant means the newest commit of when it was first heard. One that was
+rejected left nothing on the table, and is looked at anew: a savepoint destroys nothing.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Self
 
-from tidegate.events import SavepointCreated, SavepointRejected, SavepointRequested
+from tidegate.events import SavepointCreated, SavepointRequested
 from tidegate.hudi import Action, Timeline
 from tidegate.hudi_tables import Answers, forget_before
 from tidegate.warehouse import Warehouse
 
 _SHELF: Final = "savepoint-writer"
-_NOT_THIS_TABLE: Final = frozenset({"outside-warehouse", "no-such-table", "table-mismatch"})
 _REMEMBERED: Final = timedelta(days=90)
 """Commands stay 30 days on their topic: what can't be heard again need not be remembered."""
 
@@ -34,19 +33,17 @@ class Repeats:
         day = command.occurred_at.astimezone(UTC).date().isoformat()
         return cls(Answers(warehouse, location, f"{_SHELF}/{day}"), command)
 
-    def given(self) -> SavepointCreated | SavepointRejected | None:
+    def given(self) -> SavepointCreated | None:
         """The answer that was given, if one was.
 
         Raises:
             FormatError: it can't be read.
         """
         kept = self.answers.given(self.command.event_id)
-        return kept if isinstance(kept, SavepointCreated | SavepointRejected) else None
+        return kept if isinstance(kept, SavepointCreated) else None
 
-    def keep(self, outcome: SavepointCreated | SavepointRejected, now: datetime) -> None:
+    def keep(self, outcome: SavepointCreated, now: datetime) -> None:
         """Keep an answer, and forget those of commands that can't be heard any more."""
-        if isinstance(outcome, SavepointRejected) and outcome.reason in _NOT_THIS_TABLE:
-            return
         answers = self.answers
         answers.keep(self.command.event_id, outcome)
         oldest = (now - _REMEMBERED).astimezone(UTC).date()

@@ -11,10 +11,11 @@ from typing import IO, Any, Final
 
 from fsspec.core import has_magic
 
-from tidegate.errors import ConfinementError, TidegateError
+from tidegate.errors import ConfinementError, TidegateError, TransientError
 from tidegate.storage import NotFound, Storage, join
 from tidegate.warehouse.roots import WarehouseRoots
 
+_ATTEMPTS: Final = 10
 _DRAFT: Final = re.compile(r"[0-9a-f]{32}\.tmp")
 
 
@@ -66,9 +67,13 @@ class Warehouse(Storage):
         if "://" in where:
             fs.pipe_file(path, content)
             return
-        with _draft(path, content) as draft:
-            self.remove_files([_checksum(where)])
-            os.replace(draft, path)  # noqa: PTH105 - fsspec paths are strings
+        for _ in range(_ATTEMPTS):
+            with _draft(path, content) as draft:
+                self.remove_files([_checksum(where)])
+                with suppress(FileNotFoundError):  # another process swept our draft
+                    os.replace(draft, path)  # noqa: PTH105 - fsspec paths are strings
+                    return
+        raise TransientError(f"{location} is replaced by others at the same time")
 
     def remove_files(self, locations: Iterable[str]) -> int:
         """Remove files; say how many were there.
@@ -150,7 +155,7 @@ def _draft(path: str, content: bytes) -> Generator[str]:
     """A hidden file beside `path` with the whole content on the disk; gone afterwards.
 
     Drafts of the same file that the dead left are swept. Should one be another process's, its
-    rename fails, and it tries again.
+    rename fails, and it writes another.
     """
     folder, name = os.path.split(path)
     stem = f".{name[:100]}."
