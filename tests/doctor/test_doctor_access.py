@@ -6,12 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.deployment import wait_for
 from support.secure_kafka import SecureKafka, secure_kafka
+from tidegate import topics
 from tidegate.doctor import Extras, Finding, State, examine
+from tidegate.errors import ConfigError, TransientError
 from tidegate.services import DECIDERS, EXECUTORS
 from tidegate.settings import Settings
-from tidegate.topics import create_topics
 from tidegate.topics.acls import Acl, acls
+from tidegate.topics.creating import connect
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 RIGHTS = acls("lake", deciders=DECIDERS, executors=EXECUTORS)
@@ -21,12 +24,23 @@ DEPLOYMENT = {"prefix": "lake", "partitions": 1}
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
     with secure_kafka(tmp_path_factory.mktemp("doctor")) as kafka:
-        topics = Settings.model_validate({"topics": DEPLOYMENT}).topics
-        create_topics({**kafka.admin, "bootstrap.servers": kafka.servers}, topics, DECIDERS)
+        declared = Settings.model_validate({"topics": DEPLOYMENT}).topics
+        admin = {**kafka.admin, "bootstrap.servers": kafka.servers}
+        topics.create_topics(admin, declared, DECIDERS)
         kafka.allow(acl for acl in RIGHTS if acl.role == "reader-gate")
         kafka.allow(acl for acl in RIGHTS if acl.role == "cleaner" and acl.operation == "read")
         kafka.allow([Acl("stranger", "read", "topic", "elsewhere")])
+        wait_for("the last right", lambda: in_force(kafka, "stranger", "elsewhere"))
         yield kafka
+
+
+def in_force(kafka: SecureKafka, role: str, topic: str) -> bool:
+    """Whether a right has reached the broker, and with it all that were given before."""
+    try:
+        topics.look(connect({**kafka.login(role), "bootstrap.servers": kafka.servers}), [topic], 2)
+    except (ConfigError, TransientError):
+        return False
+    return True
 
 
 @pytest.fixture(autouse=True)
