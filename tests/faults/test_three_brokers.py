@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,7 +45,10 @@ class Recording:
 
     name: ClassVar[str] = "recording"
     hears: ClassVar[tuple[type[Command], ...]] = (CleaningReleased,)
-    final: ClassVar[tuple[type[Outcome], ...]] = ()
+    looks_back: ClassVar[bool] = False
+
+    def is_answered(self, outcomes: Sequence[Outcome]) -> bool:  # noqa: ARG002 - the protocol's
+        return False
 
     def execute(self, command: Command) -> Iterator[Outcome]:
         assert isinstance(command, CleaningReleased)

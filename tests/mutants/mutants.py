@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant(
         "rule 3: a command with its final outcome is not carried out again",
         RUNTIME + "executor_loop.py",
-        (("self._executor.final and self._is_answered(task)", "not self._executor"),),
+        (("self._executor.looks_back and self._is_answered(task)", "not self._executor"),),
         f"{EXECUTORS} -k final",
     ),
     Mutant(

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -22,7 +23,15 @@ from support.hudi_tables import (
 )
 from support.samples import events_on, memory_bus, message, work_off
 from support.stepwise import Killed, Stepwise, killed_at
-from tidegate.events import Outcome, RestoreCompleted, RestoreRejected, RestoreRequested
+from tidegate.events import (
+    Outcome,
+    RestoreCompleted,
+    RestoreFailed,
+    RestorePlanned,
+    RestoreRejected,
+    RestoreRequested,
+    RestoreStarted,
+)
 from tidegate.fanout import InPlace
 from tidegate.restores import Restorer
 from tidegate.runtime.executor_loop import ExecutorLoop
@@ -202,3 +211,25 @@ def test_killed_at_any_step_and_heard_again_after_new_commits_it_destroys_none(
         assert isinstance(hear(table, restore_request(table, at(2)))[-1], RestoreCompleted), step
         assert list(root.rglob(f"*{LATER}.parquet")) == kept, step
         shutil.rmtree(root)
+
+
+@pytest.mark.parametrize(
+    ("so_far", "answered"),
+    [
+        pytest.param([], False, id="nothing"),
+        pytest.param([RestorePlanned], True, id="planned"),
+        pytest.param([RestoreRejected], True, id="rejected before it began"),
+        pytest.param([RestoreStarted], False, id="begun"),
+        pytest.param([RestoreStarted, RestoreFailed], False, id="failed: it is resumed"),
+        pytest.param([RestoreStarted, RestoreRejected], False, id="begun, then a writer came by"),
+        pytest.param([RestoreStarted, RestoreCompleted], True, id="completed"),
+    ],
+)
+def test_a_request_is_answered_once_it_can_come_to_nothing_else(
+    tmp_path: Path, so_far: Sequence[type[Outcome]], *, answered: bool
+) -> None:
+    restorer = Restorer(warehouse_over(tmp_path), InPlace(), ticking())
+
+    assert (
+        restorer.is_answered([cast("Any", kind).model_construct() for kind in so_far]) is answered
+    )

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from tidegate.cleaning import Cleaner, ReaderGate
 from tidegate.cli import app
-from tidegate.events.topics import TOPICS, topic_of
+from tidegate.events.topics import OUTCOME_TOPIC, TOPICS, topic_of
 from tidegate.restores import Restorer
 from tidegate.savepoints import SavepointPolicyService, SavepointWriter
 from tidegate.services import DECIDERS, EXECUTORS
@@ -54,7 +54,7 @@ def test_who_never_repeats_an_answered_command_may_look_the_answer_up() -> None:
     executors = (SavepointWriter, Restorer, Cleaner)
 
     assert {k.name for k in executors if answers <= rights(k.name)} == {Restorer.name}
-    assert {k.name for k in executors if k.final} == {Restorer.name}
+    assert {k.name for k in executors if k.looks_back} == {Restorer.name}
 
 
 def test_every_role_of_a_declaration_gets_its_rights() -> None:
@@ -82,7 +82,7 @@ def test_only_people_and_deciders_may_write_commands() -> None:
 
 def test_what_a_topic_declares_of_its_readers_is_what_the_services_hear() -> None:
     heard = {kind.name: {topic_of(event) for event in kind.hears} for kind in KINDS}
-    heard[Restorer.name] |= {topic_of(event) for event in Restorer.final}
+    heard[Restorer.name] |= {OUTCOME_TOPIC}
     declared = {
         name: {topic for topic in TOPICS if name in topic.read_by.split(", ")} for name in heard
     }

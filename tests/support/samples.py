@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import ClassVar
@@ -108,9 +108,12 @@ class Recorder:
 
     name: ClassVar[str] = "recorder"
     hears: ClassVar[tuple[type[Command], ...]] = (SavepointRequested,)
-    final: ClassVar[tuple[type[Outcome], ...]] = ()
+    looks_back: ClassVar[bool] = False
     faults: list[Exception] = field(default_factory=list[Exception])
     asked: list[str] = field(default_factory=list[str])
+
+    def is_answered(self, outcomes: Sequence[Outcome]) -> bool:  # noqa: ARG002 - the protocol's
+        return False
 
     def execute(self, command: Command) -> Iterator[Outcome]:
         assert isinstance(command, SavepointRequested)

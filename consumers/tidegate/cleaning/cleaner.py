@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -39,7 +39,11 @@ class Cleaner:
     clock: Callable[[], datetime]
     name: ClassVar[str] = "cleaner"
     hears: ClassVar[tuple[type[Command], ...]] = (CleaningReleased,)
-    final: ClassVar[tuple[type[Outcome], ...]] = ()
+    looks_back: ClassVar[bool] = False
+
+    def is_answered(self, outcomes: Sequence[Outcome]) -> bool:  # noqa: ARG002 - the protocol's
+        """Never: what is gone stays gone."""
+        return False
 
     def plan(self, command: CleaningReleased) -> CleaningPlan | Refusal:
         """Look, and say what would be removed or why nothing may; change nothing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar
@@ -49,11 +49,7 @@ class Restorer:
 
     name: ClassVar[str] = "restorer"
     hears: ClassVar[tuple[type[Command], ...]] = (RestoreRequested,)
-    final: ClassVar[tuple[type[Outcome], ...]] = (
-        RestoreCompleted,
-        RestoreRejected,
-        RestorePlanned,
-    )
+    looks_back: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -64,6 +60,16 @@ class Restorer:
     ) -> None:
         """Take what may be changed, what does much at once, the time (aware), and the settings."""
         self.tools = Tools(warehouse, fan_out, clock, settings or RestoreSettings())
+
+    def is_answered(self, outcomes: Sequence[Outcome]) -> bool:
+        """Whether a request was planned, completed, or rejected before anything was begun.
+
+        A restore that was begun is resumed by its own request, whatever stopped it on the way.
+        """
+        if any(isinstance(each, RestoreCompleted | RestorePlanned) for each in outcomes):
+            return True
+        begun = any(isinstance(each, RestoreStarted) for each in outcomes)
+        return not begun and any(isinstance(each, RestoreRejected) for each in outcomes)
 
     def execute(self, command: Command) -> Iterator[Outcome]:
         """Plan, check, restore.

@@ -21,11 +21,15 @@ class PermittedRestorer:
 
     name: ClassVar[str] = Restorer.name
     hears: ClassVar[tuple[type[Command], ...]] = Restorer.hears
-    final: ClassVar[tuple[type[Outcome], ...]] = Restorer.final
+    looks_back: ClassVar[bool] = Restorer.looks_back
 
     def __init__(self, restorer: Restorer, requested_by: Sequence[str]) -> None:
         """Take the restorer, and shell patterns of the people who may ask it."""
         self._restorer, self._requested_by = restorer, tuple(requested_by)
+
+    def is_answered(self, outcomes: Sequence[Outcome]) -> bool:
+        """As the restorer says."""
+        return self._restorer.is_answered(outcomes)
 
     def execute(self, command: Command) -> Iterator[Outcome]:
         """Look at who asks before anything is looked at or changed."""

@@ -174,23 +174,23 @@ class ExecutorLoop:
             self._finished.put(_Done(task, None))
 
     def _attempt(self, task: _Task) -> None:
-        if self._executor.final and self._is_answered(task):
+        if self._executor.looks_back and self._is_answered(task):
             log.info("%s was answered before", task.command.event_id)
             return
         for outcome in self._executor.execute(task.command):
             self._publish(outcome)
 
     def _is_answered(self, task: _Task) -> bool:
-        """Whether a final outcome of this command is on the broker: a replay changes nothing."""
+        """Ask the executor, with what the broker has of this command: a replay changes nothing."""
         cause = task.command.event_id
-        number = task.record.partition.number
-        for record in self._bus.log(Partition(OUTCOME_TOPIC.name(self._prefix), number)):
-            if cause.encode() not in (record.value or b""):
-                continue
-            answer = self._wire.unseal(record.key, record.value, record.headers)
-            if isinstance(answer, self._executor.final) and answer.caused_by == cause:
-                return True
-        return False
+        partition = Partition(OUTCOME_TOPIC.name(self._prefix), task.record.partition.number)
+        found = [
+            self._wire.unseal(record.key, record.value, record.headers)
+            for record in self._bus.log(partition)
+            if cause.encode() in (record.value or b"")
+        ]
+        mine = [each for each in found if isinstance(each, Outcome) and each.caused_by == cause]
+        return self._executor.is_answered(mine)
 
     def _publish(self, outcome: Outcome) -> None:
         topic = OUTCOME_TOPIC.name(self._prefix)

@@ -64,12 +64,15 @@ class Executor(Protocol):
 
     name: ClassVar[str]
     hears: ClassVar[tuple[type[Command], ...]]
-    final: ClassVar[tuple[type[Outcome], ...]]
-    """Outcomes after which a command is never carried out again, however often it is heard.
+    looks_back: ClassVar[bool]
+    """Whether doing a command again could do harm: the loop then calls `is_answered` before."""
 
-    With an empty tuple it is: then doing it again must be harmless. Otherwise the loop looks
-    through the outcomes of the table's partition first.
-    """
+    def is_answered(self, outcomes: Sequence[Outcome]) -> bool:
+        """Whether a command with these outcomes so far, oldest first, must not be done again.
+
+        Called only where `looks_back`, for every command, before `execute`.
+        """
+        ...
 
     def execute(self, command: Command) -> Iterator[Outcome]:
         """Plan, act, and yield the outcomes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import ClassVar, TypeVar
 
@@ -40,7 +40,7 @@ class SavepointWriter:
 
     name: ClassVar[str] = "savepoint-writer"
     hears: ClassVar[tuple[type[Command], ...]] = (SavepointRequested,)
-    final: ClassVar[tuple[type[Outcome], ...]] = ()
+    looks_back: ClassVar[bool] = False
 
     def __init__(
         self, warehouse: Warehouse, fan_out: FanOut, clock: Callable[[], datetime]
@@ -49,6 +49,10 @@ class SavepointWriter:
         self.warehouse = warehouse
         self.fan_out = fan_out
         self.clock = clock
+
+    def is_answered(self, outcomes: Sequence[Outcome]) -> bool:  # noqa: ARG002 - the protocol's
+        """Never: a savepoint destroys nothing."""
+        return False
 
     def execute(self, command: Command) -> Iterator[Outcome]:
         """Write the savepoint, or say why not.
