@@ -175,6 +175,29 @@ def test_a_partition_can_be_read_whole_outside_of_every_group(bus: Bus, topics: 
     assert list(bus.log(Partition(topics[1], 0))) == []
 
 
+def test_a_partition_that_was_paused_is_read_again_after_a_rebalance(
+    bus: Bus, topics: Topics
+) -> None:
+    one, other = Log(), Log()
+    first = bus.subscribe(group(topics), topics[:1], one)
+    deadline = time.monotonic() + 30
+    while len(one.held) < 3:
+        assert time.monotonic() < deadline
+        first.poll(1, 0.1)
+    first.pause(one.held)
+    second = bus.subscribe(group(topics), topics[:1], other)
+    while not other.held or len(one.held) + len(other.held) < 3:
+        assert time.monotonic() < deadline
+        first.poll(1, 0.1)
+        second.poll(1, 0.1)
+    second.close()
+    bus.send([Message(topics[0], b"k", b"v", (), number) for number in range(3)])
+    records = read(first, lambda taken: len(taken) >= 3)
+    first.close()
+
+    assert sorted(each.partition.number for each in records) == [0, 1, 2]
+
+
 def test_a_changelog_gives_back_what_was_written_in_order(bus: Bus, topics: Topics) -> None:
     memory = bus.changelog(topics[0], 2)
     memory.write([(b"a", b"1"), (b"b", b"2")])

@@ -97,6 +97,7 @@ class KafkaSubscription:
         starts = Patience().call(lambda: self._starts(assigned))
         self._listener.assigned([Partition(each.topic, each.partition) for each in assigned])
         consumer.assign(starts)
+        consumer.resume(starts)  # a pause outlives the assignment in which it was made
         # From here on a gap is seen, also by a process that finds events gone before its first.
         self.commit({Partition(each.topic, each.partition): each.offset for each in starts})
 
