@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,8 @@ from typer.testing import CliRunner, Result
 from support.kafka import create_topic
 from tidegate.cli import app
 from tidegate.errors import ConfigError, TransientError
-from tidegate.topics import look
+from tidegate.settings import TopicSettings
+from tidegate.topics import Found, create_topics, look
 from tidegate.topics.creating import connect
 
 Topics = Callable[..., Result]
@@ -166,3 +167,23 @@ def test_creating_refuses_a_topic_that_differs_and_shows_how(
     assert isinstance(answer.exception, ConfigError)
     assert f"topic {name} has {setting} = {value}, declared is " in str(answer.exception)
     assert answer.stdout == ""
+
+
+@pytest.mark.kafka
+def test_a_topic_that_the_broker_did_not_list_before_is_compared_after(
+    monkeypatch: pytest.MonkeyPatch, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    create_topic(bootstrap_servers, f"{topic_prefix}.locks", 3)
+    late: list[dict[str, Found]] = [{}]
+
+    def listed_late(admin: AdminClient, names: Sequence[str]) -> dict[str, Found]:
+        return late.pop() if late else look(admin, names)
+
+    monkeypatch.setattr("tidegate.topics.creating.look", listed_late)
+
+    with pytest.raises(ConfigError, match=r"locks has 3 partitions, the settings say 2"):
+        create_topics(
+            {"bootstrap.servers": bootstrap_servers},
+            TopicSettings(prefix=topic_prefix, partitions=2),
+            [],
+        )
