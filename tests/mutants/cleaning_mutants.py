@@ -55,7 +55,7 @@ CLEANING_MUTANTS = (
     ),
     _gate(
         "a vacuum whose holds are gone when it arrives goes at once",
-        "return self._let_go(self._with_vacuum(state, event, at), at)",
+        "return self._let_go(self._with_vacuum(state, event, at), event.table, at)",
         "return Decision(self._with_vacuum(state, event, at))",
     ),
     _gate(

@@ -14,18 +14,41 @@ from typing import Any, ClassVar
 from pydantic import AwareDatetime, Field
 
 from tidegate.cleaning.memory import heard, milliseconds, remember, without_old
-from tidegate.events import CleaningReleased, Event, LockHold, LockReleased, VacuumFinished
+from tidegate.events import (
+    CleaningReleased,
+    Event,
+    LockHold,
+    LockReleased,
+    VacuumFinished,
+    VacuumKind,
+)
 from tidegate.events.base import Value
 from tidegate.runtime.services import Decision
 
 
+class Vacuum(Value, frozen=True):
+    """What the cleaner is told of a vacuum: the fields of its CleaningReleased, but for the cause.
+
+    No event of its own, because a state is read back often and a million of these may wait.
+    """
+
+    location: str
+    kind: VacuumKind
+    partition: str | None
+    directories: tuple[str, ...]
+    min_write_id: int
+    max_write_id: int
+    valid_write_ids: str
+    own_transaction_id: int | None
+
+
 class WaitingVacuum(Value, frozen=True):
-    """A vacuum, the holds it still waits for, since when, and the command that follows them."""
+    """A vacuum, the holds it still waits for, and since when."""
 
     locks: tuple[LockHold, ...]
     transactions: tuple[int, ...]
     since: AwareDatetime
-    then: CleaningReleased
+    vacuum: Vacuum
 
     @property
     def is_free(self) -> bool:
@@ -66,9 +89,9 @@ class ReaderGate:
         state = self._without_old(state, now)
         match event:
             case LockReleased():
-                return self._let_go(self._with_release(state, event, now), at)
+                return self._let_go(self._with_release(state, event, now), event.table, at)
             case VacuumFinished():
-                return self._let_go(self._with_vacuum(state, event, at), at)
+                return self._let_go(self._with_vacuum(state, event, at), event.table, at)
             case _:
                 return Decision(state)
 
@@ -83,7 +106,7 @@ class ReaderGate:
                 each for each in transactions if not heard(state.ended_transactions, each)
             ),
             since=at,
-            then=command_for(vacuum, at),
+            vacuum=_kept(vacuum),
         )
         return _changed(state, waiting={**state.waiting, key: new})
 
@@ -104,7 +127,7 @@ class ReaderGate:
             state, waiting=waiting, released_locks=locks, ended_transactions=transactions
         )
 
-    def _let_go(self, state: GateState, at: datetime) -> Decision[GateState]:
+    def _let_go(self, state: GateState, table: str, at: datetime) -> Decision[GateState]:
         free = {key: each for key, each in state.waiting.items() if each.is_free}
         if not free:
             return Decision(state)
@@ -112,7 +135,7 @@ class ReaderGate:
         for key in free:
             released = remember(released, key, milliseconds(at), self.remember_most)
         waiting = {key: each for key, each in state.waiting.items() if key not in free}
-        commands = tuple(each.then.model_copy(update={"occurred_at": at}) for each in free.values())
+        commands = tuple(_command(table, key, each.vacuum, at) for key, each in free.items())
         after = _changed(state, waiting=waiting, released_vacuums=released)
         return Decision(after, commands)
 
@@ -139,18 +162,22 @@ def _changed(state: GateState, **fields: Any) -> GateState:  # noqa: ANN401 - ou
 
 def command_for(vacuum: VacuumFinished, at: datetime) -> CleaningReleased:
     """The command that follows once the vacuum is free; also what a dry run plans for."""
-    return CleaningReleased.about(
-        vacuum,
-        occurred_at=at,
-        said_by=ReaderGate.name,
-        kind=vacuum.kind,
-        partition=vacuum.partition,
-        directories=vacuum.directories,
-        min_write_id=vacuum.min_write_id,
-        max_write_id=vacuum.max_write_id,
-        valid_write_ids=vacuum.valid_write_ids,
-        own_transaction_id=vacuum.own_transaction_id,
-    )
+    return _command(vacuum.table, vacuum.event_id, _kept(vacuum), at)
+
+
+def _kept(vacuum: VacuumFinished) -> Vacuum:
+    return Vacuum(**{name: getattr(vacuum, name) for name in Vacuum.model_fields})
+
+
+def _command(table: str, vacuum_id: str, vacuum: Vacuum, at: datetime) -> CleaningReleased:
+    """Derived from the vacuum alone, but for the time: its id does not depend on who came last."""
+    envelope = {
+        "table": table,
+        "caused_by": vacuum_id,
+        "said_by": ReaderGate.name,
+        "occurred_at": at,
+    }
+    return CleaningReleased.model_validate(envelope | vacuum.model_dump())
 
 
 def _discharged(waiting: WaitingVacuum, lock: int | None, txn: int | None) -> WaitingVacuum:

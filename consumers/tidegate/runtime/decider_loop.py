@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
@@ -93,7 +95,7 @@ class DeciderLoop(Generic[S]):
     def assigned(self, partitions: Sequence[Partition]) -> None:
         """Restore first: take each partition's changelog and read it whole."""
         numbers = sorted({each.number for each in partitions})
-        with ThreadPoolExecutor(RESTORERS) as pool:
+        with _no_garbage(), ThreadPoolExecutor(RESTORERS) as pool:
             held = pool.map(self._take_over, numbers)
             self._held.update(zip(numbers, held, strict=True))
 
@@ -165,3 +167,18 @@ class DeciderLoop(Generic[S]):
         if len(set(counts.values())) > 1:
             told = ", ".join(f"{topic}: {count}" for topic, count in counts.items())
             raise ConfigError(f"these topics must have the same number of partitions: {told}")
+
+
+@contextmanager
+def _no_garbage() -> Generator[None]:
+    """Keep the cycle collector away: a restore makes live objects only, and many of them.
+
+    It would walk all of them again and again; measured, it took six sevenths of the time.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
