@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from tidegate.doctor import Extras, Finding, State, examine
 from tidegate.doctor.access import rights_held
@@ -55,6 +56,17 @@ def test_a_check_that_raises_has_failed_with_what_it_said() -> None:
 
     assert (found.check, found.state) == ("root", State.FAIL)
     assert found.seen == "TransientError: the store does not answer"
+
+
+def test_a_fault_of_kafka_that_passes_soon_is_none() -> None:
+    faults = [KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))]
+
+    def settle() -> Finding:
+        if faults:
+            raise faults.pop()
+        return Finding("offsets", State.OK, "")
+
+    assert Check("offsets", settle).run().state is State.OK
 
 
 def test_topics_that_lie_together_are_well() -> None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from confluent_kafka import KafkaException
+
+_SETTLING: Final = 3.0
+_PAUSE: Final = 0.2
 
 
 class State(StrEnum):
@@ -50,12 +55,17 @@ class Check:
         return self.failed(seen, "see whether the other side is up and can be reached from here")
 
     def _looked(self) -> Finding:
-        try:
-            return self.look()
-        except KafkaException as error:
-            return self.failed(error.args[0].str(), "see the broker's log")
-        except Exception as error:  # noqa: BLE001 - a check that fails never stops the others
-            return self.failed(f"{type(error).__name__}: {error}", "put right what it names")
+        until = time.monotonic() + _SETTLING
+        while True:
+            try:
+                return self.look()
+            except KafkaException as error:
+                if time.monotonic() > until:
+                    return self.failed(error.args[0].str(), "see the broker's log")
+                # a coordinator or a leader that is just being found is no fault
+                time.sleep(_PAUSE)
+            except Exception as error:  # noqa: BLE001 - a check that fails never stops the others
+                return self.failed(f"{type(error).__name__}: {error}", "put right what it names")
 
     def failed(self, seen: str, advice: str) -> Finding:
         """It fails."""
