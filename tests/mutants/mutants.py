@@ -169,7 +169,7 @@ MUTANTS = (
     ),
     Mutant(
         "rule 7: offsets never jump (Kafka)",
-        RUNTIME + "kafka.py",
+        RUNTIME + "kafka_subscription.py",
         (("        if not low <= committed.offset <= high:", "        if low > high:"),),
         f"{BUSES} -k no_jump",
         needs_kafka=True,

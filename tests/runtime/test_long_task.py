@@ -14,7 +14,8 @@ from support.samples import Recorder, savepoint_request
 from tidegate.events import Command, Outcome
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.executor_loop import ExecutorLoop
-from tidegate.runtime.kafka import KafkaBus, KafkaSubscription
+from tidegate.runtime.kafka import KafkaBus
+from tidegate.runtime.kafka_subscription import KafkaSubscription
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

@@ -19,7 +19,7 @@ from tidegate.events import Event
 from tidegate.events.message import from_envelope
 from tidegate.publisher import Publisher
 from tidegate.runtime.bus import Record
-from tidegate.runtime.kafka import as_record
+from tidegate.runtime.kafka_records import as_record
 from tidegate.services import DECIDERS
 from tidegate.settings import TopicSettings
 from tidegate.topics import create_topics

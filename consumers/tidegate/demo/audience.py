@@ -12,7 +12,7 @@ from tidegate.events import Event
 from tidegate.events.message import from_envelope
 from tidegate.events.topics import COMMAND_TOPIC, DEAD_LETTERS, OUTCOME_TOPIC, TOPICS
 from tidegate.runtime.bus import Record
-from tidegate.runtime.kafka import as_record
+from tidegate.runtime.kafka_records import as_record
 from tidegate.services import SERVICES
 
 _WAIT = 30.0

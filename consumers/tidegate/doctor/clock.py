@@ -14,7 +14,7 @@ from tidegate.doctor.finding import Finding, State
 from tidegate.doctor.offsets import held
 from tidegate.events.topics import OUTCOME_TOPIC
 from tidegate.runtime.bus import Record
-from tidegate.runtime.kafka import as_record
+from tidegate.runtime.kafka_records import as_record
 
 _APART: Final = timedelta(seconds=5)
 _CHECK: Final = "clock"

@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from tidegate.errors import FencedError, StopService, TransientError
 from tidegate.runtime.kafka_faults import told_apart
 from tidegate.runtime.kafka_reading import read_partition
+from tidegate.runtime.kafka_records import as_bytes
 
 _WAIT: Final = 30.0
 _PAUSE: Final = 0.1
@@ -129,8 +130,3 @@ def _persist(step: Callable[[float], None]) -> None:
             time.sleep(_PAUSE)
         else:
             return
-
-
-def as_bytes(content: bytes | str | None) -> bytes | None:
-    """Undo confluent-kafka's typing, which allows text where a broker only ever has bytes."""
-    return content.encode() if isinstance(content, str) else content

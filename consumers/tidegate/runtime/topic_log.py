@@ -10,8 +10,8 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from tidegate.errors import StopService
 from tidegate.runtime.bus import Bus, Partition, Record
-from tidegate.runtime.kafka import Config, as_record
 from tidegate.runtime.kafka_faults import passes, told_apart
+from tidegate.runtime.kafka_records import Config, as_record
 
 _WAIT: Final = 30.0
 _READER: Final[Config] = {

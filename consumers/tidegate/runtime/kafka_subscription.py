@@ -1,0 +1,151 @@
+"""A member of a consumer group on Kafka."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from confluent_kafka import (
+    OFFSET_INVALID,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka import Message as Received
+
+from tidegate.errors import OffsetGapError, StopService
+from tidegate.runtime.bus import Listener, Partition, Record
+from tidegate.runtime.kafka_faults import passes, told_apart
+from tidegate.runtime.kafka_records import Config, as_record
+from tidegate.runtime.patience import Patience
+
+CONSUMER: Final[Config] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    # Range gives partition n of every input topic to one member: a table's events stay together.
+    "partition.assignment.strategy": "range",
+    "session.timeout.ms": 10_000,
+    "heartbeat.interval.ms": 1_000,
+    "max.poll.interval.ms": 300_000,
+    "log_level": 0,
+}
+_WAIT: Final = 30.0
+_ANSWER: Final = 10.0
+_LOOK_AGAIN: Final = 0.5
+
+
+class KafkaSubscription:
+    """A member of a consumer group on Kafka."""
+
+    def __init__(
+        self, config: Config, group: str, topics: Sequence[str], listener: Listener
+    ) -> None:
+        """Join the group; partitions arrive with the first polls."""
+        self._settings = {**CONSUMER, **config, "group.id": group}
+        self._consumer = Consumer(self._settings)
+        self._group = group
+        self._listener = listener
+        self._leaving = False
+        self._consumer.subscribe(
+            list(topics), on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose
+        )
+
+    def poll(self, limit: int, timeout: float) -> Sequence[Record]:
+        """Wait for a first record, then take what has arrived with it."""
+        first = self._consumer.poll(timeout)
+        if first is None:
+            return []
+        rest = self._consumer.consume(limit - 1, 0) if limit > 1 else []
+        return [record for each in (first, *rest) if (record := self._record(each))]
+
+    def commit(self, positions: Mapping[Partition, int], *, wait: bool = False) -> None:
+        """Commit; a failed commit only means that records are read again."""
+        if not positions:
+            return
+        offsets = [TopicPartition(p.topic, p.number, at) for p, at in positions.items()]
+        try:
+            self._consumer.commit(offsets=offsets, asynchronous=not wait)  # type: ignore[call-overload]
+        except KafkaException as error:
+            if error.args[0].fatal():
+                raise StopService(error.args[0].str()) from error
+
+    def pause(self, partitions: Iterable[Partition]) -> None:
+        """Pause."""
+        self._consumer.pause([TopicPartition(*each) for each in partitions])
+
+    def resume(self, partitions: Iterable[Partition]) -> None:
+        """Resume."""
+        self._consumer.resume([TopicPartition(*each) for each in partitions])
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._leaving = True
+        self._consumer.close()
+
+    def _assign(self, consumer: Consumer, assigned: list[TopicPartition]) -> None:
+        if self._leaving:  # the group's answer to joining came after we had decided to go
+            return
+        starts = Patience().call(lambda: self._starts(assigned))
+        self._listener.assigned([Partition(each.topic, each.partition) for each in assigned])
+        consumer.assign(starts)
+        consumer.resume(starts)  # a pause outlives the assignment in which it was made
+        # From here on a gap is seen, also by a process that finds events gone before its first.
+        self.commit({Partition(each.topic, each.partition): each.offset for each in starts})
+
+    def _starts(self, assigned: list[TopicPartition]) -> list[TopicPartition]:
+        # A client of its own: the member may ask nothing from inside its callback, or a second
+        # rebalance in the same poll ends the process in C. What it knows of topics is fresh, too.
+        asking = Consumer(self._settings)
+        try:
+            with told_apart(f"{self._group}: where to read on"):
+                found = asking.committed(assigned, timeout=_ANSWER)
+                return [self._start(asking, each) for each in found]
+        finally:
+            asking.close()
+
+    def _start(self, asking: Consumer, committed: TopicPartition) -> TopicPartition:
+        """Where to read on: never a jump. Only a group without an offset begins at the start."""
+        if committed.error is not None:
+            raise KafkaException(committed.error)
+        low, high = asking.get_watermark_offsets(committed, timeout=_ANSWER)
+        if committed.offset == OFFSET_INVALID:
+            return TopicPartition(committed.topic, committed.partition, low)
+        if not low <= committed.offset <= high:
+            raise OffsetGapError(
+                f"{self._group} is to go on at offset {committed.offset} of {committed.topic}"
+                f"[{committed.partition}], which holds {low} to {high}: events would be skipped."
+                " Decide where to go on and reset the group's offset."
+            )
+        return TopicPartition(committed.topic, committed.partition, committed.offset)
+
+    def _revoke(self, consumer: Consumer, revoked: list[TopicPartition]) -> None:
+        self._listener.revoked([Partition(each.topic, each.partition) for each in revoked])
+        consumer.unassign()
+
+    def _lose(self, consumer: Consumer, lost: list[TopicPartition]) -> None:
+        self._listener.lost([Partition(each.topic, each.partition) for each in lost])
+        consumer.unassign()
+
+    def _record(self, message: Received) -> Record | None:
+        error = message.error()
+        if error is None:
+            return as_record(message)
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
+            raise OffsetGapError(f"{self._group}: {error.str()}")
+        if passes(error) or self._is_news_to_one_broker(error, str(message.topic())):
+            return None
+        raise StopService(f"{self._group}: {error.str()}")
+
+    def _is_news_to_one_broker(self, error: KafkaError, topic: str) -> bool:
+        """Whether a topic that one broker does not know is known to the cluster after all."""
+        if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return False
+        for _ in range(10):
+            with told_apart(f"topic {topic}"):
+                if self._consumer.list_topics(topic, timeout=_WAIT).topics[topic].error is None:
+                    return True
+            time.sleep(_LOOK_AGAIN)
+        return False
