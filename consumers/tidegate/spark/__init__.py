@@ -71,12 +71,12 @@ def fitting_java(environ: Mapping[str, str] | None = None) -> Jdk:
 
 
 def use_fitting_java() -> None:
-    """Point JAVA_HOME at a Java that this Spark runs on, unless it is set already.
+    """Point JAVA_HOME at a Java that this Spark runs on: the one it names, if that fits.
 
     Raises:
         ConfigError: there is none.
     """
-    os.environ.setdefault("JAVA_HOME", str(fitting_java().home))
+    os.environ["JAVA_HOME"] = str(fitting_java().home)
 
 
 def _start(conf: Mapping[str, str]) -> SparkSession:
