@@ -165,8 +165,8 @@ class Bench:
                 memory.write(entries[start : start + 100])
             loop = DeciderLoop(gate, bus, prefix)
             seconds = _timed(lambda: loop.assigned([Partition(f"{prefix}.locks", 0)]))
-            tables = loop._held[0].ledger.tables.values()  # noqa: SLF001
-            waiting = sum(len(each.state.waiting) for each in tables)
+            kept = loop._held[0].ledger.entries_kept()  # noqa: SLF001
+            waiting = sum(len(each.state.waiting) for _, each in kept)
             loop.close()
         size = sum(len(value or b"") for _, value in entries)
         rate = waiting / seconds

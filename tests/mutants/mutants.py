@@ -213,7 +213,7 @@ MUTANTS = (
             self._lanes.put(command.table""",
             ),
         ),
-        EXECUTORS,
+        f"{EXECUTORS} -k nothing_is_acknowledged",
     ),
     Mutant(
         "offsets are acknowledged behind the last that is still open",

@@ -18,7 +18,7 @@ from support.samples import (
     release,
     savepoint_request,
 )
-from tidegate.errors import ConfigError, DeadLetterFlood, FencedError, OffsetGapError
+from tidegate.errors import ConfigError, DeadLetterFlood, FencedError, OffsetGapError, TidegateError
 from tidegate.events import Event, SavepointRequested
 from tidegate.events.topics import changelog
 from tidegate.publisher import Message
@@ -314,10 +314,14 @@ def test_two_members_share_the_partitions_and_each_table_has_one_owner() -> None
     assert all(isinstance(e, SavepointRequested) for e in events_on(bus, COMMANDS))
 
 
-def test_a_memory_that_cannot_be_read_is_not_started_from() -> None:
+@pytest.mark.parametrize("key", [POSITIONS_KEY, b"lake.sales.orders"])
+def test_nothing_is_decided_on_a_memory_that_cannot_be_read(key: bytes) -> None:
     bus = memory_bus(EveryThird.name, partitions=1)
     memory: Changelog = bus.changelog(CHANGELOG, 0)
-    memory.write([(b"lake.sales.orders", b"{half")])
+    memory.write([(key, b"{half")])
+    bus.send([message(commit(0))])
 
-    with pytest.raises(ValueError, match="the changelog can't be read"):
+    with pytest.raises(TidegateError, match="can't be read"):
         work_off(DeciderLoop(EveryThird(), bus))
+    assert bus.log(Partition(CHANGELOG, 0))[1:] == []
+    assert bus.records(DEAD) == []

@@ -66,7 +66,7 @@ def put_back(
         topic_ids: The broker's ids of these topics: who replays has decided to go on with them.
     """
     written: list[tuple[bytes, bytes | None]] = []
-    for table, entry in sorted(ledger.tables.items()):
+    for table, entry in ledger.entries_kept():
         applied = {topic: min(at, back.get(topic, at)) for topic, at in entry.applied.items()}
         if applied != entry.applied:
             put = entry.model_copy(update={"applied": applied})

@@ -116,7 +116,7 @@ class DeciderLoop(Generic[S]):
         ledger.restore(memory.read())
         for topic in self._inputs:
             ledger.check(topic, self._bus.extent(Partition(topic, number)))
-        tables = len(ledger.tables)
+        tables = len(ledger)
         log.info("%s holds partition %d with %d tables", self._decider.name, number, tables)
         return _Held(ledger, memory)
 

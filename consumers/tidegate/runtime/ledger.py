@@ -9,13 +9,13 @@ that sequence, an event counts once: a table's own positions cover it until the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from pydantic import TypeAdapter
 
-from tidegate.errors import FormatError, OffsetGapError
+from tidegate.errors import FormatError, OffsetGapError, StopService
 from tidegate.events import Value
 from tidegate.runtime.bus import Extent
 
@@ -43,7 +43,8 @@ class Ledger(Generic[S]):
     entry_type: type[Entry[S]]
     initial: S
     positions: Positions = field(default_factory=dict[str, int])
-    tables: dict[str, Entry[S]] = field(default_factory=dict[str, Entry[S]])
+    _tables: dict[str, Entry[S] | bytes] = field(default_factory=dict[str, Entry[S] | bytes])
+    """Bytes as they were read back, until the table is heard of: a million may sleep here."""
     topic_ids: dict[str, str] = field(default_factory=dict[str, str])
     _changed: set[str] = field(default_factory=set[str])
     _new_topics: bool = False
@@ -52,20 +53,45 @@ class Ledger(Generic[S]):
         """Read a whole changelog back.
 
         Raises:
-            FormatError: an entry can't be read: a decider must not start on half a memory.
+            FormatError: the positions can't be read: a decider must not start on half a memory.
+                What is kept of a table is read when the table is heard of.
         """
-        latest: dict[bytes, bytes | None] = dict(changelog)
-        positions, ids = latest.pop(POSITIONS_KEY, None), latest.pop(TOPIC_IDS_KEY, None)
         try:
-            self.positions = _POSITIONS.validate_json(positions) if positions else {}
-            self.topic_ids = _TOPIC_IDS.validate_json(ids) if ids else {}
-            self.tables = {
-                key.decode(): self.entry_type.model_validate_json(value)
-                for key, value in latest.items()
-                if value is not None
-            }
+            for key, value in changelog:
+                self._take(key, value)
         except ValueError as error:
             raise FormatError(f"the changelog can't be read: {error}") from error
+
+    def _take(self, key: bytes, value: bytes | None) -> None:
+        if key == POSITIONS_KEY:
+            self.positions = _POSITIONS.validate_json(value or b"{}")
+        elif key == TOPIC_IDS_KEY:
+            self.topic_ids = _TOPIC_IDS.validate_json(value or b"{}")
+        elif value is None:
+            self._tables.pop(key.decode(), None)
+        else:
+            self._tables[key.decode()] = value
+
+    def __len__(self) -> int:
+        """How many tables are remembered."""
+        return len(self._tables)
+
+    def entries_kept(self) -> Iterator[tuple[str, Entry[S]]]:
+        """Every table that is remembered, by its name, and what is kept of it."""
+        for table in sorted(self._tables):
+            if entry := self._entry(table):
+                yield table, entry
+
+    def _entry(self, table: str) -> Entry[S] | None:
+        kept = self._tables.get(table)
+        if not isinstance(kept, bytes):
+            return kept
+        try:
+            entry = self.entry_type.model_validate_json(kept)
+        except ValueError as error:
+            raise StopService(f"what the changelog has of {table} can't be read") from error
+        self._tables[table] = entry
+        return entry
 
     def check(self, topic: str, extent: Extent) -> None:
         """Compare what is remembered of an input partition with what it holds now.
@@ -88,20 +114,24 @@ class Ledger(Generic[S]):
             )
 
     def state(self, table: str) -> S:
-        """The state of a table; the initial one where nothing is kept."""
-        entry = self.tables.get(table)
+        """The state of a table; the initial one where nothing is kept.
+
+        Raises:
+            StopService: what is kept can't be read: nothing may be decided without it.
+        """
+        entry = self._entry(table)
         return entry.state if entry else self.initial
 
     def has_applied(self, topic: str, offset: int, table: str | None = None) -> bool:
         """Whether this offset was already applied, by the partition's positions or the table's."""
-        entry = self.tables.get(table) if table else None
+        entry = self._entry(table) if table else None
         own = entry.applied.get(topic, 0) if entry else 0
         return offset < max(self.positions.get(topic, 0), own)
 
     def stage(self, table: str, state: S) -> None:
         """Put a table's next state in place; the very same object means that nothing changed."""
         if state is not self.state(table):
-            self.tables[table] = self.entry_type.model_construct(applied={}, state=state)
+            self._tables[table] = self.entry_type.model_construct(applied={}, state=state)
             self._changed.add(table)
 
     def advance(self, topic: str, offset: int) -> None:
@@ -113,13 +143,13 @@ class Ledger(Generic[S]):
         written: list[tuple[bytes, bytes | None]] = []
         removed: list[tuple[bytes, bytes | None]] = []
         for table in sorted(self._changed):
-            state = self.tables[table].state
+            state = self.state(table)
             entry = self.entry_type.model_construct(applied=dict(self.positions), state=state)
-            self.tables[table] = entry
+            self._tables[table] = entry
             written.append((table.encode(), entry.model_dump_json().encode()))
             if entry.state == self.initial:
                 removed.append((table.encode(), None))
-                del self.tables[table]
+                del self._tables[table]
         self._changed.clear()
         if self._new_topics:
             written.insert(0, (TOPIC_IDS_KEY, _TOPIC_IDS.dump_json(self.topic_ids)))
