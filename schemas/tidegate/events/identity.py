@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from functools import lru_cache
 from typing import Final
 
 from tidegate.errors import FormatError
@@ -13,6 +14,7 @@ _PART: Final = re.compile(r"[^\s./\\\x00-\x1f]+")
 _PARTS: Final = 3
 
 
+@lru_cache(maxsize=10_000)  # every event is of some table, and they are few
 def table_identity(name: str) -> str:
     """Normalise a table's name to `catalog.database.table`, the key of every topic.
 
