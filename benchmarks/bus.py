@@ -164,7 +164,7 @@ class Bench:
             for start in range(0, len(entries), 100):
                 memory.write(entries[start : start + 100])
             loop = DeciderLoop(gate, bus, prefix)
-            seconds = _timed(lambda: loop.assigned([Partition(f"{prefix}.locks", 0)]))
+            seconds = _timed(lambda: loop.assigned({Partition(f"{prefix}.locks", 0): 0}))
             kept = loop._held[0].ledger.entries_kept()  # noqa: SLF001
             waiting = sum(len(each.state.waiting) for _, each in kept)
             loop.close()

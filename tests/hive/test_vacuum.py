@@ -254,3 +254,10 @@ def test_no_reader_that_began_after_a_vacuum_loses_a_directory_to_it(
     for listing in (seen, names):
         state = acid_state(found(*listing), snapshot, ValidTxns(FIRST_TXN + latest))
         assert not {state.base, *state.current} & gone
+
+
+def test_what_a_later_compaction_made_is_not_this_vacuums_to_remove() -> None:
+    mine = minor(1, 5, "delta_1_5_v101", txn=101)
+    seen = ["delta_1_2", "delta_1_5_v100", "delta_1_5_v101", "delta_1_5_v102", "base_5_v103"]
+
+    assert obsolete(mine, *seen) == ["delta_1_2", "delta_1_5_v100"]

@@ -83,7 +83,7 @@ CLEANING_MUTANTS = (
     Mutant(
         "cleaner: only what this vacuum made obsolete",
         _VACUUM,
-        (("return self.reaches(acid) and not self.is_product(acid)", "return self.reaches(acid)"),),
+        (("self.reaches(acid) and not self.is_product(acid) and", "self.reaches(acid) and"),),
         f"{_HIVE_TESTS} {_CLEANER_TESTS}",
     ),
     Mutant(

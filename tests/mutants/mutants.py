@@ -39,6 +39,12 @@ MUTANTS = (
         f"{DECIDERS} -k rule_1",
     ),
     Mutant(
+        "rule 1: a changelog that was lost is noticed",
+        RUNTIME + "ledger.py",
+        (("        if start is not None and start > at:\n", "        if False:\n"),),
+        f"{DECIDERS} -k lost",
+    ),
+    Mutant(
         "rule 2: commands before the changelog",
         RUNTIME + "decider_loop.py",
         (

@@ -581,6 +581,7 @@ def test_a_commit_that_names_a_file_elsewhere_is_not_believed(tmp_path: Path, st
     [
         ({"hoodie__table__type": "MERGE_ON_READ"}, "unsupported-table"),
         ({"hoodie__table__name": "invoices"}, "table-mismatch"),
+        ({"hoodie__database__name": "test"}, "table-mismatch"),
     ],
 )
 def test_a_table_that_we_do_not_know_is_left_alone(

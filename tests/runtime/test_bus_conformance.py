@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -31,8 +31,8 @@ class Log:
         self.held: set[Partition] = set()
         self.told: list[str] = []
 
-    def assigned(self, partitions: Sequence[Partition]) -> None:
-        self.held |= set(partitions)
+    def assigned(self, starts: Mapping[Partition, int]) -> None:
+        self.held |= set(starts)
         self.told.append("assigned")
 
     def revoked(self, partitions: Sequence[Partition]) -> None:

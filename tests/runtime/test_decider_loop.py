@@ -325,3 +325,17 @@ def test_nothing_is_decided_on_a_memory_that_cannot_be_read(key: bytes) -> None:
         work_off(DeciderLoop(EveryThird(), bus))
     assert bus.log(Partition(CHANGELOG, 0))[1:] == []
     assert bus.records(DEAD) == []
+
+
+def test_rule_1_a_changelog_that_was_lost_is_noticed() -> None:
+    bus = memory_bus(EveryThird.name, partitions=1)
+    bus.send([message(commit(0)), message(commit(1))])
+    first = DeciderLoop(EveryThird(), bus)
+    work_off(first)
+    first.close()
+    bus.log(Partition(CHANGELOG, 0)).clear()
+    bus.send([message(commit(2))])
+
+    with pytest.raises(OffsetGapError, match="the changelog has lost"):
+        work_off(DeciderLoop(EveryThird(), bus))
+    assert commands(bus) == []

@@ -17,10 +17,16 @@ from support.samples import (
     savepoint_request,
     work_off,
 )
-from tidegate.errors import DeadLetterFlood, DeliveryError, PermanentError, TransientError
+from tidegate.errors import (
+    DeadLetterFlood,
+    DeliveryError,
+    PermanentError,
+    StopService,
+    TransientError,
+)
 from tidegate.events import Command, Outcome, SavepointCreated, SavepointRejected
 from tidegate.publisher import Message
-from tidegate.runtime.executor_loop import ExecutorLoop
+from tidegate.runtime.executor_loop import TABLE_WORK, ExecutorLoop
 from tidegate.runtime.memory import MemoryBus
 from tidegate.runtime.patience import Patience
 
@@ -203,6 +209,41 @@ def test_an_outcome_of_another_kind_or_command_does_not_stop_a_command() -> None
     work_off(ExecutorLoop(once, bus))
 
     assert once.asked == [str(asked.instant)]
+
+
+def test_a_final_outcome_is_found_on_any_partition_and_junk_beside_it_answers_nothing() -> None:
+    bus, once = memory_bus(), Once()
+    asked = message(savepoint_request(0))
+    work_off(loop := ExecutorLoop(once, bus))
+    for number in range(3):  # producers with partitioners of their own
+        cause = savepoint_request(0).event_id.encode()
+        bus.send([Message(OUTCOMES, b"junk", b"not avro " + cause, (), number)])
+        bus.send([asked._replace(partition=number)])
+        work_off(loop)
+
+    assert len(once.asked) == 1
+    assert bus.records(DEAD) == []
+
+
+def test_a_thread_that_dies_stops_the_service() -> None:
+    class Dying(Recorder):
+        def execute(self, command: Command) -> Iterator[Outcome]:
+            raise SystemExit(command.event_id)
+            yield  # it is a generator all the same
+
+    bus = memory_bus()
+    bus.send([message(savepoint_request(0))])
+    loop = ExecutorLoop(Dying(), bus)
+    with pytest.raises(StopService, match="SystemExit"):
+        work_off(loop)
+    loop.close()
+    assert committed(bus) == 0
+
+
+def test_storage_may_be_away_for_an_hour_before_table_work_is_given_up() -> None:
+    waits = [min(TABLE_WORK.first * 2.0**n, TABLE_WORK.longest) for n in range(TABLE_WORK.attempts)]
+
+    assert sum(waits) / 2 > 3600  # with jitter, half of each on average
 
 
 def test_partitions_taken_away_are_not_acknowledged_by_who_lost_them() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from support.kafka import create_topic
 from tidegate.errors import StopService
+from tidegate.events.topics import changelog
 from tidegate.runtime.kafka import KafkaBus
 
 pytestmark = pytest.mark.kafka
@@ -21,7 +23,7 @@ def bus(bootstrap_servers: str, topic_prefix: str) -> Iterator[KafkaBus]:
     bus.close()
 
 
-def test_a_write_that_fails_leaves_nothing_and_the_next_one_works(
+def test_a_write_that_fails_leaves_nothing_and_the_next_holder_goes_on(
     bus: KafkaBus, topic_prefix: str
 ) -> None:
     topic = f"{topic_prefix}.changelog"
@@ -29,7 +31,19 @@ def test_a_write_that_fails_leaves_nothing_and_the_next_one_works(
     memory.write([(b"a", b"1")])
 
     with pytest.raises(StopService, match="Message size too large"):
-        memory.write([(b"a", b"2"), (b"b", b"x" * 2_000_000)])
-    memory.write([(b"c", b"3")])
+        memory.write([(b"a", b"2"), (b"b", os.urandom(2_000_000))])
+    bus.changelog(topic, 0).write([(b"c", b"3")])
 
     assert list(bus.changelog(topic, 0).read()) == [(b"a", b"1"), (b"c", b"3")]
+
+
+def test_the_state_of_a_table_may_be_far_larger_than_a_message(
+    bus: KafkaBus, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    topic = f"{topic_prefix}.large"
+    limit = changelog("reader-gate").settings()["max.message.bytes"]
+    create_topic(bootstrap_servers, topic, max_message_bytes=limit)
+    waiting = b"".join(b'{"lock_id": %d, "owner": "ana@notebook"}' % n for n in range(200_000))
+    bus.changelog(topic, 0).write([(b"a.b.c", waiting)])
+
+    assert list(bus.changelog(topic, 0).read()) == [(b"a.b.c", waiting)]

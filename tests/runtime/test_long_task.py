@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -39,9 +39,9 @@ class Watched(ExecutorLoop):
         self.told: list[str] = []
         super().__init__(LongTask(), bus, prefix, threads=2)
 
-    def assigned(self, partitions: Sequence[Partition]) -> None:
+    def assigned(self, starts: Mapping[Partition, int]) -> None:
         self.told.append("assigned")
-        super().assigned(partitions)
+        super().assigned(starts)
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
         self.told.append("revoked")

@@ -40,7 +40,8 @@ def open_table(warehouse: Warehouse, location: str, identity: str | None = None)
     Args:
         warehouse: Its roots decide what may be read at all.
         location: The table's base path.
-        identity: `catalog.database.table`; its last part must be the table's own name.
+        identity: `catalog.database.table`; its last parts must be the table's own
+            database, where it has one, and name.
 
     Raises:
         Refused: for one of this module's reasons.
@@ -56,15 +57,17 @@ def open_table(warehouse: Warehouse, location: str, identity: str | None = None)
     except FormatError as error:
         raise Refused("unreadable-table", str(error)) from error
     if identity is not None:
-        _check_name(table.properties.name, identity)
+        _check_name(table.properties, identity)
     _check_kind(table.properties)
     return table
 
 
-def _check_name(name: str, identity: str) -> None:
-    if name.lower() != identity.rsplit(".", 1)[-1].lower():
+def _check_name(properties: TableProperties, identity: str) -> None:
+    _, database, name = identity.lower().split(".")
+    there = (properties.database or database, properties.name)
+    if (there[0].lower(), there[1].lower()) != (database, name):
         raise Refused(
-            "table-mismatch", f"the command is about {identity}, but the table there is {name}"
+            "table-mismatch", f"the command is about {identity}, but there lies {'.'.join(there)}"
         )
 
 

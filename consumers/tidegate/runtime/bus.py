@@ -43,8 +43,8 @@ class Extent:
 class Listener(Protocol):
     """Told of every change of ownership, from inside `Subscription.poll` and `close`."""
 
-    def assigned(self, partitions: Sequence[Partition]) -> None:
-        """These are ours; the first record follows only after this returns."""
+    def assigned(self, starts: Mapping[Partition, int]) -> None:
+        """These are ours, to be read on from these offsets; records follow once this returns."""
         ...
 
     def revoked(self, partitions: Sequence[Partition]) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 import logging
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Generic, TypeVar
 
 from tidegate.errors import ConfigError
@@ -92,11 +93,16 @@ class DeciderLoop(Generic[S]):
         """Leave the group."""
         self._subscription.close()
 
-    def assigned(self, partitions: Sequence[Partition]) -> None:
-        """Restore first: take each partition's changelog and read it whole."""
-        numbers = sorted({each.number for each in partitions})
+    def assigned(self, starts: Mapping[Partition, int]) -> None:
+        """Restore first: take each partition's changelog and read it whole.
+
+        Raises:
+            OffsetGapError: events would be passed over, or were acknowledged and are remembered no
+                more.
+        """
+        numbers = sorted({each.number for each in starts})
         with _no_garbage(), ThreadPoolExecutor(RESTORERS) as pool:
-            held = pool.map(self._take_over, numbers)
+            held = pool.map(partial(self._take_over, starts), numbers)
             self._held.update(zip(numbers, held, strict=True))
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
@@ -107,15 +113,16 @@ class DeciderLoop(Generic[S]):
 
     lost = revoked
 
-    def _take_over(self, number: int) -> _Held[S]:
-        return self._patience.call(lambda: self._restore(number))
+    def _take_over(self, starts: Mapping[Partition, int], number: int) -> _Held[S]:
+        return self._patience.call(lambda: self._restore(starts, number))
 
-    def _restore(self, number: int) -> _Held[S]:
+    def _restore(self, starts: Mapping[Partition, int], number: int) -> _Held[S]:
         memory = self._bus.changelog(self._changelog_topic, number)
         ledger = ledger_for(self._decider.state_type, self._decider.initial())
         ledger.restore(memory.read())
         for topic in self._inputs:
-            ledger.check(topic, self._bus.extent(Partition(topic, number)))
+            where = Partition(topic, number)
+            ledger.check(topic, self._bus.extent(where), starts.get(where))
         tables = len(ledger)
         log.info("%s holds partition %d with %d tables", self._decider.name, number, tables)
         return _Held(ledger, memory)
@@ -142,8 +149,8 @@ class DeciderLoop(Generic[S]):
         return commands
 
     def _decide(self, ledger: Ledger[S], event: Event, record: Record) -> Sequence[Command]:
-        at = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
         try:
+            at = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
             decision = self._decider.decide(ledger.state(event.table), event, at)
         except Exception as error:  # noqa: BLE001 - one bad event must not hold up its partition
             self._intake.set_aside(record, error)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
-from tidegate.errors import StopService
-from tidegate.events import Command, Outcome
+from tidegate.errors import FormatError, StopService
+from tidegate.events import Command, Event, Outcome
 from tidegate.events.topics import DEFAULT_PREFIX, OUTCOME_TOPIC, topic_of
 from tidegate.events.wire import Wire
 from tidegate.publisher import Message
@@ -25,6 +24,8 @@ log = logging.getLogger(__name__)
 BATCH = 100
 POLL_SECONDS = 0.2
 STOP_SECONDS = 30.0
+TABLE_WORK = Patience(attempts=150, first=0.2, longest=60.0)
+"""Over an hour: a storage that is away for a while must not leave a restore half done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +66,13 @@ class ExecutorLoop:
             ConfigError: a topic is not there.
         """
         self._executor, self._bus, self._prefix = executor, bus, prefix
-        self._backlog, self._patience = backlog, patience or Patience()
+        self._backlog, self._patience = backlog, patience or TABLE_WORK
         self._wire = wire or Wire()
         self._intake = Intake(
-            executor.name, executor.hears, bus, prefix, self._patience, wire=self._wire
+            executor.name, executor.hears, bus, prefix, patience or Patience(), wire=self._wire
         )
         self._lanes = Lanes[_Task](threads, self._carry_out)
-        self._progress: dict[Partition, Progress] = defaultdict(Progress)
+        self._progress: dict[Partition, Progress] = {}
         self._finished: SimpleQueue[_Done] = SimpleQueue()
         self._paused: set[Partition] = set()
         self._halt = threading.Event()
@@ -106,13 +107,16 @@ class ExecutorLoop:
         """Finish the tasks that run, begin no other, leave the group. Says whether all ended."""
         self._halt.set()
         ended = self._lanes.close(deadline)
-        self._settle()
-        self._subscription.close()
+        try:
+            self._settle()
+        finally:
+            self._subscription.close()
         return ended
 
-    def assigned(self, partitions: Sequence[Partition]) -> None:
+    def assigned(self, starts: Mapping[Partition, int]) -> None:
         """Begin with a clean count."""
-        log.info("%s holds %d partitions", self._executor.name, len(partitions))
+        self._progress.update({partition: Progress() for partition in starts})
+        log.info("%s holds %d partitions", self._executor.name, len(starts))
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
         """Acknowledge what is done; forget what has not begun. What runs, runs on unacknowledged.
@@ -130,7 +134,9 @@ class ExecutorLoop:
         self._lanes.drop(lambda task: task.record.partition in partitions)
 
     def _take(self, record: Record) -> None:
-        progress = self._progress[record.partition]
+        progress = self._progress.get(record.partition)
+        if progress is None:  # it was taken from us in the meantime: the next owner reads it
+            return
         progress.take(record.offset)
         command = self._intake.read(record)
         if isinstance(command, Command):
@@ -170,6 +176,8 @@ class ExecutorLoop:
             self._finished.put(_Done(task, error))
         except Exception as error:  # noqa: BLE001 - one bad command must not hold up its table
             self._finished.put(_Done(task, self._give_up(task, error)))
+        except BaseException as error:  # noqa: BLE001 - a thread must not die in silence
+            self._finished.put(_Done(task, StopService(f"{self._executor.name}: {error!r}")))
         else:
             self._finished.put(_Done(task, None))
 
@@ -183,14 +191,22 @@ class ExecutorLoop:
     def _is_answered(self, task: _Task) -> bool:
         """Ask the executor, with what the broker has of this command: a replay changes nothing."""
         cause = task.command.event_id
-        partition = Partition(OUTCOME_TOPIC.name(self._prefix), task.record.partition.number)
+        topic = OUTCOME_TOPIC.name(self._prefix)
+        # All partitions: the command's may not be the table's, if another partitioner chose it.
         found = [
-            self._wire.unseal(record.key, record.value, record.headers)
-            for record in self._bus.log(partition)
+            self._outcome(record)
+            for number in range(self._bus.partitions(topic))
+            for record in self._bus.log(Partition(topic, number))
             if cause.encode() in (record.value or b"")
         ]
         mine = [each for each in found if isinstance(each, Outcome) and each.caused_by == cause]
         return self._executor.is_answered(mine)
+
+    def _outcome(self, record: Record) -> Event | None:
+        try:
+            return self._wire.unseal(record.key, record.value, record.headers)
+        except FormatError:  # somebody else's bytes answer nothing
+            return None
 
     def _publish(self, outcome: Outcome) -> None:
         topic = OUTCOME_TOPIC.name(self._prefix)

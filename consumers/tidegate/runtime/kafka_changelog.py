@@ -47,6 +47,8 @@ class KafkaChangelog:
             {
                 **config,
                 "transactional.id": f"{topic}-{partition}",
+                "compression.type": "lz4",
+                "message.max.bytes": 2**27,  # before compression; the topic limits what is left
                 "retry.backoff.ms": 1,
                 "retry.backoff.max.ms": 20,
                 "log_level": 0,

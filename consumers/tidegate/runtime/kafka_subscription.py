@@ -49,6 +49,7 @@ class KafkaSubscription:
         self._group = group
         self._listener = listener
         self._leaving = False
+        self._tenure = 0
         self._consumer.subscribe(
             list(topics), on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose
         )
@@ -58,7 +59,10 @@ class KafkaSubscription:
         first = self._consumer.poll(timeout)
         if first is None:
             return []
+        tenure = self._tenure
         rest = self._consumer.consume(limit - 1, 0) if limit > 1 else []
+        if self._tenure != tenure:  # a rebalance in between: the first may be another's by now
+            return [record for each in rest if (record := self._record(each))]
         return [record for each in (first, *rest) if (record := self._record(each))]
 
     def commit(self, positions: Mapping[Partition, int], *, wait: bool = False) -> None:
@@ -89,11 +93,12 @@ class KafkaSubscription:
         if self._leaving:  # the group's answer to joining came after we had decided to go
             return
         starts = Patience().call(lambda: self._starts(assigned))
-        self._listener.assigned([Partition(each.topic, each.partition) for each in assigned])
+        offsets = {Partition(each.topic, each.partition): each.offset for each in starts}
+        self._listener.assigned(offsets)
         consumer.assign(starts)
         consumer.resume(starts)  # a pause outlives the assignment in which it was made
         # From here on a gap is seen, also by a process that finds events gone before its first.
-        self.commit({Partition(each.topic, each.partition): each.offset for each in starts})
+        self.commit(offsets)
 
     def _starts(self, assigned: list[TopicPartition]) -> list[TopicPartition]:
         # A client of its own: the member may ask nothing from inside its callback, or a second
@@ -122,10 +127,12 @@ class KafkaSubscription:
         return TopicPartition(committed.topic, committed.partition, committed.offset)
 
     def _revoke(self, consumer: Consumer, revoked: list[TopicPartition]) -> None:
+        self._tenure += 1
         self._listener.revoked([Partition(each.topic, each.partition) for each in revoked])
         consumer.unassign()
 
     def _lose(self, consumer: Consumer, lost: list[TopicPartition]) -> None:
+        self._tenure += 1
         self._listener.lost([Partition(each.topic, each.partition) for each in lost])
         consumer.unassign()
 

@@ -93,8 +93,11 @@ class Ledger(Generic[S]):
         self._tables[table] = entry
         return entry
 
-    def check(self, topic: str, extent: Extent) -> None:
+    def check(self, topic: str, extent: Extent, start: int | None = None) -> None:
         """Compare what is remembered of an input partition with what it holds now.
+
+        `start` is the offset that the group reads on from: it is acknowledged only after it was
+        remembered, so a memory that lies behind it has been lost.
 
         Raises:
             OffsetGapError: events would be passed over: some are gone that were never applied, or
@@ -106,6 +109,11 @@ class Ledger(Generic[S]):
             raise OffsetGapError(
                 f"{topic} was deleted and created again since its offset {at} was applied: events"
                 " may be lost. Decide where to go on."
+            )
+        if start is not None and start > at:
+            raise OffsetGapError(
+                f"{topic} is acknowledged up to offset {start}, but remembered only up to {at}: the"
+                " changelog has lost what was decided in between. Replay the group from there."
             )
         if not extent.first <= at <= extent.end:
             raise OffsetGapError(

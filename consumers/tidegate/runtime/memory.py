@@ -81,7 +81,7 @@ class MemorySubscription:
         self._paused = set()
         if wanted:
             starts = {each: self._start(each) for each in wanted}
-            self._listener.assigned(wanted)
+            self._listener.assigned(starts)
             self._positions = starts
 
     def _start(self, partition: Partition) -> int:

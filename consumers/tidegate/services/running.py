@@ -71,8 +71,10 @@ def stop_on_signal(stop: threading.Event) -> None:
 
 def _run(name: str, loop: Loop, stop: threading.Event, faults: SimpleQueue[BaseException]) -> None:
     try:
-        loop.run(stop)
-        loop.close()
+        try:
+            loop.run(stop)
+        finally:  # also after a fault: what has not begun must not begin any more
+            loop.close()
         log.info("%s has left its group", name)
     except BaseException as error:  # a thread hands its fault to the process
         log.exception("%s must stop", name)

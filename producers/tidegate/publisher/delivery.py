@@ -17,6 +17,7 @@ DEFAULTS: Final[Mapping[str, str | int | bool]] = {
     "acks": "all",
     "partitioner": PARTITIONER,
     "linger.ms": 0,
+    "message.max.bytes": 2 * 2**20,  # each topic has its own, smaller limit
     "delivery.timeout.ms": 30_000,
     "log_level": 0,
 }

@@ -32,6 +32,8 @@ class Topic:
     retention: timedelta | None
     written_by: str
     read_by: str
+    max_bytes: int | None = None
+    """The largest batch of messages, in bytes as compressed; None: what the broker allows."""
 
     def name(self, prefix: str = DEFAULT_PREFIX) -> str:
         """The topic's full name."""
@@ -43,6 +45,8 @@ class Topic:
         Append time, because a decider's only clock is the broker's.
         """
         common = {"message.timestamp.type": "LogAppendTime"}
+        if self.max_bytes is not None:
+            common["max.message.bytes"] = str(self.max_bytes)
         if self.retention is None:
             return common | {"cleanup.policy": "compact", "segment.ms": "3600000"}
         milliseconds = int(self.retention.total_seconds() * 1000)
@@ -96,6 +100,7 @@ DEAD_LETTERS: Final = Topic(
     retention=timedelta(days=365),
     written_by="every service",
     read_by="people",
+    max_bytes=2 * 2**20,  # a message of the broker's own limit, and the reasons around it
 )
 
 TOPICS: Final = (COMMITS, VACUUMS, LOCKS, COMMAND_TOPIC, OUTCOME_TOPIC, DEAD_LETTERS)
@@ -110,6 +115,7 @@ def changelog(decider: str) -> Topic:
         retention=None,
         written_by=decider,
         read_by=decider,
+        max_bytes=16 * 2**20,  # a table on which hundreds of vacuums wait for one reader
     )
 
 

@@ -123,7 +123,13 @@ class Vacuum:
             acid.min_write_id, acid.max_write_id
         ):
             return False
-        return self.reaches(acid) and not self.is_product(acid)
+        return self.reaches(acid) and not self.is_product(acid) and not self._is_newer(acid)
+
+    def _is_newer(self, acid: AcidDirectory) -> bool:
+        """Whether a later compaction made it: who reads it began after this vacuum's readers."""
+        if self.own_txn is None or acid.visibility_txn is None:
+            return False
+        return acid.visibility_txn > self.own_txn
 
 
 def covers(product: AcidDirectory, acid: AcidDirectory) -> bool:

@@ -75,6 +75,12 @@ class TableProperties:
         return any(key in self.values for key in METADATA_PARTITIONS)
 
     @property
+    def database(self) -> str | None:
+        """The table's database, where its writer named one (Spark's `default` says nothing)."""
+        named = self.values.get("hoodie.database.name", "")
+        return None if named in ("", "default") else named
+
+    @property
     def is_bootstrapped(self) -> bool:
         """Whether base files may lie outside the table."""
         return bool(self.values.get("hoodie.bootstrap.base.path"))
