@@ -124,14 +124,16 @@ def test_nothing_is_acknowledged_before_its_outcome_is_on_the_broker() -> None:
     plain = memory_bus(partitions=1)
     bus = Deaf({each.topic for each in plain._logs}, partitions=1)
     bus.send([message(savepoint_request(0))])
-    loop = ExecutorLoop(
-        Recorder(), bus, patience=Patience(attempts=10**6, first=0.001, longest=0.001)
-    )
-    for _ in range(50):
-        loop.step(0.005)
+    endless = Patience(attempts=10**6, first=0.001, longest=0.001)
+    loop = ExecutorLoop(Recorder(), bus, patience=endless)
+    try:
+        for _ in range(50):
+            loop.step(0.005)
+        assert committed(bus) == 0
+    finally:
+        ended = loop.close(deadline=10)
 
-    assert committed(bus) == 0
-    assert loop.close(deadline=10)
+    assert ended
     assert committed(bus) == 0
     assert bus.records(DEAD) == []
 
