@@ -13,6 +13,7 @@ from support.hudi_tables import (
     NOW,
     HandMade,
     at,
+    data_files,
     four_commits,
     restore_request,
     savepoint_request,
@@ -167,6 +168,33 @@ def test_a_restore_that_was_begun_is_not_given_up_for_a_writer_that_came_by(
     lock.unlink()
 
     assert isinstance(rejected, RestoreRejected)
+    assert isinstance(hear(table, restore_request(table, at(2)))[-1], RestoreCompleted)
+
+
+class WriterComesBy(Warehouse):
+    """A writer begins after the last look at it and before the restore stands on the timeline."""
+
+    def create(self, location: str, content: bytes) -> None:
+        if location.endswith(".restore.requested"):
+            beat = Path(location).parents[1] / ".heartbeat" / "20260301110000000"
+            beat.parent.mkdir(parents=True)
+            beat.touch()
+            os.utime(beat, (NOW.timestamp(), NOW.timestamp()))
+        super().create(location, content)
+
+
+def test_a_writer_that_begins_just_before_the_restore_loses_no_file(tmp_path: Path) -> None:
+    table = savepointed(tmp_path)
+    before = data_files(table.path)
+    late = WriterComesBy(warehouse_over(tmp_path).roots)
+    started, failed = hear(table, restore_request(table, at(2)), late)
+
+    assert isinstance(started, RestoreStarted)
+    assert isinstance(failed, RestoreFailed)
+    assert "nothing was removed" in failed.message
+    assert data_files(table.path) == before
+
+    shutil.rmtree(table.path / ".hoodie/.heartbeat")
     assert isinstance(hear(table, restore_request(table, at(2)))[-1], RestoreCompleted)
 
 

@@ -24,7 +24,7 @@ from tidegate.hudi import Instant, InstantInfo, RestoreMetadata
 from tidegate.hudi_reader import HudiTable
 from tidegate.hudi_tables import Refusal, Refused, open_table
 from tidegate.restores.act import RestoreRun
-from tidegate.restores.liveness import RestoreSettings
+from tidegate.restores.liveness import RestoreSettings, check_writers
 from tidegate.restores.plan import PlannedRestore
 from tidegate.restores.preparation import prepare
 from tidegate.restores.repeats import answered_before, answers_of
@@ -115,6 +115,13 @@ class Restorer:
             restore_instant=run.instant.timestamp,
             resumed=plan.resumes is not None,
         )
+        late = check_writers(
+            self.tools.warehouse, table.location, self.tools.clock(), self.tools.settings
+        )
+        if late is not None:  # it began before the restore stood on the timeline for it to see
+            told = f"{late.message}; nothing was removed: ask again when it has ended"
+            yield self._failed(command, run.instant, told)
+            return
         try:
             run.drop_metadata_table()
             rollbacks = tuple(run.roll_back(step) for step in plan.steps)
