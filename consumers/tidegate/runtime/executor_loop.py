@@ -8,14 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
-from tidegate.errors import FormatError, StopService
-from tidegate.events import Command, Event, Outcome
+from tidegate.errors import StopService
+from tidegate.events import Command, Outcome
 from tidegate.events.topics import DEFAULT_PREFIX, OUTCOME_TOPIC, topic_of
 from tidegate.events.wire import Wire
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Bus, Partition, Record
 from tidegate.runtime.intake import Intake
 from tidegate.runtime.lanes import Lanes
+from tidegate.runtime.looking_back import outcomes_of
 from tidegate.runtime.patience import Patience
 from tidegate.runtime.progress import Progress
 from tidegate.runtime.services import Executor
@@ -190,23 +191,8 @@ class ExecutorLoop:
 
     def _is_answered(self, task: _Task) -> bool:
         """Ask the executor, with what the broker has of this command: a replay changes nothing."""
-        cause = task.command.event_id
-        topic = OUTCOME_TOPIC.name(self._prefix)
-        # All partitions: the command's may not be the table's, if another partitioner chose it.
-        found = [
-            self._outcome(record)
-            for number in range(self._bus.partitions(topic))
-            for record in self._bus.log(Partition(topic, number))
-            if cause.encode() in (record.value or b"")
-        ]
-        mine = [each for each in found if isinstance(each, Outcome) and each.caused_by == cause]
+        mine = outcomes_of(task.command.event_id, self._bus, self._wire, self._prefix)
         return self._executor.is_answered(mine)
-
-    def _outcome(self, record: Record) -> Event | None:
-        try:
-            return self._wire.unseal(record.key, record.value, record.headers)
-        except FormatError:  # somebody else's bytes answer nothing
-            return None
 
     def _publish(self, outcome: Outcome) -> None:
         topic = OUTCOME_TOPIC.name(self._prefix)

@@ -93,7 +93,7 @@ def _typed(name: str, value: str) -> str | int | list[str]:
     """A topic's setting in the type that the binding wants."""
     if name == "cleanup.policy":
         return value.split(",")
-    return int(value) if name.endswith(".ms") else value
+    return int(value) if name.endswith((".ms", ".bytes")) else value
 
 
 def _operations(topic: Topic, prefix: str) -> Iterator[tuple[str, Json]]:
