@@ -192,10 +192,11 @@ def test_a_partition_that_was_paused_is_read_again_after_a_rebalance(
         second.poll(1, 0.1)
     second.close()
     bus.send([Message(topics[0], b"k", b"v", (), number) for number in range(3)])
-    records = read(first, lambda taken: len(taken) >= 3)
+    # what was read just before the rebalance and not committed is read again: that is allowed
+    records = read(first, lambda taken: {each.partition.number for each in taken} >= {0, 1, 2})
     first.close()
 
-    assert sorted(each.partition.number for each in records) == [0, 1, 2]
+    assert {each.partition.number for each in records} == {0, 1, 2}
 
 
 def test_a_changelog_gives_back_what_was_written_in_order(bus: Bus, topics: Topics) -> None:
