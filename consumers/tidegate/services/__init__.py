@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.services.assembly import DECIDERS, EXECUTORS, HEARD, SERVICES, Loop, assemble
-from tidegate.services.running import run_services, stop_on_signal
+from tidegate.services.running import run_services
 
 __all__ = [
     "DECIDERS",
@@ -13,5 +13,4 @@ __all__ = [
     "Loop",
     "assemble",
     "run_services",
-    "stop_on_signal",
 ]
