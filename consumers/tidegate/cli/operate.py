@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import signal
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +17,7 @@ from tidegate.cli.options import ConfigFile
 from tidegate.cli.plans import plan
 from tidegate.cli.replay import replay
 from tidegate.cli.topics import topics
+from tidegate.runtime.signals import stopped_by_signals
 from tidegate.settings import Settings
 
 
@@ -55,9 +55,7 @@ def broker(
     from tidegate.embedded import EmbeddedBroker  # noqa: PLC0415 - heavy
 
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop.set())
-    with EmbeddedBroker(folder) as kafka:
+    with stopped_by_signals(stop), EmbeddedBroker(folder) as kafka:
         typer.echo(json.dumps({"bootstrap.servers": kafka.bootstrap_servers}))
         stop.wait()
 

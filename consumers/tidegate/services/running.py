@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 import threading
 from collections.abc import Sequence
 from queue import SimpleQueue
@@ -12,6 +11,7 @@ from confluent_kafka import KafkaException
 
 from tidegate.errors import TransientError
 from tidegate.runtime.kafka import KafkaBus
+from tidegate.runtime.signals import stopped_by_signals
 from tidegate.services.assembly import Loop, assemble
 from tidegate.settings import Settings
 
@@ -26,7 +26,11 @@ def run_services(names: Sequence[str], settings: Settings, stop: threading.Event
         TransientError: no broker answers; none was started.
         StopService: one must not go on; the others were stopped too. A supervisor starts all again.
     """
-    stop_on_signal(stop)
+    with stopped_by_signals(stop):
+        _run_all(names, settings, stop)
+
+
+def _run_all(names: Sequence[str], settings: Settings, stop: threading.Event) -> None:
     session = {"session.timeout.ms": settings.services.session_timeout_ms}
     bus = KafkaBus(settings.connection(), session)
     loops = _assembled(names, settings, bus)
@@ -57,16 +61,6 @@ def _assembled(names: Sequence[str], settings: Settings, bus: KafkaBus) -> dict[
             raise TransientError(f"no Kafka broker answers: {error.args[0].str()}") from error
         raise
     return loops
-
-
-def stop_on_signal(stop: threading.Event) -> None:
-    """Set `stop` at SIGTERM and SIGINT: what is under way is finished first."""
-
-    def on_signal(_number: int, _frame: object) -> None:
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, on_signal)
 
 
 def _run(name: str, loop: Loop, stop: threading.Event, faults: SimpleQueue[BaseException]) -> None:
