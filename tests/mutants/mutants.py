@@ -78,14 +78,20 @@ MUTANTS = (
     Mutant(
         "rule 3: an event that was applied is not applied again",
         RUNTIME + "ledger.py",
-        (("        return offset < max(", "        return offset < 0 * max("),),
+        (("        if offset < self.positions.get(topic, 0):\n", "        if False:\n"),),
         f"{DECIDERS} -k rule",
     ),
     Mutant(
         "rule 3: a table's own positions cover it until the partition's are written",
         RUNTIME + "ledger.py",
-        (("applied=dict(self.positions), state", "applied={}, state"),),
+        (("model_construct(applied=applied, ", "model_construct(applied={}, "),),
         f"{DECIDERS} -k rule",
+    ),
+    Mutant(
+        "rule 3: a table's own positions outlive its next change",
+        RUNTIME + "ledger.py",
+        (("        if self._passes(own):\n", "        if False:\n"),),
+        "tests/runtime/test_ledger.py",
     ),
     Mutant(
         "rule 3: positions are written after the tables",
@@ -142,7 +148,7 @@ MUTANTS = (
     Mutant(
         "rule 6: an event on a wrong topic is not skipped",
         RUNTIME + "intake.py",
-        (("            self._check_topic(record, kind)\n", ""),),
+        (("        if record.partition.topic != expected:\n", "        if False:\n"),),
         f"{DECIDERS} -k wrong_topic",
     ),
     Mutant(

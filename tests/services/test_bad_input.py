@@ -93,7 +93,7 @@ def dead(bus: MemoryBus) -> list[tuple[str, str, str]]:
     """Of each dead letter: the topic, who set it aside, and what went wrong."""
     letters = [dict(each.headers) for each in bus.records(DEAD)]
     names = ("x-original-topic", "__connect.errors.connector.name", "x-exception-message")
-    return sorted(tuple(each[name].decode() for name in names) for each in letters)  # type: ignore[misc]
+    return sorted(tuple((each[name] or b"").decode() for name in names) for each in letters)  # type: ignore[misc]
 
 
 def tables(root: Path) -> dict[str, bytes]:

@@ -7,11 +7,11 @@ was forgotten waits (an alarm, and healed by a release published again); none is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import ClassVar, Final
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, ConfigDict
 
 from tidegate.cleaning.memory import heard, milliseconds, remember, without_old
 from tidegate.events import (
@@ -22,15 +22,21 @@ from tidegate.events import (
     VacuumFinished,
     VacuumKind,
 )
-from tidegate.events.base import Value
 from tidegate.runtime.services import Decision
 
+# The states are plain dataclasses, because one is made for every event and pydantic's models cost
+# three times as much. pydantic validates them where a changelog is read back, by this.
+_CLOSED: Final = ConfigDict(extra="forbid")
 
-class Vacuum(Value, frozen=True):
+
+@dataclass(frozen=True, slots=True)
+class Vacuum:
     """What the cleaner is told of a vacuum: the fields of its CleaningReleased, but for the cause.
 
     No event of its own, because a state is read back often and a million of these may wait.
     """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _CLOSED
 
     location: str
     kind: VacuumKind
@@ -42,8 +48,14 @@ class Vacuum(Value, frozen=True):
     own_transaction_id: int | None
 
 
-class WaitingVacuum(Value, frozen=True):
+_TOLD: Final = tuple(each.name for each in fields(Vacuum))
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingVacuum:
     """A vacuum, the holds it still waits for, and since when."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _CLOSED
 
     locks: tuple[LockHold, ...]
     transactions: tuple[int, ...]
@@ -56,10 +68,13 @@ class WaitingVacuum(Value, frozen=True):
         return not self.locks and not self.transactions
 
 
-class GateState(Value, frozen=True):
+@dataclass(frozen=True, slots=True)
+class GateState:
     """One table's memory: vacuums by their event id, and what was released when (ms of epoch)."""
 
-    waiting: dict[str, WaitingVacuum] = Field(default_factory=dict)
+    __pydantic_config__: ClassVar[ConfigDict] = _CLOSED
+
+    waiting: dict[str, WaitingVacuum] = field(default_factory=dict[str, WaitingVacuum])
     released_locks: tuple[dict[int, int], ...] = ()
     ended_transactions: tuple[dict[int, int], ...] = ()
     released_vacuums: tuple[dict[str, int], ...] = ()
@@ -78,6 +93,11 @@ class ReaderGate:
     state_type: type[GateState] = GateState
     remember_for: timedelta = timedelta(days=7)
     remember_most: int = 4096
+    _remember_ms: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Count in the broker's milliseconds once: `decide` runs for every event."""
+        object.__setattr__(self, "_remember_ms", self.remember_for // timedelta(milliseconds=1))
 
     def initial(self) -> GateState:
         """Know nothing of the table."""
@@ -87,28 +107,34 @@ class ReaderGate:
         """Take in one event; let go every vacuum that it sets free."""
         now = milliseconds(at)
         state = self._without_old(state, now)
-        match event:
-            case LockReleased():
-                return self._let_go(self._with_release(state, event, now), event.table, at)
-            case VacuumFinished():
-                return self._let_go(self._with_vacuum(state, event, at), event.table, at)
-            case _:
-                return Decision(state)
+        if isinstance(event, LockReleased):
+            state = self._with_release(state, event, now)
+        elif isinstance(event, VacuumFinished):
+            state = self._with_vacuum(state, event, at)
+        return self._let_go(state, event.table, at) if state.waiting else Decision(state)
 
     def _with_vacuum(self, state: GateState, vacuum: VacuumFinished, at: datetime) -> GateState:
         key = vacuum.event_id
-        if key in state.waiting or heard(state.released_vacuums, key):
+        if heard(state.released_vacuums, key):
             return state
-        locks, transactions = vacuum.locks, vacuum.open_transactions
-        new = WaitingVacuum(
-            locks=tuple(each for each in locks if not heard(state.released_locks, each.lock_id)),
-            transactions=tuple(
-                each for each in transactions if not heard(state.ended_transactions, each)
-            ),
-            since=at,
-            vacuum=_kept(vacuum),
+        held = state.waiting.get(key) or WaitingVacuum((), (), at, _kept(vacuum))
+        locks = tuple(
+            each
+            for each in vacuum.locks
+            if each not in held.locks and not heard(state.released_locks, each.lock_id)
         )
-        return _changed(state, waiting={**state.waiting, key: new})
+        transactions = tuple(
+            each
+            for each in vacuum.open_transactions
+            if each not in held.transactions and not heard(state.ended_transactions, each)
+        )
+        if key in state.waiting and not locks and not transactions:
+            return state
+        # Told again with other holds (by a writer and by a bridge, say), it waits for all of them.
+        waits = replace(
+            held, locks=(*held.locks, *locks), transactions=(*held.transactions, *transactions)
+        )
+        return replace(state, waiting={**state.waiting, key: waits})
 
     def _with_release(self, state: GateState, release: LockReleased, now: int) -> GateState:
         lock, txn, most = release.lock_id, release.transaction_id, self.remember_most
@@ -123,9 +149,7 @@ class ReaderGate:
             transactions = remember(transactions, txn, now, most)
         if waiting:
             waiting = {key: _discharged(each, lock, txn) for key, each in waiting.items()}
-        return _changed(
-            state, waiting=waiting, released_locks=locks, ended_transactions=transactions
-        )
+        return GateState(waiting, locks, transactions, state.released_vacuums)
 
     def _let_go(self, state: GateState, table: str, at: datetime) -> Decision[GateState]:
         free = {key: each for key, each in state.waiting.items() if each.is_free}
@@ -136,11 +160,10 @@ class ReaderGate:
             released = remember(released, key, milliseconds(at), self.remember_most)
         waiting = {key: each for key, each in state.waiting.items() if key not in free}
         commands = tuple(_command(table, key, each.vacuum, at) for key, each in free.items())
-        after = _changed(state, waiting=waiting, released_vacuums=released)
-        return Decision(after, commands)
+        return Decision(replace(state, waiting=waiting, released_vacuums=released), commands)
 
     def _without_old(self, state: GateState, now: int) -> GateState:
-        before = now - self.remember_for // timedelta(milliseconds=1)
+        before = now - self._remember_ms
         locks = without_old(state.released_locks, before)
         transactions = without_old(state.ended_transactions, before)
         vacuums = without_old(state.released_vacuums, before)
@@ -150,14 +173,7 @@ class ReaderGate:
             and vacuums is state.released_vacuums
         ):
             return state
-        return _changed(
-            state, released_locks=locks, ended_transactions=transactions, released_vacuums=vacuums
-        )
-
-
-def _changed(state: GateState, **fields: Any) -> GateState:  # noqa: ANN401 - our own fields
-    """Give the state with some fields replaced; they are ours, so nothing is validated again."""
-    return GateState.model_construct(**{**state.__dict__, **fields})
+        return GateState(state.waiting, locks, transactions, vacuums)
 
 
 def command_for(vacuum: VacuumFinished, at: datetime) -> CleaningReleased:
@@ -166,7 +182,7 @@ def command_for(vacuum: VacuumFinished, at: datetime) -> CleaningReleased:
 
 
 def _kept(vacuum: VacuumFinished) -> Vacuum:
-    return Vacuum(**{name: getattr(vacuum, name) for name in Vacuum.model_fields})
+    return Vacuum(*(getattr(vacuum, name) for name in _TOLD))
 
 
 def _command(table: str, vacuum_id: str, vacuum: Vacuum, at: datetime) -> CleaningReleased:
@@ -177,12 +193,13 @@ def _command(table: str, vacuum_id: str, vacuum: Vacuum, at: datetime) -> Cleani
         "said_by": ReaderGate.name,
         "occurred_at": at,
     }
-    return CleaningReleased.model_validate(envelope | vacuum.model_dump())
+    told = {name: getattr(vacuum, name) for name in _TOLD}
+    return CleaningReleased.model_validate(envelope | told)
 
 
 def _discharged(waiting: WaitingVacuum, lock: int | None, txn: int | None) -> WaitingVacuum:
+    if txn not in waiting.transactions and all(each.lock_id != lock for each in waiting.locks):
+        return waiting
     locks = tuple(each for each in waiting.locks if each.lock_id != lock)
     transactions = tuple(each for each in waiting.transactions if each != txn)
-    if (locks, transactions) == (waiting.locks, waiting.transactions):
-        return waiting
-    return waiting.model_copy(update={"locks": locks, "transactions": transactions})
+    return WaitingVacuum(locks, transactions, waiting.since, waiting.vacuum)

@@ -70,8 +70,8 @@ def show(
         event = letter.event(box.wire)
     value = letter.record.value
     told: dict[str, Any] = _row(found[0]) | {
-        "key": None if letter.record.key is None else _text(letter.record.key),
-        "value_text": None if value is None else _text(value),
+        "key": _text(letter.record.key),
+        "value_text": _text(value),
         "value_hex": None if value is None else value.hex(),
         "headers": [[name, _text(content)] for name, content in letter.record.headers],
         "decodes_as": type(event).__name__ if event else None,
@@ -199,8 +199,8 @@ def _row(listed: Listed) -> dict[str, Any]:
     }
 
 
-def _text(content: bytes) -> str:
-    return content.decode(errors="backslashreplace")
+def _text(content: bytes | None) -> str | None:
+    return None if content is None else content.decode(errors="backslashreplace")
 
 
 def _tell(

@@ -58,7 +58,7 @@ def read_letter(record: Record) -> DeadLetter:
     Kafka Connect's headers say where it came from, else Spring's; without either it counts as
     having come from nowhere, and can't be sent back.
     """
-    told = {name: value.decode(errors="replace") for name, value in record.headers}
+    told = {name: (value or b"").decode(errors="replace") for name, value in record.headers}
     topic = told.get("__connect.errors.topic") or told.get("x-original-topic") or ""
     number = told.get("__connect.errors.partition") or told.get("x-original-partition") or ""
     offset = told.get("__connect.errors.offset") or told.get("x-original-offset") or ""

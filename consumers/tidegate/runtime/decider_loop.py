@@ -14,7 +14,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from tidegate.errors import ConfigError
-from tidegate.events import Command, Event, Value
+from tidegate.events import Command, Event
 from tidegate.events.topics import COMMAND_TOPIC, DEFAULT_PREFIX, changelog, topic_of
 from tidegate.events.wire import Wire
 from tidegate.publisher import Message
@@ -25,7 +25,7 @@ from tidegate.runtime.patience import Patience
 from tidegate.runtime.services import Decider
 
 log = logging.getLogger(__name__)
-S = TypeVar("S", bound=Value)
+S = TypeVar("S")
 BATCH = 5000
 POLL_SECONDS = 0.2
 RESTORERS = 8

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tidegate.errors import FormatError, TransientError
 from tidegate.events import Event
+from tidegate.events.catalogue import EVENT_TYPES
 from tidegate.events.topics import DEAD_LETTERS, topic_of
 from tidegate.events.wire import Wire
 from tidegate.runtime.bus import Bus, Record
@@ -27,6 +28,12 @@ class Intake:
     patience: Patience = field(default_factory=Patience)
     limit: DeadLetterLimit = field(default_factory=DeadLetterLimit)
     wire: Wire = field(default_factory=Wire)
+    _topics: dict[type[Event], str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Look every kind's topic up once: `read` runs for every record."""
+        kinds = EVENT_TYPES.values()
+        self._topics = {kind: topic_of(kind).name(self.prefix) for kind in kinds}
 
     def read(self, record: Record) -> Event | None:
         """Decode a record, or give None: it is for other services, or was set aside.
@@ -58,14 +65,10 @@ class Intake:
             return self.patience.call(lambda: self._decode(record))
 
     def _decode(self, record: Record) -> Event | None:
-        kind = self.wire.kind(record.value, record.headers)
-        if kind is not None:
-            self._check_topic(record, kind)
-            if kind not in self.hears:
-                return None
-        return self.wire.unseal(record.key, record.value, record.headers)
-
-    def _check_topic(self, record: Record, kind: type[Event]) -> None:
-        expected = topic_of(kind).name(self.prefix)
+        contents = self.wire.contents(record.value, record.headers)
+        expected = self._topics.get(contents.kind)
         if record.partition.topic != expected:
-            raise FormatError(f"{kind.__name__} belongs on {expected}")
+            raise FormatError(f"{contents.kind.__name__} belongs on {expected}")
+        if contents.kind not in self.hears:
+            return None
+        return self.wire.read(record.key, record.value, contents)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
 
-from tidegate.events.message import Headers
 from tidegate.runtime.bus import Partition, Record
 
 if TYPE_CHECKING:
@@ -16,22 +16,21 @@ Config = Mapping[str, str | int | bool]
 
 
 def as_record(message: Received) -> Record:
-    """A received message as a record."""
+    """A received message as a record. It runs for every message: little is made anew."""
+    key, value = message.key(), message.value()
     return Record(
-        Partition(str(message.topic()), int(message.partition() or 0)),
-        int(message.offset() or 0),
-        as_bytes(message.key()),
-        as_bytes(message.value()),
-        _headers(message),
-        int(message.timestamp()[1]),
+        _partition(message.topic(), message.partition()),
+        message.offset() or 0,
+        key if isinstance(key, bytes) else as_bytes(key),
+        value if isinstance(value, bytes) else as_bytes(value),
+        tuple(cast("Any", message.headers()) or ()),  # a list of pairs, whatever the types allow
+        message.timestamp()[1],
     )
 
 
-def _headers(message: Received) -> Headers:
-    """The headers, of which confluent-kafka's types allow more than a broker ever has."""
-    headers = message.headers() or ()
-    pairs = headers.items() if isinstance(headers, dict) else headers
-    return tuple((name, as_bytes(value) or b"") for name, value in pairs)
+@lru_cache(maxsize=10_000)
+def _partition(topic: str | None, number: int | None) -> Partition:
+    return Partition(topic or "", number or 0)
 
 
 def as_bytes(content: bytes | str | None) -> bytes | None:

@@ -19,7 +19,7 @@ from tidegate.errors import FormatError, OffsetGapError, StopService
 from tidegate.events import Value
 from tidegate.runtime.bus import Extent
 
-S = TypeVar("S", bound=Value)
+S = TypeVar("S")
 Positions = dict[str, int]
 
 POSITIONS_KEY: Final = b"\x00positions"
@@ -43,9 +43,12 @@ class Ledger(Generic[S]):
     entry_type: type[Entry[S]]
     initial: S
     positions: Positions = field(default_factory=dict[str, int])
-    _tables: dict[str, Entry[S] | bytes] = field(default_factory=dict[str, Entry[S] | bytes])
-    """Bytes as they were read back, until the table is heard of: a million may sleep here."""
     topic_ids: dict[str, str] = field(default_factory=dict[str, str])
+    _asleep: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    """Tables as they were read back, until they are heard of: a million may sleep here."""
+    _awake: dict[str, S] = field(default_factory=dict[str, S])
+    _ahead: dict[str, Positions] = field(default_factory=dict[str, Positions])
+    """Of tables that woke: their own positions, where a crash left the partition's behind."""
     _changed: set[str] = field(default_factory=set[str])
     _new_topics: bool = False
 
@@ -68,30 +71,19 @@ class Ledger(Generic[S]):
         elif key == TOPIC_IDS_KEY:
             self.topic_ids = _TOPIC_IDS.validate_json(value or b"{}")
         elif value is None:
-            self._tables.pop(key.decode(), None)
+            self._asleep.pop(key.decode(), None)
         else:
-            self._tables[key.decode()] = value
+            self._asleep[key.decode()] = value
 
     def __len__(self) -> int:
         """How many tables are remembered."""
-        return len(self._tables)
+        return len(self._asleep) + len(self._awake)
 
     def entries_kept(self) -> Iterator[tuple[str, Entry[S]]]:
         """Every table that is remembered, by its name, and what is kept of it."""
-        for table in sorted(self._tables):
-            if entry := self._entry(table):
-                yield table, entry
-
-    def _entry(self, table: str) -> Entry[S] | None:
-        kept = self._tables.get(table)
-        if not isinstance(kept, bytes):
-            return kept
-        try:
-            entry = self.entry_type.model_validate_json(kept)
-        except ValueError as error:
-            raise StopService(f"what the changelog has of {table} can't be read") from error
-        self._tables[table] = entry
-        return entry
+        for table in sorted({*self._asleep, *self._awake}):
+            kept = self._asleep.get(table)
+            yield table, self._entry(table) if kept is None else self._read(table, kept)
 
     def check(self, topic: str, extent: Extent, start: int | None = None) -> None:
         """Compare what is remembered of an input partition with what it holds now.
@@ -127,19 +119,22 @@ class Ledger(Generic[S]):
         Raises:
             StopService: what is kept can't be read: nothing may be decided without it.
         """
-        entry = self._entry(table)
-        return entry.state if entry else self.initial
+        if table in self._asleep:
+            self._wake(table)
+        return self._awake.get(table, self.initial)
 
     def has_applied(self, topic: str, offset: int, table: str | None = None) -> bool:
         """Whether this offset was already applied, by the partition's positions or the table's."""
-        entry = self._entry(table) if table else None
-        own = entry.applied.get(topic, 0) if entry else 0
-        return offset < max(self.positions.get(topic, 0), own)
+        if offset < self.positions.get(topic, 0):
+            return True
+        if table in self._asleep:
+            self._wake(table)
+        return table in self._ahead and offset < self._ahead[table].get(topic, 0)
 
     def stage(self, table: str, state: S) -> None:
         """Put a table's next state in place; the very same object means that nothing changed."""
         if state is not self.state(table):
-            self._tables[table] = self.entry_type.model_construct(applied={}, state=state)
+            self._awake[table] = state
             self._changed.add(table)
 
     def advance(self, topic: str, offset: int) -> None:
@@ -151,18 +146,41 @@ class Ledger(Generic[S]):
         written: list[tuple[bytes, bytes | None]] = []
         removed: list[tuple[bytes, bytes | None]] = []
         for table in sorted(self._changed):
-            state = self.state(table)
-            entry = self.entry_type.model_construct(applied=dict(self.positions), state=state)
-            self._tables[table] = entry
+            entry = self._entry(table)
             written.append((table.encode(), entry.model_dump_json().encode()))
-            if entry.state == self.initial:
+            if entry.state == self.initial and table not in self._ahead:
                 removed.append((table.encode(), None))
-                del self._tables[table]
+                del self._awake[table]
         self._changed.clear()
         if self._new_topics:
             written.insert(0, (TOPIC_IDS_KEY, _TOPIC_IDS.dump_json(self.topic_ids)))
             self._new_topics = False
         return [*written, (POSITIONS_KEY, _POSITIONS.dump_json(self.positions)), *removed]
+
+    def _entry(self, table: str) -> Entry[S]:
+        applied, own = self.positions, self._ahead.get(table, {})
+        if self._passes(own):
+            applied = {each: max(applied.get(each, 0), own.get(each, 0)) for each in applied | own}
+        else:
+            self._ahead.pop(table, None)
+        return self.entry_type.model_construct(applied=applied, state=self._awake[table])
+
+    def _passes(self, applied: Positions) -> bool:
+        """Whether a table's own positions lie beyond the partition's."""
+        return any(at > self.positions.get(topic, 0) for topic, at in applied.items())
+
+    def _wake(self, table: str) -> None:
+        entry = self._read(table, self._asleep[table])
+        del self._asleep[table]
+        self._awake[table] = entry.state
+        if self._passes(entry.applied):
+            self._ahead[table] = entry.applied
+
+    def _read(self, table: str, kept: bytes) -> Entry[S]:
+        try:
+            return self.entry_type.model_validate_json(kept)
+        except ValueError as error:
+            raise StopService(f"what the changelog has of {table} can't be read") from error
 
 
 def ledger_for(state_type: type[S], initial: S) -> Ledger[S]:

@@ -8,9 +8,8 @@ from datetime import datetime
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from tidegate.events import Command, Event, Outcome
-from tidegate.events.base import Value
 
-S = TypeVar("S", bound=Value)
+S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class Decider(Protocol[S]):
 
     @property
     def state_type(self) -> type[S]:
-        """The model of a table's state, as it is kept in the changelog."""
+        """The type of a table's state: immutable, and one that pydantic keeps as JSON."""
         ...
 
     def initial(self) -> S:

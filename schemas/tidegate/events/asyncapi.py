@@ -152,7 +152,7 @@ def _header_schema(names: Sequence[str]) -> Json:
 
 
 def _told(headers: Headers) -> dict[str, str]:
-    return {name: content.decode() for name, content in headers}
+    return {name: content.decode() for name, content in headers if content is not None}
 
 
 def _example(kind: type[Event]) -> Event:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from tidegate.errors import FormatError
 from tidegate.events.base import Event
 from tidegate.events.framing import SINGLE_OBJECT, Frame, frame_of
-from tidegate.events.schema import Schema, Writer, schema_of, writer_by_fingerprint
+from tidegate.events.schema import Writer, schema_of, writer_by_fingerprint
 
 
 def encode(event: Event) -> bytes:
@@ -67,29 +67,22 @@ def decode_body(value: bytes, body_at: int, writer: Writer) -> Event:
         FormatError: the body is broken, something is left over after it, it has no value for a
             field of ours, or the event's model refuses a value.
     """
-    return _validated(writer.reader, _record(value, body_at, writer))
-
-
-def _record(value: bytes, body_at: int, writer: Writer) -> object:
-    reader, name = writer.reader, writer.reader.model.__name__
-    body = BytesIO(value)
+    model, body = writer.reader.model, BytesIO(value)
     body.seek(body_at)
-    wanted = None if writer.is_current else reader.parsed
     try:
-        record = fastavro.schemaless_reader(body, writer.parsed, wanted)
+        record = fastavro.schemaless_reader(body, writer.parsed, writer.resolve_to)
     except Exception as error:  # fastavro raises whatever a broken body leads it to
-        raise FormatError(f"broken {name}: {error!r}") from error
-    if body.tell() != len(value):
-        raise FormatError(f"{len(value) - body.tell()} bytes are left over after the {name}")
-    return record
-
-
-def _validated(schema: Schema, record: object) -> Event:
+        raise FormatError(f"broken {model.__name__}: {error!r}") from error
+    if left := len(value) - body.tell():
+        raise FormatError(f"{left} bytes are left over after the {model.__name__}")
     try:
-        return schema.model.model_validate(record)
+        return model.model_validate(record)
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, each['loc'])) or 'event'}: {each['msg']}"
-            for each in error.errors(include_url=False, include_input=False)
-        )
-        raise FormatError(f"invalid {schema.model.__name__}: {problems}") from error
+        raise FormatError(f"invalid {model.__name__}: {_problems(error)}") from error
+
+
+def _problems(error: ValidationError) -> str:
+    return "; ".join(
+        f"{'.'.join(map(str, each['loc'])) or 'event'}: {each['msg']}"
+        for each in error.errors(include_url=False, include_input=False)
+    )

@@ -9,14 +9,13 @@ In the header the id of 4 bytes after a 00 is read too, as confluent-kafka does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from tidegate.errors import FormatError
 
-Headers = tuple[tuple[str, bytes], ...]
-"""Kafka headers in their order; a name may stand there more than once."""
+Headers = tuple[tuple[str, bytes | None], ...]
+"""Kafka headers in their order; a name may stand there more than once, a value be null."""
 
 RegistryKey = int | UUID
 """What a schema registry calls a schema."""
@@ -30,8 +29,7 @@ _ID_BYTES: Final = 4
 _GUID_BYTES: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """A value's schema (a fingerprint, or a registry's key) and the offset of its Avro body."""
 
     schema: bytes | RegistryKey
@@ -48,7 +46,7 @@ def frame_of(value: bytes | None, headers: Headers = ()) -> Frame:
         raise FormatError("the message is empty")
     for name, content in headers:
         if name == VALUE_HEADER:
-            return Frame(_registry_key(content, f"the header {VALUE_HEADER}"), 0)
+            return Frame(_registry_key(content or b"", f"the header {VALUE_HEADER}"), 0)
     end = len(SINGLE_OBJECT) + _FINGERPRINT_BYTES
     if value[: len(SINGLE_OBJECT)] == SINGLE_OBJECT:
         return Frame(value[len(SINGLE_OBJECT) : end], end)

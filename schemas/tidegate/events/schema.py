@@ -36,9 +36,9 @@ class Writer:
     reader: Schema
 
     @property
-    def is_current(self) -> bool:
-        """Whether the bytes are laid out as ours are, so that no field has to be resolved."""
-        return self.parsed is self.reader.parsed
+    def resolve_to(self) -> Any:  # noqa: ANN401 - a parsed schema is fastavro's own affair
+        """The schema to resolve fields to; None where the bytes are laid out as ours are."""
+        return None if self.parsed is self.reader.parsed else self.reader.parsed
 
 
 def full_name(model: type[Event]) -> str:

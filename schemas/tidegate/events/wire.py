@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tidegate.errors import FormatError
 from tidegate.events.base import Event
@@ -45,6 +45,18 @@ class OwnSchemas:
         return own_writer(Frame(key, 0))
 
 
+class Contents(NamedTuple):
+    """What a message says it holds: an event that `writer` wrote, from `body_at` on."""
+
+    writer: Writer
+    body_at: int
+
+    @property
+    def kind(self) -> type[Event]:
+        """The kind of the event."""
+        return self.writer.reader.model
+
+
 class Wire:
     """Seals events in the format that its source of schemas names; unseals those of every format.
 
@@ -63,6 +75,18 @@ class Wire:
         """
         return to_envelope(event, self._source.prefix(type(event), topic) + encode_body(event))
 
+    def contents(self, value: bytes | None, headers: Headers = ()) -> Contents:
+        """Find out what a message holds, without decoding it.
+
+        Raises:
+            FormatError: no event that we know.
+            TransientError: a schema registry is needed and can't be reached now.
+        """
+        frame = frame_of(value, headers)
+        if isinstance(frame.schema, bytes):
+            return Contents(own_writer(frame), frame.body_at)
+        return Contents(self._source.writer(frame.schema), frame.body_at)
+
     def kind(self, value: bytes | None, headers: Headers = ()) -> type[Event] | None:
         """The kind of event that a message says it holds, without decoding it; None: unknown.
 
@@ -70,9 +94,18 @@ class Wire:
             TransientError: a schema registry is needed and can't be reached now.
         """
         try:
-            return self._writer(frame_of(value, headers)).reader.model
+            return self.contents(value, headers).kind
         except FormatError:
             return None
+
+    def read(self, key: bytes | None, value: bytes | None, contents: Contents) -> Event:
+        """Read the event out of a message of which the contents are known.
+
+        Raises:
+            FormatError: it can't be decoded, or its key names another table.
+        """
+        event = decode_body(value or b"", contents.body_at, contents.writer)
+        return under_its_key(key, event)
 
     def unseal(self, key: bytes | None, value: bytes | None, headers: Headers = ()) -> Event:
         """Read the event out of a message.
@@ -81,11 +114,4 @@ class Wire:
             FormatError: it can't be decoded, or its key names another table.
             TransientError: a schema registry is needed and can't be reached now.
         """
-        frame = frame_of(value, headers)
-        event = decode_body(value or b"", frame.body_at, self._writer(frame))
-        return under_its_key(key, event)
-
-    def _writer(self, frame: Frame) -> Writer:
-        if isinstance(frame.schema, bytes):
-            return own_writer(frame)
-        return self._source.writer(frame.schema)
+        return self.read(key, value, self.contents(value, headers))
