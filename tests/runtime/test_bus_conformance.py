@@ -116,6 +116,23 @@ def test_a_group_goes_on_at_the_committed_offset(bus: Bus, topics: Topics) -> No
     assert [each.offset for each in records] == [3, 4]
 
 
+def test_a_note_is_kept_with_its_offset_by_whoever_holds_the_partition(
+    bus: Bus, topics: Topics
+) -> None:
+    part = Partition(topics[0], 1)
+    bus.send([Message(topics[0], b"k", b"v", (), 1)])
+    first = bus.subscribe(group(topics), topics[:1], Log())
+    read(first, lambda taken: len(taken) >= 1)
+    first.commit({part: 0}, {part: "..x"}, wait=True)
+    first.close()
+
+    for _ in range(2):  # the second and third owner: being assigned must not lose it
+        later = bus.subscribe(group(topics), topics[:1], Log())
+        read(later, lambda taken: len(taken) >= 1)
+        assert (later.noted(part), later.noted(Partition(topics[0], 2))) == ("..x", "")
+        later.close()
+
+
 def test_an_offset_that_the_topic_does_not_have_is_an_error_and_no_jump(
     bus: Bus, topics: Topics
 ) -> None:

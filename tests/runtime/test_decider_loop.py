@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -22,7 +22,7 @@ from tidegate.errors import ConfigError, DeadLetterFlood, FencedError, OffsetGap
 from tidegate.events import Event, SavepointRequested
 from tidegate.events.topics import changelog
 from tidegate.publisher import Message
-from tidegate.runtime.bus import NO_NOTES, Notes, Partition, Positions
+from tidegate.runtime.bus import NO_NOTES, Changelog, Extent, Notes, Partition, Positions
 from tidegate.runtime.decider_loop import DeciderLoop
 from tidegate.runtime.ledger import POSITIONS_KEY, TOPIC_IDS_KEY
 from tidegate.runtime.memory import MemoryBus, MemoryChangelog, MemorySubscription

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
 
 from tidegate.events.message import Headers
 from tidegate.publisher import Message
@@ -15,6 +16,11 @@ class Partition(NamedTuple):
 
     topic: str
     number: int
+
+
+Positions = Mapping[Partition, int]
+Notes = Mapping[Partition, str]
+NO_NOTES: Final[Notes] = MappingProxyType({})
 
 
 class Record(NamedTuple):
@@ -68,8 +74,15 @@ class Subscription(Protocol):
         """
         ...
 
-    def commit(self, positions: Mapping[Partition, int], *, wait: bool = False) -> None:
-        """Say up to where the work is done: the offset of the next record to read."""
+    def commit(self, at: Positions, notes: Notes = NO_NOTES, *, wait: bool = False) -> None:
+        """Say up to where the work is done: the offset of the next record to read.
+
+        A note, of at most 1,000 characters, is kept with its partition's offset.
+        """
+        ...
+
+    def noted(self, partition: Partition) -> str:
+        """Give the note that is kept with the offset of a partition of ours; empty if none is."""
         ...
 
     def pause(self, partitions: Iterable[Partition]) -> None:

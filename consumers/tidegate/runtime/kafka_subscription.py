@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from confluent_kafka import (
@@ -16,11 +17,12 @@ from confluent_kafka import (
 from confluent_kafka import Message as Received
 
 from tidegate.errors import OffsetGapError, StopService
-from tidegate.runtime.bus import Listener, Partition, Record
+from tidegate.runtime.bus import NO_NOTES, Listener, Notes, Partition, Positions, Record
 from tidegate.runtime.kafka_faults import passes, told_apart
 from tidegate.runtime.kafka_records import Config, as_record
 from tidegate.runtime.patience import Patience
 
+log = logging.getLogger(__name__)
 CONSUMER: Final[Config] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -45,17 +47,20 @@ class KafkaSubscription:
     ) -> None:
         """Join the group; partitions arrive with the first polls."""
         self._settings = {**CONSUMER, **config, "group.id": group}
-        self._consumer = Consumer(self._settings)
+        self._consumer = Consumer({**self._settings, "on_commit": self._answered})
         self._group = group
         self._listener = listener
         self._leaving = False
         self._tenure = 0
+        self._told: dict[Partition, TopicPartition] = {}
+        self._unheard: set[Partition] = set()
         self._consumer.subscribe(
             list(topics), on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose
         )
 
     def poll(self, limit: int, timeout: float) -> Sequence[Record]:
         """Wait for a first record, then take what has arrived with it."""
+        self._tell_again()
         first = self._consumer.poll(timeout)
         if first is None:
             return []
@@ -65,16 +70,16 @@ class KafkaSubscription:
             return [record for each in rest if (record := self._record(each))]
         return [record for each in (first, *rest) if (record := self._record(each))]
 
-    def commit(self, positions: Mapping[Partition, int], *, wait: bool = False) -> None:
-        """Commit; a failed commit only means that records are read again."""
-        if not positions:
-            return
-        offsets = [TopicPartition(p.topic, p.number, at) for p, at in positions.items()]
-        try:
-            self._consumer.commit(offsets=offsets, asynchronous=not wait)  # type: ignore[call-overload]
-        except KafkaException as error:
-            if error.args[0].fatal():
-                raise StopService(error.args[0].str()) from error
+    def commit(self, at: Positions, notes: Notes = NO_NOTES, *, wait: bool = False) -> None:
+        """Commit; a failed commit only means that records are read again, unless it is repeated."""
+        told = {p: TopicPartition(*p, at[p], metadata=notes.get(p, "")) for p in at}
+        self._told |= told
+        self._commit(list(told.values()), wait=wait)
+
+    def noted(self, partition: Partition) -> str:
+        """Give what the group's offset has with it."""
+        told = self._told.get(partition)
+        return (told and told.metadata) or ""
 
     def pause(self, partitions: Iterable[Partition]) -> None:
         """Pause."""
@@ -93,12 +98,12 @@ class KafkaSubscription:
         if self._leaving:  # the group's answer to joining came after we had decided to go
             return
         starts = Patience().call(lambda: self._starts(assigned))
-        offsets = {Partition(each.topic, each.partition): each.offset for each in starts}
-        self._listener.assigned(offsets)
+        self._told = {Partition(each.topic, each.partition): each for each in starts}
+        self._listener.assigned({part: each.offset for part, each in self._told.items()})
         consumer.assign(starts)
         consumer.resume(starts)  # a pause outlives the assignment in which it was made
         # From here on a gap is seen, also by a process that finds events gone before its first.
-        self.commit(offsets)
+        self._commit(starts)
 
     def _starts(self, assigned: list[TopicPartition]) -> list[TopicPartition]:
         # A client of its own: the member may ask nothing from inside its callback, or a second
@@ -124,16 +129,40 @@ class KafkaSubscription:
                 f"[{committed.partition}], which holds {low} to {high}: events would be skipped."
                 " Decide where to go on and reset the group's offset."
             )
-        return TopicPartition(committed.topic, committed.partition, committed.offset)
+        return committed
+
+    def _commit(self, offsets: list[TopicPartition], *, wait: bool = False) -> None:
+        if not offsets:
+            return
+        try:
+            self._consumer.commit(offsets=offsets, asynchronous=not wait)  # type: ignore[call-overload]
+        except KafkaException as error:
+            if error.args[0].fatal():
+                raise StopService(error.args[0].str()) from error
+
+    def _answered(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        """Note which offsets the broker did not take: a quiet partition has no later commit."""
+        lost = [each for each in offsets if error or each.error]
+        if lost:
+            log.warning("%s: offsets not committed: %s", self._group, error or lost[0].error)
+        self._unheard |= {Partition(each.topic, each.partition) for each in lost}
+
+    def _tell_again(self) -> None:
+        """Commit once more, at the place where we stand by now; what is another's is forgotten."""
+        again = [self._told[each] for each in self._unheard if each in self._told]
+        self._unheard.clear()
+        self._commit(again)
 
     def _revoke(self, consumer: Consumer, revoked: list[TopicPartition]) -> None:
         self._tenure += 1
         self._listener.revoked([Partition(each.topic, each.partition) for each in revoked])
+        self._told = {}
         consumer.unassign()
 
     def _lose(self, consumer: Consumer, lost: list[TopicPartition]) -> None:
         self._tenure += 1
         self._listener.lost([Partition(each.topic, each.partition) for each in lost])
+        self._told = {}
         consumer.unassign()
 
     def _record(self, message: Received) -> Record | None:

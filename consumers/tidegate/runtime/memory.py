@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from zlib import crc32
 
 from tidegate.errors import ConfigError, FencedError, OffsetGapError
 from tidegate.publisher import Message
-from tidegate.runtime.bus import Extent, Listener, Partition, Record
+from tidegate.runtime.bus import NO_NOTES, Extent, Listener, Notes, Partition, Positions, Record
 
 
 class MemorySubscription:
@@ -41,12 +41,15 @@ class MemorySubscription:
                 return records
             self._bus.wait(deadline - time.monotonic())
 
-    def commit(self, positions: Mapping[Partition, int], *, wait: bool = False) -> None:  # noqa: ARG002
+    def commit(self, at: Positions, notes: Notes = NO_NOTES, *, wait: bool = False) -> None:  # noqa: ARG002
         """Commit those that are still ours."""
-        if self._expelled:
-            return
-        held = {each: at for each, at in positions.items() if each in self._positions}
-        self._bus.committed[self._group].update(held)
+        held = [] if self._expelled else [each for each in at if each in self._positions]
+        self._bus.committed[self._group].update({each: at[each] for each in held})
+        self._bus.notes[self._group].update({each: notes.get(each, "") for each in held})
+
+    def noted(self, partition: Partition) -> str:
+        """Look it up."""
+        return self._bus.notes[self._group].get(partition, "")
 
     def pause(self, partitions: Iterable[Partition]) -> None:
         """Pause."""
@@ -138,6 +141,7 @@ class MemoryBus:
         self._members: dict[str, list[MemorySubscription]] = defaultdict(list)
         self._news = threading.Condition()
         self.committed: dict[str, dict[Partition, int]] = defaultdict(dict)
+        self.notes: dict[str, dict[Partition, str]] = defaultdict(dict)
         self.epochs: dict[Partition, int] = defaultdict(int)
 
     def log(self, partition: Partition) -> list[Record]:
