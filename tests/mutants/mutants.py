@@ -106,8 +106,8 @@ MUTANTS = (
     ),
     Mutant(
         "rule 3: a command with its final outcome is not carried out again",
-        RUNTIME + "executor_loop.py",
-        (("self._executor.looks_back and self._is_answered(task)", "not self._executor"),),
+        RUNTIME + "execution.py",
+        (("        if known or not self.executor.looks_back:", "        if self.executor:"),),
         f"{EXECUTORS} -k final",
     ),
     Mutant(
@@ -176,7 +176,7 @@ MUTANTS = (
     Mutant(
         "rule 6: bad code does not drain a topic",
         RUNTIME + "dead_letters.py",
-        (("        if sum(self._recent) > self.most:", "        if not self._recent:"),),
+        (("(failed := recent.count(_FAILED)) > self.most", "(failed := 0) > self.most"),),
         f"{DECIDERS} {EXECUTORS} -k bad_code",
     ),
     Mutant(

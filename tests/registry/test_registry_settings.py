@@ -60,6 +60,7 @@ def test_every_service_speaks_through_the_configured_registry(tmp_path: Path, na
     loop = assemble(name, load(tmp_path, TOLD), memory_bus(*DECIDERS))
 
     assert isinstance(loop, DeciderLoop | ExecutorLoop)
-    assert isinstance(loop._wire._source, RegistrySchemas)
-    assert loop._intake.wire is loop._wire
+    wire = loop._wire if isinstance(loop, DeciderLoop) else loop._execution.wire
+    assert isinstance(wire._source, RegistrySchemas)
+    assert loop._intake.wire is wire
     loop.close()

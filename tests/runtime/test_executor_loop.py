@@ -26,9 +26,11 @@ from tidegate.errors import (
 )
 from tidegate.events import Command, Outcome, SavepointCreated, SavepointRejected
 from tidegate.publisher import Message
-from tidegate.runtime.executor_loop import TABLE_WORK, ExecutorLoop
+from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.dead_letters import DeadLetterLimit
+from tidegate.runtime.executor_loop import ExecutorLoop
 from tidegate.runtime.memory import MemoryBus
-from tidegate.runtime.patience import Patience
+from tidegate.runtime.patience import TABLE_WORK, Patience
 
 OUTCOMES = "tidegate.outcomes"
 DEAD = "tidegate.dead-letters"
@@ -282,3 +284,132 @@ def test_bad_code_does_not_drain_the_commands_into_the_dead_letters() -> None:
         work_off(loop)
     assert len(bus.records(DEAD)) == 50
     assert committed(bus) <= 50
+
+
+def flooded(bus: MemoryBus) -> None:
+    """A service whose code is bad runs until it stops, and leaves its group."""
+    loop = ExecutorLoop(Recorder(faults=[ValueError("a bug") for _ in range(300)]), bus)
+    with pytest.raises(DeadLetterFlood):
+        work_off(loop)
+    loop.close()
+
+
+def test_no_number_of_restarts_drains_the_commands_into_the_dead_letters() -> None:
+    bus = memory_bus(partitions=1)
+    bus.send([message(savepoint_request(n)) for n in range(300)])
+    for _ in range(5):
+        flooded(bus)
+
+    assert len(bus.records(DEAD)) == 50
+    assert committed(bus) == 50
+
+
+def test_a_service_that_was_put_right_goes_on_where_the_flood_stopped_it() -> None:
+    bus, right = memory_bus(partitions=1), Recorder()
+    bus.send([message(savepoint_request(n)) for n in range(300)])
+    flooded(bus)
+    work_off(ExecutorLoop(right, bus))
+
+    assert len(right.asked) == 250
+    assert (len(bus.records(DEAD)), committed(bus)) == (50, 300)
+
+
+def test_a_flood_says_what_to_look_at_and_what_to_do_next() -> None:
+    bus = memory_bus(partitions=1)
+    bus.send([message(savepoint_request(n)) for n in range(3)])
+    faults: list[Exception] = [ValueError("a bug"), ValueError("a bug")]
+    loop = ExecutorLoop(Recorder(faults=faults), bus, limit=DeadLetterLimit(window=4, most=1))
+
+    with pytest.raises(DeadLetterFlood) as caught:
+        work_off(loop)
+    assert str(caught.value) == (
+        "2 of the last 2 messages for recorder on tidegate.commands[0] failed; from here on none is"
+        " set aside any more. See why: tidegate dead-letters list --service recorder. Put the code"
+        " or the settings right and start recorder again. Only if the messages themselves are bad,"
+        " raise most in [services.recorder.dead_letters]"
+    )
+
+
+class Watched(MemoryBus):
+    """Counts how often somebody looks back at a partition; may lose the broker's answer once."""
+
+    looks = 0
+    loses_answer = False
+
+    def log(self, partition: Partition) -> list[Record]:
+        self.looks += partition.topic == OUTCOMES
+        return super().log(partition)
+
+    def send(self, messages: Sequence[Message]) -> None:
+        super().send(messages)
+        if self.loses_answer and messages[0].topic == OUTCOMES:
+            self.loses_answer = False
+            raise DeliveryError("the broker's answer was lost")
+
+
+def watched_bus() -> Watched:
+    return Watched({each.topic for each in memory_bus()._logs}, partitions=1)
+
+
+def test_what_was_said_of_a_command_is_looked_up_once_however_often_it_is_tried() -> None:
+    bus = watched_bus()
+    once = Once(faults=[TransientError("storage is slow"), OSError("disk is away")])
+    bus.send([message(savepoint_request(0))])
+    work_off(ExecutorLoop(once, bus, patience=QUICK))
+
+    assert (len(once.asked), bus.looks) == (3, 1)
+
+
+def test_a_command_whose_outcome_may_be_on_the_broker_is_looked_up_again() -> None:
+    bus, once = watched_bus(), Once()
+    bus.loses_answer = True
+    bus.send([message(savepoint_request(0))])
+    work_off(ExecutorLoop(once, bus, patience=QUICK))
+
+    assert len(once.asked) == 1
+    assert len(events_on(bus, OUTCOMES)) == 1
+    assert committed(bus) == 1
+
+
+def test_an_attempt_that_spoke_and_then_failed_is_followed_by_another() -> None:
+    class Stumbling(Once):
+        def execute(self, command: Command) -> Iterator[Outcome]:
+            if not self.asked:
+                self.asked.append("stumbled")
+                yield SavepointRejected.about(
+                    command, reason="busy", message="later", said_by="test", occurred_at=NOON
+                )
+                raise TransientError("storage is slow")
+            yield from super().execute(command)
+
+    bus, stumbling = memory_bus(), Stumbling()
+    bus.send([message(savepoint_request(0))])
+    work_off(ExecutorLoop(stumbling, bus, patience=QUICK))
+
+    kinds = [type(each) for each in events_on(bus, OUTCOMES)]
+    assert kinds == [SavepointRejected, SavepointCreated]
+
+
+def test_a_command_that_another_process_had_meanwhile_is_looked_up_again() -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    class Slow(Once):
+        def execute(self, command: Command) -> Iterator[Outcome]:
+            began.set()
+            assert go_on.wait(10)
+            self.faults = [TransientError("storage is slow")] if not self.asked else []
+            yield from super().execute(command)
+
+    bus, executor = memory_bus(partitions=1), Slow()
+    bus.send([message(savepoint_request(0))])
+    slow = ExecutorLoop(executor, bus, patience=QUICK)
+    slow.step(0.01)
+    assert began.wait(10)
+    slow._subscription.expel()  # type: ignore[attr-defined]
+    slow.step(0.01)
+    work_off(ExecutorLoop(Once(), bus))
+    go_on.set()
+    slow._lanes._pool.shutdown(wait=True)
+
+    assert len(executor.asked) == 1
+    assert len(events_on(bus, OUTCOMES)) == 1

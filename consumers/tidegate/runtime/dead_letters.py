@@ -6,16 +6,19 @@ Streams' (KIP-1034) and Spring's.
 
 from __future__ import annotations
 
+import threading
 import traceback
-from collections import deque
 from dataclasses import dataclass, field
+from typing import Final
 
 from tidegate.errors import DeadLetterFlood
 from tidegate.events import derived_id
 from tidegate.publisher import Message
-from tidegate.runtime.bus import Record
+from tidegate.runtime.bus import Partition, Record
 
 ID_HEADER = "tidegate-dead-letter-id"
+_WORKED: Final = "."
+_FAILED: Final = "x"
 
 
 def dead_letter(record: Record, group: str, error: BaseException, topic: str) -> Message:
@@ -58,31 +61,48 @@ def dead_letter(record: Record, group: str, error: BaseException, topic: str) ->
 class DeadLetterLimit:
     """Stops a service whose messages nearly all fail: bad code must not drain a topic.
 
-    Of the last `window` messages at most `most` may become dead letters.
+    Of the last `window` messages of a partition at most `most` may become dead letters. The loop
+    keeps that count with the partition's offset (`note`, `recall`): it goes to whoever gets the
+    partition next, so that no number of restarts sets more aside. Safe from any thread.
     """
 
     window: int = 100
     most: int = 50
-    _recent: deque[bool] = field(default_factory=deque[bool])
+    _recent: dict[Partition, str] = field(default_factory=dict[Partition, str])
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def worked(self) -> None:
+    def worked(self, partition: Partition) -> None:
         """Count a message that was worked off."""
-        self._note(dead=False)
+        with self._lock:
+            self._recent[partition] = self._with(partition, _WORKED)
 
-    def failed(self) -> None:
+    def failed(self, partition: Partition, service: str) -> None:
         """Count a dead letter, before it is written.
 
         Raises:
             DeadLetterFlood: it would be one too many; the message stays unacknowledged.
         """
-        self._note(dead=True)
-        if sum(self._recent) > self.most:
-            raise DeadLetterFlood(
-                f"{sum(self._recent)} of the last {len(self._recent)} messages failed:"
-                " the code or its settings are at fault, not the messages"
-            )
+        with self._lock:
+            recent = self._with(partition, _FAILED)
+            if (failed := recent.count(_FAILED)) > self.most:
+                raise DeadLetterFlood(
+                    f"{failed} of the last {len(recent)} messages for {service} on"
+                    f" {partition.topic}[{partition.number}] failed; from here on none is set aside"
+                    f" any more. See why: tidegate dead-letters list --service {service}. Put the"
+                    f" code or the settings right and start {service} again. Only if the messages"
+                    f" themselves are bad, raise most in [services.{service}.dead_letters]"
+                )
+            self._recent[partition] = recent
 
-    def _note(self, *, dead: bool) -> None:
-        self._recent.append(dead)
-        if len(self._recent) > self.window:
-            self._recent.popleft()
+    def note(self, partition: Partition) -> str:
+        """The last messages of a partition, a character each: what to keep with its offset."""
+        return self._recent.get(partition, "")
+
+    def recall(self, partition: Partition, note: str) -> None:
+        """Go on with what was noted of a partition; what is no such note counts as nothing."""
+        sound = set(note) <= {_WORKED, _FAILED}
+        with self._lock:
+            self._recent[partition] = note[-self.window :] if sound else ""
+
+    def _with(self, partition: Partition, flag: str) -> str:
+        return (self._recent.get(partition, "") + flag)[-self.window :]

@@ -19,9 +19,10 @@ from tidegate.events.topics import COMMAND_TOPIC, DEFAULT_PREFIX, changelog, top
 from tidegate.events.wire import Wire
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Bus, Changelog, Partition, Record
+from tidegate.runtime.dead_letters import DeadLetterLimit
 from tidegate.runtime.intake import Intake
 from tidegate.runtime.ledger import Ledger, ledger_for
-from tidegate.runtime.patience import Patience
+from tidegate.runtime.patience import BRIEF, Patience
 from tidegate.runtime.services import Decider
 
 log = logging.getLogger(__name__)
@@ -46,12 +47,14 @@ class DeciderLoop(Generic[S]):
     Order of calls: `step` again and again, or `run` until stopped; `close` at the end.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - settings, all by name
         self,
         decider: Decider[S],
         bus: Bus,
         prefix: str = DEFAULT_PREFIX,
-        patience: Patience | None = None,
+        *,
+        patience: Patience = BRIEF,
+        limit: DeadLetterLimit | None = None,
         wire: Wire | None = None,
     ) -> None:
         """Join the group.
@@ -61,11 +64,9 @@ class DeciderLoop(Generic[S]):
                 table's events and its state would then lie apart.
         """
         self._decider, self._bus, self._prefix = decider, bus, prefix
-        self._patience = patience or Patience()
-        self._wire = wire or Wire()
-        self._intake = Intake(
-            decider.name, decider.hears, bus, prefix, self._patience, wire=self._wire
-        )
+        self._patience, self._wire = patience, wire or Wire()
+        limit = limit or DeadLetterLimit()
+        self._intake = Intake(decider.name, decider.hears, bus, prefix, patience, limit, self._wire)
         self._held: dict[int, _Held[S]] = {}
         self._inputs = sorted({topic_of(kind).name(prefix) for kind in decider.hears})
         self._changelog_topic = changelog(decider.name).name(prefix)
@@ -100,6 +101,8 @@ class DeciderLoop(Generic[S]):
             OffsetGapError: events would be passed over, or were acknowledged and are remembered no
                 more.
         """
+        for partition in starts:
+            self._intake.limit.recall(partition, self._subscription.noted(partition))
         numbers = sorted({each.number for each in starts})
         with _no_garbage(), ThreadPoolExecutor(RESTORERS) as pool:
             held = pool.map(partial(self._take_over, starts), numbers)
@@ -134,7 +137,9 @@ class DeciderLoop(Generic[S]):
         self._patience.call(lambda: self._say(commands))
         for number in sorted({record.partition.number for record in records}):
             self._remember(self._held[number])
-        self._subscription.commit({each.partition: each.offset + 1 for each in records})
+        done = {each.partition: each.offset + 1 for each in records}
+        notes = {partition: self._intake.limit.note(partition) for partition in done}
+        self._subscription.commit(done, notes)
 
     def _apply(self, record: Record) -> Sequence[Command]:
         ledger = self._held[record.partition.number].ledger
@@ -155,7 +160,7 @@ class DeciderLoop(Generic[S]):
         except Exception as error:  # noqa: BLE001 - one bad event must not hold up its partition
             self._intake.set_aside(record, error)
             return ()
-        self._intake.limit.worked()
+        self._intake.limit.worked(record.partition)
         ledger.stage(event.table, decision.state)
         return decision.commands
 

@@ -6,18 +6,18 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 
 from tidegate.errors import StopService
-from tidegate.events import Command, Outcome
+from tidegate.events import Command
 from tidegate.events.topics import DEFAULT_PREFIX, OUTCOME_TOPIC, topic_of
 from tidegate.events.wire import Wire
-from tidegate.publisher import Message
 from tidegate.runtime.bus import Bus, Partition, Record
+from tidegate.runtime.dead_letters import DeadLetterLimit
+from tidegate.runtime.execution import Execution
 from tidegate.runtime.intake import Intake
 from tidegate.runtime.lanes import Lanes
-from tidegate.runtime.looking_back import outcomes_of
-from tidegate.runtime.patience import Patience
+from tidegate.runtime.patience import BRIEF, TABLE_WORK, Patience
 from tidegate.runtime.progress import Progress
 from tidegate.runtime.services import Executor
 
@@ -25,8 +25,6 @@ log = logging.getLogger(__name__)
 BATCH = 100
 POLL_SECONDS = 0.2
 STOP_SECONDS = 30.0
-TABLE_WORK = Patience(attempts=150, first=0.2, longest=60.0)
-"""Over an hour: a storage that is away for a while must not leave a restore half done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +33,6 @@ class _Task:
     command: Command
     progress: Progress
     """Of the stay in the group in which it was read: after a loss nobody commits from it."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    task: _Task
-    fault: BaseException | None
 
 
 class ExecutorLoop:
@@ -58,7 +50,8 @@ class ExecutorLoop:
         *,
         threads: int = 4,
         backlog: int = 200,
-        patience: Patience | None = None,
+        patience: Patience = TABLE_WORK,
+        limit: DeadLetterLimit | None = None,
         wire: Wire | None = None,
     ) -> None:
         """Join the group; at most `backlog` commands of a partition are held at once.
@@ -66,17 +59,17 @@ class ExecutorLoop:
         Raises:
             ConfigError: a topic is not there.
         """
-        self._executor, self._bus, self._prefix = executor, bus, prefix
-        self._backlog, self._patience = backlog, patience or TABLE_WORK
-        self._wire = wire or Wire()
-        self._intake = Intake(
-            executor.name, executor.hears, bus, prefix, patience or Patience(), wire=self._wire
-        )
+        self._name, self._backlog, wire = executor.name, backlog, wire or Wire()
+        self._execution = Execution(executor, bus, prefix, wire, patience)
+        # decoding and setting aside wait for nothing longer than the group waits for a poll
+        brief, limit = patience.at_most(BRIEF), limit or DeadLetterLimit()
+        self._intake = Intake(executor.name, executor.hears, bus, prefix, brief, limit, wire)
         self._lanes = Lanes[_Task](threads, self._carry_out)
         self._progress: dict[Partition, Progress] = {}
-        self._finished: SimpleQueue[_Done] = SimpleQueue()
+        self._finished: SimpleQueue[tuple[_Task, BaseException | None]] = SimpleQueue()
         self._paused: set[Partition] = set()
         self._halt = threading.Event()
+        self._stopped = False
         topics = sorted({topic_of(kind).name(prefix) for kind in executor.hears})
         for topic in (*topics, OUTCOME_TOPIC.name(prefix)):
             bus.partitions(topic)
@@ -115,9 +108,11 @@ class ExecutorLoop:
         return ended
 
     def assigned(self, starts: Mapping[Partition, int]) -> None:
-        """Begin with a clean count."""
-        self._progress.update({partition: Progress() for partition in starts})
-        log.info("%s holds %d partitions", self._executor.name, len(starts))
+        """Begin with a clean count; of dead letters, with the one that was kept."""
+        for partition in starts:
+            self._progress[partition] = Progress()
+            self._intake.limit.recall(partition, self._subscription.noted(partition))
+        log.info("%s holds %d partitions", self._name, len(starts))
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
         """Acknowledge what is done; forget what has not begun. What runs, runs on unacknowledged.
@@ -149,20 +144,22 @@ class ExecutorLoop:
             self._subscription.pause([record.partition])
 
     def _settle(self, *, wait: bool = False) -> None:
-        while True:
-            try:
-                done = self._finished.get_nowait()
-            except Empty:
-                break
-            if isinstance(done.fault, StopService):
-                raise done.fault
-            if done.fault is None:
-                done.task.progress.finish(done.task.record.offset)
+        stop: StopService | None = None
+        while not self._finished.empty():
+            task, fault = self._finished.get()
+            if fault is None:
+                task.progress.finish(task.record.offset)
+            elif isinstance(fault, StopService):
+                stop = stop or fault
         self._acknowledge(wait=wait)
+        if stop and not self._stopped:  # one fault is enough: the others came while it stopped
+            self._stopped = True
+            raise stop
 
     def _acknowledge(self, *, wait: bool) -> None:
-        moved = {p: each.moved() for p, each in self._progress.items()}
-        self._subscription.commit({p: at for p, at in moved.items() if at is not None}, wait=wait)
+        moved = {p: at for p, each in self._progress.items() if (at := each.moved()) is not None}
+        notes = {partition: self._intake.limit.note(partition) for partition in moved}
+        self._subscription.commit(moved, notes, wait=wait)
         ready = {p for p in self._paused if self._progress[p].backlog < self._backlog}
         if ready:
             self._paused -= ready
@@ -170,35 +167,22 @@ class ExecutorLoop:
 
     def _carry_out(self, task: _Task) -> None:
         """Carry out one command, on a thread of its table's lane."""
+        where = task.record.partition
+
+        def still_ours() -> bool:
+            return self._progress.get(where) is task.progress
+
         try:
-            self._patience.call(lambda: self._attempt(task), self._halt)
-            self._intake.limit.worked()
+            self._execution.carry_out(task.command, still_ours, self._halt)
+            self._intake.limit.worked(where)
         except StopService as error:
-            self._finished.put(_Done(task, error))
+            self._finished.put((task, error))
         except Exception as error:  # noqa: BLE001 - one bad command must not hold up its table
-            self._finished.put(_Done(task, self._give_up(task, error)))
+            self._finished.put((task, self._give_up(task, error)))
         except BaseException as error:  # noqa: BLE001 - a thread must not die in silence
-            self._finished.put(_Done(task, StopService(f"{self._executor.name}: {error!r}")))
+            self._finished.put((task, StopService(f"{self._name}: {error!r}")))
         else:
-            self._finished.put(_Done(task, None))
-
-    def _attempt(self, task: _Task) -> None:
-        if self._executor.looks_back and self._is_answered(task):
-            log.info("%s was answered before", task.command.event_id)
-            return
-        for outcome in self._executor.execute(task.command):
-            self._publish(outcome)
-
-    def _is_answered(self, task: _Task) -> bool:
-        """Ask the executor, with what the broker has of this command: a replay changes nothing."""
-        mine = outcomes_of(task.command.event_id, self._bus, self._wire, self._prefix)
-        return self._executor.is_answered(mine)
-
-    def _publish(self, outcome: Outcome) -> None:
-        topic = OUTCOME_TOPIC.name(self._prefix)
-        envelope = self._wire.seal(outcome, topic)
-        log.info("%s %s %s", type(outcome).__name__, outcome.table, outcome.event_id)
-        self._bus.send([Message(topic, envelope.key, envelope.value, envelope.headers)])
+            self._finished.put((task, None))
 
     def _give_up(self, task: _Task, error: Exception) -> BaseException | None:
         """Set a command aside; a fault of doing so stops the service, unacknowledged."""

@@ -53,7 +53,7 @@ class Intake:
         Raises:
             DeadLetterFlood: too many; nothing was written.
         """
-        self.limit.failed()
+        self.limit.failed(record.partition, self.service)
         log.warning("%s sets aside %s@%d: %s", self.service, record.partition, record.offset, error)
         letter = dead_letter(record, self.service, error, DEAD_LETTERS.name(self.prefix))
         self.patience.call(lambda: self.bus.send([letter]))

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from tenacity import (
     RetryCallState,
@@ -38,6 +38,14 @@ class Patience:
     first: float = 0.2
     longest: float = 30.0
 
+    def at_most(self, other: Patience) -> Patience:
+        """The shorter of two."""
+        return Patience(
+            min(self.attempts, other.attempts),
+            min(self.first, other.first),
+            min(self.longest, other.longest),
+        )
+
     def call(self, action: Callable[[], R], stop: threading.Event | None = None) -> R:
         """Call until it works or the attempts are used up; then the last fault is raised as it is.
 
@@ -52,6 +60,12 @@ class Patience:
             before_sleep=_tell,
             reraise=True,
         )(action)
+
+
+BRIEF: Final = Patience()
+"""Half a minute at most between the calls: the group waits five for the next poll."""
+TABLE_WORK: Final = Patience(attempts=150, longest=60.0)
+"""Over an hour: a storage that is away for a while must not leave a restore half done."""
 
 
 def _tell(state: RetryCallState) -> None:

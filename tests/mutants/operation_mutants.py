@@ -1,0 +1,89 @@
+"""The rules of limits, restarts and health checks, each with a way to break it."""
+
+from __future__ import annotations
+
+from mutants.mutants import EXECUTORS, RUNTIME, Mutant
+
+_LIMIT = "tests/runtime/test_dead_letter_limit.py"
+
+OPERATION_MUTANTS = (
+    Mutant(
+        "rule 6: bad code does not drain a topic, however often an executor is started",
+        RUNTIME + "executor_loop.py",
+        (("commit(moved, notes, wait=wait)", "commit(moved, wait=wait)"),),
+        f"{EXECUTORS} -k restarts",
+    ),
+    Mutant(
+        "rule 6: bad code does not drain a topic, however often a decider is started",
+        RUNTIME + "decider_loop.py",
+        (("self._subscription.commit(done, notes)", "self._subscription.commit(done)"),),
+        f"{_LIMIT} -k deciders_events",
+    ),
+    Mutant(
+        "rule 6: the count of dead letters is taken up by who gets the partition",
+        RUNTIME + "executor_loop.py",
+        (
+            (
+                "self._intake.limit.recall(partition, self._subscription.noted(partition))",
+                "pass",
+            ),
+        ),
+        f"{EXECUTORS} -k restarts",
+    ),
+    Mutant(
+        "rule 6: a message that was refused does not count",
+        RUNTIME + "dead_letters.py",
+        (
+            (
+                "            recent = self._with(partition, _FAILED)\n",
+                """            recent = self._with(partition, _FAILED)
+            self._recent[partition] = recent
+""",
+            ),
+        ),
+        f"{_LIMIT} -k refused",
+    ),
+    Mutant(
+        "the note of an offset is not lost when the partition changes hands (Kafka)",
+        RUNTIME + "kafka_subscription.py",
+        (
+            (
+                "        self._commit(starts)\n",
+                "        self.commit({part: each.offset for part, each in self._told.items()})\n",
+            ),
+        ),
+        "tests/runtime/test_bus_conformance.py -k note",
+        needs_kafka=True,
+    ),
+    Mutant(
+        "an offset that the broker did not take is told again (Kafka)",
+        RUNTIME + "kafka_subscription.py",
+        (("        self._tell_again()\n", ""),),
+        "tests/runtime/test_lost_commit.py",
+        needs_kafka=True,
+    ),
+    Mutant(
+        "rule 3: a command whose outcome may be on the broker is looked up again",
+        RUNTIME + "execution.py",
+        (("                known = False\n", ""),),
+        f"{EXECUTORS} -k may_be_on_the_broker",
+    ),
+    Mutant(
+        "rule 3: a command that another process had meanwhile is looked up again",
+        RUNTIME + "execution.py",
+        (("known=known and still_ours()", "known=known"),),
+        f"{EXECUTORS} -k another_process",
+    ),
+    Mutant(
+        "what was said of a command is looked up once",
+        RUNTIME + "execution.py",
+        (("        if known or not self", "        if not self"),),
+        f"{EXECUTORS} -k looked_up_once",
+    ),
+    Mutant(
+        "signal handlers are put back",
+        RUNTIME + "signals.py",
+        (("            signal.signal(number, handler)\n", "            pass\n"),),
+        "tests/runtime/test_signals.py",
+    ),
+)

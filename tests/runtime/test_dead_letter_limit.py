@@ -1,0 +1,133 @@
+"""A limit on dead letters that no restart and no change of owner sets back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from support.deployment import Deployment
+from support.samples import (
+    Count,
+    EveryThird,
+    Recorder,
+    commit,
+    memory_bus,
+    message,
+    savepoint_request,
+)
+from tidegate.errors import DeadLetterFlood
+from tidegate.events import Event
+from tidegate.runtime.bus import Partition
+from tidegate.runtime.dead_letters import DeadLetterLimit
+from tidegate.runtime.decider_loop import DeciderLoop
+from tidegate.runtime.executor_loop import ExecutorLoop
+from tidegate.runtime.kafka import KafkaBus
+from tidegate.runtime.services import Decision
+
+ZERO, ONE = Partition("tidegate.commands", 0), Partition("tidegate.commands", 1)
+DEAD = "tidegate.dead-letters"
+
+
+def letters_until_flood(limit: DeadLetterLimit, partition: Partition) -> int:
+    for count in range(1000):
+        try:
+            limit.failed(partition, "cleaner")
+        except DeadLetterFlood:
+            return count
+    raise AssertionError("there is no limit")
+
+
+def test_each_partition_has_a_count_of_its_own() -> None:
+    limit = DeadLetterLimit(window=10, most=5)
+
+    assert (letters_until_flood(limit, ZERO), letters_until_flood(limit, ONE)) == (5, 5)
+
+
+def test_a_message_that_was_refused_does_not_count() -> None:
+    limit = DeadLetterLimit(window=4, most=2)
+
+    assert [letters_until_flood(limit, ZERO) for _ in range(3)] == [2, 0, 0]
+    assert limit.note(ZERO) == "xx"
+
+
+def test_the_count_goes_along_with_the_partition() -> None:
+    before, after = DeadLetterLimit(window=10, most=5), DeadLetterLimit(window=10, most=5)
+    for _ in range(3):
+        before.failed(ZERO, "cleaner")
+    before.worked(ZERO)
+    after.recall(ZERO, before.note(ZERO))
+
+    assert before.note(ZERO) == "xxx."
+    assert letters_until_flood(after, ZERO) == 2
+
+
+@pytest.mark.parametrize("note", ["", "another tool's", "x" * 5 + "!"])
+def test_a_note_of_somebody_else_counts_as_nothing(note: str) -> None:
+    limit = DeadLetterLimit(window=10, most=5)
+    limit.recall(ZERO, note)
+
+    assert letters_until_flood(limit, ZERO) == 5
+
+
+def test_a_window_that_was_made_smaller_takes_the_newest_of_a_longer_note() -> None:
+    limit = DeadLetterLimit(window=4, most=3)
+    limit.recall(ZERO, "xxxxxx..")
+
+    assert limit.note(ZERO) == "xx.."
+
+
+def test_where_most_is_the_whole_window_nothing_ever_stops_a_service() -> None:
+    limit = DeadLetterLimit(window=10, most=10)
+
+    with pytest.raises(AssertionError, match="there is no limit"):
+        letters_until_flood(limit, ZERO)
+
+
+class BadCode(EveryThird):
+    """A decider with a bug that every event meets."""
+
+    def decide(self, state: Count, event: Event, at: datetime) -> Decision[Count]:  # noqa: ARG002 - the protocol's
+        raise ValueError("a bug")
+
+
+def test_no_number_of_restarts_drains_a_deciders_events_into_the_dead_letters() -> None:
+    def hear_one_by_one(loop: DeciderLoop[Count]) -> None:
+        for number in range(100):  # each is acknowledged before the next comes
+            bus.send([message(commit(number))])
+            while loop.step(0):
+                pass
+
+    bus = memory_bus(EveryThird.name, partitions=1)
+    for _ in range(4):
+        loop = DeciderLoop(BadCode(), bus)
+        with pytest.raises(DeadLetterFlood):
+            hear_one_by_one(loop)
+        loop.close()
+
+    assert len(bus.records(DEAD)) == 50
+    assert bus.committed["tidegate.every-third"][Partition("tidegate.commits", 0)] == 50
+
+
+@pytest.fixture
+def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[Deployment]:
+    with Deployment(bootstrap_servers, topic_prefix, tmp_path) as deployment:
+        yield deployment
+
+
+@pytest.mark.kafka
+def test_the_broker_keeps_the_count_over_restarts(deployment: Deployment) -> None:
+    deployment.publisher().publish(*(savepoint_request(n) for n in range(120)))
+    bus = KafkaBus(deployment.connection)
+    for _ in range(3):
+        faults: list[Exception] = [ValueError("a bug") for _ in range(300)]
+        loop = ExecutorLoop(Recorder(faults=faults), bus, deployment.prefix)
+        with pytest.raises(DeadLetterFlood, match=f"{deployment.prefix}.commands"):
+            loop.run(threading.Event())
+        loop.close()
+    bus.close()
+
+    assert len(deployment.records("dead-letters")) == 50
