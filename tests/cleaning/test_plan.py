@@ -23,9 +23,10 @@ from support.acid import (
     release,
     release_of,
 )
-from tidegate.cleaning import CleaningPlan, ListedDirectory, ListedFile, Refusal, plan_cleaning
+from tidegate.cleaning import CleaningPlan, ListedDirectory, ListedFile, plan_cleaning
 from tidegate.cleaning.plan import partition_path
 from tidegate.events import CleaningReleased
+from tidegate.refusals import Refusal
 
 AFTER_MINOR = listed(*INSERTS, MINOR_3)
 

@@ -42,7 +42,7 @@ from tidegate.hudi import (
     SavepointMetadata,
     State,
 )
-from tidegate.hudi_tables import Refusal
+from tidegate.refusals import Refusal
 from tidegate.restores import PlannedRestore, Restorer, RestoreSettings, plan_restore
 from tidegate.savepoints import SavepointWriter
 

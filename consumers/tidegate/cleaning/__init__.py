@@ -7,7 +7,6 @@ from tidegate.cleaning.gate import GateState, ReaderGate, WaitingVacuum, command
 from tidegate.cleaning.listing import ListedDirectory, ListedFile
 from tidegate.cleaning.looking import look
 from tidegate.cleaning.plan import CleaningPlan, plan_cleaning
-from tidegate.cleaning.refusal import Refusal
 
 __all__ = [
     "Cleaner",
@@ -16,7 +15,6 @@ __all__ = [
     "ListedDirectory",
     "ListedFile",
     "ReaderGate",
-    "Refusal",
     "WaitingVacuum",
     "command_for",
     "look",

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Final
 
 from tidegate.cleaning.looking import look
 from tidegate.cleaning.plan import CleaningPlan, partition_path, plan_cleaning
-from tidegate.cleaning.refusal import Refusal
 from tidegate.errors import ConfinementError, PermanentError, TidegateError, TransientError
 from tidegate.events import (
     CleaningRefused,
@@ -21,6 +20,7 @@ from tidegate.events import (
     Outcome,
 )
 from tidegate.fanout import FanOut
+from tidegate.refusals import Refusal
 from tidegate.storage import join, local_path
 from tidegate.warehouse import Warehouse
 

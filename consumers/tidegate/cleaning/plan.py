@@ -1,4 +1,19 @@
-"""The plan of a cleaning: what would go, or why nothing may. Pure, so it is the dry run too."""
+"""The plan of a cleaning: what would go, or why nothing may. Pure, so it is the dry run too.
+
+Reason codes, here and in `cleaner`:
+
+    bad-partition        the partition is no relative path below the table
+    outside-warehouse    the location is not below a warehouse root, or a link leads out of one
+    link-inside          a link among the ACID directories, in one to remove, or to the partition
+    no-such-table        there is no such directory
+    bad-snapshot         the vacuum's ValidWriteIdList can't be read, or is another table's
+    bad-name             an ACID directory's name, in the vacuum or in the table, can't be parsed
+    vacuum-mismatch      the vacuum's kind, range, products and snapshot contradict each other
+    not-enough-history   no base serves the vacuum's snapshot
+    products-missing     what the vacuum made is not there, and nothing that holds it is
+    products-incomplete  what the vacuum made is there without a bucket file
+    not-covered          something obsolete is not held by a product that is there
+"""
 
 from __future__ import annotations
 
@@ -8,7 +23,6 @@ from dataclasses import dataclass
 
 from tidegate.cleaning.listing import ListedDirectory
 from tidegate.cleaning.products import covered, dead, whole_products
-from tidegate.cleaning.refusal import Refusal, Refused
 from tidegate.errors import FormatError
 from tidegate.events import CleaningReleased, VacuumKind
 from tidegate.hive import (
@@ -18,6 +32,7 @@ from tidegate.hive import (
     VacuumMismatch,
     ValidWriteIds,
 )
+from tidegate.refusals import Refusal, Refused
 
 
 @dataclass(frozen=True, slots=True)

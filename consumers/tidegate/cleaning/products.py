@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tidegate.cleaning.listing import ListedDirectory
-from tidegate.cleaning.refusal import Refused
 from tidegate.hive import AcidDirectory, Delta, FoundDirectory, Vacuum
 from tidegate.hive.vacuum import covers
+from tidegate.refusals import Refused
 
 _BUCKET_FILE: Final = re.compile(r"bucket_[0-9]+(_[0-9]+)?|[0-9]+_[0-9]+(_copy_[0-9]+)?")
 

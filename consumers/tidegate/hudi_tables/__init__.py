@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from tidegate.hudi_tables.answers import Answers, forget_before
-from tidegate.hudi_tables.opening import Refusal, Refused, open_table
+from tidegate.hudi_tables.opening import open_table
 from tidegate.hudi_tables.timeline_writer import TimelineWriter, with_checksum
 
 __all__ = [
     "Answers",
-    "Refusal",
-    "Refused",
     "TimelineWriter",
     "forget_before",
     "open_table",

@@ -6,32 +6,15 @@ unsupported-table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-from tidegate.errors import ConfinementError, FormatError, TidegateError
+from tidegate.errors import ConfinementError, FormatError
 from tidegate.hudi import TableProperties
 from tidegate.hudi_reader import HudiTable, NoSuchTable, load_table
+from tidegate.refusals import Refused
 from tidegate.warehouse import Warehouse
 
 SUPPORTED_VERSIONS: Final = frozenset({6, 8, 9})
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a command is not carried out: a fixed code for programs, a sentence for people."""
-
-    reason: str
-    message: str
-
-
-class Refused(TidegateError):  # noqa: N818 - an expected answer, not a fault
-    """A check said no, and nothing was changed. The catcher answers with `refusal`."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        """Take the code and the sentence."""
-        super().__init__(f"{reason}: {message}")
-        self.refusal = Refusal(reason, message)
 
 
 def open_table(warehouse: Warehouse, location: str, identity: str | None = None) -> HudiTable:

@@ -15,7 +15,7 @@ from typing import Final
 
 from tidegate.hudi import Action, Instant, SavepointMetadata, State, Timeline
 from tidegate.hudi_reader import Partition
-from tidegate.hudi_tables import Refusal
+from tidegate.refusals import Refusal
 from tidegate.restores.plan import Step
 
 _ROLLED_BACK: Final = frozenset({Action.COMMIT, Action.REPLACE_COMMIT, Action.CLUSTERING})

@@ -22,7 +22,8 @@ from tidegate.events import (
 from tidegate.fanout import FanOut
 from tidegate.hudi import Instant, InstantInfo, RestoreMetadata
 from tidegate.hudi_reader import HudiTable
-from tidegate.hudi_tables import Refusal, Refused, open_table
+from tidegate.hudi_tables import open_table
+from tidegate.refusals import Refusal, Refused
 from tidegate.restores.act import RestoreRun
 from tidegate.restores.liveness import RestoreSettings, check_writers
 from tidegate.restores.plan import PlannedRestore

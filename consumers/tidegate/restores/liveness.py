@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from tidegate.hudi_tables import Refusal
+from tidegate.refusals import Refusal
 from tidegate.storage import Entry, NotFound, Storage, join
 
 _HEARTBEATS: Final = ".hoodie/.heartbeat"

@@ -19,7 +19,8 @@ from tidegate.hudi import (
     State,
 )
 from tidegate.hudi_reader import HudiTable, list_partitions
-from tidegate.hudi_tables import Refusal, Refused, open_table
+from tidegate.hudi_tables import open_table
+from tidegate.refusals import Refusal, Refused, granted
 from tidegate.restores.checks import check_files, check_timeline, find_savepoint
 from tidegate.restores.liveness import RestoreSettings, check_writers
 from tidegate.restores.plan import PlannedRestore, Step, plan_of, plan_step
@@ -70,15 +71,13 @@ def prepare(table: HudiTable, savepoint: str, tools: Tools) -> PlannedRestore:
         FormatError: a file of the table can't be read.
         NotFound: a file went away in between.
     """
-    commit = find_savepoint(table.timeline, savepoint)
-    if isinstance(commit, Refusal):
-        raise Refused(commit.reason, commit.message)
+    commit = granted(find_savepoint(table.timeline, savepoint))
     pending = pending_restore(table, savepoint)
-    _stop_at(check_writers(tools.warehouse, table.location, tools.clock(), tools.settings))
+    granted(check_writers(tools.warehouse, table.location, tools.clock(), tools.settings))
     if pending is not None:
         return _rest_of(table, pending, tools.fan_out)
     later = table.timeline.completed_after(commit)
-    _stop_at(check_timeline(table.timeline, commit, later, partial(_is_clustering, table)))
+    granted(check_timeline(table.timeline, commit, later, partial(_is_clustering, table)))
     steps = _steps(table, later, tools.fan_out, _kept_files(table, savepoint))
     _check_roots(tools.warehouse, table.location, steps)
     return plan_of(savepoint, steps)
@@ -141,7 +140,7 @@ def _steps(
     commits = dict[Instant, CommitMetadata](zip(completed, read, strict=True))
     steps = tuple(plan_step(i, commits.get(i), partitions) for i in instants)
     if kept is not None:
-        _stop_at(check_files(kept, steps, partitions))
+        granted(check_files(kept, steps, partitions))
     return steps
 
 
@@ -158,8 +157,3 @@ def _is_clustering(table: HudiTable, instant: Instant) -> bool:
         return instant.action is Action.CLUSTERING
     requested = table.read(replace(instant, state=State.REQUESTED, completion=None))
     return bool(requested) and CommitMetadata.decode(requested).operation == "CLUSTER"
-
-
-def _stop_at(refusal: Refusal | None) -> None:
-    if refusal is not None:
-        raise Refused(refusal.reason, refusal.message)

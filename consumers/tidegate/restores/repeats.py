@@ -14,7 +14,8 @@ from typing import Final
 from tidegate.events import RestoreCompleted, RestoreRequested
 from tidegate.hudi import Action, RestoreMetadata, State
 from tidegate.hudi_reader import HudiTable
-from tidegate.hudi_tables import Answers, Refused, TimelineWriter
+from tidegate.hudi_tables import Answers, TimelineWriter
+from tidegate.refusals import Refused
 from tidegate.restores.finished import finished_restore, trim
 from tidegate.restores.tools import Tools
 from tidegate.warehouse import Warehouse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from tidegate.errors import FormatError, PermanentError, TransientError
 from tidegate.events import (
@@ -17,14 +17,13 @@ from tidegate.events import (
 from tidegate.fanout import FanOut
 from tidegate.hudi import Action, Instant, SavepointMetadata, State
 from tidegate.hudi_reader import HudiTable, list_partitions
-from tidegate.hudi_tables import Refusal, Refused, TimelineWriter, open_table
+from tidegate.hudi_tables import TimelineWriter, open_table
+from tidegate.refusals import Refusal, Refused, granted
 from tidegate.savepoints.lookup import clean_bound, read_commits
 from tidegate.savepoints.plan import SavepointPlan, check_bound, choose_commit, plan_savepoint
 from tidegate.savepoints.repeats import Repeats, was_removed
 from tidegate.storage import NotFound
 from tidegate.warehouse import Warehouse
-
-T = TypeVar("T")
 
 
 class SavepointWriter:
@@ -80,7 +79,7 @@ class SavepointWriter:
         if kept and was_removed(table.timeline, kept):
             return kept
         wanted = kept.instant if kept else command.instant
-        commit = _granted(choose_commit(table.timeline, wanted)).timestamp
+        commit = granted(choose_commit(table.timeline, wanted)).timestamp
         there = self._existing(table, commit)
         metadata = there or self._begin(command, table, commit)
         ended = self.clock()
@@ -117,12 +116,10 @@ class SavepointWriter:
     def _plan(self, table: HudiTable, commit: str) -> SavepointPlan:
         if table.timeline.pending_restores:
             raise Refused("restore-pending", "a restore of this table has not completed yet")
-        refusal = check_bound(commit, clean_bound(table))
-        if refusal is not None:
-            raise Refused(refusal.reason, refusal.message)
+        granted(check_bound(commit, clean_bound(table)))
         commits = read_commits(table, self.fan_out)
         partitions = list_partitions(self.warehouse, table.location, self.fan_out)
-        return _granted(plan_savepoint(commit, table.timeline, commits, partitions))
+        return granted(plan_savepoint(commit, table.timeline, commits, partitions))
 
     def _existing(self, table: HudiTable, commit: str) -> SavepointMetadata | None:
         done = table.timeline.of_action(Action.SAVEPOINT, State.COMPLETED)
@@ -138,9 +135,3 @@ class SavepointWriter:
             reason=refusal.reason,
             message=refusal.message,
         )
-
-
-def _granted(answer: T | Refusal) -> T:
-    if isinstance(answer, Refusal):
-        raise Refused(answer.reason, answer.message)
-    return answer

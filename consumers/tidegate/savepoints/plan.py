@@ -16,7 +16,7 @@ from tidegate.hudi import (
     replaced_groups,
 )
 from tidegate.hudi_reader import Partition
-from tidegate.hudi_tables import Refusal
+from tidegate.refusals import Refusal
 
 _SHOWN = 3
 
