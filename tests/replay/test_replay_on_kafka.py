@@ -2,144 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
 import pytest
-from confluent_kafka.admin import AdminClient
-from typer.testing import CliRunner
 
 from support.hudi_tables import at, four_commits, snapshot
-from tidegate.cli import app
+from support.replays import Place, publish_commits, savepoints_asked, wait_for
 from tidegate.demo.acid_orc import AcidTable
-from tidegate.demo.audience import Audience
 from tidegate.errors import ConfigError, TidegateError
-from tidegate.events import (
-    LockHold,
-    SavepointRequested,
-    VacuumKind,
-)
-from tidegate.events.topics import topic_of
+from tidegate.events import LockHold, VacuumKind
 from tidegate.hive import ValidWriteIds
-from tidegate.publisher import Publisher
 from tidegate.replay.events import REPLAYED_FROM
-from tidegate.replay.groups import Groups
-from tidegate.runtime.kafka import KafkaBus
-from tidegate.runtime.topic_log import TopicLog
-from tidegate.services import DECIDERS, HEARD, SERVICES, assemble
-from tidegate.settings import Settings
-from tidegate.topics import create_topics
+from tidegate.services import SERVICES
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 SNAPSHOT = "shop.log:3:9223372036854775807::"
-EVERY_COMMIT = '[[savepoints]]\ntables = "*.customers"\nwhen = "every_commit"\n'
 LATER = "20260301130000000"
-
-
-@dataclass(frozen=True)
-class Place:
-    """A deployment: its settings, its tables, and the commands run on it."""
-
-    folder: Path
-    servers: str
-    prefix: str
-
-    @property
-    def lake(self) -> Path:
-        return self.folder / "lake"
-
-    def settings(self, rules: str = EVERY_COMMIT) -> Settings:
-        file = self.folder / "tidegate.toml"
-        file.write_text(
-            f'[kafka]\n"bootstrap.servers" = "{self.servers}"\n'
-            f'[topics]\nprefix = "{self.prefix}"\npartitions = 2\n'
-            f'[warehouse]\nroots = ["{self.lake}"]\n[spark]\nfrom_items = 100000\n' + rules
-        )
-        return Settings.load(file)
-
-    @contextmanager
-    def running(self, *names: str, rules: str = EVERY_COMMIT) -> Iterator[None]:
-        settings, stop = self.settings(rules), threading.Event()
-        bus = KafkaBus(settings.connection(), {"session.timeout.ms": 6000})
-        loops = [assemble(name, settings, bus) for name in names or SERVICES]
-        threads = [threading.Thread(target=loop.run, args=(stop,)) for loop in loops]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            for thread, loop in zip(threads, loops, strict=True):
-                thread.join()
-                loop.close()
-            bus.close()
-
-    @property
-    def audience(self) -> Audience:
-        return Audience(self.servers, self.prefix, 2)
-
-    def publisher(self) -> Publisher:
-        return Publisher(self.servers, said_by="test", prefix=self.prefix)
-
-    def call(self, *arguments: str) -> dict[str, Any]:
-        """Run `tidegate replay`; what it would change or changed."""
-        file = str(self.folder / "tidegate.toml")
-        answer = CliRunner().invoke(app, ["replay", *arguments, "--json", "-c", file])
-        if answer.exception and not isinstance(answer.exception, SystemExit):
-            raise answer.exception
-        assert answer.exit_code == 0, answer.output
-        told: dict[str, Any] = json.loads(answer.output)
-        return told
-
-    def subject(self, table: str) -> dict[str, Any]:
-        return {"table": f"lake.shop.{table}", "location": str(self.lake / table)}
-
-    def outcome_ids(self) -> set[str]:
-        return {event.event_id for event in self.audience.outcomes()}
-
-    def wait_until_idle(self, *names: str) -> None:
-        """Until these groups have nothing left to read, in a second look too."""
-        for _ in range(2):
-            wait_for(lambda: all(self.unread(name) == 0 for name in names or SERVICES))
-            time.sleep(0.3)
-
-    def unread(self, service: str) -> int:
-        connection: dict[str, str | int | bool] = {"bootstrap.servers": self.servers}
-        bus = KafkaBus(connection)
-        log, groups = TopicLog(connection, bus), Groups(AdminClient({**connection}))
-        topics = {topic_of(kind).name(self.prefix) for kind in HEARD[service]}
-        held = {part: span for topic in topics for part, span in log.spans(topic).items()}
-        stands = groups.committed(f"{self.prefix}.{service}", list(held))
-        bus.close()
-        return sum(span.stop - stands.get(part, span.start) for part, span in held.items())
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-@pytest.fixture
-def place(
-    bootstrap_servers: str,
-    topic_prefix: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Place:
-    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", bootstrap_servers)
-    made = Place(tmp_path, bootstrap_servers, topic_prefix)
-    made.lake.mkdir()
-    settings = made.settings()
-    create_topics(settings.connection(), settings.topics, DECIDERS)
-    return made
 
 
 def play(place: Place) -> None:
@@ -218,15 +94,7 @@ def test_the_whole_history_replayed_on_tables_that_are_done_changes_nothing(plac
 
 
 def commands(place: Place) -> list[str | None]:
-    return [
-        each.instant for each in place.audience.commands() if isinstance(each, SavepointRequested)
-    ]
-
-
-def publish_commits(place: Place, minutes: Sequence[int]) -> None:
-    with place.publisher() as publisher:
-        for minute in minutes:
-            publisher.commit(**place.subject("customers"), instant=at(minute))
+    return [instant for _, instant in savepoints_asked(place)]
 
 
 def test_what_a_decider_missed_is_made_up_for_and_what_it_did_is_not_done_again(
@@ -262,6 +130,7 @@ def test_a_dry_run_says_what_would_change_and_changes_nothing(place: Place) -> N
 
     [move] = told["changes"]
     assert (move["from_offset"], move["to_offset"], move["again"]) == (3, 1, 2)
+    assert "of_others" not in move
     assert move["group"] == f"{place.prefix}.savepoint-policy"
     assert [each["event"] for each in events["changes"]] == ["CommitCompleted"] * 3
     assert place.call("group", "savepoint-policy", "--shift-by", "-2") == told

@@ -9,13 +9,22 @@ from tidegate.errors import ConfigError
 from tidegate.events.wire import Wire
 from tidegate.publisher import Message
 from tidegate.replay.events import Selection, select_events
-from tidegate.replay.memory import AnyState, put_back
-from tidegate.replay.plan import Move, Standing, plan_group
-from tidegate.replay.targets import Back, Target, ToEarliest, ToMoment, ToOffset, duration, moment
+from tidegate.replay.plan import Move, Remembered, Standing, plan_group
+from tidegate.replay.targets import (
+    Back,
+    Target,
+    ToEarliest,
+    ToMoment,
+    ToOffset,
+    ago,
+    duration,
+    moment,
+    since,
+)
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.ledger import ledger_for
 
 LOCKS_0 = Partition("tidegate.locks", 0)
+ANOTHERS = Remembered(8, is_of_another_topic=True)
 
 
 def moved(standing: Standing, target: Target) -> tuple[int, int] | None:
@@ -55,7 +64,35 @@ def test_a_group_that_never_committed_begins_at_the_beginning_anyway() -> None:
 
 def test_a_group_whose_place_is_gone_goes_to_the_nearest_that_is_left() -> None:
     assert moved(Standing(range(3, 10), committed=1), ToEarliest()) == (3, 0)
+    assert moved(Standing(range(3, 10), committed=1), ToOffset(9)) == (3, 0)
     assert moved(Standing(range(3, 10), committed=20), ToEarliest()) == (3, 7)
+
+
+@pytest.mark.parametrize(
+    ("committed", "memory", "target", "expected"),
+    [
+        pytest.param(8, Remembered(8), ToOffset(5), (5, 3), id="both go back"),
+        pytest.param(8, Remembered(8), ToOffset(9), None, id="never forward"),
+        pytest.param(8, Remembered(9), ToOffset(9), None, id="died before the offset"),
+        pytest.param(8, Remembered(9), ToOffset(6), (6, 3), id="back over what is remembered"),
+        pytest.param(3, Remembered(8), ToEarliest(), (3, 5), id="the group stands there already"),
+        pytest.param(3, Remembered(3), ToEarliest(), None, id="both stand there already"),
+        pytest.param(None, Remembered(8), ToEarliest(), (3, 5), id="the broker forgot the group"),
+        pytest.param(None, Remembered(8), Back(2), (6, 2), id="back from what is remembered"),
+        pytest.param(None, Remembered(None), ToEarliest(), None, id="never begun"),
+        pytest.param(8, Remembered(5), ToOffset(7), (5, 3), id="the memory ends before the group"),
+        pytest.param(8, Remembered(None), ToOffset(7), (3, 5), id="the memory is lost"),
+        pytest.param(8, Remembered(1), ToOffset(7), (3, 5), id="what comes next is off the topic"),
+        pytest.param(None, Remembered(20), ToEarliest(), (3, 7), id="remembered beyond the end"),
+        pytest.param(None, ANOTHERS, ToEarliest(), (3, 0), id="created again"),
+        pytest.param(3, ANOTHERS, ToEarliest(), (3, 0), id="created again, at its start"),
+        pytest.param(8, ANOTHERS, ToOffset(7), (3, 5), id="created again, an old offset"),
+    ],
+)
+def test_a_decider_s_group_goes_back_to_where_its_memory_can_follow(
+    committed: int | None, memory: Remembered, target: Target, expected: tuple[int, int] | None
+) -> None:
+    assert moved(Standing(range(3, 10), committed, memory=memory), target) == expected
 
 
 def test_a_plan_says_what_would_change_and_leaves_out_what_would_not() -> None:
@@ -72,7 +109,7 @@ def test_a_plan_says_what_would_change_and_leaves_out_what_would_not() -> None:
         Move(Partition("tidegate.vacuums", 1), 5, 0, 5),
     )
     assert plan.records == 14
-    assert plan.back(1) == {"tidegate.vacuums": 0}
+    assert [move.to_offset for move in plan.moves_of(1)] == [0]
 
 
 @pytest.mark.parametrize(
@@ -94,33 +131,26 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
         duration(text)
 
 
+def test_a_time_before_kafka_s_first_is_the_first() -> None:
+    first = datetime(1970, 1, 1, tzinfo=UTC)
+
+    assert ago("900000d", NOON) == ToMoment(first)
+    assert ago("P9999Y", NOON) == ToMoment(first)
+    assert ago("1h", NOON) == ToMoment(NOON - timedelta(hours=1))
+    assert moment("1969-12-31T23:59:59.999Z") == first
+    assert moment("0001-01-01T00:00:00+05:00") == first
+
+
+def test_a_replay_does_not_begin_in_the_future() -> None:
+    assert since("2026-11-21T12:00:00Z", NOON) == ToMoment(NOON)
+    with pytest.raises(ConfigError, match="still to come"):
+        since("2026-11-21T12:00:01Z", NOON)
+
+
 def test_a_time_has_a_zone() -> None:
     assert moment("2026-11-21T13:00:00+01:00") == NOON
     with pytest.raises(ConfigError, match="no time zone"):
         moment("2026-11-21T13:00:00")
-
-
-def test_a_decider_s_positions_go_back_and_its_states_stay() -> None:
-    ledger = ledger_for(AnyState, AnyState())
-    known = b'{"applied":{"c":7,"l":3},"state":{"released_vacuums":{"v1":1763726400000}}}'
-    other = b'{"applied":{"l":2},"state":{"x":[1]}}'
-    ledger.restore(
-        [
-            (b"lake.sales.orders", known),
-            (b"lake.sales.other", other),
-            (b"\x00positions", b'{"c":9,"l":3}'),
-            (b"\x00topic-ids", b'{"c":"old","l":"L"}'),
-        ]
-    )
-
-    assert put_back(ledger, {"c": 4}, {"c": "new"}) == [
-        (
-            b"lake.sales.orders",
-            b'{"applied":{"c":4,"l":3},"state":{"released_vacuums":{"v1":1763726400000}}}',
-        ),
-        (b"\x00topic-ids", b'{"c": "new", "l": "L"}'),
-        (b"\x00positions", b'{"c": 4, "l": 3}'),
-    ]
 
 
 def record(sent: Message, offset: int, seconds: int = 0) -> Record:
@@ -174,4 +204,31 @@ def test_an_id_goes_out_once_and_what_can_t_be_read_is_left_out() -> None:
     plan = select_events(replayed, Selection(), Wire())
 
     assert [found.origin for found in plan.events] == ["tidegate.commits/2/10"]
-    assert plan.unreadable == 1
+    assert [each.origin for each in plan.unreadable] == ["tidegate.commits/2/14"]
+    assert plan.unreadable[0].reason
+
+
+def test_what_can_t_be_read_is_told_of_unless_its_key_or_its_id_is_another() -> None:
+    nameless = Message("tidegate.commits", None, b"{}")
+    named = Message("tidegate.commits", b"lake.sales.orders", b"{}", (("ce_id", b"x"),))
+    other = Message("tidegate.commits", b"lake.sales.other", b"{}", (("ce_id", b"y"),))
+    records = [record(nameless, 1), record(named, 2), record(other, 3)]
+
+    def told(**conditions: object) -> list[int]:
+        selection = Selection(**conditions)  # type: ignore[arg-type]
+        plan = select_events(records, selection, Wire())
+        return [each.record.offset for each in plan.unreadable]
+
+    assert told() == [1, 2, 3]
+    assert told(table="lake.sales.orders") == [1, 2]
+    assert told(event_ids=frozenset({"x"})) == [1, 2]
+    assert told(from_offset=2) == [2, 3]
+    assert told(partition=1) == []
+
+
+def test_events_of_one_batch_keep_their_order() -> None:
+    batch = [record(message(commit(n)), n) for n in (9, 10, 11)]
+
+    plan = select_events(batch, Selection(), Wire())
+
+    assert [found.record.offset for found in plan.events] == [9, 10, 11]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tidegate.cli.options import ConfigFile
+from tidegate.cli.replay_told import event_sentences, events_told, group_sentences, group_told
 from tidegate.cli.tables import show_table
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.settings import Settings
@@ -38,6 +40,10 @@ def group(
     shift_by: Annotated[int | None, typer.Option(help="Go back so many records: -10.")] = None,
     topic: Annotated[str | None, typer.Option(help="Of its topics this one: locks.")] = None,
     partition: Annotated[int | None, typer.Option(min=0, help="This partition alone.")] = None,
+    table: Annotated[
+        list[str] | None,
+        typer.Option("--table", "-t", help="Only where this table lies; repeatable."),
+    ] = None,
     with_restores: WithRestores = False,
     execute: Execute = False,
     as_json: AsJson = False,
@@ -46,28 +52,21 @@ def group(
     """Put a stopped service's group back, so that it reads records again.
 
     Groups only go back: nothing is ever passed over. A decider's memory goes back with its group
-    and keeps what it knows, so what was done is not done again.
+    and keeps what it knows, so what was done is not done again. Offsets are a partition's: with
+    --table, the tables on the same partition are read again too, and are told apart.
     """
     from tidegate.replay import Replays  # noqa: PLC0415 - heavy
 
     target = _target(to_offset, to_time, by_duration, to_earliest, shift_by)
     with Replays(Settings.load(config)) as replays:
-        plan = replays.plan_reset(service, target, topic=topic, partition=partition)
-        rows = [
-            {
-                "group": plan.group,
-                "topic": move.partition.topic,
-                "partition": move.partition.number,
-                "from_offset": move.from_offset,
-                "to_offset": move.to_offset,
-                "again": move.again,
-            }
-            for move in plan.moves
-        ]
+        plan = replays.plan_reset(
+            service, target, topic=topic, partition=partition, tables=table or ()
+        )
         if execute:
             _check_restores(plan.restores, allowed=with_restores)
             replays.reset(plan)
-    _tell(rows, plan.restores, f"{plan.records} records would be read again", execute, as_json)
+    told = {"executed": execute, **group_told(plan)}
+    _tell(told, lambda: group_sentences(plan, executed=execute), as_json=as_json)
 
 
 @replay.command()
@@ -85,16 +84,18 @@ def events(
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Publish events again as they were, with a header that says from where."""
-    from tidegate.events import table_identity  # noqa: PLC0415 - heavy
-    from tidegate.replay import Replays, Selection  # noqa: PLC0415
+    """Publish events again as they were, with a header that says from where.
+
+    Records that can't be read are told of and left out.
+    """
+    from tidegate.replay import Replays, Selection  # noqa: PLC0415 - heavy
     from tidegate.replay.targets import moment  # noqa: PLC0415
 
     given = (table, event_id, partition, from_offset, to_offset, from_time, to_time)
     if all(each is None for each in given):
         raise ConfigError("say which events: --from-offset 0 means all of them")
     selection = Selection(
-        table=table_identity(table) if table else None,
+        table=_identity(table),
         event_ids=frozenset(event_id or ()),
         partition=partition,
         from_offset=from_offset or 0,
@@ -104,19 +105,13 @@ def events(
     )
     with Replays(Settings.load(config)) as replays:
         plan = replays.plan_events(topic, selection)
-        rows = [
-            {
-                "event": type(found.event).__name__,
-                "table": found.event.table,
-                "event_id": found.event.event_id,
-                "from": found.origin,
-            }
-            for found in plan.events
-        ]
         if execute:
             _check_restores(plan.restores, allowed=with_restores)
             replays.publish(plan)
-    _tell(rows, plan.restores, f"{len(rows)} events would be published again", execute, as_json)
+    told = {"executed": execute, **events_told(plan)}
+    _tell(told, lambda: event_sentences(plan, executed=execute), as_json=as_json)
+    if not plan.events:
+        raise TidegateError(f"{topic} has no event that is meant and can be read")
 
 
 def _target(
@@ -137,14 +132,23 @@ def _target(
     if to_offset is not None:
         return targets.ToOffset(to_offset)
     if to_time is not None:
-        return targets.ToMoment(targets.moment(to_time))
+        return targets.since(to_time, datetime.now(UTC))
     if by_duration is not None:
-        return targets.ToMoment(datetime.now(UTC) - targets.duration(by_duration))
+        return targets.ago(by_duration, datetime.now(UTC))
     if shift_by is None:
         return targets.ToEarliest()
     if shift_by >= 0:
         raise ConfigError("a replay goes back: --shift-by takes a number below zero, as -10")
     return targets.Back(-shift_by)
+
+
+def _identity(table: str | None) -> str | None:
+    from tidegate.events import table_identity  # noqa: PLC0415 - heavy
+
+    try:
+        return None if table is None else table_identity(table)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
 def _check_restores(restores: int, *, allowed: bool) -> None:
@@ -156,20 +160,11 @@ def _check_restores(restores: int, *, allowed: bool) -> None:
         )
 
 
-def _tell(
-    rows: list[dict[str, Any]],
-    restores: int,
-    sentence: str,
-    executed: bool,  # noqa: FBT001 - the option itself
-    as_json: bool,  # noqa: FBT001
-) -> None:
+def _tell(told: dict[str, Any], sentences: Callable[[], Iterable[str]], *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps({"executed": executed, "restores": restores, "changes": rows}))
+        typer.echo(json.dumps(told))
         return
-    show_table(rows)
-    if restores:
-        typer.echo(f"{restores} of them ask for a restore: they need --with-restores")
-    if executed:
-        typer.echo(sentence.replace("would be", "are") + ": done")
-    else:
-        typer.echo(f"{sentence}; add --execute to do it")
+    changes: list[dict[str, Any]] = told["changes"]
+    show_table([{k: "-" if v is None else v for k, v in row.items()} for row in changes])
+    for sentence in sentences():
+        typer.echo(sentence)

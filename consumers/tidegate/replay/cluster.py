@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Self
 
 from confluent_kafka.admin import AdminClient
 
-from tidegate.errors import ConfigError, FormatError
+from tidegate.errors import ConfigError, FormatError, TidegateError
 from tidegate.events import Event, RestoreRequested
-from tidegate.events.topics import TOPICS, topic_of
+from tidegate.events.topics import TOPICS
 from tidegate.events.wire import Wire
 from tidegate.registry import wire_for
 from tidegate.replay.events import EventReplay, Selection, asks_for_restore, select_events
 from tidegate.replay.groups import Groups
 from tidegate.replay.memory import put_memory_back
-from tidegate.replay.plan import GroupReplay, Standing, plan_group
-from tidegate.replay.targets import Target, ToMoment
+from tidegate.replay.plan import GroupReplay, plan_group
+from tidegate.replay.standings import Standings, within
+from tidegate.replay.tables import places_of, shared_out, tables_among
+from tidegate.replay.targets import Target
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka import KafkaBus
 from tidegate.runtime.topic_log import TopicLog
@@ -32,10 +35,11 @@ class Replays:
     def __init__(self, settings: Settings) -> None:
         """Connect to the cluster of the settings."""
         connection = settings.connection()
-        self._prefix = settings.topics.prefix
+        prefix = self._prefix = settings.topics.prefix
         self._bus = KafkaBus(connection)
         self._log = TopicLog(connection, self._bus)
         self._groups = Groups(AdminClient({**connection, "log_level": 0}))
+        self._standings = Standings(self._bus, self._log, self._groups, prefix)
         self._wire: Wire = wire_for(settings.registry)
 
     def __enter__(self) -> Self:
@@ -53,31 +57,33 @@ class Replays:
         *,
         topic: str | None = None,
         partition: int | None = None,
+        tables: Sequence[str] = (),
     ) -> GroupReplay:
         """Plan to put a service's group back.
 
         Args:
             service: Its name.
             target: Where to.
-            topic: Of its topics this one alone, by its short name (`locks`); None: all of them.
+            topic: Of its topics this one alone, by its name (`locks`); None: all of them.
             partition: This partition number alone.
+            tables: Only the partitions on which these lie; none: all.
 
         Raises:
             ConfigError: there is no such service, topic or partition.
             GroupInUseError: the service runs.
+            TidegateError: the service's topics have nothing of one of the tables.
         """
         group = f"{self._prefix}.{service}"
-        topics = self._inputs(service, topic)
+        spans = self._standings.spans(service, topic, partition)
+        placed: dict[str, int] = {}
+        if tables:
+            placed = places_of(tables, self._standings.count(spans), partition)
+            spans = {part: span for part, span in spans.items() if part.number in placed.values()}
         self._groups.check_unused(group)
-        standings = {
-            part: each
-            for name in topics
-            for part, each in self._standings(group, name, target).items()
-            if partition in (None, part.number)
-        }
-        if not standings:
-            raise ConfigError(f"{', '.join(topics)} has no partition {partition}")
+        standings = self._standings.of(service, spans, target)
         plan = plan_group(service, group, standings, target)
+        if placed:
+            plan = self._for_tables(replace(plan, tables=placed), spans)
         return replace(plan, restores=self._restores(plan))
 
     def reset(self, plan: GroupReplay) -> None:
@@ -101,9 +107,10 @@ class Replays:
             ConfigError: events do not travel on this topic.
         """
         known = {each.suffix: each for each in TOPICS if each.events}
-        if topic not in known:
+        suffix = topic.removeprefix(f"{self._prefix}.")
+        if suffix not in known:
             raise ConfigError(f"there is no topic {topic} of events; there are {', '.join(known)}")
-        spans = self._log.spans(known[topic].name(self._prefix))
+        spans = within(self._log.spans(known[suffix].name(self._prefix)), selection.partition)
         return select_events(self._log.read(spans), selection, self._wire)
 
     def publish(self, plan: EventReplay) -> None:
@@ -112,30 +119,25 @@ class Replays:
         for start in range(0, len(messages), _BATCH):
             self._bus.send(messages[start : start + _BATCH])
 
-    def _inputs(self, service: str, topic: str | None) -> list[str]:
-        if service not in HEARD:
-            raise ConfigError(f"there is no service {service!r}; there are {', '.join(HEARD)}")
-        topics = {topic_of(kind) for kind in HEARD[service]}
-        if topic is not None and topic not in {each.suffix for each in topics}:
-            heard = ", ".join(sorted(each.suffix for each in topics))
-            raise ConfigError(f"{service} does not hear {topic}; it hears {heard}")
-        return sorted(t.name(self._prefix) for t in topics if topic in (None, t.suffix))
-
-    def _standings(self, group: str, topic: str, target: Target) -> dict[Partition, Standing]:
-        spans = self._log.spans(topic)
-        committed = self._groups.committed(group, list(spans))
-        at: dict[Partition, int] = {}
-        if isinstance(target, ToMoment):
-            at = self._log.offsets_at(topic, target.moment)
-        return {p: Standing(span, committed.get(p), at.get(p)) for p, span in spans.items()}
+    def _for_tables(self, plan: GroupReplay, spans: Mapping[Partition, range]) -> GroupReplay:
+        shared = shared_out(plan, self._log.read({m.partition: m.span for m in plan.moves}))
+        unseen = set(plan.tables or ()) - {
+            table for move in shared.moves if move.share for table in move.share.of_tables
+        }
+        unknown = unseen - tables_among(self._log.read(spans), unseen) if unseen else unseen
+        if unknown:
+            topics = ", ".join(sorted({each.topic for each in spans}))
+            raise TidegateError(
+                f"{topics} has no record of {', '.join(sorted(unknown))}: is the name right?"
+            )
+        return shared
 
     def _restores(self, plan: GroupReplay) -> int:
         """Count the requests for a restore among what the group would read again."""
         if RestoreRequested not in HEARD[plan.service]:
             return 0
-        spans = {m.partition: range(m.to_offset, m.to_offset + m.again) for m in plan.moves}
         found = 0
-        for record in self._log.read(spans):
+        for record in self._log.read({m.partition: m.span for m in plan.moves}):
             try:
                 event: Event = self._wire.unseal(record.key, record.value, record.headers)
             except FormatError:

@@ -15,9 +15,10 @@ from tidegate.errors import FormatError
 from tidegate.events import Event, RestoreRequested
 from tidegate.events.wire import Wire
 from tidegate.publisher import Message
-from tidegate.runtime.bus import Record
+from tidegate.runtime.bus import Partition, Record
 
 REPLAYED_FROM: Final = "tidegate-replayed-from"
+_ID: Final = "ce_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,13 @@ class Selection:
         wanted = not self.event_ids or event.event_id in self.event_ids
         return wanted and self.table in (None, event.table)
 
+    def may_cover(self, record: Record) -> bool:
+        """Whether a record that can't be read may be meant: its key and headers say no other."""
+        told = dict(record.headers).get(_ID)
+        named = self.table is None or record.key in (None, self.table.encode())
+        wanted = {each.encode() for each in self.event_ids}
+        return named and (not wanted or told is None or told in wanted)
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -61,8 +69,7 @@ class Found:
     @property
     def origin(self) -> str:
         """Where it lies, as topic/partition/offset."""
-        where = self.record.partition
-        return f"{where.topic}/{where.number}/{self.record.offset}"
+        return _origin(self.record)
 
     def message(self) -> Message:
         """The message to publish: on the same partition, and with where it comes from."""
@@ -73,12 +80,25 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A record that can't be decoded: it is told of, and not published again."""
+
+    record: Record
+    reason: str
+
+    @property
+    def origin(self) -> str:
+        """Where it lies, as topic/partition/offset."""
+        return _origin(self.record)
+
+
+@dataclass(frozen=True, slots=True)
 class EventReplay:
     """The events to publish again, each id once: the plan, and the dry run."""
 
     events: tuple[Found, ...]
-    unreadable: int
-    """Records at these places that can't be decoded; they are left out."""
+    unreadable: tuple[Unreadable, ...]
+    """Those that may have been meant, by their place, key and headers."""
 
     @property
     def restores(self) -> int:
@@ -89,21 +109,32 @@ class EventReplay:
 def select_events(records: Iterable[Record], selection: Selection, wire: Wire) -> EventReplay:
     """Find the events that are meant, the first of each id, in the broker's order."""
     found: dict[str, Found] = {}
-    unreadable = 0
+    unreadable: list[Unreadable] = []
     for record in records:
         if not selection.covers_place(record):
             continue
         try:
             event = wire.unseal(record.key, record.value, record.headers)
-        except FormatError:
-            unreadable += 1
+        except FormatError as error:
+            if selection.may_cover(record):
+                unreadable.append(Unreadable(record, str(error)))
             continue
         if selection.covers_event(event):
             found.setdefault(event.event_id, Found(record, event))
-    ordered = sorted(found.values(), key=lambda each: (each.record.timestamp_ms, each.origin))
-    return EventReplay(tuple(ordered), unreadable)
+    ordered = sorted(found.values(), key=_order)
+    return EventReplay(tuple(ordered), tuple(unreadable))
 
 
 def asks_for_restore(event: Event) -> bool:
     """Whether carrying this out could take a table back."""
     return isinstance(event, RestoreRequested) and not event.plan_only
+
+
+def _order(found: Found) -> tuple[int, Partition, int]:
+    # a whole batch has one time, and a table's events keep their order
+    return found.record.timestamp_ms, found.record.partition, found.record.offset
+
+
+def _origin(record: Record) -> str:
+    where = record.partition
+    return f"{where.topic}/{where.number}/{record.offset}"

@@ -13,8 +13,13 @@ from tidegate.errors import TidegateError
 from tidegate.replay.plan import Move
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka_faults import told_apart
+from tidegate.runtime.patience import Patience
 
 _WAIT: Final = 30.0
+_ANSWER: Final = 10.0
+"""The broker's time to answer, below the time that we wait for what it said."""
+_PATIENCE: Final = Patience(attempts=6, longest=2.0)
+"""A broker that has just started loads its groups first."""
 _IN_USE: Final = {
     KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.NON_EMPTY_GROUP,
@@ -39,24 +44,32 @@ class Groups:
         Raises:
             GroupInUseError: the service runs.
         """
-        try:
-            [asked] = self.admin.describe_consumer_groups([group]).values()
-            members = [f"{m.client_id} on {m.host}" for m in asked.result(_WAIT).members]
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-                return
-            with told_apart(f"group {group}"):
-                raise
+        members = _PATIENCE.call(lambda: self._members(group))
         if members:
             raise GroupInUseError(
                 f"group {group} is in use by {', '.join(members)}: stop the service first"
             )
 
+    def _members(self, group: str) -> list[str]:
+        try:
+            [asked] = self.admin.describe_consumer_groups([group], request_timeout=_ANSWER).values()
+            return [f"{m.client_id} on {m.host}" for m in asked.result(_WAIT).members]
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return []
+            with told_apart(f"group {group}"):
+                raise
+
     def committed(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, int]:
         """Where the group goes on; partitions without a committed offset are not in it."""
+        return _PATIENCE.call(lambda: self._committed(group, partitions))
+
+    def _committed(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, int]:
         asked = ConsumerGroupTopicPartitions(group, [TopicPartition(*each) for each in partitions])
         with told_apart(f"group {group}"):
-            [answer] = self.admin.list_consumer_group_offsets([asked]).values()
+            [answer] = self.admin.list_consumer_group_offsets(
+                [asked], request_timeout=_ANSWER
+            ).values()
             found = answer.result(_WAIT).topic_partitions or []
         return {Partition(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
 
@@ -66,10 +79,15 @@ class Groups:
         Raises:
             GroupInUseError: the service was started meanwhile; nothing of the group was changed.
         """
+        _PATIENCE.call(lambda: self._put_back(group, moves))
+
+    def _put_back(self, group: str, moves: Sequence[Move]) -> None:
         offsets = [TopicPartition(*move.partition, move.to_offset) for move in moves]
         asked = ConsumerGroupTopicPartitions(group, offsets)
         try:
-            [answer] = self.admin.alter_consumer_group_offsets([asked]).values()
+            [answer] = self.admin.alter_consumer_group_offsets(
+                [asked], request_timeout=_ANSWER
+            ).values()
             done = answer.result(_WAIT).topic_partitions or []
             _check(each.error for each in done)
         except KafkaException as error:

@@ -14,63 +14,147 @@ event set aside by faulty code, a table that no rule covered then) is made up fo
 is not done again. Should a command be said again all the same, it has the id that it had, and the
 executors keep what they answered.
 
+Where some tables alone are meant, the positions of the partition go back all the same, because they
+cover every table. Each other table that has records among those is given positions of its own,
+which say up to where it was applied, so that it passes over them: nothing of it is decided anew.
+Only where the offsets themselves mean nothing any more (the topic was created again) does the
+memory of all tables go back.
+
 The memory is put back before the group's offsets. A crash in between leaves positions that lie
-below the offsets: the decider goes on where its group stands, and nothing is applied twice, because
-nothing is read twice. The replay is then run once more.
+below the offsets: the decider refuses to start, and the replay is run once more.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from tidegate.events import Value
 from tidegate.events.topics import changelog
-from tidegate.replay.plan import GroupReplay
+from tidegate.replay.groups import GroupInUseError
+from tidegate.replay.plan import GroupReplay, Move, Remembered
 from tidegate.runtime.bus import Bus, Partition
-from tidegate.runtime.ledger import POSITIONS_KEY, TOPIC_IDS_KEY, Ledger, ledger_for
+from tidegate.runtime.ledger import (
+    POSITIONS_KEY,
+    TOPIC_IDS_KEY,
+    Entry,
+    Ledger,
+    Positions,
+    ledger_for,
+)
 
 
 class AnyState(Value, frozen=True, extra="allow"):
     """A decider's state, whatever it holds: a replay carries it over unread."""
 
 
+def recall(
+    bus: Bus, prefix: str, decider: str, number: int, topics: Iterable[str]
+) -> dict[Partition, Remembered]:
+    """Look up what a decider remembers of its input topics, from the side: nobody is shut out.
+
+    Raises:
+        ConfigError: its changelog is not there.
+        FormatError: its changelog can't be read.
+    """
+    name = changelog(decider).name(prefix)
+    bus.partitions(name)
+    kept = ((each.key or b"", each.value) for each in bus.log(Partition(name, number)))
+    ledger = ledger_for(AnyState, AnyState())
+    ledger.restore(each for each in kept if each[0] in (POSITIONS_KEY, TOPIC_IDS_KEY))
+    inputs = (Partition(topic, number) for topic in topics)
+    return {each: _remembered(ledger, bus, each) for each in inputs}
+
+
+def _remembered(ledger: Ledger[AnyState], bus: Bus, where: Partition) -> Remembered:
+    known = ledger.topic_ids.get(where.topic)
+    renewed = known is not None and known != bus.extent(where).topic_id
+    return Remembered(ledger.positions.get(where.topic), renewed)
+
+
 def put_memory_back(bus: Bus, prefix: str, plan: GroupReplay) -> None:
     """Put a decider's positions back to where its group will stand.
 
     Raises:
+        GroupInUseError: the service ran since the plan was made; nothing was written.
         FencedError: the service was started meanwhile; its group must not be put back.
         FormatError: its changelog can't be read.
     """
     topic = changelog(plan.service).name(prefix)
     for number in sorted({move.partition.number for move in plan.moves}):
-        back = plan.back(number)
-        ids = {each: bus.extent(Partition(each, number)).topic_id for each in back}
+        moves = plan.moves_of(number)
+        ids = {m.partition.topic: bus.extent(m.partition).topic_id for m in moves}
         memory = bus.changelog(topic, number)
         try:
             ledger = ledger_for(AnyState, AnyState())
             ledger.restore(memory.read())
-            memory.write(put_back(ledger, back, ids))
+            _check_unchanged(ledger, moves)
+            memory.write(put_back(ledger, moves, ids, plan.tables))
         finally:
             memory.close()
 
 
+def _check_unchanged(ledger: Ledger[AnyState], moves: Iterable[Move]) -> None:
+    for move in moves:
+        if ledger.positions.get(move.partition.topic) != move.remembered:
+            raise GroupInUseError(
+                f"the service has read on in {move.partition.topic}[{move.partition.number}]"
+                " since the plan was made: stop it, and plan again"
+            )
+
+
 def put_back(
-    ledger: Ledger[AnyState], back: Mapping[str, int], topic_ids: Mapping[str, str]
+    ledger: Ledger[AnyState],
+    moves: Sequence[Move],
+    topic_ids: Mapping[str, str],
+    tables: Collection[str] | None = None,
 ) -> list[tuple[bytes, bytes | None]]:
-    """What to append to a changelog so that each topic counts as applied only up to its offset.
+    """What to append to a changelog so that its tables count as applied only up to the moves.
+
+    Every prefix of it is safe: the positions come after what the tables are given, and the ids of
+    topics last, because until then a decider refuses the topics.
 
     Args:
         ledger: What the changelog holds.
-        back: The offset by topic.
+        moves: Those in the partitions of this changelog's number.
         topic_ids: The broker's ids of these topics: who replays has decided to go on with them.
+        tables: The tables that are meant; None: all.
     """
     written: list[tuple[bytes, bytes | None]] = []
-    for table, entry in ledger.entries_kept():
-        applied = {topic: min(at, back.get(topic, at)) for topic, at in entry.applied.items()}
+    for table, entry in _entries(ledger, moves):
+        applied = dict(entry.applied)
+        for move in moves:
+            _set_applied(applied, table, move, ledger.positions, tables)
         if applied != entry.applied:
             put = entry.model_copy(update={"applied": applied})
             written.append((table.encode(), put.model_dump_json().encode()))
-    ids, positions = {**ledger.topic_ids, **topic_ids}, {**ledger.positions, **back}
-    tail = ((TOPIC_IDS_KEY, ids), (POSITIONS_KEY, positions))
+    positions = {**ledger.positions, **{m.partition.topic: m.to_offset for m in moves}}
+    tail = ((POSITIONS_KEY, positions), (TOPIC_IDS_KEY, {**ledger.topic_ids, **topic_ids}))
     return [*written, *((key, json.dumps(value).encode()) for key, value in tail)]
+
+
+def _entries(
+    ledger: Ledger[AnyState], moves: Iterable[Move]
+) -> Iterator[tuple[str, Entry[AnyState]]]:
+    """Every table that is remembered, and those of which only the place has to be."""
+    others = {table for move in moves if move.share for table in move.share.others}
+    for table, entry in ledger.entries_kept():
+        others.discard(table)
+        yield table, entry
+    for table in sorted(others):
+        yield table, Entry[AnyState](applied={}, state=AnyState())
+
+
+def _set_applied(
+    applied: Positions,
+    table: str,
+    move: Move,
+    positions: Mapping[str, int],
+    tables: Collection[str] | None,
+) -> None:
+    topic = move.partition.topic
+    if tables is None or table in tables or move.is_for_all:
+        if topic in applied:
+            applied[topic] = min(applied[topic], move.to_offset)
+    elif move.share and table in move.share.others and topic in positions:
+        applied[topic] = max(applied.get(topic, 0), positions[topic])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
@@ -15,6 +15,8 @@ _SHORT: Final = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _UNITS: Final = ("days", "hours", "minutes", "seconds")
 _DURATION: Final = TypeAdapter(timedelta)
 _MOMENT: Final = TypeAdapter(datetime)
+_BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
+"""Kafka takes a time before it for something else: -1 ms is the end of a topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,28 @@ class Back:
 Target = ToOffset | ToMoment | ToEarliest | Back
 
 
+def ago(text: str, now: datetime) -> ToMoment:
+    """So long before now, however long that is.
+
+    Raises:
+        ConfigError: the text is no duration.
+    """
+    span = duration(text)
+    return ToMoment(_BEGINNING if span > now - _BEGINNING else now - span)
+
+
+def since(text: str, now: datetime) -> ToMoment:
+    """At a time that is past.
+
+    Raises:
+        ConfigError: the text is no time, or one to come.
+    """
+    at = moment(text)
+    if at > now:
+        raise ConfigError(f"a replay goes back, and {text} is still to come")
+    return ToMoment(at)
+
+
 def duration(text: str) -> timedelta:
     """Read a duration: ISO 8601 (PT1H30M) or short (1h30m, 2d, 90s).
 
@@ -67,7 +91,7 @@ def duration(text: str) -> timedelta:
 
 
 def moment(text: str) -> datetime:
-    """Read an ISO 8601 time.
+    """Read an ISO 8601 time; one before 1970 is the beginning of 1970.
 
     Raises:
         ConfigError: it is none, or says no zone: nobody can know then which hour is meant.
@@ -78,4 +102,4 @@ def moment(text: str) -> datetime:
         raise ConfigError(f"a time is 2026-11-21T07:00:00Z, not {text!r}") from error
     if read.tzinfo is None:
         raise ConfigError(f"{text} names no time zone: write 2026-11-21T07:00:00Z or +01:00")
-    return read
+    return max(read, _BEGINNING)

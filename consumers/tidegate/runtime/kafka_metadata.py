@@ -43,7 +43,7 @@ class KafkaMetadata:
         with told_apart(f"topic {topic}"):
             count, fault = self._described(topic, time.monotonic() + _WAIT)
         if fault is not None or not count:
-            raise ConfigError(f"topic {topic}: {fault or 'it has no partitions'}")
+            raise ConfigError(f"topic {topic}: {fault.str() if fault else 'it has no partitions'}")
         return count
 
     def extent(self, partition: Partition) -> Extent:

@@ -1,0 +1,127 @@
+"""A deployment of a test's own: its services run in this process, `tidegate replay` is called."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
+from typer.testing import CliRunner
+
+from support.hudi_tables import at
+from tidegate.cli import app
+from tidegate.demo.audience import Audience
+from tidegate.events import SavepointRequested
+from tidegate.events.topics import topic_of
+from tidegate.publisher import Publisher
+from tidegate.replay.groups import Groups
+from tidegate.runtime.kafka import KafkaBus
+from tidegate.runtime.topic_log import TopicLog
+from tidegate.services import HEARD, SERVICES, assemble
+from tidegate.settings import Settings
+
+EVERY_COMMIT = '[[savepoints]]\ntables = "*.customers"\nwhen = "every_commit"\n'
+
+
+@dataclass(frozen=True)
+class Place:
+    """A deployment: its settings, its tables, and the commands run on it."""
+
+    folder: Path
+    servers: str
+    prefix: str
+
+    @property
+    def lake(self) -> Path:
+        return self.folder / "lake"
+
+    def settings(self, rules: str = EVERY_COMMIT) -> Settings:
+        file = self.folder / "tidegate.toml"
+        file.write_text(
+            f'[kafka]\n"bootstrap.servers" = "{self.servers}"\n'
+            f'[topics]\nprefix = "{self.prefix}"\npartitions = 2\n'
+            f'[warehouse]\nroots = ["{self.lake}"]\n[spark]\nfrom_items = 100000\n' + rules
+        )
+        return Settings.load(file)
+
+    @contextmanager
+    def running(self, *names: str, rules: str = EVERY_COMMIT) -> Generator[None]:
+        settings, stop = self.settings(rules), threading.Event()
+        bus = KafkaBus(settings.connection(), {"session.timeout.ms": 6000})
+        loops = [assemble(name, settings, bus) for name in names or SERVICES]
+        threads = [threading.Thread(target=loop.run, args=(stop,)) for loop in loops]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            for thread, loop in zip(threads, loops, strict=True):
+                thread.join()
+                loop.close()
+            bus.close()
+
+    @property
+    def audience(self) -> Audience:
+        return Audience(self.servers, self.prefix, 2)
+
+    def publisher(self) -> Publisher:
+        return Publisher(self.servers, said_by="test", prefix=self.prefix)
+
+    def call(self, *arguments: str) -> dict[str, Any]:
+        """Run `tidegate replay`; what it would change or changed."""
+        file = str(self.folder / "tidegate.toml")
+        answer = CliRunner().invoke(app, ["replay", *arguments, "--json", "-c", file])
+        if answer.exception and not isinstance(answer.exception, SystemExit):
+            raise answer.exception
+        assert answer.exit_code == 0, answer.output
+        told: dict[str, Any] = json.loads(answer.output)
+        return told
+
+    def subject(self, table: str) -> dict[str, Any]:
+        return {"table": f"lake.shop.{table}", "location": str(self.lake / table)}
+
+    def outcome_ids(self) -> set[str]:
+        return {event.event_id for event in self.audience.outcomes()}
+
+    def wait_until_idle(self, *names: str) -> None:
+        """Until these groups have nothing left to read, in a second look too."""
+        for _ in range(2):
+            wait_for(lambda: all(self.unread(name) == 0 for name in names or SERVICES))
+            time.sleep(0.3)
+
+    def unread(self, service: str) -> int:
+        connection: dict[str, str | int | bool] = {"bootstrap.servers": self.servers}
+        bus = KafkaBus(connection)
+        log, groups = TopicLog(connection, bus), Groups(AdminClient({**connection}))
+        topics = {topic_of(kind).name(self.prefix) for kind in HEARD[service]}
+        held = {part: span for topic in topics for part, span in log.spans(topic).items()}
+        stands = groups.committed(f"{self.prefix}.{service}", list(held))
+        bus.close()
+        return sum(span.stop - stands.get(part, span.start) for part, span in held.items())
+
+
+def savepoints_asked(place: Place) -> list[tuple[str, str | None]]:
+    """The tables and instants that savepoints were asked for, in the broker's order."""
+    asked = (each for each in place.audience.commands() if isinstance(each, SavepointRequested))
+    return [(each.table.rsplit(".", 1)[-1], each.instant) for each in asked]
+
+
+def publish_commits(place: Place, minutes: Sequence[int], *tables: str) -> None:
+    with place.publisher() as publisher:
+        for minute in minutes:
+            for table in tables or ("customers",):
+                publisher.commit(**place.subject(table), instant=at(minute))
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
