@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from tidegate.cleaning import Cleaner, ReaderGate
 from tidegate.errors import ConfigError
@@ -16,9 +16,11 @@ from tidegate.fanout import BySize, OnSpark
 from tidegate.registry import wire_for
 from tidegate.restores import PermittedRestorer, Restorer
 from tidegate.runtime.bus import Bus
+from tidegate.runtime.dead_letters import DeadLetterLimit
 from tidegate.runtime.decider_loop import DeciderLoop
 from tidegate.runtime.executor_loop import ExecutorLoop
-from tidegate.runtime.services import Executor
+from tidegate.runtime.patience import BRIEF, TABLE_WORK, Patience
+from tidegate.runtime.services import Decider, Executor
 from tidegate.savepoints import (
     SavepointMode,
     SavepointPolicy,
@@ -29,6 +31,8 @@ from tidegate.savepoints import (
 from tidegate.settings import Settings
 from tidegate.spark import lazy_session
 from tidegate.warehouse import Warehouse, WarehouseRoots
+
+S = TypeVar("S")
 
 
 class Loop(Protocol):
@@ -64,6 +68,18 @@ def savepoint_policy(settings: Settings) -> SavepointPolicy:
     return SavepointPolicy(rules=tuple(rules))
 
 
+def limits(service: str, settings: Settings, usual: Patience) -> tuple[Patience, DeadLetterLimit]:
+    """How long a service retries, where the settings say nothing as usual; when it stops."""
+    told = settings.services.limits_of(service)
+    first, longest = told.retries.first_wait_ms, told.retries.longest_wait_ms
+    patience = Patience(
+        attempts=told.retries.attempts or usual.attempts,
+        first=first / 1000 if first else usual.first,
+        longest=longest / 1000 if longest else usual.longest,
+    )
+    return patience, DeadLetterLimit(window=told.of, most=told.most)
+
+
 def _now() -> datetime:
     return datetime.now(UTC)
 
@@ -75,9 +91,16 @@ def _executor(
 ) -> Loop:
     warehouse, fan_out = table_work(settings)
     executor = kind(warehouse, fan_out, _now)
-    prefix, threads = settings.topics.prefix, settings.services.threads
-    wire = wire_for(settings.registry)
-    return ExecutorLoop(executor, bus, prefix, threads=threads, wire=wire)
+    patience, limit = limits(executor.name, settings, TABLE_WORK)
+    return ExecutorLoop(
+        executor,
+        bus,
+        settings.topics.prefix,
+        threads=settings.services.threads,
+        patience=patience,
+        limit=limit,
+        wire=wire_for(settings.registry),
+    )
 
 
 def _permitted(
@@ -92,12 +115,17 @@ def _restorer(settings: Settings, bus: Bus) -> Loop:
 
 
 def _policy(settings: Settings, bus: Bus) -> Loop:
-    decider = SavepointPolicyService(savepoint_policy(settings))
-    return DeciderLoop(decider, bus, settings.topics.prefix, wire=wire_for(settings.registry))
+    return _decider(SavepointPolicyService(savepoint_policy(settings)), settings, bus)
 
 
 def _gate(settings: Settings, bus: Bus) -> Loop:
-    return DeciderLoop(ReaderGate(), bus, settings.topics.prefix, wire=wire_for(settings.registry))
+    return _decider(ReaderGate(), settings, bus)
+
+
+def _decider(decider: Decider[S], settings: Settings, bus: Bus) -> Loop:
+    patience, limit = limits(decider.name, settings, BRIEF)
+    prefix, wire = settings.topics.prefix, wire_for(settings.registry)
+    return DeciderLoop(decider, bus, prefix, patience=patience, limit=limit, wire=wire)
 
 
 DECIDERS: Final = (SavepointPolicyService.name, ReaderGate.name)

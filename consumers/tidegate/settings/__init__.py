@@ -31,6 +31,16 @@ from_items = 256                         # table work of at least so many items 
 [[savepoints]]                           # the first pattern that matches a table decides
 tables = "lake.sales.*"
 when = "every_commit"
+
+[services]
+threads = 4                              # tables that an executor works on at the same time
+[services.retries]                       # of faults that may pass: of all services ...
+longest_wait_ms = 60000
+[services.dead_letters]                  # more than `most` of the last `of` messages stop a service
+most = 50
+of = 100
+[services.restorer.retries]              # ... and of one of them
+attempts = 300                           # two and a half hours, jitter included
 """
 
 from __future__ import annotations
@@ -41,11 +51,13 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
-from pydantic import BaseModel, Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 
 from tidegate.errors import ConfigError
 from tidegate.events.topics import DEFAULT_PARTITIONS, DEFAULT_PREFIX
 from tidegate.registry import RegistrySettings
+from tidegate.settings.section import Section
+from tidegate.settings.services import ServiceSettings
 
 FILE_VARIABLE = "TIDEGATE_CONFIG"
 SERVERS_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
@@ -53,11 +65,7 @@ SERVERS_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
 _SECRET: Final = re.compile(r"password|secret|token|jaas|oauthbearer\.config|key\.pem")
 
 
-class _Section(BaseModel, frozen=True, extra="forbid"):
-    """A part of the settings; a misspelt name is an error."""
-
-
-class TopicSettings(_Section, frozen=True):
+class TopicSettings(Section, frozen=True):
     """How the topics are named and made."""
 
     prefix: str = DEFAULT_PREFIX
@@ -65,43 +73,34 @@ class TopicSettings(_Section, frozen=True):
     replication: int = Field(default=1, ge=1)
 
 
-class WarehouseSettings(_Section, frozen=True):
+class WarehouseSettings(Section, frozen=True):
     """Where tables may be changed, and how their file systems are reached."""
 
     roots: tuple[str, ...] = ()
     storage: dict[str, dict[str, Any]] = Field(default_factory=dict, repr=False)
 
 
-class SparkSettings(_Section, frozen=True):
+class SparkSettings(Section, frozen=True):
     """The session for table work, started when there is work for it."""
 
     from_items: int = Field(default=256, ge=1)
     conf: dict[str, str] = Field(default_factory=dict, repr=False)
 
 
-class SavepointRule(_Section, frozen=True):
+class SavepointRule(Section, frozen=True):
     """When the tables whose identity matches a shell pattern get savepoints by themselves."""
 
     tables: str
     when: Literal["every_commit", "on_request"]
 
 
-class RestoreSettings(_Section, frozen=True):
+class RestoreSettings(Section, frozen=True):
     """Who may have a table restored: shell patterns of the names that requests are made in."""
 
     requested_by: tuple[str, ...] = ("*",)
 
 
-class ServiceSettings(_Section, frozen=True):
-    """How the services work."""
-
-    threads: int = Field(default=4, ge=1)
-    """Tables that an executor works on at the same time."""
-    session_timeout_ms: int = Field(default=10_000, ge=1_000)
-    """After this long without a sign of life the broker gives a process's work to another."""
-
-
-class Settings(_Section, frozen=True):
+class Settings(Section, frozen=True):
     """All settings; see the module's example."""
 
     kafka: dict[str, str | int | bool | SecretStr] = Field(default_factory=dict)
