@@ -13,6 +13,7 @@ import pytest
 from mutants.cleaning_mutants import CLEANING_MUTANTS
 from mutants.mutants import DECIDERS, EXECUTORS, MUTANTS, Mutant
 from mutants.operation_mutants import OPERATION_MUTANTS
+from mutants.replay_mutants import REPLAY_MUTANTS
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("schemas", "producers", "consumers", "tests", "pyproject.toml")
@@ -59,7 +60,7 @@ def test_the_copy_as_it_is_passes(copy: Path) -> None:
     "mutant",
     [
         pytest.param(each, id=each.rule, marks=[pytest.mark.kafka] if each.needs_kafka else [])
-        for each in (*MUTANTS, *CLEANING_MUTANTS, *OPERATION_MUTANTS)
+        for each in (*MUTANTS, *CLEANING_MUTANTS, *OPERATION_MUTANTS, *REPLAY_MUTANTS)
     ],
 )
 def test_the_tests_go_red_when_the_rule_is_broken(
