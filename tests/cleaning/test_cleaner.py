@@ -152,7 +152,7 @@ def test_two_cleaners_at_once_both_succeed(warehouse: Path, cleaner: Cleaner) ->
     ids = f"default.table_txn_001:200:{NOTHING_OPEN}::"
     command = release(str(table), directories=(product,), max_write_id=200, valid_write_ids=ids)
     with ThreadPoolExecutor(4) as pool:
-        runs = list(pool.map(lambda _: list(cleaner.execute(command)), range(4)))
+        runs = list(pool.map(lambda each: list(cleaner.execute(each)), [command] * 4))
     assert all(isinstance(outcomes[-1], DirectoriesCleaned) for outcomes in runs)
     assert names_in(table) == [product]
 

@@ -13,12 +13,14 @@ from support.acid import (
     INSERT_4,
     INSERTS,
     MAJOR_3,
+    MAJOR_4,
     MINOR_3,
     MINOR_4,
     MINOR_DELETES_4,
     NOTHING_OPEN,
     VACUUMED,
     Case,
+    emptied,
     listed,
     release,
     release_of,
@@ -134,6 +136,73 @@ def test_a_product_of_deletes_may_lack_where_there_was_nothing_deleted(
 ) -> None:
     listing = listed(INSERT_1, INSERT_4, MINOR_4, empty=empty)
     assert planned(listing, DELETING) == (INSERT_1, INSERT_4)
+
+
+EMPTYING = release(kind="major", directories=(MAJOR_4,), max_write_id=4, valid_write_ids=IDS_1_TO_4)
+
+
+def test_the_base_of_a_table_whose_rows_were_all_deleted_holds_its_version_file_alone() -> None:
+    """So Hive's own compactor leaves it."""
+    listing = (emptied(MAJOR_4), *listed(*INSERTS, DELETE_4))
+    assert planned(listing, EMPTYING) == (DELETE_4, *INSERTS)
+
+
+def test_deletes_outlive_the_rows_that_they_delete() -> None:
+    """Else a reader sees those again, and after a crash nothing says why a base is empty."""
+    plan = plan_cleaning((emptied(MAJOR_4), *listed(*INSERTS, DELETE_4)), EMPTYING)
+    assert isinstance(plan, CleaningPlan)
+    assert [[each.name for each in wave] for wave in plan.waves] == [[*INSERTS], [DELETE_4]]
+
+
+@pytest.mark.parametrize(
+    "names", [(INSERT_1, DELETE_4), (DELETE_4,), ()], ids=["some rows", "deletes", "nothing"]
+)
+def test_what_a_crash_left_beside_a_base_of_no_rows_still_goes(names: tuple[str, ...]) -> None:
+    listing = (emptied(MAJOR_4), *listed(*names))
+    assert planned(listing, EMPTYING) == tuple(sorted(names))
+
+
+def test_a_base_of_no_rows_beside_rows_that_nothing_deleted_has_lost_them() -> None:
+    assert refused((emptied(MAJOR_4), *listed(*INSERTS)), EMPTYING) == "products-incomplete"
+    deleted_later = (emptied(MAJOR_4), *listed(*INSERTS, "delete_delta_0000005_0000005_0000"))
+    assert refused(deleted_later, EMPTYING) == "products-incomplete"
+
+
+def test_directories_without_a_file_need_no_delete_beside_a_base_of_no_rows() -> None:
+    listing = (emptied(MAJOR_4), *listed(empty=INSERTS))
+    assert planned(listing, EMPTYING) == INSERTS
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param((), id="nothing in it, which no reader sees"),
+        pytest.param((ListedFile("_orc_acid_version", 0),), id="an empty version file"),
+        pytest.param((ListedFile("_orc_acid_version", 1, is_link=True),), id="a link"),
+        pytest.param((ListedFile("_SUCCESS", 1),), id="another file"),
+        pytest.param(
+            (ListedFile("_orc_acid_version", 1), ListedFile("bucket_00000", 0)),
+            id="an empty bucket beside it",
+        ),
+        pytest.param(
+            (ListedFile("_orc_acid_version", 1), ListedFile("_tmp_bucket_00000", 9)),
+            id="a draft beside it",
+        ),
+    ],
+)
+def test_another_base_without_a_bucket_file_is_not_whole(files: tuple[ListedFile, ...]) -> None:
+    base = ListedDirectory(MAJOR_4, f"/wh/t/{MAJOR_4}", files)
+    assert refused((base, *listed(*INSERTS, DELETE_4)), EMPTYING) == "products-incomplete"
+
+
+def test_a_checksum_beside_the_version_file_is_nothing() -> None:
+    files = (ListedFile("._orc_acid_version.crc", 12), ListedFile("_orc_acid_version", 1))
+    base = ListedDirectory(MAJOR_4, f"/wh/t/{MAJOR_4}", files)
+    assert planned((base, *listed(*INSERTS, DELETE_4)), EMPTYING) == (DELETE_4, *INSERTS)
+
+
+def test_a_vacuum_overtaken_by_one_that_left_no_rows_has_nothing_left_to_do() -> None:
+    assert planned((emptied(MAJOR_4),), release()) == ()
 
 
 def test_inserts_are_not_held_by_a_product_of_deletes() -> None:

@@ -7,6 +7,7 @@ from mutants.mutants import Mutant
 _GATE = "consumers/tidegate/cleaning/gate.py"
 _MEMORY = "consumers/tidegate/cleaning/memory.py"
 _PRODUCTS = "consumers/tidegate/cleaning/products.py"
+_PLAN = "consumers/tidegate/cleaning/plan.py"
 _VACUUM = "schemas/tidegate/hive/vacuum.py"
 _GATE_TESTS = "tests/cleaning/test_gate.py"
 _CLEANER_TESTS = "tests/cleaning/test_plan.py tests/cleaning/test_cleaner.py"
@@ -108,11 +109,29 @@ CLEANING_MUTANTS = (
         _PRODUCTS,
         (
             (
-                "filled = [each.acid for entry, each in pairs if _has_bucket(entry)]",
-                "filled = [each.acid for entry, each in pairs]",
+                "for entry, each in pairs if _has_bucket(entry) or is_emptied(entry, each)]",
+                "for entry, each in pairs]",
             ),
         ),
         _CLEANER_TESTS,
+    ),
+    Mutant(
+        "cleaner: a base of no rows has Hive's version file",
+        _PRODUCTS,
+        (("alone and files[0].size > 0 and not files[0].is_link", "(alone or not files)"),),
+        "tests/cleaning/test_plan.py",
+    ),
+    Mutant(
+        "cleaner: a base of no rows stands beside what deleted them",
+        _PLAN,
+        (("        check_emptied(vacuum, listing, found, obsolete)\n", ""),),
+        "tests/cleaning/test_plan.py",
+    ),
+    Mutant(
+        "cleaner: deletes outlive the rows that they delete",
+        _PLAN,
+        (('waves[each.name.startswith("delete_delta_")]', "waves[0]"),),
+        "tests/cleaning/test_plan.py",
     ),
     Mutant(
         "cleaner: nothing outside the warehouse roots",

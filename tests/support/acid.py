@@ -26,6 +26,7 @@ MINOR_3 = "delta_0000001_0000003"
 MINOR_4 = "delta_0000001_0000004"
 MINOR_DELETES_4 = "delete_delta_0000001_0000004"
 MAJOR_3 = "base_0000003"
+MAJOR_4 = "base_0000004"
 INSERTS = (INSERT_1, INSERT_2, INSERT_3)
 
 
@@ -112,6 +113,11 @@ def listed(*names: str, empty: Sequence[str] = ()) -> tuple[ListedDirectory, ...
             key=lambda each: each.name,
         )
     )
+
+
+def emptied(name: str) -> ListedDirectory:
+    """A directory with Hive's version file alone."""
+    return ListedDirectory(name, f"/wh/t/{name}", (ListedFile("_orc_acid_version", 1),))
 
 
 def release(location: object = "/wh/t", **changes: object) -> CleaningReleased:

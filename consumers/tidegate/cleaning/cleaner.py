@@ -93,8 +93,7 @@ class Cleaner:
         for _ in range(_ROUNDS):
             if not planned.remove:
                 return
-            paths = [each.path for each in planned.remove]
-            errors = self.fan_out.map(partial(_remove_tree, self.warehouse), paths)
+            errors = self._remove_once(planned)
             after = self.plan(command)
             if isinstance(after, Refusal):
                 raise TransientError(f"the table changed meanwhile: {after.message}")
@@ -102,6 +101,15 @@ class Cleaner:
         if planned.remove:
             why = next((error for error in errors if error), "it came back")
             raise TransientError(f"{', '.join(planned.directories)} is still there: {why}")
+
+    def _remove_once(self, planned: CleaningPlan) -> list[str | None]:
+        errors: list[str | None] = []
+        for wave in planned.waves:
+            if any(errors):
+                break
+            paths = [each.path for each in wave]
+            errors += self.fan_out.map(partial(_remove_tree, self.warehouse), paths)
+        return errors
 
     def _refused(self, command: CleaningReleased, refusal: Refusal) -> CleaningRefused:
         return CleaningRefused.about(

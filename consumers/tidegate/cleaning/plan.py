@@ -11,7 +11,8 @@ Reason codes, here and in `cleaner`:
     vacuum-mismatch      the vacuum's kind, range, products and snapshot contradict each other
     not-enough-history   no base serves the vacuum's snapshot
     products-missing     what the vacuum made is not there, and nothing that holds it is
-    products-incomplete  what the vacuum made is there without a bucket file
+    products-incomplete  what the vacuum made is there without a bucket file, and is no base of a
+                         table whose rows were all deleted
     not-covered          something obsolete is not held by a product that is there
 """
 
@@ -22,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tidegate.cleaning.listing import ListedDirectory
-from tidegate.cleaning.products import covered, dead, whole_products
+from tidegate.cleaning.products import check_emptied, covered, dead, whole_products
 from tidegate.errors import FormatError
 from tidegate.events import CleaningReleased, VacuumKind
 from tidegate.hive import (
@@ -45,6 +46,17 @@ class CleaningPlan:
     def directories(self) -> tuple[str, ...]:
         """Their names."""
         return tuple(each.name for each in self.remove)
+
+    @property
+    def waves(self) -> tuple[tuple[ListedDirectory, ...], ...]:
+        """What may go at once, in order: deletes outlive the rows that they delete.
+
+        So a reader never sees a deleted row, and what a crash left still says why a base is empty.
+        """
+        waves: tuple[list[ListedDirectory], list[ListedDirectory]] = ([], [])
+        for each in self.remove:
+            waves[each.name.startswith("delete_delta_")].append(each)
+        return tuple(tuple(wave) for wave in waves if wave)
 
     @property
     def files(self) -> int:
@@ -85,7 +97,9 @@ def plan_cleaning(
         vacuum = _vacuum(command)
         found = _parsed(listing)
         whole = whole_products(vacuum, listing, found)
-        gone = {*covered(vacuum, found, whole), *dead(vacuum, found, whole)}
+        obsolete = covered(vacuum, found, whole)
+        check_emptied(vacuum, listing, found, obsolete)
+        gone = {*obsolete, *dead(vacuum, found, whole)}
         remove = tuple(each for each in listing if each.name in gone)
         _check_links(remove)
     except Refused as refused:

@@ -1,23 +1,24 @@
-"""The products of a vacuum: whether they are there, and what they hold."""
+"""The products of a vacuum: whether they are there, and what they hold. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from tidegate.cleaning.listing import ListedDirectory
-from tidegate.hive import AcidDirectory, Delta, FoundDirectory, Vacuum
+from tidegate.hive import AcidDirectory, Base, Delta, FoundDirectory, Vacuum
 from tidegate.hive.vacuum import covers
 from tidegate.refusals import Refused
 
+_VERSION_FILE: Final = "_orc_acid_version"
 _BUCKET_FILE: Final = re.compile(r"bucket_[0-9]+(_[0-9]+)?|[0-9]+_[0-9]+(_copy_[0-9]+)?")
 
 
 def whole_products(
     vacuum: Vacuum, listing: Iterable[ListedDirectory], found: Sequence[FoundDirectory]
 ) -> list[AcidDirectory]:
-    """Choose the products that are there, each with a bucket file.
+    """Choose the products that are there, each with a bucket file, or a base of no rows.
 
     A delete delta may be empty or absent, when there was no delete to compact: if there was one
     after all, it is not covered.
@@ -26,7 +27,7 @@ def whole_products(
         Refused: a product of another kind lacks.
     """
     pairs = zip(listing, found, strict=True)
-    filled = [each.acid for entry, each in pairs if _has_bucket(entry)]
+    filled = [each.acid for entry, each in pairs if _has_bucket(entry) or is_emptied(entry, each)]
     whole = [acid for acid in filled if vacuum.is_product(acid)]
     for product in vacuum.products:
         may_lack = isinstance(product, Delta) and product.deletes
@@ -47,6 +48,38 @@ def _check_overtaken(
     left = next((each.name for each in found if vacuum.reaches(each.acid)), None)
     if left is not None or not any(covers(acid, product) for acid in filled):
         raise Refused("products-missing", f"{product.name} is not there")
+
+
+def is_emptied(entry: ListedDirectory, found: FoundDirectory) -> bool:
+    """Whether this is the base of a table without rows, as Hive's compactor leaves it.
+
+    Its version file alone is there. Without that file no reader would see the base: it would read
+    on from the deltas, and deleted rows would be back as soon as the first delete delta went.
+    """
+    files = [file for file in entry.files if not file.name.startswith(".")]
+    alone = [file.name for file in files] == [_VERSION_FILE]
+    return isinstance(found.acid, Base) and alone and files[0].size > 0 and not files[0].is_link
+
+
+def check_emptied(
+    vacuum: Vacuum,
+    listing: Sequence[ListedDirectory],
+    found: Sequence[FoundDirectory],
+    obsolete: Collection[str],
+) -> None:
+    """A base of no rows replaces rows only together with what deleted them.
+
+    Raises:
+        Refused: without one delete, the rows must have got lost.
+    """
+    pairs = list(zip(listing, found, strict=True))
+    if not any(vacuum.is_product(each.acid) and is_emptied(entry, each) for entry, each in pairs):
+        return
+    gone = [(entry, each.acid) for entry, each in pairs if each.name in obsolete]
+    if any(isinstance(acid, Delta) and acid.deletes for _, acid in gone):
+        return
+    if left := next((entry.name for entry, _ in gone if _has_bucket(entry)), None):
+        raise Refused("products-incomplete", f"the base is empty, but nothing deleted {left}")
 
 
 def _has_bucket(entry: ListedDirectory) -> bool:

@@ -1,21 +1,35 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.Map;
 import java.util.stream.Collectors;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hive.common.ValidCleanerWriteIdList;
+import org.apache.hadoop.hive.common.ValidCompactorWriteIdList;
 import org.apache.hadoop.hive.common.ValidReaderWriteIdList;
 import org.apache.hadoop.hive.common.ValidTxnList;
 import org.apache.hadoop.hive.common.ValidWriteIdList;
+import org.apache.hadoop.hive.conf.HiveConf;
+import org.apache.hadoop.hive.metastore.IMetaStoreClient;
+import org.apache.hadoop.hive.metastore.api.CompactionType;
+import org.apache.hadoop.hive.metastore.api.FieldSchema;
+import org.apache.hadoop.hive.metastore.api.SerDeInfo;
+import org.apache.hadoop.hive.metastore.api.StorageDescriptor;
+import org.apache.hadoop.hive.metastore.api.Table;
+import org.apache.hadoop.hive.metastore.txn.entities.CompactionInfo;
 import org.apache.hadoop.hive.ql.io.AcidDirectory;
 import org.apache.hadoop.hive.ql.io.AcidUtils;
 import org.apache.hadoop.hive.ql.io.orc.OrcInputFormat;
+import org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat;
+import org.apache.hadoop.hive.ql.io.orc.OrcSerde;
 import org.apache.hadoop.hive.ql.io.orc.OrcStruct;
+import org.apache.hadoop.hive.ql.txn.compactor.MRCompactor;
 import org.apache.hadoop.io.NullWritable;
 import org.apache.hadoop.mapred.FileInputFormat;
 import org.apache.hadoop.mapred.InputSplit;
@@ -30,7 +44,8 @@ import org.apache.hive.common.util.Ref;
  * <p>In, a line each, parted by tabs: path, question, ValidWriteIdList, ValidTxnList. Out, a line
  * each, parted by tabs, or "error" and why. The question "reader" or "cleaner" asks getAcidState
  * over that listing: base, current, obsolete, aborted (names parted by commas). The question "rows",
- * with column names and types as two more fields, reads the table: a row a field.
+ * with column names and types as two more fields, reads the table: a row a field; "compact", with the
+ * same, compacts it.
  */
 public final class AcidJudge {
   public static void main(String[] args) throws Exception {
@@ -44,9 +59,14 @@ public final class AcidJudge {
 
   private static String answer(String[] question) {
     try {
-      return question[1].equals("rows")
-          ? rows(question)
-          : judge(question[0], question[1].equals("cleaner"), question[2], question[3]);
+      switch (question[1]) {
+        case "rows":
+          return rows(question);
+        case "compact":
+          return compact(question);
+        default:
+          return judge(question[0], question[1].equals("cleaner"), question[2], question[3]);
+      }
     } catch (Exception error) {
       return "error\t" + String.valueOf(error.getMessage()).replaceAll("\\s+", " ");
     }
@@ -99,6 +119,50 @@ public final class AcidJudge {
       }
     }
     return String.join("\t", found);
+  }
+
+  /** A major compaction by the compactor itself, but for the metastore that would ask for it. */
+  private static String compact(String[] question) throws Exception {
+    Path directory = new Path("file:" + question[0]);
+    HiveConf conf = new HiveConf();
+    conf.set("mapreduce.framework.name", "local");
+    conf.set("fs.defaultFS", "file:///");
+    conf.set("hadoop.tmp.dir", question[0] + "_tmp");
+    conf.set(ValidTxnList.VALID_TXNS_KEY, question[3]);
+    Table table = new Table();
+    table.setDbName("default");
+    table.setTableName("t");
+    table.setParameters(
+        Map.of("transactional", "true", "transactional_properties", "default"));
+    List<FieldSchema> columns = new ArrayList<>();
+    String[] types = question[5].split(",");
+    for (String name : question[4].split(",")) {
+      columns.add(new FieldSchema(name, types[columns.size()], null));
+    }
+    SerDeInfo serde = new SerDeInfo("orc", OrcSerde.class.getName(), Map.of());
+    StorageDescriptor storage = new StorageDescriptor();
+    storage.setLocation(directory.toString());
+    storage.setInputFormat(OrcInputFormat.class.getName());
+    storage.setOutputFormat(OrcOutputFormat.class.getName());
+    storage.setNumBuckets(-1);
+    storage.setCols(columns);
+    storage.setSerdeInfo(serde);
+    storage.setParameters(Map.of());
+    table.setSd(storage);
+    CompactionInfo asked = new CompactionInfo("default", "t", null, CompactionType.MAJOR);
+    asked.runAs = System.getProperty("user.name");
+    ValidWriteIdList list = new ValidCompactorWriteIdList(question[2]);
+    AcidDirectory state =
+        AcidUtils.getAcidState(
+            directory.getFileSystem(conf), directory, conf, list, Ref.from(false), true);
+    IMetaStoreClient nobody =
+        (IMetaStoreClient)
+            Proxy.newProxyInstance(
+                AcidJudge.class.getClassLoader(),
+                new Class<?>[] {IMetaStoreClient.class},
+                (proxy, method, arguments) -> null);
+    new MRCompactor(nobody).run(conf, table, storage, list, asked, state);
+    return "";
   }
 
   private static String names(List<Path> paths) {

@@ -47,10 +47,24 @@ class HiveJudge:
         base, *groups = (tuple(filter(None, part.split(","))) for part in answer)
         return AcidState(base[0] if base else None, *groups)
 
-    def rows(self, table: Path, write_ids: ValidWriteIds, columns: Mapping[str, str]) -> list[str]:
+    def rows(
+        self,
+        table: Path,
+        write_ids: ValidWriteIds,
+        columns: Mapping[str, str],
+        txns: ValidTxns = NO_TXNS,
+    ) -> list[str]:
         """The rows that Hive reads, as it prints them, sorted."""
         types = (",".join(columns), ",".join(columns.values()))
-        return sorted(filter(None, self._answer(table, "rows", write_ids, NO_TXNS, *types)))
+        return sorted(filter(None, self._answer(table, "rows", write_ids, txns, *types)))
+
+    def compact(
+        self, table: Path, write_ids: ValidWriteIds, columns: Mapping[str, str], txns: ValidTxns
+    ) -> None:
+        """Let Hive's own compactor run a major compaction, as the last of these transactions."""
+        types = (",".join(columns), ",".join(columns.values()))
+        answer = self._answer(table, "compact", write_ids, txns, *types)
+        assert answer == [""], answer
 
     def _answer(self, *question: object) -> list[str]:
         self.questions.write("\t".join(map(str, question)) + "\n")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -7,24 +8,34 @@ from typing import Protocol
 
 import pytest
 
-from support.acid import release
+from support.acid import names_in, release
 from tidegate.cleaning import Cleaner
 from tidegate.demo.acid_orc import AcidTable
-from tidegate.events import DirectoriesCleaned
+from tidegate.events import CleaningRefused, CleaningReleased, DirectoriesCleaned
 from tidegate.fanout import InPlace
-from tidegate.hive import ValidWriteIds
+from tidegate.hive import ValidTxns, ValidWriteIds
 from tidegate.warehouse import Warehouse, WarehouseRoots
 
 pytestmark = [pytest.mark.judge]
 
 COLUMNS = {"id": "bigint", "city": "string"}
+COMPACTED = ValidTxns(77, 78)
+BASE = "base_0000005_v0000077"
 ANA, BEN, CLEO, DAN = (1, "Porto"), (2, "Ghent"), (3, "Oslo"), (4, "Turin")
 
 
 class Judge(Protocol):
     def rows(
-        self, table: Path, write_ids: ValidWriteIds, columns: Mapping[str, str]
+        self,
+        table: Path,
+        write_ids: ValidWriteIds,
+        columns: Mapping[str, str],
+        txns: ValidTxns = ...,
     ) -> list[str]: ...
+
+    def compact(
+        self, table: Path, write_ids: ValidWriteIds, columns: Mapping[str, str], txns: ValidTxns
+    ) -> None: ...
 
 
 def ids(mark: int, aborted: tuple[int, ...] = ()) -> ValidWriteIds:
@@ -79,3 +90,46 @@ def test_hive_reads_the_same_rows_after_a_vacuum_and_after_its_cleaning(
     assert len(cleaned.directories) == 4
     assert hive.rows(table.location, ids(4), COLUMNS) == before
     assert before == ["{1, Porto}", "{3, Oslo}", "{4, Turin}"]
+
+
+def major(table: AcidTable) -> CleaningReleased:
+    told = {"kind": "major", "directories": (BASE,), "max_write_id": 5}
+    return release(str(table.location), **told, valid_write_ids=str(ids(5)))
+
+
+@pytest.fixture
+def emptied(table: AcidTable, hive: Judge) -> AcidTable:
+    """All rows deleted, and the table compacted by Hive itself."""
+    table.delete(5, list(table.read(ids(4))))
+    hive.compact(table.location, ids(5), COLUMNS, COMPACTED)
+    return table
+
+
+def test_hive_leaves_a_base_without_a_bucket_where_all_rows_were_deleted_and_it_is_cleaned(
+    emptied: AcidTable, hive: Judge, tmp_path: Path
+) -> None:
+    assert [name for name in names_in(emptied.location / BASE) if name[0] != "."] == [
+        "_orc_acid_version"
+    ]
+    roots = WarehouseRoots.of(str(tmp_path))
+    cleaner = Cleaner(Warehouse(roots), InPlace(), lambda: datetime.now(UTC))
+    *_, cleaned = cleaner.execute(major(emptied))
+    assert isinstance(cleaned, DirectoriesCleaned)
+    assert len(cleaned.directories) == 5
+    assert names_in(emptied.location) == [BASE]
+    assert hive.rows(emptied.location, ids(5), COLUMNS, COMPACTED) == []
+
+
+def test_hive_does_not_see_a_base_without_any_file_so_that_is_refused(
+    emptied: AcidTable, hive: Judge, tmp_path: Path
+) -> None:
+    shutil.rmtree(emptied.location / BASE)
+    (emptied.location / BASE).mkdir()
+    roots = WarehouseRoots.of(str(tmp_path))
+    cleaner = Cleaner(Warehouse(roots), InPlace(), lambda: datetime.now(UTC))
+    (refused,) = cleaner.execute(major(emptied))
+    assert isinstance(refused, CleaningRefused)
+    assert refused.reason == "products-incomplete"
+    shutil.rmtree(emptied.location / "delete_delta_0000005_0000005_0000")
+    back = hive.rows(emptied.location, ids(5), COLUMNS, COMPACTED)
+    assert back == ["{1, Porto}", "{3, Oslo}", "{4, Turin}"]
