@@ -224,7 +224,7 @@ def test_a_call_that_can_t_be_meant_is_told_in_one_line(
     )
     assert said(*group, "--topic", f"{place.prefix}.commits") == (
         0,
-        "1 records would be read again in 1 partitions; add --execute to do it",
+        "1 record would be read again in 1 partition; add --execute to do it",
     )
     assert said("group", "reader-gate", "--to-earliest") == (
         0,

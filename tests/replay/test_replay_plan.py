@@ -3,6 +3,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from support.samples import NOON, commit, message
 from tidegate.errors import ConfigError
@@ -60,6 +62,35 @@ def test_a_moment_is_where_the_broker_says() -> None:
 
 def test_a_group_that_never_committed_begins_at_the_beginning_anyway() -> None:
     assert moved(Standing(range(3, 10), committed=None), ToEarliest()) is None
+
+
+OFFSETS = st.none() | st.integers(0, 12)
+MEMORIES = st.none() | st.builds(Remembered, OFFSETS, is_of_another_topic=st.booleans())
+
+
+@given(
+    first=st.integers(0, 6),
+    count=st.integers(0, 6),
+    committed=OFFSETS,
+    memory=MEMORIES,
+    target=st.builds(ToOffset, st.integers(0, 14)) | st.builds(Back, st.integers(1, 9)),
+)
+def test_whatever_is_known_of_a_group_it_passes_over_nothing_and_starts_afterwards(
+    first: int, count: int, committed: int | None, memory: Remembered | None, target: Target
+) -> None:
+    held = range(first, first + count)
+    standing = Standing(held, committed, memory=memory)
+
+    plan = plan_group("reader-gate", "tidegate.reader-gate", {LOCKS_0: standing}, target)
+
+    if not plan.moves:
+        assert not standing.fault
+        return
+    [move] = plan.moves
+    places = [first] if standing.is_renewed else standing.places
+    assert first <= move.to_offset <= min(max(first, min(places)), held.stop)
+    after = Standing(held, move.to_offset, memory=Remembered(move.to_offset) if memory else None)
+    assert not after.fault
 
 
 def test_a_group_whose_place_is_gone_goes_to_the_nearest_that_is_left() -> None:

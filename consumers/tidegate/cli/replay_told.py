@@ -52,11 +52,11 @@ def _change(plan: GroupReplay, move: Move) -> dict[str, Any]:
 def group_sentences(plan: GroupReplay, *, executed: bool) -> Iterator[str]:
     """A group's plan in sentences, below the table of its changes."""
     for table, number in sorted((plan.tables or {}).items()):
-        yield f"{table} lies on partition {number}: {_again(plan, table)} records are of it"
+        yield f"{table} lies on partition {number}: {_count(_again(plan, table), 'record')} of it"
     if others := _of_others(plan):
         yield (
-            f"{others} records are of {len(_others(plan))} other tables on the same partition and"
-            f" come along; that is {_DECIDER if _remembers(plan) else _EXECUTOR}"
+            f"{_count(others, 'record')} of {_count(len(_others(plan)), 'other table')} on the same"
+            f" partition: they come along; {_DECIDER if _remembers(plan) else _EXECUTOR}"
         )
     if plan.tables is not None:
         for move in plan.moves:
@@ -67,8 +67,9 @@ def group_sentences(plan: GroupReplay, *, executed: bool) -> Iterator[str]:
                 )
     yield from _restores(plan.restores)
     if plan.moves:
-        where = f"in {len(plan.moves)} partitions"
-        yield _sentence(f"{plan.records} records would be read again {where}", executed=executed)
+        where = _count(len(plan.moves), "partition")
+        sentence = f"{_count(plan.records, 'record')} would be read again in {where}"
+        yield _sentence(sentence, executed=executed)
     elif plan.tables is not None:
         yield f"nothing to change: group {plan.group} would read nothing of these tables again"
     elif plan.has_begun:
@@ -126,10 +127,11 @@ def event_sentences(plan: EventReplay, *, executed: bool) -> Iterator[str]:
     if len(plan.unreadable) > _NAMED:
         yield f"... and {len(plan.unreadable) - _NAMED} more; --json names all of them"
     if plan.unreadable:
-        yield f"{len(plan.unreadable)} records can't be read: they are not published again"
+        yield f"{_count(len(plan.unreadable), 'record')} can't be read: not published again"
     yield from _restores(plan.restores)
     if plan.events:
-        yield _sentence(f"{len(plan.events)} events would be published again", executed=executed)
+        sentence = f"{_count(len(plan.events), 'event')} would be published again"
+        yield _sentence(sentence, executed=executed)
 
 
 def _restores(count: int) -> Iterator[str]:
@@ -137,7 +139,11 @@ def _restores(count: int) -> Iterator[str]:
         yield f"{count} of them ask for a restore: they need --with-restores"
 
 
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 def _sentence(sentence: str, *, executed: bool) -> str:
     if executed:
-        return sentence.replace("would be", "are") + ": done"
+        return sentence.replace("would be", "to be") + ": done"
     return f"{sentence}; add --execute to do it"
