@@ -10,20 +10,24 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from tidegate.cleaning import ReaderGate
 from tidegate.doctor import Extras, Finding, State, examine
 from tidegate.doctor.access import rights_held
 from tidegate.doctor.broker import copartitioning
 from tidegate.doctor.clock import apart
 from tidegate.doctor.finding import Check
 from tidegate.doctor.machine import spark_ready
+from tidegate.doctor.memory import Remembered
 from tidegate.doctor.offsets import gaps
 from tidegate.doctor.partitioner import partitioner_agrees
 from tidegate.doctor.registry import registry_ready, schemas_held
+from tidegate.doctor.retention import compared
 from tidegate.doctor.roots import PROBE, root_usable
-from tidegate.errors import TransientError
+from tidegate.errors import FormatError, StopService, TransientError
 from tidegate.registry import RegistrySettings
-from tidegate.runtime.bus import Partition
-from tidegate.services import SERVICES
+from tidegate.runtime.bus import Extent, Partition
+from tidegate.runtime.ledger import ledger_for
+from tidegate.services import DECIDERS, SERVICES
 from tidegate.settings import Settings, SparkSettings
 from tidegate.topics.acls import Acl
 
@@ -117,6 +121,110 @@ def test_an_offset_of_a_partition_that_is_gone_fails() -> None:
 
 def test_a_service_that_has_not_begun_is_well() -> None:
     assert gaps("reader-gate", "lake", {}, {LOCKS: range(5, 9)}).state is State.OK
+
+
+DAY = 86_400_000
+
+
+@pytest.mark.parametrize("minutes", [43_200, 43_201])
+def test_offsets_that_outlive_the_commands_are_well(minutes: int) -> None:
+    assert compared(minutes, {"lake.commands": 30 * DAY}).state is State.OK
+
+
+@pytest.mark.parametrize(
+    ("minutes", "kept", "told", "needed"),
+    [
+        pytest.param(
+            10_080,
+            30 * DAY,
+            "for 7 days is forgotten, lake.commands is not for 30 days",
+            43_200,
+            id="Kafka's default",
+        ),
+        pytest.param(43_199, 30 * DAY, "lake.commands is not for 30 days", 43_200, id="a minute"),
+        pytest.param(43_200, 30 * DAY + 1, "lake.commands is not", 43_201, id="a millisecond"),
+        pytest.param(43_200, -1, "lake.commands is not for ever", 2**31 - 1, id="for ever"),
+    ],
+)
+def test_offsets_that_are_forgotten_before_the_commands_are_a_warning(
+    minutes: int, kept: int, told: str, needed: int
+) -> None:
+    found = compared(minutes, {"lake.other": DAY, "lake.commands": kept})
+
+    assert (found.state, found.advice) == (
+        State.WARN,
+        f"set offsets.retention.minutes={needed} on the brokers",
+    )
+    assert told in found.seen
+
+
+def test_retention_without_a_topic_is_not_judged() -> None:
+    assert compared(10_080, {}).state is State.SKIPPED
+
+
+GATE = ReaderGate()
+LOCKS_NOW = Extent("today", 0, 10)
+
+
+def remembered(
+    *entries: tuple[bytes, bytes], extent: Extent = LOCKS_NOW, start: int | None = 4
+) -> Remembered:
+    seen = Remembered()
+    ledger = ledger_for(GATE.state_type, GATE.initial())
+    seen.add(ledger, entries, [("lake.locks", extent, start)])
+    return seen
+
+
+POSITIONS = (b"\x00positions", b'{"lake.locks": 4}')
+IDS = (b"\x00topic-ids", b'{"lake.locks": "today"}')
+ORDERS = (b"lake.sales.orders", b'{"applied": {}, "state": {}}')
+
+
+def test_a_memory_that_fits_its_topics_is_well() -> None:
+    found = remembered(IDS, ORDERS, POSITIONS).finding("reader-gate", 2**24)
+
+    assert found == Finding("memory reader-gate", State.OK, "1 tables can be read back")
+
+
+@pytest.mark.parametrize(
+    ("seen", "told"),
+    [
+        pytest.param(
+            remembered(IDS, POSITIONS, extent=Extent("tomorrow", 0, 10)),
+            "lake.locks was deleted and created again",
+            id="another topic of that name",
+        ),
+        pytest.param(remembered(IDS), "remembered only up to 0", id="a memory that was lost"),
+        pytest.param(
+            remembered(IDS, POSITIONS, extent=Extent("today", 5, 10)),
+            "it holds 5 to 10: events would be skipped",
+            id="events that are gone",
+        ),
+    ],
+)
+def test_a_memory_that_does_not_fit_its_topics_fails(seen: Remembered, told: str) -> None:
+    found = seen.finding("reader-gate", 2**24)
+
+    assert (found.state, found.advice) == (
+        State.FAIL,
+        "stop it, then: tidegate replay group reader-gate --to-earliest --execute",
+    )
+    assert told in found.seen
+
+
+@pytest.mark.parametrize("key", [b"\x00positions", b"lake.sales.orders"])
+def test_a_memory_that_cannot_be_read_is_seen(key: bytes) -> None:
+    with pytest.raises((FormatError, StopService), match="can't be read"):
+        remembered((key, b"{half"))
+
+
+def test_a_table_that_takes_more_than_half_of_what_is_allowed_is_a_warning() -> None:
+    most = 2 * len(ORDERS[1])
+    small = remembered(IDS, ORDERS, POSITIONS).finding("reader-gate", most)
+    large = remembered(IDS, ORDERS, POSITIONS).finding("reader-gate", most - 1)
+
+    assert (small.state, large.state) == (State.OK, State.WARN)
+    assert "that of lake.sales.orders takes" in large.seen
 
 
 def test_a_right_that_is_lacking_fails_and_is_named() -> None:
@@ -306,7 +414,9 @@ def test_without_a_broker_that_alone_fails_and_the_rest_is_looked_at(
     assert [each.check for each in skipped] == [
         "topics",
         "co-partitioning",
+        "offset retention",
         *(f"offsets {name}" for name in SERVICES),
+        *(f"memory {name}" for name in DECIDERS),
         *(f"access {name}" for name in SERVICES),
         "clock",
     ]

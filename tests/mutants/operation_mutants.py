@@ -6,6 +6,12 @@ from mutants.mutants import EXECUTORS, RUNTIME, Mutant
 
 _LIMIT = "tests/runtime/test_dead_letter_limit.py"
 
+
+def _doctor(rule: str, module: str, old: str, new: str) -> Mutant:
+    file = f"consumers/tidegate/doctor/{module}"
+    return Mutant(f"doctor: {rule}", file, ((old, new),), "tests/doctor/test_doctor_checks.py")
+
+
 OPERATION_MUTANTS = (
     Mutant(
         "rule 6: bad code does not drain a topic, however often an executor is started",
@@ -79,6 +85,54 @@ OPERATION_MUTANTS = (
         RUNTIME + "execution.py",
         (("        if known or not self", "        if not self"),),
         f"{EXECUTORS} -k looked_up_once",
+    ),
+    _doctor(
+        "an offset that its topic no longer holds is seen",
+        "offsets.py",
+        "held.start <= at <= held.stop",
+        "at <= held.stop",
+    ),
+    _doctor(
+        "topics that do not lie together are seen",
+        "broker.py",
+        "if len({partitions[name] for name in names}) > 1",
+        "if not names",
+    ),
+    _doctor(
+        "a right that is lacking is seen",
+        "access.py",
+        "if each.operation not in allowed",
+        "if each.operation and not allowed",
+    ),
+    _doctor(
+        "offsets that the broker forgets too early are seen",
+        "retention.py",
+        "if minutes >= needed[longest]",
+        "if minutes >= min(needed.values())",
+    ),
+    _doctor(
+        "a memory that does not fit its topics is seen",
+        "memory.py",
+        "self.faults.append(str(error))",
+        "del error",
+    ),
+    _doctor(
+        "a table whose memory can't be read is seen",
+        "memory.py",
+        "sum(1 for _ in ledger.entries_kept())",
+        "len(ledger)",
+    ),
+    Mutant(
+        "a service has its own limit of dead letters",
+        "consumers/tidegate/services/assembly.py",
+        (("DeadLetterLimit(window=told.of, most=told.most)", "DeadLetterLimit()"),),
+        "tests/settings/test_service_limits.py",
+    ),
+    Mutant(
+        "a service's own limit wins over that of all",
+        "consumers/tidegate/settings/services.py",
+        (("return own.over(", "return (own and "),),
+        "tests/settings/test_service_limits.py",
     ),
     Mutant(
         "signal handlers are put back",

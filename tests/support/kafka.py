@@ -87,6 +87,7 @@ def _container() -> Generator[str]:
     kafka.with_env("KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR", "1")
     kafka.with_env("KAFKA_TRANSACTION_STATE_LOG_MIN_ISR", "1")
     kafka.with_env("KAFKA_AUTO_CREATE_TOPICS_ENABLE", "false")
+    kafka.with_env("KAFKA_OFFSETS_RETENTION_MINUTES", "43200")
     kafka.with_env("KAFKA_GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS", "500")
     kafka.with_env("KAFKA_GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS", "500")
     with kafka:

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaException, TopicCollection
 
 from tidegate.doctor.broker import PATIENCE, SECONDS, Broker
-from tidegate.doctor.finding import Finding, State
+from tidegate.doctor.finding import DENIED, Finding, State
 from tidegate.services.assembly import DECIDERS, EXECUTORS
 from tidegate.topics.acls import Acl, acls
 
-_DENIED: Final = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-}
 Allowed = Mapping[tuple[str, str], frozenset[str]]
 """The operations allowed by resource and name; what the broker does not tell is not in it."""
 
@@ -73,7 +68,7 @@ def _told(futures: Iterable[tuple[str, Future[Any]]]) -> Iterator[tuple[str, fro
         try:
             operations = future.result(PATIENCE).authorized_operations
         except KafkaException as error:
-            if error.args[0].code() in _DENIED:
+            if error.args[0].code() in DENIED:
                 yield name, frozenset()
             continue
         if operations is not None:

@@ -62,7 +62,7 @@ class Broker:
         try:
             found = look(self.admin, [each.name for each in declared], SECONDS)
         except ConfigError as error:
-            return _unseen("topics", error)
+            return unseen("topics", error)
         if wrong := differences(declared, found):
             seen = "; ".join(map(str, wrong))
             hidden = all(each.what == "settings" for each in wrong)
@@ -76,7 +76,7 @@ class Broker:
         try:
             found = look(self.admin, names, SECONDS)
         except ConfigError as error:
-            return _unseen("co-partitioning", error)
+            return unseen("co-partitioning", error)
         counts = {name: each.partitions for name, each in found.items()}
         return copartitioning(decider_topics(self.topics), counts)
 
@@ -91,7 +91,7 @@ class Broker:
         return causes[-1].str() if causes else error.str()
 
 
-def _unseen(check: str, error: ConfigError) -> Finding:
+def unseen(check: str, error: Exception) -> Finding:
     """A service's own principal need not see the topics of the others."""
     advice = "run the doctor as a principal that may describe all topics and their settings"
     return Finding(check, State.WARN, f"unknown: {error}", advice)

@@ -13,16 +13,20 @@ from tidegate.doctor.broker import Broker
 from tidegate.doctor.clock import clock_skew
 from tidegate.doctor.finding import Check, Finding, State
 from tidegate.doctor.machine import spark_ready, versions
+from tidegate.doctor.memory import memory_kept
 from tidegate.doctor.offsets import offsets_kept
 from tidegate.doctor.partitioner import partitioner_agrees
 from tidegate.doctor.registry import registry_ready
+from tidegate.doctor.retention import offsets_outlive_topics
 from tidegate.doctor.roots import PROBE, root_usable
 from tidegate.errors import ConfigError
 from tidegate.events.topics import PARTITIONER
+from tidegate.services.assembly import DECIDERS
 from tidegate.settings import Settings
 
 _NO_BROKER: Final = "no broker"
 _STARTING_SPARK: Final = 120.0
+_READING_MEMORY: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +69,20 @@ def _reach(settings: Settings) -> tuple[Broker | None, Finding]:
 def _on_broker(broker: Broker | None, services: Sequence[str]) -> Iterator[Check]:
     """The checks that need a broker; without one they can be named, not made."""
     if broker is None:
-        names = [f"{what} {service}" for what in ("offsets", "access") for service in services]
+        names = [f"offsets {service}" for service in services]
+        names += [f"memory {service}" for service in services if service in DECIDERS]
+        names += [f"access {service}" for service in services]
         nothing = partial(Finding, "", State.SKIPPED, _NO_BROKER)
-        for name in ("topics", "co-partitioning", *names, "clock"):
+        for name in ("topics", "co-partitioning", "offset retention", *names, "clock"):
             yield Check(name, nothing)
         return
     yield Check("topics", broker.topics_as_declared)
     yield Check("co-partitioning", broker.copartitioned)
+    yield Check("offset retention", partial(offsets_outlive_topics, broker))
     for service in services:
         yield Check(f"offsets {service}", partial(offsets_kept, broker, service))
+    for decider in (each for each in services if each in DECIDERS):
+        yield Check(f"memory {decider}", partial(memory_kept, broker, decider), _READING_MEMORY)
     for service in services:
         yield Check(f"access {service}", partial(access_given, broker, service))
     yield Check("clock", partial(clock_skew, broker))

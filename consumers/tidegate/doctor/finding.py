@@ -9,8 +9,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
+DENIED: Final = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+}
+"""The broker's answers to a principal that may not look."""
 _SETTLING: Final = 3.0
 _PAUSE: Final = 0.2
 

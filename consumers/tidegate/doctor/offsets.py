@@ -23,7 +23,7 @@ def offsets_kept(broker: Broker, service: str) -> Finding:
     """Whether the offsets of a service's group still lie in its topics."""
     prefix = broker.topics.prefix
     topics = sorted({topic_of(kind).name(prefix) for kind in HEARD[service]})
-    committed = _committed(broker.admin, f"{prefix}.{service}", topics)
+    committed = committed_by(broker.admin, f"{prefix}.{service}", topics)
     return gaps(service, prefix, committed, held(broker.admin, topics))
 
 
@@ -71,7 +71,8 @@ def held(admin: AdminClient, topics: Sequence[str]) -> dict[Partition, range]:
     return {each: range(ends[0][each], ends[1][each]) for each in ends[0]}
 
 
-def _committed(admin: AdminClient, group: str, topics: Sequence[str]) -> dict[Partition, int]:
+def committed_by(admin: AdminClient, group: str, topics: Sequence[str]) -> dict[Partition, int]:
+    """Where a group goes on, by partition of those topics."""
     asked = ConsumerGroupTopicPartitions(group)
     [answer] = admin.list_consumer_group_offsets([asked], request_timeout=SECONDS).values()
     found = answer.result(PATIENCE).topic_partitions or []

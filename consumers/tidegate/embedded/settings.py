@@ -21,6 +21,8 @@ _QUICK: Final = {
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.segment.bytes": "1048576",
+    # as long as commands are kept: a service that stood still goes on where it stopped
+    "offsets.retention.minutes": "43200",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "1",

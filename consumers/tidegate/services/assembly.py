@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 from tidegate.cleaning import Cleaner, ReaderGate
 from tidegate.errors import ConfigError
@@ -31,8 +31,6 @@ from tidegate.savepoints import (
 from tidegate.settings import Settings
 from tidegate.spark import lazy_session
 from tidegate.warehouse import Warehouse, WarehouseRoots
-
-S = TypeVar("S")
 
 
 class Loop(Protocol):
@@ -114,15 +112,15 @@ def _restorer(settings: Settings, bus: Bus) -> Loop:
     return _executor(partial(_permitted, settings), settings, bus)
 
 
-def _policy(settings: Settings, bus: Bus) -> Loop:
-    return _decider(SavepointPolicyService(savepoint_policy(settings)), settings, bus)
+def decider_of(name: str, settings: Settings) -> Decider[Any]:
+    """A decider, by its name."""
+    if name == ReaderGate.name:
+        return ReaderGate()
+    return SavepointPolicyService(savepoint_policy(settings))
 
 
-def _gate(settings: Settings, bus: Bus) -> Loop:
-    return _decider(ReaderGate(), settings, bus)
-
-
-def _decider(decider: Decider[S], settings: Settings, bus: Bus) -> Loop:
+def _decider(name: str, settings: Settings, bus: Bus) -> Loop:
+    decider = decider_of(name, settings)
     patience, limit = limits(decider.name, settings, BRIEF)
     prefix, wire = settings.topics.prefix, wire_for(settings.registry)
     return DeciderLoop(decider, bus, prefix, patience=patience, limit=limit, wire=wire)
@@ -141,10 +139,10 @@ HEARD: Final[Mapping[str, Sequence[type[Event]]]] = MappingProxyType(
 
 SERVICES: Final[Mapping[str, Callable[[Settings, Bus], Loop]]] = MappingProxyType(
     {
-        SavepointPolicyService.name: _policy,
+        SavepointPolicyService.name: partial(_decider, SavepointPolicyService.name),
         SavepointWriter.name: partial(_executor, SavepointWriter),
         Restorer.name: _restorer,
-        ReaderGate.name: _gate,
+        ReaderGate.name: partial(_decider, ReaderGate.name),
         Cleaner.name: partial(_executor, Cleaner),
     }
 )
