@@ -6,6 +6,7 @@ from mutants.mutants import Mutant
 
 _REPLAY = "consumers/tidegate/replay/"
 _TESTS = "tests/replay/test_replay_plan.py tests/replay/test_replay_of_tables.py"
+_GATE_TESTS = "tests/replay/test_replay_of_a_gate.py"
 
 
 def _replay(rule: str, file: str, old: str, new: str) -> Mutant:
@@ -48,6 +49,12 @@ REPLAY_MUTANTS = (
         "memory.py",
         "applied[topic] = max(applied.get(topic, 0), positions[topic])",
         "pass",
+    ),
+    Mutant(
+        "replay: nor of what was forgotten of them",
+        f"{_REPLAY}memory.py",
+        (("if tables is None or table in tables or move.is_for_all:", "if True:"),),
+        _GATE_TESTS,
     ),
     _replay(
         "nor of those of which nothing was remembered",
