@@ -27,6 +27,7 @@ from support.acid import (
     release_of,
     tree,
 )
+from support.names import STRANGE, takes_any_bytes
 from tidegate.cleaning import Cleaner, CleaningPlan
 from tidegate.errors import PermanentError, TransientError
 from tidegate.events import (
@@ -247,6 +248,30 @@ def link_in_a_delta(wh: Path) -> tuple[Path, dict[str, object]]:
     return table, {}
 
 
+def table_is_a_link_to_another(wh: Path) -> tuple[Path, dict[str, object]]:
+    build(wh / "other", AFTER_MINOR)
+    (wh / "t").symlink_to(wh / "other")
+    return wh / "t", {}
+
+
+def folder_above_is_a_link(wh: Path) -> tuple[Path, dict[str, object]]:
+    build(wh / "real" / "t", AFTER_MINOR)
+    (wh / "sales").symlink_to(wh / "real")
+    return wh / "sales" / "t", {}
+
+
+def link_without_a_readable_name(wh: Path) -> tuple[Path, dict[str, object]]:
+    table = build(wh / "t", AFTER_MINOR)
+    (table / INSERT_1 / STRANGE).symlink_to("/")
+    return table, {}
+
+
+def directory_without_a_readable_name(wh: Path) -> tuple[Path, dict[str, object]]:
+    table = build(wh / "t", AFTER_MINOR)
+    (table / f"delta_0000001_{STRANGE}").mkdir()
+    return table, {}
+
+
 def no_table(wh: Path) -> tuple[Path, dict[str, object]]:
     return wh / "nothing", {}
 
@@ -283,6 +308,10 @@ def product_empty(wh: Path) -> tuple[Path, dict[str, object]]:
         (partition_linked_to_another_table, "link-inside"),
         (delta_is_a_link, "link-inside"),
         (link_in_a_delta, "link-inside"),
+        (table_is_a_link_to_another, "link-inside"),
+        (folder_above_is_a_link, "link-inside"),
+        pytest.param(link_without_a_readable_name, "link-inside", marks=takes_any_bytes),
+        pytest.param(directory_without_a_readable_name, "bad-name", marks=takes_any_bytes),
         (partition_steps_out, "bad-partition"),
         (no_table, "no-such-table"),
         (bad_name, "bad-name"),
@@ -304,6 +333,24 @@ def test_what_may_not_be_cleaned_is_refused_and_nothing_is_changed(
     assert refused.reason == reason
     assert refused.message
     assert tree(warehouse.parent) == before
+
+
+@takes_any_bytes
+def test_files_without_a_readable_name_go_like_others(warehouse: Path, cleaner: Cleaner) -> None:
+    table = build(warehouse / "t", AFTER_MINOR)
+    (table / INSERT_1 / STRANGE).touch()
+    (table / STRANGE).touch()
+    *_, cleaned = cleaner.execute(release(str(table)))
+    assert isinstance(cleaned, DirectoriesCleaned)
+    assert names_in(table) == [MINOR_3, STRANGE]
+
+
+def test_a_table_below_a_root_that_is_a_link_is_cleaned(warehouse: Path) -> None:
+    table = build(warehouse / "t", AFTER_MINOR)
+    (warehouse.parent / "alias").symlink_to(warehouse)
+    roots = WarehouseRoots.of(str(warehouse.parent / "alias"))
+    list(Cleaner(Warehouse(roots), InPlace(), ticking()).execute(release(f"{roots.roots[0]}/t")))
+    assert names_in(table) == [MINOR_3]
 
 
 def test_a_relative_location_is_refused(cleaner: Cleaner) -> None:

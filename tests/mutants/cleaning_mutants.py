@@ -136,7 +136,25 @@ CLEANING_MUTANTS = (
     Mutant(
         "cleaner: nothing outside the warehouse roots",
         "consumers/tidegate/warehouse/roots.py",
-        (("        if root is None:\n", "        if False:\n"),),
+        (('raise ConfinementError(f"{location} lies', 'return where or str(f"{location} lies'),),
         "tests/warehouse tests/cleaning/test_cleaner.py",
+    ),
+    Mutant(
+        "every executor: one table is not reached under another's name",
+        "consumers/tidegate/warehouse/roots.py",
+        (("            raise ReachedByLink(", "            return where or str("),),
+        "tests/warehouse tests/cleaning/test_cleaner.py tests/savepoints/test_savepoint_writer.py",
+    ),
+    Mutant(
+        "every executor: a refusal can be written, whatever a file is called",
+        "consumers/tidegate/refusals/__init__.py",
+        (('"message", readable(self.message)', '"message", self.message'),),
+        "tests/cleaning/test_cleaner.py tests/savepoints/test_savepoint_writer.py",
+    ),
+    Mutant(
+        "savepoints: a name that no metadata can hold is found before anything is written",
+        "producers/tidegate/hudi_reader/partitions.py",
+        (("    if strange:\n", "    if False:\n"),),
+        "tests/savepoints/test_savepoint_writer.py",
     ),
 )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -21,6 +22,7 @@ from support.hudi_tables import (
     timeline_names,
     warehouse_over,
 )
+from support.names import STRANGE, takes_any_bytes
 from tidegate.errors import PermanentError, TransientError
 from tidegate.events import (
     Outcome,
@@ -604,6 +606,54 @@ def test_a_table_outside_the_roots_is_not_even_read(tmp_path: Path) -> None:
     assert isinstance(outcome, RestoreRejected)
     assert outcome.reason == "outside-warehouse"
     assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("linked", ["orders", "orders/.hoodie", "orders/.hoodie/timeline"])
+def test_a_table_under_another_name_is_refused(tmp_path: Path, linked: str) -> None:
+    """Else what is said of one table would be done to another."""
+    table = savepointed(tmp_path / "orders", 9)
+    (tmp_path / linked).rename(tmp_path / "elsewhere")
+    (tmp_path / linked).symlink_to(tmp_path / "elsewhere")
+
+    assert refusal(table, restore_request(table, at(2))) == "link-inside"
+
+
+@pytest.mark.parametrize("linked", [".hoodie/metadata", ".hoodie/.temp", ".hoodie/.tidegate"])
+def test_a_link_where_a_restore_would_remove_or_note_is_found_before(
+    tmp_path: Path, linked: str
+) -> None:
+    table = savepointed(tmp_path / "orders", 9)
+    (tmp_path / "precious").mkdir()
+    shutil.rmtree(table.path / linked, ignore_errors=True)
+    (table.path / linked).symlink_to(tmp_path / "precious")
+
+    expected = "link-inside" if linked.endswith(".tidegate") else "unsafe-path"
+    assert refusal(table, restore_request(table, at(2))) == expected
+
+
+@takes_any_bytes
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        (f"p0/{STRANGE}_0-1-2_{at(7)}.parquet", "unreadable-table"),
+        (f".hoodie/.heartbeat/{STRANGE}", "writer-alive"),
+    ],
+    ids=["a data file", "a heartbeat"],
+)
+def test_a_name_that_is_no_text_is_refused_and_shown(
+    tmp_path: Path, place: str, reason: str
+) -> None:
+    table = savepointed(tmp_path / "orders", 9)
+    table.begin(at(7))
+    (table.path / ".hoodie/.heartbeat").mkdir()
+    (table.path / place).touch()
+    os.utime(table.path / place, (NOW.timestamp(), NOW.timestamp()))
+
+    (outcome,) = run(table, restore_request(table, at(2)))
+
+    assert isinstance(outcome, RestoreRejected)
+    assert outcome.reason == reason
+    assert "\\udcff" in outcome.message
 
 
 def test_no_table_is_no_table(tmp_path: Path) -> None:

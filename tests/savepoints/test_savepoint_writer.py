@@ -18,6 +18,7 @@ from support.hudi_tables import (
     timeline_names,
     warehouse_over,
 )
+from support.names import STRANGE, takes_any_bytes
 from tidegate.errors import PermanentError
 from tidegate.events import Outcome, SavepointCreated, SavepointRejected, SavepointRequested
 from tidegate.fanout import InPlace
@@ -260,6 +261,42 @@ def test_a_partition_behind_a_link_is_refused(tmp_path: Path) -> None:
     (table.path / "p0").symlink_to(tmp_path / "p0")
 
     assert refusal(tmp_path, savepoint_request(table, at(2))) == "unreadable-table"
+
+
+@takes_any_bytes
+@pytest.mark.parametrize("act", [Path.mkdir, Path.touch], ids=["a folder", "a file"])
+def test_a_name_that_is_no_text_is_refused_and_shown(
+    tmp_path: Path, act: Callable[[Path], None]
+) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    act(table.path / "p0" / STRANGE)
+
+    outcome = run(tmp_path, savepoint_request(table, at(2)), warehouse_over(tmp_path))
+
+    assert isinstance(outcome, SavepointRejected)
+    assert outcome.reason == "unreadable-table"
+    assert "\\udcff" in outcome.message
+
+
+@takes_any_bytes
+def test_a_link_whose_name_is_no_text_is_refused_and_shown(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    (table.path / STRANGE).symlink_to(tmp_path)
+
+    outcome = run(tmp_path, savepoint_request(table, at(2)), warehouse_over(tmp_path))
+
+    assert isinstance(outcome, SavepointRejected)
+    assert outcome.message.endswith("orders holds links: \\udcff")
+
+
+@pytest.mark.parametrize("linked", ["orders", "orders/.hoodie", "orders/.hoodie/timeline"])
+def test_a_table_under_another_name_is_refused(tmp_path: Path, linked: str) -> None:
+    """Else what is said of one table would be done to another."""
+    table = four_commits(tmp_path / "orders", 9)
+    (tmp_path / linked).rename(tmp_path / "elsewhere")
+    (tmp_path / linked).symlink_to(tmp_path / "elsewhere")
+
+    assert refusal(tmp_path, savepoint_request(table, at(2))) == "link-inside"
 
 
 def test_no_table_is_no_table(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.errors import ConfigError, ConfinementError
-from tidegate.warehouse import WarehouseRoots
+from tidegate.warehouse import ReachedByLink, WarehouseRoots
 
 
 @pytest.fixture
@@ -113,6 +113,31 @@ def test_a_root_may_be_a_link_itself(lake: Path) -> None:
     roots = WarehouseRoots.of(str(lake.parent / "alias"))
 
     assert roots.check(f"{lake.parent}/alias/orders") == f"{lake.parent}/alias/orders"
+
+
+def test_a_root_may_lie_behind_a_link(lake: Path) -> None:
+    (lake.parent / "alias").symlink_to(lake.parent)
+    roots = WarehouseRoots.of(str(lake.parent / "alias/lake"))
+
+    assert roots.check(f"{lake.parent}/alias/lake/orders") == f"{lake.parent}/alias/lake/orders"
+
+
+def test_a_root_may_be_a_link_below_another_root(lake: Path) -> None:
+    (lake / "more").symlink_to(lake.parent / "lake2")
+    roots = WarehouseRoots.of(str(lake), str(lake / "more"))
+
+    assert roots.check(f"{lake}/more/t") == f"{lake}/more/t"
+
+
+@pytest.mark.parametrize("place", ["alias", "alias/p=1", "nested/orders/p=1", "orders/p=2"])
+def test_a_link_from_one_table_to_another_is_refused(lake: Path, place: str) -> None:
+    (lake / "orders/p=1").mkdir()
+    (lake / "orders/p=2").symlink_to("p=1")
+    (lake / "alias").symlink_to(lake / "orders")
+    (lake / "nested").symlink_to(lake)
+
+    with pytest.raises(ReachedByLink, match=f"it is {lake}/orders"):
+        WarehouseRoots.of(str(lake)).check(f"{lake}/{place}")
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,9 @@ from tidegate.events import (
     Outcome,
 )
 from tidegate.fanout import FanOut
-from tidegate.refusals import Refusal
-from tidegate.storage import join, local_path
-from tidegate.warehouse import Warehouse
+from tidegate.refusals import Refusal, readable
+from tidegate.storage import join
+from tidegate.warehouse import ReachedByLink, Warehouse
 
 _ROUNDS: Final = 3
 
@@ -79,13 +79,11 @@ class Cleaner:
             return partition
         try:
             table = self.warehouse.roots.check(command.location)
-            location = self.warehouse.roots.check(join(table, partition))
+            return self.warehouse.roots.check(join(table, partition))
+        except ReachedByLink as error:
+            return Refusal("link-inside", str(error))
         except ConfinementError as error:
             return Refusal("outside-warehouse", str(error))
-        real_table = local_path(table)
-        if real_table is not None and local_path(location) != join(real_table, partition):
-            return Refusal("link-inside", f"{location} is reached through a link in the table")
-        return location
 
     def _remove(self, command: CleaningReleased, planned: CleaningPlan) -> None:
         """Remove, look again, and so on until nothing is left: another process may be at it too."""
@@ -136,5 +134,5 @@ def _remove_tree(warehouse: Warehouse, path: str) -> str | None:
     try:
         warehouse.remove_tree(path)
     except (OSError, TidegateError) as error:
-        return str(error)
+        return readable(str(error))
     return None

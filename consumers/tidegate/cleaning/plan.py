@@ -4,7 +4,8 @@ Reason codes, here and in `cleaner`:
 
     bad-partition        the partition is no relative path below the table
     outside-warehouse    the location is not below a warehouse root, or a link leads out of one
-    link-inside          a link among the ACID directories, in one to remove, or to the partition
+    link-inside          a link to the table or partition, among its ACID directories, or in one to
+                         remove
     no-such-table        there is no such directory
     bad-snapshot         the vacuum's ValidWriteIdList can't be read, or is another table's
     bad-name             an ACID directory's name, in the vacuum or in the table, can't be parsed

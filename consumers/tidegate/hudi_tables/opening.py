@@ -1,6 +1,6 @@
 """Opening a table that a command names, and every reason not to.
 
-Reason codes: outside-warehouse, no-such-table, unreadable-table, table-mismatch,
+Reason codes: outside-warehouse, link-inside, no-such-table, unreadable-table, table-mismatch,
 unsupported-table.
 """
 
@@ -11,8 +11,10 @@ from typing import Final
 from tidegate.errors import ConfinementError, FormatError
 from tidegate.hudi import TableProperties
 from tidegate.hudi_reader import HudiTable, NoSuchTable, load_table
+from tidegate.hudi_tables.answers import FOLDER
 from tidegate.refusals import Refused
-from tidegate.warehouse import Warehouse
+from tidegate.storage import join
+from tidegate.warehouse import ReachedByLink, Warehouse
 
 SUPPORTED_VERSIONS: Final = frozenset({6, 8, 9})
 
@@ -29,10 +31,8 @@ def open_table(warehouse: Warehouse, location: str, identity: str | None = None)
     Raises:
         Refused: for one of this module's reasons.
     """
-    try:
-        where = warehouse.roots.check(location)
-    except ConfinementError as error:
-        raise Refused("outside-warehouse", str(error)) from error
+    where = _confined(warehouse, location)
+    _confined(warehouse, join(where, FOLDER))
     try:
         table = load_table(warehouse, where)
     except NoSuchTable as error:
@@ -42,7 +42,17 @@ def open_table(warehouse: Warehouse, location: str, identity: str | None = None)
     if identity is not None:
         _check_name(table.properties, identity)
     _check_kind(table.properties)
+    _confined(warehouse, join(where, table.properties.timeline_folder))
     return table
+
+
+def _confined(warehouse: Warehouse, location: str) -> str:
+    try:
+        return warehouse.roots.check(location)
+    except ReachedByLink as error:
+        raise Refused("link-inside", str(error)) from error
+    except ConfinementError as error:
+        raise Refused("outside-warehouse", str(error)) from error
 
 
 def _check_name(properties: TableProperties, identity: str) -> None:

@@ -15,10 +15,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a command is not carried out: a fixed code for programs, a sentence for people."""
+    """Why a command is not carried out: a fixed code for programs, a sentence for people.
+
+    What is no Unicode in the sentence, as a file's name may be, is shown escaped.
+    """
 
     reason: str
     message: str
+
+    def __post_init__(self) -> None:
+        """An outcome that can't be written would leave the command without an answer."""
+        object.__setattr__(self, "message", readable(self.message))
+
+
+def readable(text: str) -> str:
+    """A text as it can be written in UTF-8: bytes of a name that are none are shown as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 class Refused(TidegateError):  # noqa: N818 - an expected answer, not a fault

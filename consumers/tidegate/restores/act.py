@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, Self
+from typing import Self
 
 from tidegate.errors import ConfinementError, TransientError
 from tidegate.hudi import (
@@ -22,15 +22,12 @@ from tidegate.hudi_reader import HudiTable
 from tidegate.hudi_reader.table import PROPERTIES, read_properties
 from tidegate.hudi_tables import TimelineWriter, with_checksum
 from tidegate.restores.finished import plan_of_rollback, trim
-from tidegate.restores.plan import PlannedRestore, Step
+from tidegate.restores.plan import MARKERS, METADATA_TABLE, PlannedRestore, Step
 from tidegate.restores.preparation import BYTES_NOTE, COMMAND_NOTE, FILES_NOTE, PLAN_NOTE
 from tidegate.restores.repeats import answers_of
 from tidegate.restores.tools import Tools
 from tidegate.storage import is_below, join
 from tidegate.warehouse import Warehouse
-
-_METADATA_TABLE: Final = ".hoodie/metadata"
-_MARKERS: Final = ".hoodie/.temp"
 
 
 @dataclass(frozen=True)
@@ -101,7 +98,7 @@ class RestoreRun:
         edited = without(content, METADATA_PARTITIONS)
         if edited != content:
             self.tools.warehouse.replace(join(self.table.location, PROPERTIES), edited)
-        self.tools.warehouse.remove_tree(join(self.table.location, _METADATA_TABLE))
+        self.tools.warehouse.remove_tree(join(self.table.location, METADATA_TABLE))
 
     def roll_back(self, step: Step) -> RollbackMetadata:
         """Roll one instant back, in Hudi's order: unpublish it, then its data, then its traces.
@@ -127,7 +124,7 @@ class RestoreRun:
         self._writer.remove([i for i in traces if i.state is State.COMPLETED])
         self.tools.fan_out.map(partial(_delete, self.tools.warehouse), paths)
         self._writer.remove([i for i in traces if i.state is not State.COMPLETED])
-        markers = join(self.table.location, _MARKERS, step.target.timestamp)
+        markers = join(self.table.location, MARKERS, step.target.timestamp)
         self.tools.warehouse.remove_tree(markers)
         took_ms = int((self.tools.clock() - began).total_seconds() * 1000)
         deleted: dict[str, tuple[str, ...]] = {}

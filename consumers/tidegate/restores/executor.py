@@ -23,7 +23,7 @@ from tidegate.fanout import FanOut
 from tidegate.hudi import Instant, InstantInfo, RestoreMetadata
 from tidegate.hudi_reader import HudiTable
 from tidegate.hudi_tables import open_table
-from tidegate.refusals import Refusal, Refused
+from tidegate.refusals import Refusal, Refused, readable
 from tidegate.restores.act import RestoreRun
 from tidegate.restores.liveness import RestoreSettings, check_writers
 from tidegate.restores.plan import PlannedRestore
@@ -170,7 +170,7 @@ class Restorer:
             occurred_at=self.tools.clock(),
             savepoint=command.savepoint,
             restore_instant=instant.timestamp,
-            message=message,
+            message=readable(message),
         )
 
     def _rejected(self, command: RestoreRequested, refusal: Refusal) -> RestoreRejected:

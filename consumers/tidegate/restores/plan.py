@@ -6,9 +6,13 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from typing import Final
 
 from tidegate.hudi import BaseFile, CommitMetadata, Instant, InstantInfo, State
 from tidegate.hudi_reader import Partition
+
+METADATA_TABLE: Final = ".hoodie/metadata"
+MARKERS: Final = ".hoodie/.temp"
 
 
 @dataclass(frozen=True, slots=True)

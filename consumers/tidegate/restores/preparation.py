@@ -23,7 +23,7 @@ from tidegate.hudi_tables import open_table
 from tidegate.refusals import Refusal, Refused, granted
 from tidegate.restores.checks import check_files, check_timeline, find_savepoint
 from tidegate.restores.liveness import RestoreSettings, check_writers
-from tidegate.restores.plan import PlannedRestore, Step, plan_of, plan_step
+from tidegate.restores.plan import MARKERS, METADATA_TABLE, PlannedRestore, Step, plan_of, plan_step
 from tidegate.restores.tools import Tools
 from tidegate.storage import NotFound, join
 from tidegate.warehouse import Warehouse
@@ -84,9 +84,10 @@ def prepare(table: HudiTable, savepoint: str, tools: Tools) -> PlannedRestore:
 
 
 def _check_roots(warehouse: Warehouse, location: str, steps: Sequence[Step]) -> None:
+    paths = [METADATA_TABLE, MARKERS, *(file.path for step in steps for file in step.files)]
     try:
-        for file in (file for step in steps for file in step.files):
-            warehouse.roots.check(join(location, file.path))
+        for path in paths:
+            warehouse.roots.check(join(location, path))
     except ConfinementError as error:
         raise Refused("unsafe-path", str(error)) from error
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.warehouse.roots import WarehouseRoots
+from tidegate.warehouse.roots import ReachedByLink, WarehouseRoots
 from tidegate.warehouse.writer import AlreadyThere, Warehouse
 
-__all__ = ["AlreadyThere", "Warehouse", "WarehouseRoots"]
+__all__ = ["AlreadyThere", "ReachedByLink", "Warehouse", "WarehouseRoots"]

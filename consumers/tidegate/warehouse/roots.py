@@ -9,6 +9,13 @@ from tidegate.errors import ConfigError, ConfinementError, FormatError
 from tidegate.storage import is_below, local_path, normalise
 
 
+class ReachedByLink(ConfinementError):  # noqa: N818 - says what it found, like AlreadyThere
+    """A link below a root stands for another place. The catcher refuses: name that place itself.
+
+    Else what is said of one table would be done to another.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class WarehouseRoots:
     """The directories below which Tidegate may change anything; each in its normalised spelling."""
@@ -32,19 +39,27 @@ class WarehouseRoots:
         return cls(roots)
 
     def check(self, location: str) -> str:
-        """Give the normalised location if it lies strictly below a root, by name and by its links.
+        """Give the normalised location if it lies strictly below a root, and no link in between.
+
+        A root may be a link itself, and may lie behind links.
 
         Raises:
-            ConfinementError: it does not, or is reached through a link that leads out.
+            ReachedByLink: it is below a root, but under another name.
+            ConfinementError: it is not, or is reached through a link that leads out.
         """
         try:
             where = normalise(location)
         except FormatError as error:
             raise ConfinementError(str(error)) from error
-        root = next((root for root in self.roots if is_below(where, root)), None)
-        if root is None:
+        above = [root for root in self.roots if is_below(where, root)]
+        if not above:
             raise ConfinementError(f"{location} lies outside the warehouse roots {self.roots}")
-        real, real_root = local_path(where), local_path(root)
-        if real is not None and real_root is not None and not is_below(real, real_root):
-            raise ConfinementError(f"{location} leads out of the warehouse root {root} by a link")
-        return where
+        real = local_path(where)
+        real_roots = {root: local_path(root) for root in above}
+        if real is None or any(
+            real == f"{to}{where[len(root) :]}" for root, to in real_roots.items()
+        ):
+            return where
+        if any(to is not None and is_below(real, to) for to in real_roots.values()):
+            raise ReachedByLink(f"{location} is reached through a link: it is {real}")
+        raise ConfinementError(f"{location} leads out of the warehouse root {above[0]} by a link")

@@ -11,7 +11,7 @@ from typing import IO, Any, Final
 
 from fsspec.core import has_magic
 
-from tidegate.errors import ConfinementError, TidegateError, TransientError
+from tidegate.errors import TidegateError, TransientError
 from tidegate.storage import NotFound, Storage, join
 from tidegate.warehouse.roots import WarehouseRoots
 
@@ -26,6 +26,7 @@ class AlreadyThere(TidegateError):  # noqa: N818 - an expected answer, not a fau
 class Warehouse(Storage):
     """A storage whose tables may be changed. Every call checks its paths against the roots first.
 
+    Nothing below a root is reached through a link, and no link there is changed itself.
     What is already gone counts as removed: every call may be repeated.
     """
 
@@ -99,8 +100,6 @@ class Warehouse(Storage):
         """
         where = self.roots.check(location)
         fs, path = self._open(where)
-        if os.path.islink(where):  # noqa: PTH114 - fsspec paths are strings
-            raise ConfinementError(f"{location} is a link, no directory of its own")
         if "://" in where and has_magic(path):
             self._remove_by_name(where)
             return

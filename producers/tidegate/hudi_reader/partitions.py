@@ -52,7 +52,7 @@ def list_partitions(storage: Storage, location: str, mapper: Mapper) -> tuple[Pa
 
     Raises:
         FormatError: a folder is reached through a link, whose files can't be told apart from
-            another table's.
+            another table's; or a name is not UTF-8, as all of Hudi's metadata must be.
     """
     look = partial(_look, Storage(storage.options), location)
     found: list[Partition] = []
@@ -74,9 +74,21 @@ def _look(storage: Storage, location: str, path: str) -> _Folder:
     links = [e.name for e in below if e.is_link]
     if links:
         raise FormatError(f"{path or location} holds links: {', '.join(links)}")
+    strange = [e.name for e in below if not _is_utf_8(e.name)]
+    if strange:
+        raise FormatError(f"{path or location} holds names that are not UTF-8: {strange}")
     return _Folder(
         path,
         is_partition=any(e.name.startswith(_MARKER) for e in below if not e.is_dir),
         sizes={e.name: e.size for e in below if not e.is_dir},
         folders=tuple(join(path, e.name) if path else e.name for e in below if e.is_dir),
     )
+
+
+def _is_utf_8(name: str) -> bool:
+    """Whether a name was UTF-8: Python keeps other bytes of a name as lone surrogates."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

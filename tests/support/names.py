@@ -1,0 +1,14 @@
+"""Names that are no text: bytes which are no UTF-8, as Python spells them."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+STRANGE = "\udcff"
+"""One byte 0xFF."""
+
+takes_any_bytes = pytest.mark.skipif(
+    sys.platform == "darwin", reason="macOS takes only UTF-8 for a name"
+)
