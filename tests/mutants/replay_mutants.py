@@ -5,12 +5,12 @@ from __future__ import annotations
 from mutants.mutants import Mutant
 
 _REPLAY = "consumers/tidegate/replay/"
-_TESTS = "tests/replay/test_replay_plan.py tests/replay/test_replay_of_tables.py"
-_GATE_TESTS = "tests/replay/test_replay_of_a_gate.py"
+REPLAYS = "tests/replay/test_replay_plan.py tests/replay/test_replay_of_tables.py"
+GATE_REPLAY = "tests/replay/test_replay_of_a_gate.py"
 
 
 def _replay(rule: str, file: str, old: str, new: str) -> Mutant:
-    return Mutant(f"replay: {rule}", f"{_REPLAY}{file}", ((old, new),), _TESTS)
+    return Mutant(f"replay: {rule}", f"{_REPLAY}{file}", ((old, new),), REPLAYS)
 
 
 REPLAY_MUTANTS = (
@@ -54,7 +54,7 @@ REPLAY_MUTANTS = (
         "replay: nor of what was forgotten of them",
         f"{_REPLAY}memory.py",
         (("if tables is None or table in tables or move.is_for_all:", "if True:"),),
-        _GATE_TESTS,
+        GATE_REPLAY,
     ),
     _replay(
         "nor of those of which nothing was remembered",

@@ -13,7 +13,7 @@ import pytest
 from mutants.cleaning_mutants import CLEANING_MUTANTS
 from mutants.mutants import DECIDERS, EXECUTORS, MUTANTS, Mutant
 from mutants.operation_mutants import OPERATION_MUTANTS
-from mutants.replay_mutants import REPLAY_MUTANTS
+from mutants.replay_mutants import GATE_REPLAY, REPLAY_MUTANTS, REPLAYS
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("schemas", "producers", "consumers", "tests", "pyproject.toml")
@@ -51,7 +51,7 @@ def run(folder: Path, tests: str, servers: str | None) -> subprocess.CompletedPr
 
 
 def test_the_copy_as_it_is_passes(copy: Path) -> None:
-    result = run(copy, f"{DECIDERS} {EXECUTORS}", None)
+    result = run(copy, f"{DECIDERS} {EXECUTORS} {REPLAYS} {GATE_REPLAY}", None)
 
     assert result.returncode == 0, result.stdout[-3000:]
 

@@ -112,6 +112,7 @@ def test_a_group_whose_place_is_gone_goes_to_the_nearest_that_is_left() -> None:
         pytest.param(None, Remembered(8), Back(2), (6, 2), id="back from what is remembered"),
         pytest.param(None, Remembered(None), ToEarliest(), None, id="never begun"),
         pytest.param(8, Remembered(5), ToOffset(7), (5, 3), id="the memory ends before the group"),
+        pytest.param(8, Remembered(5), ToOffset(12), (5, 3), id="from where its memory ends"),
         pytest.param(8, Remembered(None), ToOffset(7), (3, 5), id="the memory is lost"),
         pytest.param(8, Remembered(1), ToOffset(7), (3, 5), id="what comes next is off the topic"),
         pytest.param(None, Remembered(20), ToEarliest(), (3, 7), id="remembered beyond the end"),
