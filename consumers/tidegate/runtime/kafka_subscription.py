@@ -139,6 +139,7 @@ class KafkaSubscription:
         except KafkaException as error:
             if error.args[0].fatal():
                 raise StopService(error.args[0].str()) from error
+            self._answered(error.args[0], offsets)
 
     def _answered(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
         """Note which offsets the broker did not take: a quiet partition has no later commit."""
