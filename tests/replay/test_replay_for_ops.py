@@ -140,7 +140,8 @@ def test_a_decider_goes_on_after_its_topic_was_deleted_and_created_again(place: 
     with pytest.raises(OffsetGapError, match="deleted and created again"):
         starts(place)  # it was a dry run
 
-    place.call("group", SERVICE, "--to-earliest", *CUSTOMERS, "--execute")
+    told = place.call("group", SERVICE, "--to-earliest", *CUSTOMERS, "--execute")
+    assert [each["partition"] for each in told["changes"]] == [1]
     place.call("group", SERVICE, "--to-earliest", "--execute")
     work_off(place, EVERYTHING)
 
