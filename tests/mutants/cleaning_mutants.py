@@ -31,13 +31,13 @@ CLEANING_MUTANTS = (
     ),
     _gate(
         "a lock's release that came early is remembered",
-        "locks if not heard(state.released_locks, each.lock_id)",
-        "locks",
+        " and each.lock_id not in gone",
+        "",
     ),
     _gate(
         "a transaction's end that came early is remembered",
-        "transactions if not heard(state.ended_transactions, each)",
-        "transactions",
+        " and each not in ended",
+        "",
     ),
     _gate(
         "every release is remembered, not only those that nobody waited for",
@@ -45,19 +45,19 @@ CLEANING_MUTANTS = (
         "        if lock is not None and not waiting:\n",
     ),
     _gate(
-        "a vacuum told twice while it waits is one",
-        "key in state.waiting or heard",
-        "heard",
+        "a vacuum told again with other holds waits for all of them",
+        "locks=(*held.locks, *locks)",
+        "locks=locks",
     ),
     _gate(
         "a vacuum told again after its release is not released again",
-        "key in state.waiting or heard(state.released_vacuums, key)",
-        "key in state.waiting",
+        "        if heard(state.released_vacuums, key):\n",
+        "        if False:\n",
     ),
     _gate(
         "a vacuum whose holds are gone when it arrives goes at once",
-        "return self._let_go(self._with_vacuum(state, event, at), event.table, at)",
-        "return Decision(self._with_vacuum(state, event, at))",
+        "if state.waiting else Decision(state)",
+        "if state.waiting and isinstance(event, LockReleased) else Decision(state)",
     ),
     _gate(
         "a lock id is no transaction id",
@@ -71,14 +71,14 @@ CLEANING_MUTANTS = (
     ),
     _gate(
         "what is remembered is bounded by number",
-        "memory[max(0, len(memory) + 1 - most // size) :]",
+        "memory[max(0, len(memory) + 1 - bounds.pages) :]",
         "memory",
         _MEMORY,
     ),
     _gate(
         "what is remembered is bounded by age",
-        "    while kept and next",
-        "    while not kept and next",
+        "    while has_old(kept, before):\n",
+        "    while not kept and has_old(kept, before):\n",
         _MEMORY,
     ),
     Mutant(
@@ -150,6 +150,24 @@ CLEANING_MUTANTS = (
         "consumers/tidegate/refusals/__init__.py",
         (('"message", readable(self.message)', '"message", self.message'),),
         "tests/cleaning/test_cleaner.py tests/savepoints/test_savepoint_writer.py",
+    ),
+    Mutant(
+        "restores: a pending write that moves is a living writer's",
+        "consumers/tidegate/restores/watching.py",
+        (("    if not moved:\n", "    if moved or not moved:\n"),),
+        "tests/restores/test_restore_watches.py",
+    ),
+    Mutant(
+        "restores: what Tidegate itself does meanwhile is no writer's",
+        "consumers/tidegate/restores/watching.py",
+        (("Action.RESTORE, Action.ROLLBACK})", "Action.RESTORE})"),),
+        "tests/restores/test_restore_watches.py",
+    ),
+    Mutant(
+        "restores: a resumed restore watches too",
+        "consumers/tidegate/restores/preparation.py",
+        (("        granted(watch_writers(table, tools))\n        return", "        return"),),
+        "tests/restores/test_restore_watches.py",
     ),
     Mutant(
         "savepoints: a name that no metadata can hold is found before anything is written",

@@ -26,7 +26,7 @@ from tidegate.errors import TransientError
 from tidegate.events import Outcome, RestoreCompleted, RestoreStarted
 from tidegate.fanout import InPlace
 from tidegate.hudi import RestoreMetadata
-from tidegate.restores import Restorer
+from tidegate.restores import Restorer, RestoreSettings
 from tidegate.savepoints import SavepointWriter
 from tidegate.warehouse import Warehouse, WarehouseRoots
 
@@ -50,7 +50,8 @@ def prepare(root: Path, version: int) -> HandMade:
 
 def restore(table: HandMade, warehouse: Warehouse, hour: int) -> list[Outcome]:
     clock = ticking(NOW + timedelta(hours=hour))
-    restorer = Restorer(warehouse, InPlace(threads=1), clock)
+    unwatched = RestoreSettings(watch=timedelta(0))
+    restorer = Restorer(warehouse, InPlace(threads=1), clock, unwatched)
     return list(restorer.execute(restore_request(table, at(2))))
 
 

@@ -26,11 +26,13 @@ class RestoreSettings:
             touch theirs every minute and give themselves up after three.
         lock_files: Lock files of Hudi's FileSystemBasedLockProvider, below the table.
         lock_expiry: A lock file older than this is a dead writer's; None, as in Hudi: never.
+        watch: How long a pending write is watched for a sign of life; zero: not at all.
     """
 
     heartbeat_expiry: timedelta = timedelta(minutes=5)
     lock_files: tuple[str, ...] = (".hoodie/lock",)
     lock_expiry: timedelta | None = None
+    watch: timedelta = timedelta(seconds=5)
 
 
 def check_writers(

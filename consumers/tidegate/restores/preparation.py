@@ -25,6 +25,7 @@ from tidegate.restores.checks import check_files, check_timeline, find_savepoint
 from tidegate.restores.liveness import RestoreSettings, check_writers
 from tidegate.restores.plan import MARKERS, METADATA_TABLE, PlannedRestore, Step, plan_of, plan_step
 from tidegate.restores.tools import Tools
+from tidegate.restores.watching import watch_writers
 from tidegate.storage import NotFound, join
 from tidegate.warehouse import Warehouse
 
@@ -75,9 +76,11 @@ def prepare(table: HudiTable, savepoint: str, tools: Tools) -> PlannedRestore:
     pending = pending_restore(table, savepoint)
     granted(check_writers(tools.warehouse, table.location, tools.clock(), tools.settings))
     if pending is not None:
+        granted(watch_writers(table, tools))
         return _rest_of(table, pending, tools.fan_out)
     later = table.timeline.completed_after(commit)
     granted(check_timeline(table.timeline, commit, later, partial(_is_clustering, table)))
+    granted(watch_writers(table, tools))
     steps = _steps(table, later, tools.fan_out, _kept_files(table, savepoint))
     _check_roots(tools.warehouse, table.location, steps)
     return plan_of(savepoint, steps)

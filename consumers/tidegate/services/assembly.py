@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Protocol
@@ -14,7 +14,7 @@ from tidegate.errors import ConfigError
 from tidegate.events import Event
 from tidegate.fanout import BySize, OnSpark
 from tidegate.registry import wire_for
-from tidegate.restores import PermittedRestorer, Restorer
+from tidegate.restores import PermittedRestorer, Restorer, RestoreSettings
 from tidegate.runtime.bus import Bus
 from tidegate.runtime.dead_letters import DeadLetterLimit
 from tidegate.runtime.decider_loop import DeciderLoop
@@ -104,7 +104,8 @@ def _executor(
 def _permitted(
     settings: Settings, warehouse: Warehouse, fan_out: BySize, clock: Callable[[], datetime]
 ) -> PermittedRestorer:
-    restorer = Restorer(warehouse, fan_out, clock)
+    watch = timedelta(seconds=settings.restores.watch_seconds)
+    restorer = Restorer(warehouse, fan_out, clock, RestoreSettings(watch=watch))
     return PermittedRestorer(restorer, settings.restores.requested_by)
 
 

@@ -17,6 +17,7 @@ replication = 3
 
 [restores]
 requested_by = ["ana", "ops-*"]          # shell patterns of the people who may ask for a restore
+watch_seconds = 5                        # how long a pending write is watched for a sign of life
 
 [warehouse]
 roots = ["/lake", "s3://lake/tables"]    # nothing outside of these is ever changed
@@ -95,9 +96,13 @@ class SavepointRule(Section, frozen=True):
 
 
 class RestoreSettings(Section, frozen=True):
-    """Who may have a table restored: shell patterns of the names that requests are made in."""
+    """Who may have a table restored, and how long a pending write is watched before it is.
+
+    `requested_by` are shell patterns of the names that requests are made in.
+    """
 
     requested_by: tuple[str, ...] = ("*",)
+    watch_seconds: float = Field(default=5, ge=0, allow_inf_nan=False)
 
 
 class Settings(Section, frozen=True):
