@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from tidegate.hive import Base, Delta, ValidTxns, ValidWriteIds
-from tidegate.hive.write_ids import NOTHING_OPEN
+from tidegate.hive.id_lists import NOTHING_OPEN
 
 _FIRST_TXN = 100
 

@@ -8,20 +8,15 @@
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Self
 
 from tidegate.errors import FormatError
+from tidegate.hive.id_lists import NOTHING_OPEN, count_in, holds, joined, parse_lists
 
-NOTHING_OPEN: Final = 2**63 - 1
 _WRITE_ID_PARTS: Final = 5
 _TXN_PARTS: Final = 4
-_WIDEST: Final = 1_000_000
-_NUMBER: Final = re.compile(r"[0-9]{1,19}")
 
 
 class Share(Enum):
@@ -48,19 +43,21 @@ class ValidTxns:
         Raises:
             FormatError: it is none.
         """
-        return cls(*_numbers(text, text.split(":"), _TXN_PARTS))
+        return cls(*parse_lists(text, text.split(":"), _TXN_PARTS))
 
     def is_valid(self, txn: int) -> bool:
         """Whether the transaction had committed."""
-        return txn <= self.high_water_mark and not self.is_aborted(txn) and not _has(self.open, txn)
+        return (
+            txn <= self.high_water_mark and not self.is_aborted(txn) and not holds(self.open, txn)
+        )
 
     def is_aborted(self, txn: int) -> bool:
         """Whether the transaction had aborted."""
-        return _has(self.aborted, txn)
+        return holds(self.aborted, txn)
 
     def __str__(self) -> str:
         """Write Hive's string; the inverse of `parse`."""
-        return f"{self.high_water_mark}:{self.min_open}:{_join(self.open)}:{_join(self.aborted)}"
+        return f"{self.high_water_mark}:{self.min_open}:{joined(self.open)}:{joined(self.aborted)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +80,7 @@ class ValidWriteIds:
         table, *rest = text.split(":")
         if not table:
             raise FormatError(f"a ValidWriteIdList begins with its table: {text!r}")
-        return cls(table, *_numbers(text, rest, _WRITE_ID_PARTS - 1))
+        return cls(table, *parse_lists(text, rest, _WRITE_ID_PARTS - 1))
 
     @property
     def has_open(self) -> bool:
@@ -92,16 +89,16 @@ class ValidWriteIds:
 
     def is_valid(self, write_id: int) -> bool:
         """Whether the write id had committed."""
-        excluded = self.is_aborted(write_id) or _has(self.open, write_id)
+        excluded = self.is_aborted(write_id) or holds(self.open, write_id)
         return write_id <= self.high_water_mark and not excluded
 
     def is_aborted(self, write_id: int) -> bool:
         """Whether the write id had aborted."""
-        return _has(self.aborted, write_id)
+        return holds(self.aborted, write_id)
 
     def opens_in(self, low: int, high: int) -> bool:
         """Whether a write id of the range, ends included, was open."""
-        return _count(self.open, low, high) > 0
+        return count_in(self.open, low, high) > 0
 
     def valid_in(self, low: int, high: int) -> Share:
         """How many write ids of the range are valid, as ValidReaderWriteIdList answers it.
@@ -114,12 +111,12 @@ class ValidWriteIds:
         exceptions = (*self.open[:1], *self.aborted[:1])
         if exceptions and min(exceptions) > high:
             return Share.ALL
-        invalid = _count(self.open, low, high) + _count(self.aborted, low, high)
+        invalid = count_in(self.open, low, high) + count_in(self.aborted, low, high)
         return _share(high - low + 1, invalid=invalid + max(0, high - self.high_water_mark))
 
     def aborted_in(self, low: int, high: int) -> Share:
         """How many write ids of the range are aborted."""
-        count = _count(self.aborted, low, high) if low <= self.high_water_mark else 0
+        count = count_in(self.aborted, low, high) if low <= self.high_water_mark else 0
         if count == 0:
             return Share.NONE
         return Share.ALL if count == high - low + 1 else Share.SOME
@@ -130,7 +127,7 @@ class ValidWriteIds:
 
     def __str__(self) -> str:
         """Write Hive's string; the inverse of `parse`."""
-        ids = f"{_join(self.open)}:{_join(self.aborted)}"
+        ids = f"{joined(self.open)}:{joined(self.aborted)}"
         return f"{self.table}:{self.high_water_mark}:{self.min_open}:{ids}"
 
 
@@ -153,46 +150,6 @@ class CleanerWriteIds(ValidWriteIds):
         if high > self.high_water_mark:
             return Share.NONE
         return ValidWriteIds.valid_in(self, low, high)
-
-
-def _numbers(
-    text: str, parts: list[str], expected: int
-) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
-    least = 2
-    if not least <= len(parts) <= expected:
-        raise FormatError(f"not a list of valid ids: {text!r}")
-    mark, min_open, *ids = parts
-    opened, aborted = (*ids, "", "")[:2]
-    return _id(mark), _id(min_open), _ids(opened), _ids(aborted)
-
-
-def _ids(text: str) -> tuple[int, ...]:
-    found: set[int] = set()
-    for part in text.split(",") if text else ():
-        low, _, high = part.partition("-")
-        first, last = _id(low), _id(high or low)
-        if last - first > _WIDEST:
-            raise FormatError(f"too wide a range of ids: {part!r}")
-        found.update(range(first, last + 1))
-    return tuple(sorted(found))
-
-
-def _id(text: str) -> int:
-    if not _NUMBER.fullmatch(text) or int(text) > NOTHING_OPEN:
-        raise FormatError(f"not an id: {text!r}")
-    return int(text)
-
-
-def _join(ids: Iterable[int]) -> str:
-    return ",".join(map(str, ids))
-
-
-def _has(ids: tuple[int, ...], wanted: int) -> bool:
-    return _count(ids, wanted, wanted) > 0
-
-
-def _count(ids: tuple[int, ...], low: int, high: int) -> int:
-    return bisect_right(ids, high) - bisect_left(ids, low)
 
 
 def _share(width: int, *, invalid: int) -> Share:

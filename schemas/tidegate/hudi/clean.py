@@ -28,4 +28,5 @@ def plans_to_keep_from(requested: bytes) -> str | None:
     if "earliestInstantToRetain" not in record:
         raise FormatError("no clean plan")
     instant = record["earliestInstantToRetain"]
-    return None if instant is None else str(instant["timestamp"])
+    with containers.reading("clean plan"):
+        return None if instant is None else str(instant["timestamp"])

@@ -48,7 +48,7 @@ class CommitMetadata:
             FormatError: it is neither.
         """
         record = _record(content)
-        try:
+        with containers.reading("commit metadata"):
             stats = record.get("partitionToWriteStats") or {}
             replaced = record.get("partitionToReplaceFileIds") or {}
             return cls(
@@ -61,8 +61,6 @@ class CommitMetadata:
                 replaced={partition: tuple(ids) for partition, ids in replaced.items()},
                 operation=record.get("operationType"),
             )
-        except (KeyError, TypeError, AttributeError) as error:
-            raise FormatError(f"no commit metadata: {error!r}") from error
 
 
 def _record(content: bytes) -> Mapping[str, Any]:

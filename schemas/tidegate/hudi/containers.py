@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -58,6 +59,19 @@ def decode(content: bytes) -> Record:
     if not isinstance(record, dict):
         raise FormatError("an Avro container without a record")
     return record
+
+
+@contextmanager
+def reading(what: str) -> Generator[None]:
+    """Take fields out of a record.
+
+    Raises:
+        FormatError: a field lacks or is of another kind, so the record is not `what`.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise FormatError(f"no {what}: {error!r}") from error
 
 
 def notes(content: bytes) -> dict[str, str]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from tidegate.errors import FormatError
 from tidegate.hudi import containers
 from tidegate.hudi.rollback import InstantInfo, RollbackMetadata
 
@@ -40,11 +39,9 @@ class RestorePlanFile:
             FormatError: it is not that.
         """
         record = containers.decode(content)
-        try:
+        with containers.reading("restore plan"):
             instants = tuple(map(InstantInfo.of, record["instantsToRollback"]))
             savepoint = record.get("savepointToRestoreTimestamp")
-        except (KeyError, TypeError) as error:
-            raise FormatError(f"no restore plan: {error!r}") from error
         own = {k: v for k, v in containers.notes(content).items() if not k.startswith("avro.")}
         return cls(instants, savepoint, own)
 
@@ -87,7 +84,7 @@ class RestoreMetadata:
             FormatError: it is not that.
         """
         record = containers.decode(content)
-        try:
+        with containers.reading("restore metadata"):
             by_instant = record["hoodieRestoreMetadata"]
             rollbacks = tuple(
                 RollbackMetadata.of(rollback)
@@ -95,5 +92,3 @@ class RestoreMetadata:
                 for rollback in by_instant.get(timestamp, ())
             )
             return cls(record["startRestoreTime"], record["timeTakenInMillis"], rollbacks)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise FormatError(f"no restore metadata: {error!r}") from error

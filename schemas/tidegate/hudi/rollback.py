@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from tidegate.errors import FormatError
 from tidegate.hudi import containers
 from tidegate.hudi.containers import Record
 
@@ -63,15 +62,13 @@ class RollbackPlan:
             FormatError: it is not that.
         """
         record = containers.decode(content)
-        try:
+        with containers.reading("rollback plan"):
             files = tuple(
                 (request["partitionPath"], path)
                 for request in record["RollbackRequests"] or ()
                 for path in request["filesToBeDeleted"]
             )
             return cls(InstantInfo.of(record["instantToRollback"]), files)
-        except (KeyError, TypeError) as error:
-            raise FormatError(f"no rollback plan: {error!r}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +118,13 @@ class RollbackMetadata:
         Raises:
             FormatError: it is not that.
         """
-        try:
+        with containers.reading("rollback metadata"):
             deleted = {
                 partition: tuple(entry["successDeleteFiles"])
                 for partition, entry in record["partitionMetadata"].items()
             }
             target = InstantInfo.of(record["instantsRollback"][0])
             return cls(record["startRollbackTime"], record["timeTakenInMillis"], target, deleted)
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
-            raise FormatError(f"no rollback metadata: {error!r}") from error
 
     @classmethod
     def decode(cls, content: bytes) -> Self:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from tidegate.errors import FormatError
 from tidegate.hudi import containers
 
 
@@ -47,11 +46,9 @@ class SavepointMetadata:
             FormatError: it is not that.
         """
         record = containers.decode(content)
-        try:
+        with containers.reading("savepoint metadata"):
             files = {
                 partition: tuple(entry["savepointDataFile"])
                 for partition, entry in record["partitionMetadata"].items()
             }
             return cls(record["savepointedBy"], record["savepointedAt"], record["comments"], files)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise FormatError(f"no savepoint metadata: {error!r}") from error
