@@ -116,6 +116,12 @@ CLEANING_MUTANTS = (
         _CLEANER_TESTS,
     ),
     Mutant(
+        "cleaner: another table's vacuum at the same place is known by its transaction",
+        _VACUUM,
+        (("return self.own_txn is None or acid.visibility_txn == self.own_txn", "return True"),),
+        "tests/cleaning/test_plan.py -k earlier_table",
+    ),
+    Mutant(
         "cleaner: a base of no rows has Hive's version file",
         _PRODUCTS,
         (("alone and files[0].size > 0 and not files[0].is_link", "(alone or not files)"),),
