@@ -28,7 +28,7 @@ class Mutant:
 MUTANTS = (
     Mutant(
         "rule 1: restore first, then live",
-        RUNTIME + "decider_loop.py",
+        RUNTIME + "holdings.py",
         (("        ledger.restore(memory.read())\n", ""),),
         f"{DECIDERS} -k rule_1",
     ),
@@ -50,8 +50,8 @@ MUTANTS = (
         (
             ("        self._patience.call(lambda: self._say(commands))\n", ""),
             (
-                "        self._subscription.commit({each",
-                "        self._say(commands)\n        self._subscription.commit({each",
+                "        self._subscription.commit(done",
+                "        self._say(commands)\n        self._subscription.commit(done",
             ),
         ),
         f"{DECIDERS} -k rule",
@@ -60,14 +60,33 @@ MUTANTS = (
         "rule 2: the changelog before the offset",
         RUNTIME + "decider_loop.py",
         (
+            ("        self._held.remember(begun)\n", ""),
             (
-                "        for number in sorted({record.partition.number for record in records}):\n",
-                """        self._subscription.commit({e.partition: e.offset + 1 for e in records})
-        for number in sorted({record.partition.number for record in records}):
+                "            held.commands, held.positions = [], {}\n",
+                """            self._held.remember([held])
+            held.commands, held.positions = [], {}
 """,
             ),
         ),
         f"{DECIDERS} -k rule",
+    ),
+    Mutant(
+        "rule 2: what was begun is finished before the partition goes",
+        RUNTIME + "decider_loop.py",
+        (("        self._finish(wait=True)\n", ""),),
+        f"{DECIDERS} -k rule_2",
+    ),
+    Mutant(
+        "rule 4: what was begun on a lost partition is forgotten with it",
+        RUNTIME + "decider_loop.py",
+        (("        self._held.forget({each.number for each in partitions})\n", ""),),
+        f"{DECIDERS} -k rule_4",
+    ),
+    Mutant(
+        "rule 2: after a fault nothing unsaid is remembered",
+        RUNTIME + "decider_loop.py",
+        (("            self._held.forget()  # nothing", "            # nothing"),),
+        f"{DECIDERS} -k rule_2",
     ),
     Mutant(
         "rule 3: an id is derived from its cause",
@@ -78,7 +97,7 @@ MUTANTS = (
     Mutant(
         "rule 3: an event that was applied is not applied again",
         RUNTIME + "ledger.py",
-        (("        if offset < self.positions.get(topic, 0):\n", "        if False:\n"),),
+        (("        return offset < self.positions.get(topic, 0)\n", "        return False\n"),),
         f"{DECIDERS} -k rule",
     ),
     Mutant(
@@ -176,7 +195,7 @@ MUTANTS = (
     Mutant(
         "rule 6: bad code does not drain a topic",
         RUNTIME + "dead_letters.py",
-        (("(failed := recent.count(_FAILED)) > self.most", "(failed := 0) > self.most"),),
+        (("(failed := seen.count(_FAILED)) > self.most", "(failed := 0) > self.most"),),
         f"{DECIDERS} {EXECUTORS} -k bad_code",
     ),
     Mutant(

@@ -22,7 +22,7 @@ OPERATION_MUTANTS = (
     Mutant(
         "rule 6: bad code does not drain a topic, however often a decider is started",
         RUNTIME + "decider_loop.py",
-        (("self._subscription.commit(done, notes)", "self._subscription.commit(done)"),),
+        (("commit(done, notes, wait=wait)", "commit(done, wait=wait)"),),
         f"{_LIMIT} -k deciders_events",
     ),
     Mutant(
@@ -41,9 +41,9 @@ OPERATION_MUTANTS = (
         RUNTIME + "dead_letters.py",
         (
             (
-                "            recent = self._with(partition, _FAILED)\n",
-                """            recent = self._with(partition, _FAILED)
-            self._recent[partition] = recent
+                "            seen = [*recent, _FAILED][-self.window :]\n",
+                """            seen = [*recent, _FAILED][-self.window :]
+            recent.append(_FAILED)
 """,
             ),
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -18,11 +18,18 @@ from support.samples import (
     release,
     savepoint_request,
 )
-from tidegate.errors import ConfigError, DeadLetterFlood, FencedError, OffsetGapError, TidegateError
+from tidegate.errors import (
+    ConfigError,
+    DeadLetterFlood,
+    FencedError,
+    OffsetGapError,
+    StopService,
+    TidegateError,
+)
 from tidegate.events import Event, SavepointRequested
 from tidegate.events.topics import changelog
 from tidegate.publisher import Message
-from tidegate.runtime.bus import NO_NOTES, Changelog, Extent, Notes, Partition, Positions
+from tidegate.runtime.bus import NO_NOTES, Changelog, Extent, Notes, Partition, Positions, Record
 from tidegate.runtime.decider_loop import DeciderLoop
 from tidegate.runtime.ledger import POSITIONS_KEY, TOPIC_IDS_KEY
 from tidegate.runtime.memory import MemoryBus, MemoryChangelog, MemorySubscription
@@ -202,6 +209,65 @@ def test_rule_2_say_then_remember_then_done(monkeypatch: pytest.MonkeyPatch) -> 
     assert bus.acts == [COMMANDS, *[CHANGELOG] * 4, "commit"]
 
 
+def at_the_second_chunk(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Let a step take two records at a time, and something happen before it takes the next two."""
+    monkeypatch.setattr("tidegate.runtime.decider_loop.CHUNK", 2)
+    poll, polls = MemorySubscription.poll, iter(range(1000))
+
+    def busy(member: MemorySubscription, limit: int, timeout: float) -> Sequence[Record]:
+        if next(polls) == 1:
+            act()
+        return poll(member, limit, timeout)
+
+    monkeypatch.setattr(MemorySubscription, "poll", busy)
+
+
+def test_rule_2_what_a_step_began_is_finished_before_its_partitions_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bus = memory_bus(EveryThird.name, partitions=1)
+    bus.send([message(commit(n)) for n in range(5)])
+    loop = DeciderLoop(EveryThird(), bus)
+    at_the_second_chunk(monkeypatch, lambda: DeciderLoop(EveryThird(), bus))
+
+    assert loop.step(0) == 5
+    assert loop._held[0].ledger.state("lake.sales.orders") == Count(heard=2)
+    assert commands(bus) == [commit(2).event_id]
+
+
+def test_rule_4_what_a_step_began_on_a_partition_that_was_lost_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bus = memory_bus(EveryThird.name, partitions=1)
+    bus.send([message(commit(n)) for n in range(5)])
+    loop = DeciderLoop(EveryThird(), bus)
+    assert isinstance(loop._subscription, MemorySubscription)
+    at_the_second_chunk(monkeypatch, loop._subscription.expel)
+
+    assert loop.step(0) == 2
+    assert bus.records(CHANGELOG) == []
+    assert bus.committed["tidegate.every-third"] == {}
+
+
+def test_rule_2_after_a_fault_nothing_is_remembered_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(changelog: MemoryChangelog, entries: Sequence[object]) -> None:
+        raise StopService(f"no room in {changelog} for {len(entries)}")
+
+    bus = memory_bus(EveryThird.name, partitions=1)
+    bus.send([message(commit(n)) for n in range(3)])
+    loop = DeciderLoop(EveryThird(), bus)
+    with monkeypatch.context() as full:
+        full.setattr(MemoryChangelog, "write", refuse)
+        with pytest.raises(StopService):
+            loop.step(0)
+    loop.close()
+
+    assert bus.records(CHANGELOG) == []
+    assert bus.committed["tidegate.every-third"] == {}
+
+
 def test_rule_3_a_repeated_command_has_the_same_id() -> None:
     bus = memory_bus(EveryThird.name)
     bus.send([message(commit(n)) for n in range(3)])
@@ -232,10 +298,10 @@ def test_rule_4_a_process_that_lost_its_partitions_cannot_overwrite_its_successo
     work_off(successor)
     before = list(bus.log(Partition(CHANGELOG, 0)))
 
-    zombie._held[0] = stalled  # it wakes up in the middle of its batch and goes on to remember
+    # it wakes up in the middle of its batch and goes on to remember
     stalled.ledger.stage("lake.sales.orders", Count(heard=7))
     with pytest.raises(FencedError):
-        zombie._remember(stalled)
+        zombie._held.remember([stalled])
     assert bus.log(Partition(CHANGELOG, 0)) == before
 
 
@@ -282,7 +348,12 @@ def test_rule_6_bad_code_does_not_drain_a_topic_into_the_dead_letters() -> None:
     with pytest.raises(DeadLetterFlood):
         work_off(loop)
     assert len(bus.records(DEAD)) == 50
-    assert bus.committed["tidegate.every-third"] == {}
+    assert bus.committed["tidegate.every-third"] == {Partition("tidegate.commits", 0): 50}
+    loop.close()
+
+    with pytest.raises(DeadLetterFlood):
+        work_off(DeciderLoop(Broken(), bus))
+    assert len(bus.records(DEAD)) == 50
 
 
 def test_an_empty_state_is_removed_from_the_changelog_after_the_positions_are_written() -> None:
@@ -309,8 +380,7 @@ def test_two_members_share_the_partitions_and_each_table_has_one_owner() -> None
         pass
 
     assert sorted(e.table for e in events_on(bus, COMMANDS)) == sorted(tables)
-    assert set(one._held) | set(other._held) == {0, 1, 2}
-    assert set(one._held).isdisjoint(other._held)
+    assert sorted([*one._held, *other._held]) == [0, 1, 2]
     assert all(isinstance(e, SavepointRequested) for e in events_on(bus, COMMANDS))
 
 

@@ -19,21 +19,21 @@ def ahead() -> Ledger[Count]:
 
 def test_a_tables_own_positions_cover_what_the_partitions_do_not() -> None:
     ledger = ahead()
-    assert ledger.has_applied("locks", 8, TABLE)
-    assert not ledger.has_applied("locks", 9, TABLE)
-    assert not ledger.has_applied("locks", 4, "lake.sales.customers")
+    assert ledger.has_applied_to(TABLE, "locks", 8)
+    assert not ledger.has_applied_to(TABLE, "locks", 9)
+    assert not ledger.has_applied_to("lake.sales.customers", "locks", 4)
 
 
 def test_an_event_of_another_topic_in_between_makes_none_count_twice() -> None:
     ledger = ahead()
     ledger.stage(TABLE, Count(heard=12))
     ledger.advance("vacuums", 2)
-    assert ledger.has_applied("locks", 8, TABLE)
+    assert ledger.has_applied_to(TABLE, "locks", 8)
 
     (table, positions) = ledger.entries()
     assert table == (KEY, b'{"applied":{"locks":9,"vacuums":3},"state":{"heard":12}}')
     assert positions == (POSITIONS_KEY, b'{"locks":4,"vacuums":3}')
-    assert ledger.has_applied("locks", 8, TABLE)
+    assert ledger.has_applied_to(TABLE, "locks", 8)
 
 
 def test_an_empty_table_is_kept_while_its_own_positions_are_needed() -> None:

@@ -13,7 +13,16 @@ from typing import ClassVar, Final
 
 from pydantic import AwareDatetime, ConfigDict
 
-from tidegate.cleaning.memory import heard, milliseconds, remember, without_old
+from tidegate.cleaning.memory import (
+    Bounds,
+    Memory,
+    all_heard,
+    has_old,
+    heard,
+    milliseconds,
+    remember,
+    without_old,
+)
 from tidegate.events import (
     CleaningReleased,
     Event,
@@ -70,14 +79,14 @@ class WaitingVacuum:
 
 @dataclass(frozen=True, slots=True)
 class GateState:
-    """One table's memory: vacuums by their event id, and what was released when (ms of epoch)."""
+    """One table's memory: vacuums by their event id, and what was released when."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _CLOSED
 
     waiting: dict[str, WaitingVacuum] = field(default_factory=dict[str, WaitingVacuum])
-    released_locks: tuple[dict[int, int], ...] = ()
-    ended_transactions: tuple[dict[int, int], ...] = ()
-    released_vacuums: tuple[dict[str, int], ...] = ()
+    released_locks: Memory[int] = ()
+    ended_transactions: Memory[int] = ()
+    released_vacuums: Memory[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +103,12 @@ class ReaderGate:
     remember_for: timedelta = timedelta(days=7)
     remember_most: int = 4096
     _remember_ms: int = field(init=False, repr=False)
+    _bounds: Bounds = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Count in the broker's milliseconds once: `decide` runs for every event."""
+        """Work out once what `decide` needs for every event."""
         object.__setattr__(self, "_remember_ms", self.remember_for // timedelta(milliseconds=1))
+        object.__setattr__(self, "_bounds", Bounds.of(self.remember_most))
 
     def initial(self) -> GateState:
         """Know nothing of the table."""
@@ -118,15 +129,14 @@ class ReaderGate:
         if heard(state.released_vacuums, key):
             return state
         held = state.waiting.get(key) or WaitingVacuum((), (), at, _kept(vacuum))
+        gone, ended = all_heard(state.released_locks), all_heard(state.ended_transactions)
         locks = tuple(
-            each
-            for each in vacuum.locks
-            if each not in held.locks and not heard(state.released_locks, each.lock_id)
+            each for each in vacuum.locks if each not in held.locks and each.lock_id not in gone
         )
         transactions = tuple(
             each
             for each in vacuum.open_transactions
-            if each not in held.transactions and not heard(state.ended_transactions, each)
+            if each not in held.transactions and each not in ended
         )
         if key in state.waiting and not locks and not transactions:
             return state
@@ -137,16 +147,16 @@ class ReaderGate:
         return replace(state, waiting={**state.waiting, key: waits})
 
     def _with_release(self, state: GateState, release: LockReleased, now: int) -> GateState:
-        lock, txn, most = release.lock_id, release.transaction_id, self.remember_most
+        lock, txn, bounds = release.lock_id, release.transaction_id, self._bounds
         locks, transactions, waiting = (
             state.released_locks,
             state.ended_transactions,
             state.waiting,
         )
         if lock is not None:
-            locks = remember(locks, lock, now, most)
+            locks = remember(locks, lock, now, bounds)
         if txn is not None:
-            transactions = remember(transactions, txn, now, most)
+            transactions = remember(transactions, txn, now, bounds)
         if waiting:
             waiting = {key: _discharged(each, lock, txn) for key, each in waiting.items()}
         return GateState(waiting, locks, transactions, state.released_vacuums)
@@ -157,23 +167,25 @@ class ReaderGate:
             return Decision(state)
         released = state.released_vacuums
         for key in free:
-            released = remember(released, key, milliseconds(at), self.remember_most)
+            released = remember(released, key, milliseconds(at), self._bounds)
         waiting = {key: each for key, each in state.waiting.items() if key not in free}
         commands = tuple(_command(table, key, each.vacuum, at) for key, each in free.items())
         return Decision(replace(state, waiting=waiting, released_vacuums=released), commands)
 
     def _without_old(self, state: GateState, now: int) -> GateState:
         before = now - self._remember_ms
-        locks = without_old(state.released_locks, before)
-        transactions = without_old(state.ended_transactions, before)
-        vacuums = without_old(state.released_vacuums, before)
         if (
-            locks is state.released_locks
-            and transactions is state.ended_transactions
-            and vacuums is state.released_vacuums
+            has_old(state.released_locks, before)
+            or has_old(state.ended_transactions, before)
+            or has_old(state.released_vacuums, before)
         ):
-            return state
-        return GateState(state.waiting, locks, transactions, vacuums)
+            return GateState(
+                state.waiting,
+                without_old(state.released_locks, before),
+                without_old(state.ended_transactions, before),
+                without_old(state.released_vacuums, before),
+            )
+        return state
 
 
 def command_for(vacuum: VacuumFinished, at: datetime) -> CleaningReleased:

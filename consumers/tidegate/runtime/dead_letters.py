@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import traceback
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -68,13 +69,15 @@ class DeadLetterLimit:
 
     window: int = 100
     most: int = 50
-    _recent: dict[Partition, str] = field(default_factory=dict[Partition, str])
+    _recent: dict[Partition, deque[str]] = field(default_factory=dict[Partition, deque[str]])
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def worked(self, partition: Partition) -> None:
-        """Count a message that was worked off."""
-        with self._lock:
-            self._recent[partition] = self._with(partition, _WORKED)
+        """Count a message that was worked off. It runs for every one: appending needs no lock."""
+        recent = self._recent.get(partition)
+        if recent is None:
+            recent = self._begin(partition)
+        recent.append(_WORKED)
 
     def failed(self, partition: Partition, service: str) -> None:
         """Count a dead letter, before it is written.
@@ -82,27 +85,29 @@ class DeadLetterLimit:
         Raises:
             DeadLetterFlood: it would be one too many; the message stays unacknowledged.
         """
+        recent = self._begin(partition)
         with self._lock:
-            recent = self._with(partition, _FAILED)
-            if (failed := recent.count(_FAILED)) > self.most:
+            seen = [*recent, _FAILED][-self.window :]
+            if (failed := seen.count(_FAILED)) > self.most:
                 raise DeadLetterFlood(
-                    f"{failed} of the last {len(recent)} messages for {service} on"
+                    f"{failed} of the last {len(seen)} messages for {service} on"
                     f" {partition.topic}[{partition.number}] failed; from here on none is set aside"
                     f" any more. See why: tidegate dead-letters list --service {service}. Put the"
                     f" code or the settings right and start {service} again. Only if the messages"
                     f" themselves are bad, raise most in [services.{service}.dead_letters]"
                 )
-            self._recent[partition] = recent
+            recent.append(_FAILED)
 
     def note(self, partition: Partition) -> str:
         """The last messages of a partition, a character each: what to keep with its offset."""
-        return self._recent.get(partition, "")
+        return "".join(self._recent.get(partition, deque()).copy())
 
     def recall(self, partition: Partition, note: str) -> None:
         """Go on with what was noted of a partition; what is no such note counts as nothing."""
         sound = set(note) <= {_WORKED, _FAILED}
         with self._lock:
-            self._recent[partition] = note[-self.window :] if sound else ""
+            self._recent[partition] = deque(note if sound else "", self.window)
 
-    def _with(self, partition: Partition, flag: str) -> str:
-        return (self._recent.get(partition, "") + flag)[-self.window :]
+    def _begin(self, partition: Partition) -> deque[str]:
+        with self._lock:
+            return self._recent.setdefault(partition, deque(maxlen=self.window))

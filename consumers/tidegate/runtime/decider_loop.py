@@ -2,49 +2,43 @@
 
 from __future__ import annotations
 
-import gc
-import logging
 import threading
-from collections.abc import Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
 from typing import Generic, TypeVar
 
-from tidegate.errors import ConfigError
-from tidegate.events import Command, Event
+from tidegate.errors import ConfigError, DeadLetterFlood
+from tidegate.events import Command
 from tidegate.events.topics import COMMAND_TOPIC, DEFAULT_PREFIX, changelog, topic_of
 from tidegate.events.wire import Wire
 from tidegate.publisher import Message
-from tidegate.runtime.bus import Bus, Changelog, Partition, Record
+from tidegate.runtime.bus import Bus, Partition, Record
 from tidegate.runtime.dead_letters import DeadLetterLimit
+from tidegate.runtime.garbage import no_garbage
+from tidegate.runtime.holdings import Holding, Holdings
 from tidegate.runtime.intake import Intake
-from tidegate.runtime.ledger import Ledger, ledger_for
+from tidegate.runtime.ledger import Ledger
 from tidegate.runtime.patience import BRIEF, Patience
 from tidegate.runtime.services import Decider
 
-log = logging.getLogger(__name__)
 S = TypeVar("S")
-BATCH = 5000
+TOGETHER_SECONDS = 1.0
+"""Of a backlog, what is decided in this time is said, remembered and acknowledged together."""
+CHUNK = 1000
+"""Events that are taken together: few enough to lie in the processor's cache."""
 POLL_SECONDS = 0.2
-RESTORERS = 8
-"""Changelog partitions that are read back at the same time."""
-
-
-@dataclass(slots=True)
-class _Held(Generic[S]):
-    """What this process holds of one partition number."""
-
-    ledger: Ledger[S]
-    changelog: Changelog
+_PARTITION = attrgetter("partition")
 
 
 class DeciderLoop(Generic[S]):
     """Runs one decider as a member of its consumer group.
 
-    Order of calls: `step` again and again, or `run` until stopped; `close` at the end.
+    Order of calls: `step` again and again, or `run` until stopped; `close` at the end. After a
+    fault of `step` only `close` is left.
     """
 
     def __init__(  # noqa: PLR0913 - settings, all by name
@@ -67,10 +61,10 @@ class DeciderLoop(Generic[S]):
         self._patience, self._wire = patience, wire or Wire()
         limit = limit or DeadLetterLimit()
         self._intake = Intake(decider.name, decider.hears, bus, prefix, patience, limit, self._wire)
-        self._held: dict[int, _Held[S]] = {}
         self._inputs = sorted({topic_of(kind).name(prefix) for kind in decider.hears})
         self._changelog_topic = changelog(decider.name).name(prefix)
         self._check_copartitioned()
+        self._held = Holdings(decider, bus, prefix, self._inputs, patience)
         group = f"{prefix}.{decider.name}"
         self._subscription = bus.subscribe(group, self._inputs, self)
 
@@ -85,10 +79,13 @@ class DeciderLoop(Generic[S]):
 
     def step(self, timeout: float) -> int:
         """Work off what has arrived; wait up to `timeout` seconds for it. Gives the count."""
-        records = self._subscription.poll(BATCH, timeout)
-        if records:
-            self._work(records)
-        return len(records)
+        try:
+            count = self._take(timeout)
+            self._finish()
+        except BaseException:
+            self._held.forget()  # nothing of it may be said or remembered any more
+            raise
+        return count
 
     def close(self) -> None:
         """Leave the group."""
@@ -103,59 +100,54 @@ class DeciderLoop(Generic[S]):
         """
         for partition in starts:
             self._intake.limit.recall(partition, self._subscription.noted(partition))
-        numbers = sorted({each.number for each in starts})
-        with _no_garbage(), ThreadPoolExecutor(RESTORERS) as pool:
-            held = pool.map(partial(self._take_over, starts), numbers)
-            self._held.update(zip(numbers, held, strict=True))
+        self._held.restore(starts)
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
-        """Forget: every step ends with all of its work written."""
-        for number in {each.number for each in partitions}:
-            if held := self._held.pop(number, None):
-                held.changelog.close()
+        """Finish what was begun, then forget."""
+        self._finish(wait=True)
+        self.lost(partitions)
 
-    lost = revoked
+    def lost(self, partitions: Sequence[Partition]) -> None:
+        """Forget, and what was begun with it."""
+        self._held.forget({each.number for each in partitions})
 
-    def _take_over(self, starts: Mapping[Partition, int], number: int) -> _Held[S]:
-        return self._patience.call(lambda: self._restore(starts, number))
+    def _take(self, timeout: float) -> int:
+        """Decide on what has arrived, chunk by chunk: of a backlog, as much as a second takes."""
+        taken, records = 0, self._subscription.poll(CHUNK, timeout)
+        until = time.monotonic() + TOGETHER_SECONDS
+        while records:
+            self._apply(records)
+            taken += len(records)
+            if len(records) < CHUNK or time.monotonic() > until:
+                break
+            records = self._subscription.poll(CHUNK, 0)
+        return taken
 
-    def _restore(self, starts: Mapping[Partition, int], number: int) -> _Held[S]:
-        memory = self._bus.changelog(self._changelog_topic, number)
-        ledger = ledger_for(self._decider.state_type, self._decider.initial())
-        ledger.restore(memory.read())
-        for topic in self._inputs:
-            where = Partition(topic, number)
-            ledger.check(topic, self._bus.extent(where), starts.get(where))
-        tables = len(ledger)
-        log.info("%s holds partition %d with %d tables", self._decider.name, number, tables)
-        return _Held(ledger, memory)
-
-    def _work(self, records: Sequence[Record]) -> None:
-        commands: list[Command] = []
-        for record in records:
-            commands += self._apply(record)
-        self._patience.call(lambda: self._say(commands))
-        for number in sorted({record.partition.number for record in records}):
-            self._remember(self._held[number])
-        done = {each.partition: each.offset + 1 for each in records}
-        notes = {partition: self._intake.limit.note(partition) for partition in done}
-        self._subscription.commit(done, notes)
-
-    def _apply(self, record: Record) -> Sequence[Command]:
-        ledger = self._held[record.partition.number].ledger
-        topic = record.partition.topic
-        if ledger.has_applied(topic, record.offset):
-            return ()
-        event = self._intake.read(record)
-        commands: Sequence[Command] = ()
-        if event and not ledger.has_applied(topic, record.offset, event.table):
-            commands = self._decide(ledger, event, record)
-        ledger.advance(topic, record.offset)
-        return commands
-
-    def _decide(self, ledger: Ledger[S], event: Event, record: Record) -> Sequence[Command]:
+    def _apply(self, records: Sequence[Record]) -> None:
         try:
-            at = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
+            with no_garbage():
+                for where, run in groupby(records, _PARTITION):
+                    self._apply_run(self._held[where.number], where, run)
+        except DeadLetterFlood:
+            self._finish()  # what came before it, its dead letters too, is done
+            raise
+
+    def _apply_run(self, held: Holding[S], where: Partition, run: Iterable[Record]) -> None:
+        ledger, topic = held.ledger, where.topic
+        for record in run:
+            if not ledger.has_applied(topic, record.offset):
+                held.commands += self._decide(ledger, record)
+                ledger.advance(topic, record.offset)
+            held.positions[where] = record.offset + 1
+
+    def _decide(self, ledger: Ledger[S], record: Record) -> Sequence[Command]:
+        event = self._intake.read(record)
+        if event is None:
+            return ()
+        if ledger.has_applied_to(event.table, record.partition.topic, record.offset):
+            return ()
+        try:
+            at = _moment(record.timestamp_ms)
             decision = self._decider.decide(ledger.state(event.table), event, at)
         except Exception as error:  # noqa: BLE001 - one bad event must not hold up its partition
             self._intake.set_aside(record, error)
@@ -164,14 +156,24 @@ class DeciderLoop(Generic[S]):
         ledger.stage(event.table, decision.state)
         return decision.commands
 
+    def _finish(self, *, wait: bool = False) -> None:
+        """Say, then remember, then done."""
+        begun = self._held.begun()
+        if not begun:
+            return
+        commands = [command for held in begun for command in held.commands]
+        self._patience.call(lambda: self._say(commands))
+        self._held.remember(begun)
+        done = {where: at for held in begun for where, at in held.positions.items()}
+        notes = {where: self._intake.limit.note(where) for where in done}
+        self._subscription.commit(done, notes, wait=wait)
+        for held in begun:
+            held.commands, held.positions = [], {}
+
     def _say(self, commands: Sequence[Command]) -> None:
         topic = COMMAND_TOPIC.name(self._prefix)
         envelopes = (self._wire.seal(command, topic) for command in commands)
         self._bus.send([Message(topic, each.key, each.value, each.headers) for each in envelopes])
-
-    def _remember(self, held: _Held[S]) -> None:
-        entries = held.ledger.entries()
-        self._patience.call(lambda: held.changelog.write(entries))
 
     def _check_copartitioned(self) -> None:
         topics = [*self._inputs, self._changelog_topic, COMMAND_TOPIC.name(self._prefix)]
@@ -181,16 +183,6 @@ class DeciderLoop(Generic[S]):
             raise ConfigError(f"these topics must have the same number of partitions: {told}")
 
 
-@contextmanager
-def _no_garbage() -> Generator[None]:
-    """Keep the cycle collector away: a restore makes live objects only, and many of them.
-
-    It would walk all of them again and again; measured, it took six sevenths of the time.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
+@lru_cache(maxsize=100)  # the broker gives all messages of a batch one time
+def _moment(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)

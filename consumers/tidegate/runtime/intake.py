@@ -42,7 +42,10 @@ class Intake:
             TransientError: a schema registry stayed away; nothing was set aside.
         """
         try:
-            return self._heard(record)
+            try:
+                return self._decode(record)
+            except TransientError:  # only then are retries prepared: this runs for every record
+                return self.patience.call(lambda: self._decode(record))
         except FormatError as error:
             self.set_aside(record, error)
             return None
@@ -58,17 +61,12 @@ class Intake:
         letter = dead_letter(record, self.service, error, DEAD_LETTERS.name(self.prefix))
         self.patience.call(lambda: self.bus.send([letter]))
 
-    def _heard(self, record: Record) -> Event | None:
-        try:
-            return self._decode(record)
-        except TransientError:  # only then are retries prepared: this runs for every record
-            return self.patience.call(lambda: self._decode(record))
-
     def _decode(self, record: Record) -> Event | None:
         contents = self.wire.contents(record.value, record.headers)
-        expected = self._topics.get(contents.kind)
+        kind = contents.kind
+        expected = self._topics.get(kind)
         if record.partition.topic != expected:
-            raise FormatError(f"{contents.kind.__name__} belongs on {expected}")
-        if contents.kind not in self.hears:
+            raise FormatError(f"{kind.__name__} belongs on {expected}")
+        if kind not in self.hears:
             return None
         return self.wire.read(record.key, record.value, contents)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast, overload
 
+from tidegate.events.message import Headers
 from tidegate.runtime.bus import Partition, Record
 
 if TYPE_CHECKING:
@@ -23,9 +24,41 @@ def as_record(message: Received) -> Record:
         message.offset() or 0,
         key if isinstance(key, bytes) else as_bytes(key),
         value if isinstance(value, bytes) else as_bytes(value),
-        tuple(cast("Any", message.headers()) or ()),  # a list of pairs, whatever the types allow
+        ReceivedHeaders(message),
         message.timestamp()[1],
     )
+
+
+class ReceivedHeaders(Sequence[tuple[str, bytes | None]]):
+    """The headers of a received message, made when they are asked for: of most, they never are."""
+
+    __slots__ = ("_message",)
+
+    def __init__(self, message: Received) -> None:
+        """Keep the message."""
+        self._message = message
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[str, bytes | None]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Headers: ...
+
+    def __getitem__(self, index: int | slice) -> tuple[str, bytes | None] | Headers:
+        """Give one, or some."""
+        return self._pairs()[index]
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._pairs())
+
+    def __iter__(self) -> Iterator[tuple[str, bytes | None]]:
+        """Give all, in their order."""
+        return iter(self._pairs())
+
+    def _pairs(self) -> Headers:
+        # confluent-kafka's types allow more than the list of pairs that it gives
+        return cast("Headers", self._message.headers() or ())
 
 
 @lru_cache(maxsize=10_000)

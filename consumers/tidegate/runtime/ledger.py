@@ -123,23 +123,27 @@ class Ledger(Generic[S]):
             self._wake(table)
         return self._awake.get(table, self.initial)
 
-    def has_applied(self, topic: str, offset: int, table: str | None = None) -> bool:
-        """Whether this offset was already applied, by the partition's positions or the table's."""
-        if offset < self.positions.get(topic, 0):
-            return True
+    def has_applied(self, topic: str, offset: int) -> bool:
+        """Whether this offset was already applied, by the partition's positions."""
+        return offset < self.positions.get(topic, 0)
+
+    def has_applied_to(self, table: str, topic: str, offset: int) -> bool:
+        """Whether this offset was already applied, by the table's own positions."""
         if table in self._asleep:
             self._wake(table)
         return table in self._ahead and offset < self._ahead[table].get(topic, 0)
 
     def stage(self, table: str, state: S) -> None:
         """Put a table's next state in place; the very same object means that nothing changed."""
-        if state is not self.state(table):
+        if table in self._asleep:
+            self._wake(table)
+        if state is not self._awake.get(table, self.initial):
             self._awake[table] = state
             self._changed.add(table)
 
     def advance(self, topic: str, offset: int) -> None:
-        """Say that the record at this offset has been dealt with."""
-        self.positions[topic] = max(self.positions.get(topic, 0), offset + 1)
+        """Say that the record at this offset, which was not applied before, has been dealt with."""
+        self.positions[topic] = offset + 1
 
     def entries(self) -> list[tuple[bytes, bytes | None]]:
         """What to append for all that was staged since the last call, in the order to write."""

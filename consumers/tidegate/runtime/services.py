@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from tidegate.events import Command, Event, Outcome
 
 S = TypeVar("S")
 
 
-@dataclass(frozen=True, slots=True)
-class Decision(Generic[S]):
+class Decision(NamedTuple, Generic[S]):
     """What a decider answers: its table's next state, and the commands to publish."""
 
     state: S

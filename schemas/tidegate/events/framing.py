@@ -4,17 +4,19 @@
     00, id of 4 bytes big endian          a schema registry's id before the body
     header __value_schema_id: 01, GUID    a schema registry's GUID; the value is the body alone
 
-In the header the id of 4 bytes after a 00 is read too, as confluent-kafka does.
+A header comes before what the value begins with, unless that is the fingerprint of a schema of
+ours. In the header the id of 4 bytes after a 00 is read too, as confluent-kafka does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from tidegate.errors import FormatError
 
-Headers = tuple[tuple[str, bytes | None], ...]
+Headers = Sequence[tuple[str, bytes | None]]
 """Kafka headers in their order; a name may stand there more than once, a value be null."""
 
 RegistryKey = int | UUID
@@ -24,7 +26,7 @@ SINGLE_OBJECT: Final = b"\xc3\x01"
 BY_ID: Final = b"\x00"
 BY_GUID: Final = b"\x01"
 VALUE_HEADER: Final = "__value_schema_id"
-_FINGERPRINT_BYTES: Final = 8
+OBJECT_PREFIX_BYTES: Final = 10
 _ID_BYTES: Final = 4
 _GUID_BYTES: Final = 16
 
@@ -37,7 +39,7 @@ class Frame(NamedTuple):
 
 
 def frame_of(value: bytes | None, headers: Headers = ()) -> Frame:
-    """Read the frame of a message's value. A schema id in the headers comes first.
+    """Read the frame of a message's value. A schema id in the headers comes first here.
 
     Raises:
         FormatError: there is no value, or no frame that we know.
@@ -47,9 +49,8 @@ def frame_of(value: bytes | None, headers: Headers = ()) -> Frame:
     for name, content in headers:
         if name == VALUE_HEADER:
             return Frame(_registry_key(content or b"", f"the header {VALUE_HEADER}"), 0)
-    end = len(SINGLE_OBJECT) + _FINGERPRINT_BYTES
     if value[: len(SINGLE_OBJECT)] == SINGLE_OBJECT:
-        return Frame(value[len(SINGLE_OBJECT) : end], end)
+        return Frame(value[len(SINGLE_OBJECT) : OBJECT_PREFIX_BYTES], OBJECT_PREFIX_BYTES)
     if value[:1] == BY_ID:
         return Frame(_registry_key(value[: 1 + _ID_BYTES], "the value"), 1 + _ID_BYTES)
     raise FormatError(f"no Avro single object, no registry's id: it begins with {value[:2].hex()}")

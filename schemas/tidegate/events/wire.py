@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from typing import NamedTuple, Protocol
 
 from tidegate.errors import FormatError
 from tidegate.events.base import Event
 from tidegate.events.codec import decode_body, encode_body, own_writer, single_object_prefix
-from tidegate.events.framing import Frame, Headers, RegistryKey, frame_of
+from tidegate.events.framing import (
+    OBJECT_PREFIX_BYTES,
+    SINGLE_OBJECT,
+    Frame,
+    Headers,
+    RegistryKey,
+    frame_of,
+)
 from tidegate.events.message import Envelope, to_envelope, under_its_key
-from tidegate.events.schema import Writer
+from tidegate.events.schema import Writer, current_writers
 
 
 class SchemaSource(Protocol):
@@ -57,6 +66,13 @@ class Contents(NamedTuple):
         return self.writer.reader.model
 
 
+@cache
+def _own_objects() -> Mapping[bytes, Contents]:
+    """What single objects of today's schemas hold, by the bytes that they begin with."""
+    writers = current_writers().items()
+    return {SINGLE_OBJECT + name: Contents(each, OBJECT_PREFIX_BYTES) for name, each in writers}
+
+
 class Wire:
     """Seals events in the format that its source of schemas names; unseals those of every format.
 
@@ -82,6 +98,8 @@ class Wire:
             FormatError: no event that we know.
             TransientError: a schema registry is needed and can't be reached now.
         """
+        if value is not None and (own := _own_objects().get(value[:OBJECT_PREFIX_BYTES])):
+            return own
         frame = frame_of(value, headers)
         if isinstance(frame.schema, bytes):
             return Contents(own_writer(frame), frame.body_at)
