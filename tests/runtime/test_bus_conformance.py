@@ -91,6 +91,16 @@ def test_a_new_group_reads_a_topic_from_its_beginning(bus: Bus, topics: Topics) 
     assert all(now - 60_000 < each.timestamp_ms < now + 60_000 for each in records)
 
 
+def test_headers_come_as_they_were_sent_a_null_among_them(bus: Bus, topics: Topics) -> None:
+    sent = (("a", b"1"), ("none", None), ("a", b"2"))
+    bus.send([Message(topics[0], b"k", b"v", sent, 0)])
+    (record,) = bus.log(Partition(topics[0], 0))
+
+    assert record.headers == sent
+    assert tuple(record.headers[1:]) == sent[1:]
+    assert len(record.headers) == len(sent)
+
+
 def test_the_same_key_has_the_same_partition_number_on_every_topic(
     bus: Bus, topics: Topics
 ) -> None:

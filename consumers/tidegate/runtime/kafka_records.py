@@ -56,6 +56,14 @@ class ReceivedHeaders(Sequence[tuple[str, bytes | None]]):
         """Give all, in their order."""
         return iter(self._pairs())
 
+    def __eq__(self, other: object) -> bool:
+        """Whether they are the same pairs in the same order."""
+        return isinstance(other, Sequence) and tuple(self) == tuple(cast("Headers", other))
+
+    def __hash__(self) -> int:
+        """As of a tuple of the pairs."""
+        return hash(tuple(self))
+
     def _pairs(self) -> Headers:
         # confluent-kafka's types allow more than the list of pairs that it gives
         return cast("Headers", self._message.headers() or ())
