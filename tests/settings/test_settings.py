@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 import tidegate.settings
 from tidegate.errors import ConfigError
+from tidegate.services.assembly import restore_settings
 from tidegate.settings import Settings
 
 SECRET = "s3cr3t-pa55word"  # noqa: S105 - a value to look for
@@ -44,6 +46,13 @@ def test_without_a_file_the_defaults_hold() -> None:
 
     assert (settings.topics.prefix, settings.topics.partitions) == ("tidegate", 6)
     assert settings.spark.from_items == 256
+
+
+def test_how_long_a_pending_write_is_watched_can_be_set(file: Path) -> None:
+    file.write_text("[restores]\nwatch_seconds = 0.5")
+
+    assert restore_settings(Settings.load(file)).watch == timedelta(seconds=0.5)
+    assert restore_settings(Settings()).watch == timedelta(seconds=5)
 
 
 def test_the_file_may_be_named_by_the_environment(
@@ -90,6 +99,8 @@ def test_a_misspelt_name_is_refused_and_named(file: Path, text: str, named: str)
     [
         pytest.param("[topics]\npartitions = 0", id="no partition"),
         pytest.param("[spark]\nfrom_items = 0", id="no item"),
+        pytest.param("[restores]\nwatch_seconds = -1", id="less than no time"),
+        pytest.param("[restores]\nwatch_seconds = inf", id="a watch without end"),
         pytest.param("[[savepoints]]\ntables = '*'\nwhen = 'always'", id="an unknown moment"),
         pytest.param("[kafka", id="no TOML"),
         pytest.param("[kafka]\n[kafka]", id="a section twice"),

@@ -66,6 +66,11 @@ def savepoint_policy(settings: Settings) -> SavepointPolicy:
     return SavepointPolicy(rules=tuple(rules))
 
 
+def restore_settings(settings: Settings) -> RestoreSettings:
+    """How the restorer tells a living writer."""
+    return RestoreSettings(watch=timedelta(seconds=settings.restores.watch_seconds))
+
+
 def limits(service: str, settings: Settings, usual: Patience) -> tuple[Patience, DeadLetterLimit]:
     """How long a service retries, where the settings say nothing as usual; when it stops."""
     told = settings.services.limits_of(service)
@@ -104,8 +109,7 @@ def _executor(
 def _permitted(
     settings: Settings, warehouse: Warehouse, fan_out: BySize, clock: Callable[[], datetime]
 ) -> PermittedRestorer:
-    watch = timedelta(seconds=settings.restores.watch_seconds)
-    restorer = Restorer(warehouse, fan_out, clock, RestoreSettings(watch=watch))
+    restorer = Restorer(warehouse, fan_out, clock, restore_settings(settings))
     return PermittedRestorer(restorer, settings.restores.requested_by)
 
 
