@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka import Message as Received
 
 from tidegate.events import Event
 from tidegate.events.message import from_envelope
 from tidegate.events.topics import COMMAND_TOPIC, DEAD_LETTERS, OUTCOME_TOPIC, TOPICS
 from tidegate.runtime.bus import Record
+from tidegate.runtime.kafka_faults import told_apart
+from tidegate.runtime.kafka_reading import read_partition
 from tidegate.runtime.kafka_records import as_record
+from tidegate.runtime.patience import Patience
 from tidegate.services import SERVICES
 
 _WAIT = 30.0
@@ -45,17 +48,14 @@ class Audience:
 
     def records(self, suffix: str) -> list[Record]:
         """Every record on a topic, in the order in which the broker took them."""
-        consumer = self._consumer("demo-audience")
-        parts = self._parts(f"{self.prefix}.{suffix}")
-        taken: list[Received] = []
-        try:
-            count = sum(consumer.get_watermark_offsets(each, timeout=_WAIT)[1] for each in parts)
-            consumer.assign(parts)
-            while len(taken) < count:
-                taken += [each for each in consumer.consume(500, 0.1) if each.error() is None]
-        finally:
-            consumer.close()
-        return sorted(map(as_record, taken), key=lambda each: (each.timestamp_ms, each.offset))
+        taken: list[Record] = []
+        for part in self._parts(f"{self.prefix}.{suffix}"):
+            taken += Patience().call(partial(self._read, part))
+        return sorted(taken, key=lambda each: (each.timestamp_ms, each.offset))
+
+    def _read(self, part: TopicPartition) -> list[Record]:
+        config = {"bootstrap.servers": self.servers}
+        return [as_record(each) for each in read_partition(config, part.topic, part.partition)]
 
     def lag(self) -> int:
         """How many records the services have not acknowledged yet."""
@@ -79,12 +79,16 @@ class Audience:
         ]
 
     def _group_lag(self, group: str, parts: Sequence[TopicPartition]) -> int:
+        return Patience().call(partial(self._lag_now, group, parts))
+
+    def _lag_now(self, group: str, parts: Sequence[TopicPartition]) -> int:
         consumer = self._consumer(group)
         try:
-            return sum(
-                consumer.get_watermark_offsets(each, timeout=_WAIT)[1] - max(each.offset, 0)
-                for each in consumer.committed(list(parts), timeout=_WAIT)
-            )
+            with told_apart(f"lag of {group}"):
+                return sum(
+                    consumer.get_watermark_offsets(each, timeout=_WAIT)[1] - max(each.offset, 0)
+                    for each in consumer.committed(list(parts), timeout=_WAIT)
+                )
         finally:
             consumer.close()
 

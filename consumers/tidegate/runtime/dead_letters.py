@@ -25,15 +25,16 @@ _FAILED: Final = "x"
 def dead_letter(record: Record, group: str, error: BaseException, topic: str) -> Message:
     """Make the dead letter of a record: its own key, value and headers, and the reason.
 
-    The id is derived from group, topic, partition and offset: a letter that is written twice after
-    a crash is recognised. It lies on the partition of the same number.
+    The id is derived from group, topic, partition, offset and the broker's time there: a letter
+    written twice after a crash is recognised, and one from a topic that was created again is not
+    taken for an older one. It lies on the partition of the same number.
     """
     where, offset = record.partition, str(record.offset)
     number, stamp = str(where.number), str(record.timestamp_ms)
     name = f"{type(error).__module__}.{type(error).__qualname__}"
     trace = "".join(traceback.format_exception(error, limit=20))
     reasons = {
-        ID_HEADER: derived_id("dead-letter", group, where.topic, number, offset),
+        ID_HEADER: derived_id("dead-letter", group, where.topic, number, offset, stamp),
         "__connect.errors.topic": where.topic,
         "__connect.errors.partition": number,
         "__connect.errors.offset": offset,

@@ -127,7 +127,8 @@ class KafkaSubscription:
             raise OffsetGapError(
                 f"{self._group} is to go on at offset {committed.offset} of {committed.topic}"
                 f"[{committed.partition}], which holds {low} to {high}: events would be skipped."
-                " Decide where to go on and reset the group's offset."
+                " Find out what is missing; to go on with what the topic holds now:"
+                " tidegate replay group <service> --to-earliest --execute"
             )
         return committed
 

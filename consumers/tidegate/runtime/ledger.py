@@ -25,6 +25,10 @@ Positions = dict[str, int]
 POSITIONS_KEY: Final = b"\x00positions"
 """No table identity begins with a zero byte."""
 TOPIC_IDS_KEY: Final = b"\x00topic-ids"
+_WAY_OUT: Final = (
+    "Find out what is missing; to go on with what the topic holds now:"
+    " tidegate replay group <service> --to-earliest --execute"
+)
 _POSITIONS: Final = TypeAdapter(Positions)
 _TOPIC_IDS: Final = TypeAdapter(dict[str, str])
 
@@ -100,17 +104,17 @@ class Ledger(Generic[S]):
         if self.topic_ids.setdefault(topic, extent.topic_id) != extent.topic_id:
             raise OffsetGapError(
                 f"{topic} was deleted and created again since its offset {at} was applied: events"
-                " may be lost. Decide where to go on."
+                f" may be lost. {_WAY_OUT}"
             )
         if start is not None and start > at:
             raise OffsetGapError(
                 f"{topic} is acknowledged up to offset {start}, but remembered only up to {at}: the"
-                " changelog has lost what was decided in between. Replay the group from there."
+                f" changelog has lost what was decided in between. {_WAY_OUT}"
             )
         if not extent.first <= at <= extent.end:
             raise OffsetGapError(
                 f"offset {at} of {topic} is to be applied next, but it holds {extent.first} to"
-                f" {extent.end}: events would be skipped. Decide where to go on."
+                f" {extent.end}: events would be skipped. {_WAY_OUT}"
             )
 
     def state(self, table: str) -> S:
