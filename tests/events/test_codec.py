@@ -15,6 +15,7 @@ from tidegate.events import (
     CommitCompleted,
     LockHold,
     LockReleased,
+    RestoreRequested,
     SavepointRequested,
     VacuumFinished,
     VacuumKind,
@@ -136,3 +137,49 @@ def test_a_command_that_no_one_caused_is_refused() -> None:
                 "valid_write_ids": "b.c:3:9::",
             }
         )
+
+
+REQUEST = {
+    "table": "lake.sales.orders",
+    "location": "/lake/orders",
+    "occurred_at": datetime(2026, 11, 21, 12, tzinfo=UTC),
+    "said_by": "ana",
+    "savepoint": "20261121120000000",
+    "requested_by": "ana",
+    "reason": "a bad load",
+}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"plan_only": False},
+        {"expected_plan": None},
+        {"table": " LAKE.Sales.orders "},
+        {"occurred_at": "2026-11-21T13:00:00+01:00"},
+    ],
+)
+def test_the_same_event_told_in_another_form_has_the_same_id(told: dict[str, object]) -> None:
+    first = RestoreRequested.model_validate(REQUEST)
+    assert RestoreRequested.model_validate(REQUEST | told).event_id == first.event_id
+    assert RestoreRequested.model_validate(REQUEST | {"plan_only": True}).event_id != first.event_id
+
+
+def test_a_list_and_a_tuple_make_the_same_event() -> None:
+    made = ("delta_0000001_0000003_v0000007",)
+    told = RELEASE | {
+        "kind": "minor",
+        "min_write_id": 1,
+        "max_write_id": 3,
+        "valid_write_ids": "b.c:3:9223372036854775807::",
+        "own_lock_id": 9,
+        "locks": [{"lock_id": 9}],
+    }
+    listed = VacuumFinished.model_validate(told | {"directories": list(made)})
+    assert listed.event_id == VacuumFinished.model_validate(told | {"directories": made}).event_id
+
+
+def test_a_fault_of_an_event_without_an_id_is_told_once_and_at_its_field() -> None:
+    with pytest.raises(ValidationError) as told:
+        RestoreRequested.model_validate(REQUEST | {"reason": ""})
+    assert [each["loc"] for each in told.value.errors()] == [("reason",)]

@@ -30,6 +30,7 @@ from tidegate.events import Event, SavepointRequested
 from tidegate.events.topics import changelog
 from tidegate.publisher import Message
 from tidegate.runtime.bus import NO_NOTES, Changelog, Extent, Notes, Partition, Positions, Record
+from tidegate.runtime.dead_letters import dead_letter
 from tidegate.runtime.decider_loop import DeciderLoop
 from tidegate.runtime.ledger import POSITIONS_KEY, TOPIC_IDS_KEY
 from tidegate.runtime.memory import MemoryBus, MemoryChangelog, MemorySubscription
@@ -409,3 +410,12 @@ def test_rule_1_a_changelog_that_was_lost_is_noticed() -> None:
     with pytest.raises(OffsetGapError, match="the changelog has lost"):
         work_off(DeciderLoop(EveryThird(), bus))
     assert commands(bus) == []
+
+
+def test_an_error_that_is_no_text_is_a_dead_letter_all_the_same() -> None:
+    bus = memory_bus(EveryThird.name, partitions=1)
+    bus.send([message(commit(0))])
+    (record,) = bus.records("tidegate.commits")
+    letter = dead_letter(record, "every-third", OSError("gone: \udcff"), DEAD)
+
+    assert dict(letter.headers)["x-exception-message"] == b"gone: \\udcff"

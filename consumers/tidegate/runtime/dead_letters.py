@@ -55,7 +55,10 @@ def dead_letter(record: Record, group: str, error: BaseException, topic: str) ->
         "x-exception-fqcn": name,
         "x-exception-message": str(error),
     }
-    added = tuple((header, text.encode()) for header, text in reasons.items())
+    # an error may name a path that is no text
+    added = tuple(
+        (name, text.encode("utf-8", "backslashreplace")) for name, text in reasons.items()
+    )
     return Message(topic, record.key, record.value, (*record.headers, *added), where.number)
 
 

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from tidegate.events.identity import derived_id, table_identity
 
@@ -36,17 +44,25 @@ class Event(Value, frozen=True):
     @model_validator(mode="before")
     @classmethod
     def _derive_id(cls, data: Any) -> Any:  # noqa: ANN401 - pydantic hands over raw input
-        if isinstance(data, dict) and not data.get("event_id"):
-            named = {**data, "table": str(data.get("table", "")).strip().lower()}
-            parts = (named.get(field) for field in cls.identified_by)
-            return {**data, "event_id": derived_id(cls.__name__, *parts)}
-        return data
+        if not isinstance(data, dict) or data.get("event_id"):
+            return data
+        try:  # derived from what is validated: a list and a tuple, a default told or not, are one
+            event = cls.model_validate({**data, "event_id": "not yet derived"})
+        except ValidationError:
+            return {**data, "event_id": "never derived"}  # the same faults are found once more
+        parts = (_plain(getattr(event, field)) for field in cls.identified_by)
+        return {**data, "event_id": derived_id(cls.__name__, *parts)}
 
     @classmethod
     def about(cls, cause: Event, **fields: Any) -> Self:  # noqa: ANN401 - checked by the model
         """Make an event that `cause` gave rise to, on the same table."""
         subject = {"table": cause.table, "location": cause.location, "caused_by": cause.event_id}
         return cls.model_validate(subject | fields)
+
+
+def _plain(value: object) -> object:
+    """One form for a moment, in whichever time zone it was told."""
+    return value.astimezone(UTC) if isinstance(value, datetime) else value
 
 
 class Fact(Event, frozen=True):
