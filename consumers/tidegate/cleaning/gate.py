@@ -117,7 +117,9 @@ class ReaderGate:
     def decide(self, state: GateState, event: Event, at: datetime) -> Decision[GateState]:
         """Take in one event; let go every vacuum that it sets free."""
         now = milliseconds(at)
-        state = self._without_old(state, now)
+        before = now - self._remember_ms
+        if _has_old(state, before):
+            state = _without_old(state, before)
         if isinstance(event, LockReleased):
             state = self._with_release(state, event, now)
         elif isinstance(event, VacuumFinished):
@@ -172,20 +174,22 @@ class ReaderGate:
         commands = tuple(_command(table, key, each.vacuum, at) for key, each in free.items())
         return Decision(replace(state, waiting=waiting, released_vacuums=released), commands)
 
-    def _without_old(self, state: GateState, now: int) -> GateState:
-        before = now - self._remember_ms
-        if (
-            has_old(state.released_locks, before)
-            or has_old(state.ended_transactions, before)
-            or has_old(state.released_vacuums, before)
-        ):
-            return GateState(
-                state.waiting,
-                without_old(state.released_locks, before),
-                without_old(state.ended_transactions, before),
-                without_old(state.released_vacuums, before),
-            )
-        return state
+
+def _has_old(state: GateState, before: int) -> bool:
+    return (
+        has_old(state.released_locks, before)
+        or has_old(state.ended_transactions, before)
+        or has_old(state.released_vacuums, before)
+    )
+
+
+def _without_old(state: GateState, before: int) -> GateState:
+    return GateState(
+        state.waiting,
+        without_old(state.released_locks, before),
+        without_old(state.ended_transactions, before),
+        without_old(state.released_vacuums, before),
+    )
 
 
 def command_for(vacuum: VacuumFinished, at: datetime) -> CleaningReleased:

@@ -14,7 +14,7 @@ K = TypeVar("K", bound=int | str)
 Memory = tuple[tuple[int, tuple[K, ...]], ...]
 """Pages: when the last id of it was heard (ms of the epoch), and its ids."""
 
-PAGE: Final = 32
+PAGE: Final = 16
 """Ids on a page of a large memory; a small memory has smaller ones."""
 
 

@@ -77,11 +77,9 @@ class DeadLetterLimit:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def worked(self, partition: Partition) -> None:
-        """Count a message that was worked off. It runs for every one: appending needs no lock."""
-        recent = self._recent.get(partition)
-        if recent is None:
-            recent = self._begin(partition)
-        recent.append(_WORKED)
+        """Count a message that was worked off, where any failed: it runs for every message."""
+        if recent := self._recent.get(partition):
+            recent.append(_WORKED)
 
     def failed(self, partition: Partition, service: str) -> None:
         """Count a dead letter, before it is written.

@@ -133,10 +133,11 @@ class DeciderLoop(Generic[S]):
             raise
 
     def _apply_run(self, held: Holding[S], where: Partition, run: Iterable[Record]) -> None:
-        ledger, topic = held.ledger, where.topic
+        ledger, topic, commands = held.ledger, where.topic, held.commands
+        begin_at = ledger.applied_to(topic)
         for record in run:
-            if not ledger.has_applied(topic, record.offset):
-                held.commands += self._decide(ledger, record)
+            if record.offset >= begin_at:
+                commands += self._decide(ledger, record)
                 ledger.advance(topic, record.offset)
             held.positions[where] = record.offset + 1
 

@@ -66,9 +66,9 @@ class KafkaSubscription:
             return []
         tenure = self._tenure
         rest = self._consumer.consume(limit - 1, 0) if limit > 1 else []
-        if self._tenure != tenure:  # a rebalance in between: the first may be another's by now
-            return [record for each in rest if (record := self._record(each))]
-        return [record for each in (first, *rest) if (record := self._record(each))]
+        # after a rebalance in between, the first may be another's by now
+        taken = rest if self._tenure != tenure else (first, *rest)
+        return [as_record(each) for each in taken if each.error() is None or self._tell(each)]
 
     def commit(self, at: Positions, notes: Notes = NO_NOTES, *, wait: bool = False) -> None:
         """Commit; a failed commit only means that records are read again, unless it is repeated."""
@@ -167,14 +167,20 @@ class KafkaSubscription:
         self._told = {}
         consumer.unassign()
 
-    def _record(self, message: Received) -> Record | None:
-        error = message.error()
+    def _tell(self, news: Received) -> bool:
+        """Whether a message is a record after all; if it is news that can't be borne, stop.
+
+        Raises:
+            OffsetGapError: an offset is no longer in its topic.
+            StopService: the broker refuses us for good.
+        """
+        error = news.error()
         if error is None:
-            return as_record(message)
+            return True
         if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
             raise OffsetGapError(f"{self._group}: {error.str()}")
-        if passes(error) or self._is_news_to_one_broker(error, str(message.topic())):
-            return None
+        if passes(error) or self._is_news_to_one_broker(error, str(news.topic())):
+            return False
         raise StopService(f"{self._group}: {error.str()}")
 
     def _is_news_to_one_broker(self, error: KafkaError, topic: str) -> bool:

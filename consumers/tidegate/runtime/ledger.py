@@ -127,9 +127,9 @@ class Ledger(Generic[S]):
             self._wake(table)
         return self._awake.get(table, self.initial)
 
-    def has_applied(self, topic: str, offset: int) -> bool:
-        """Whether this offset was already applied, by the partition's positions."""
-        return offset < self.positions.get(topic, 0)
+    def applied_to(self, topic: str) -> int:
+        """Up to which offset a topic was applied, by the partition's positions."""
+        return self.positions.get(topic, 0)
 
     def has_applied_to(self, table: str, topic: str, offset: int) -> bool:
         """Whether this offset was already applied, by the table's own positions."""
