@@ -31,7 +31,7 @@ from tidegate.cleaning import ReaderGate
 from tidegate.embedded import bootstrap
 from tidegate.events import Event, LockHold, LockReleased, VacuumFinished, VacuumKind
 from tidegate.events.codec import encode
-from tidegate.events.message import from_envelope
+from tidegate.events.message import from_envelope, to_envelope
 from tidegate.events.schema import schema_of
 from tidegate.events.topics import changelog
 from tidegate.publisher import Publisher
@@ -46,6 +46,8 @@ from tidegate.topics import create_topics
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 TABLES = 2000
+TOGETHER = 2000
+"""Events that a writer publishes with one call, and waits for."""
 
 
 def release(number: int) -> LockReleased:
@@ -77,6 +79,9 @@ def _subject(number: int) -> dict[str, Any]:
     return {"table": table, "location": f"/w/{table}", "occurred_at": NOW, "said_by": "bench"}
 
 
+HEADERS = list(to_envelope(release(0)).headers)
+
+
 class Bench:
     """A deployment of its own for each measurement."""
 
@@ -96,7 +101,12 @@ class Bench:
         bus.close()
 
     def decider(self, count: int) -> str:
-        """(a) Events a second through the reader gate, against the raw limit."""
+        """(a) Events a second through the reader gate, against the raw limit; the best of three."""
+        runs = [self._decide(count) for _ in range(3)]
+        rate, raw = (max(each) for each in zip(*runs, strict=True))
+        return _line("(a) decider, events a second", rate, "consume and decode", raw)
+
+    def _decide(self, count: int) -> tuple[float, float]:
         with self.deployment() as (prefix, bus, publisher):
             _publish(publisher, map(release, range(count)))
             raw = count / _timed(lambda: _consume(self.servers, f"{prefix}.locks", count))
@@ -110,19 +120,25 @@ class Bench:
                 left -= loop.step(1)
             rate = (count - done) / (time.perf_counter() - began)
             loop.close()
-        return _line("(a) decider, events a second", rate, "consume and decode", raw)
+        return rate, raw
 
     def publishing(self, count: int) -> Iterator[str]:
         """(b) Throughput and latency of publishing."""
         events = [release(number) for number in range(count)]
         with self.deployment() as (prefix, _, publisher):
             topic = f"{prefix}.locks"
-            publisher.publish(*events[:1000])
             bare = Producer({**DEFAULTS, "bootstrap.servers": self.servers})
-            _produce(bare, topic, events[:1000])
-            ours = min(_timed(lambda: publisher.publish(*events)) for _ in range(3))
-            theirs = min(_timed(lambda: _produce(bare, topic, events)) for _ in range(3))
+            rounds = [  # side by side, because what else the machine does changes with time
+                (
+                    _timed(lambda: _publish(publisher, iter(events))),
+                    _timed(lambda: _produce(bare, topic, events)),
+                    _timed(lambda: _produce(bare, topic, events, HEADERS)),
+                )
+                for _ in range(6)
+            ]
+            ours, theirs, same = (min(each) for each in zip(*rounds, strict=True))
             yield _line("(b) publish, events a second", count / ours, "bare", count / theirs)
+            yield _line("(b) the same", count / ours, "bare, our headers", count / same)
             single = [_timed(partial(publisher.publish, e)) for e in events[:500]]
             alone = [_timed(partial(_produce, bare, topic, [e])) for e in events[:500]]
         ours_ms, theirs_ms = statistics.median(single) * 1000, statistics.median(alone) * 1000
@@ -165,26 +181,33 @@ class Bench:
                 memory.write(entries[start : start + 100])
             loop = DeciderLoop(gate, bus, prefix)
             seconds = _timed(lambda: loop.assigned({Partition(f"{prefix}.locks", 0): 0}))
+            began = time.perf_counter()
             kept = loop._held[0].ledger.entries_kept()  # noqa: SLF001
             waiting = sum(len(each.state.waiting) for _, each in kept)
+            waking = time.perf_counter() - began
             loop.close()
         size = sum(len(value or b"") for _, value in entries)
-        rate = waiting / seconds
-        return f"(d) state restored: {rate:,.0f} vacuums a second ({waiting:,}, {size:,} bytes)"
+        rate, awake = waiting / seconds, waiting / (seconds + waking)
+        return (
+            f"(d) state restored: {rate:,.0f} vacuums a second ({waiting:,}, {size:,} bytes);"
+            f" {awake:,.0f} with every table's state made, as it is when the table is heard of"
+        )
 
 
 def _publish(publisher: Publisher, events: Iterator[Event]) -> None:
     chunk: list[Event] = []
     for event in events:
         chunk.append(event)
-        if len(chunk) == 5000:  # noqa: PLR2004
+        if len(chunk) == TOGETHER:
             publisher.publish(*chunk)
             chunk = []
     publisher.publish(*chunk)
 
 
-def _produce(producer: Producer, topic: str, events: list[Event]) -> None:
-    """What a writer without Tidegate would do: fastavro, produce, flush."""
+def _produce(
+    producer: Producer, topic: str, events: list[Event], headers: list[Any] | None = None
+) -> None:
+    """What a writer without Tidegate would do: fastavro, produce, flush; nothing is confirmed."""
     schema, prefix = schema_of(LockReleased), encode(events[0])[:10]
     for event in events:
         body = BytesIO()
@@ -192,7 +215,8 @@ def _produce(producer: Producer, topic: str, events: list[Event]) -> None:
         fastavro.schemaless_writer(body, schema.parsed, event.model_dump())
         while True:
             try:
-                producer.produce(topic, key=event.table.encode(), value=body.getvalue())
+                key = event.table.encode()
+                producer.produce(topic, body.getvalue(), key, headers=headers)
                 break
             except BufferError:
                 producer.poll(0.05)

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from pydantic import ValidationError
 
 from support.kafka import create_topic
@@ -204,3 +211,34 @@ def test_without_a_broker_named_there_is_no_publisher(monkeypatch: pytest.Monkey
 def test_a_setting_that_librdkafka_refuses_is_named() -> None:
     with pytest.raises(ConfigError, match=r"no\.such\.setting"):
         Publisher(CLOSED, said_by="ingest", config={"no.such.setting": 1})
+
+
+class Mortal(Producer):
+    """The first of them dies as librdkafka's do after a fatal fault; no broker makes one to order.
+
+    Nothing that it is given goes out any more, whoever asks.
+    """
+
+    made: ClassVar[list[Mortal]] = []
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        super().__init__(config)
+        self.made.append(self)
+
+    def produce(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as the original
+        if self is self.made[0]:
+            raise KafkaException(KafkaError(KafkaError._FATAL, "out of order", fatal=True))
+        super().produce(*args, **kwargs)
+
+
+@pytest.mark.kafka
+def test_after_a_fatal_fault_the_next_call_has_a_producer_of_its_own(
+    bootstrap_servers: str, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topic(bootstrap_servers, f"{topic_prefix}.commits")
+    monkeypatch.setattr("tidegate.publisher.delivery.Producer", Mortal)
+    with Publisher(bootstrap_servers, said_by="ingest", prefix=topic_prefix) as publisher:
+        with pytest.raises(DeliveryError, match="out of order"):
+            publisher.commit(**TABLE, instant="1")
+
+        assert publisher.commit(**TABLE, instant="1").offset == 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -22,6 +24,7 @@ DEFAULTS: Final[Mapping[str, str | int | bool]] = {
     "log_level": 0,
 }
 _ANY_PARTITION: Final = -1
+_Answer = Callable[[KafkaError | None, Delivered | None], None]
 _REFUSALS: Final = {
     KafkaError._AUTHENTICATION,  # noqa: SLF001 - librdkafka's own codes have underscores
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -57,11 +60,10 @@ class ConfirmedProducer:
         Raises:
             ConfigError: librdkafka refuses a setting.
         """
+        self._config = {**DEFAULTS, **config, "error_cb": self._note}
         self._login_refused: KafkaError | None = None
-        try:
-            self._producer = Producer({**DEFAULTS, **config, "error_cb": self._note})
-        except KafkaException as error:
-            raise ConfigError(f"Kafka producer: {error.args[0].str()}") from error
+        self._replacing = threading.Lock()
+        self._producer = self._connect()
 
     def send(self, messages: Sequence[Message]) -> list[Receipt]:
         """Send messages and wait for every one of them.
@@ -72,18 +74,35 @@ class ConfirmedProducer:
             DeliveryRefusedError: the broker refuses this principal; said at once.
         """
         self._login_refused = None
-        answers: dict[int, Receipt | KafkaError] = {}
+        producer, answers = self._producer, _Answers(len(messages))
+        take = answers.take
         for index, message in enumerate(messages):
-            self._produce(message, index, answers)
-        while len(answers) < len(messages):
-            self._producer.poll(0.05)
+            self._produce(producer, message, partial(take, index))
+        while answers.missing:
+            producer.poll(0.05)
             if self._login_refused is not None:
-                self._producer.purge()
-        failed = [answer for answer in answers.values() if isinstance(answer, KafkaError)]
-        if failed:
+                producer.purge()
+        if failed := answers.faults():
+            if any(each.fatal() or each.code() == KafkaError._FATAL for each in failed):  # noqa: SLF001
+                self._replace(producer)
             raise self._fault(messages, failed)
-        receipts = (answers[index] for index in range(len(messages)))
-        return [receipt for receipt in receipts if isinstance(receipt, Receipt)]
+        return answers.receipts()
+
+    def close(self) -> None:
+        """Wait shortly for what is still on its way in other threads."""
+        self._producer.flush(5)
+
+    def _connect(self) -> Producer:
+        try:
+            return Producer(self._config)
+        except KafkaException as error:
+            raise ConfigError(f"Kafka producer: {error.args[0].str()}") from error
+
+    def _replace(self, dead: Producer) -> None:
+        """After a fatal fault librdkafka sends nothing more through a producer, for ever."""
+        with self._replacing:
+            if self._producer is dead:
+                self._producer = self._connect()
 
     def _note(self, error: KafkaError) -> None:
         if error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001
@@ -96,36 +115,52 @@ class ConfirmedProducer:
         kind = DeliveryRefusedError if reason.code() in _REFUSALS else DeliveryError
         return kind(f"{told}: {reason.str()}")
 
-    def _produce(
-        self, message: Message, index: int, answers: dict[int, Receipt | KafkaError]
-    ) -> None:
-        def settle(error: KafkaError | None, delivered: Delivered) -> None:
-            answers[index] = error or _receipt(delivered)
-
+    def _produce(self, producer: Producer, message: Message, answer: _Answer) -> None:
+        topic, key, value, headers, partition = message
+        where = _ANY_PARTITION if partition is None else partition
         while True:
             try:
-                self._producer.produce(
-                    message.topic,
-                    key=message.key,
-                    value=message.value,
-                    headers=list(message.headers),
-                    partition=_ANY_PARTITION if message.partition is None else message.partition,
-                    on_delivery=settle,
-                )
+                # by position, and one call: this runs for every message
+                producer.produce(topic, value, key, where, answer, None, 0, list(headers))
             except BufferError:  # the local queue is full: let the broker catch up
-                self._producer.poll(0.05)
+                producer.poll(0.05)
             except KafkaException as error:
-                answers[index] = error.args[0]
+                answer(error.args[0], None)
                 return
             else:
                 return
 
-    def close(self) -> None:
-        """Wait shortly for what is still on its way in other threads."""
-        self._producer.flush(5)
 
+class _Answers:
+    """What the broker says to each of some messages, by their index."""
 
-def _receipt(delivered: Delivered) -> Receipt:
-    return Receipt(
-        str(delivered.topic()), int(delivered.partition() or 0), int(delivered.offset() or 0)
-    )
+    __slots__ = ("_count", "_said")
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._said: dict[int, KafkaError | tuple[str | None, int | None, int | None]] = {}
+
+    @property
+    def missing(self) -> bool:
+        """Whether a message is not answered yet."""
+        return len(self._said) < self._count
+
+    def take(self, index: int, error: KafkaError | None, delivered: Delivered | None) -> None:
+        """Note an answer, in whichever thread asks for them. A plain tuple burdens nobody."""
+        if error is None and delivered is not None:
+            self._said[index] = delivered.topic(), delivered.partition(), delivered.offset()
+        elif error is not None:
+            self._said[index] = error
+
+    def faults(self) -> list[KafkaError]:
+        """Why messages were not confirmed."""
+        return [each for each in self._said.values() if isinstance(each, KafkaError)]
+
+    def receipts(self) -> list[Receipt]:
+        """Where the messages are."""
+        placed = (self._said[index] for index in range(self._count))
+        return [
+            Receipt(each[0] or "", each[1] or 0, each[2] or 0)
+            for each in placed
+            if not isinstance(each, KafkaError)
+        ]

@@ -62,6 +62,7 @@ class Publisher:
         self._wire = wire_for(named)
         self._said_by = said_by
         self._prefix = prefix
+        self._topics: dict[type[Event], str] = {}
 
     def publish(self, *events: Event) -> list[Receipt]:
         """Publish ready-made events, all or some of them confirmed together."""
@@ -167,9 +168,11 @@ class Publisher:
         return self.publish(kind.model_validate(told))[0]
 
     def _message(self, event: Event) -> Message:
-        topic = topic_of(type(event)).name(self._prefix)
-        envelope = self._wire.seal(event, topic)
-        return Message(topic, envelope.key, envelope.value, envelope.headers)
+        kind = type(event)
+        topic = self._topics.get(kind)
+        if topic is None:
+            topic = self._topics[kind] = topic_of(kind).name(self._prefix)
+        return Message(topic, *self._wire.seal(event, topic))
 
 
 def _given(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -5,10 +5,12 @@ The fingerprint names the schema, so a reader needs nothing but the bytes and th
 
 from __future__ import annotations
 
+from functools import cache
 from io import BytesIO
+from typing import get_args
 
 import fastavro
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from tidegate.errors import FormatError
 from tidegate.events.base import Event
@@ -28,9 +30,20 @@ def single_object_prefix(model: type[Event]) -> bytes:
 
 def encode_body(event: Event) -> bytes:
     """Encode an event as an Avro body, which says nothing of its schema."""
-    out = BytesIO()
-    fastavro.schemaless_writer(out, schema_of(type(event)).parsed, event.model_dump())
+    out, kind = BytesIO(), type(event)
+    record = vars(event) if _is_flat(kind) else event.model_dump()
+    fastavro.schemaless_writer(out, schema_of(kind).parsed, record)
     return out.getvalue()
+
+
+@cache
+def _is_flat(model: type[Event]) -> bool:
+    """Whether an event has no model inside, so that its fields can be written as they are."""
+    return not any(
+        isinstance(part, type) and issubclass(part, BaseModel)
+        for field in model.model_fields.values()
+        for part in (field.annotation, *get_args(field.annotation))
+    )
 
 
 def decode(value: bytes | None) -> Event:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC
-from functools import cache
+from datetime import UTC, datetime
+from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
 from tidegate.errors import FormatError
@@ -34,17 +34,21 @@ def to_envelope(event: Event, value: bytes | None = None) -> Envelope:
         value: Its bytes, if they are not to be an Avro single object.
     """
     key = event.table.encode()
-    moment = event.occurred_at.astimezone(UTC).isoformat().replace("+00:00", "Z")
     headers = (
         _VERSION,
         ("ce_id", event.event_id.encode()),
         _type(type(event)),
         ("ce_source", event.said_by.encode()),
         ("ce_subject", key),
-        ("ce_time", moment.encode()),
+        ("ce_time", _moment(event.occurred_at)),
         _CONTENT,
     )
     return Envelope(key, encode(event) if value is None else value, headers)
+
+
+@lru_cache(maxsize=100)  # events are often published many at a time
+def _moment(at: datetime) -> bytes:
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z").encode()
 
 
 @cache
