@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutants.mutants import Mutant
 
 _GATE = "consumers/tidegate/cleaning/gate.py"
+_WAITING = "consumers/tidegate/cleaning/waiting.py"
 _MEMORY = "consumers/tidegate/cleaning/memory.py"
 _PRODUCTS = "consumers/tidegate/cleaning/products.py"
 _PLAN = "consumers/tidegate/cleaning/plan.py"
@@ -23,11 +24,13 @@ CLEANING_MUTANTS = (
         "a vacuum waits for its last hold",
         "return not self.locks and not self.transactions",
         "return not self.locks or not self.transactions",
+        _WAITING,
     ),
     _gate(
         "an open transaction is a hold",
         "return not self.locks and not self.transactions",
         "return not self.locks",
+        _WAITING,
     ),
     _gate(
         "a lock's release that came early is remembered",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from support.samples import NOON, events_on, memory_bus, message, release
-from tidegate.cleaning import ReaderGate
-from tidegate.cleaning.gate import GateState
+from tidegate.cleaning import GateState, ReaderGate
 from tidegate.events import CleaningReleased, Event, VacuumFinished
 from tidegate.replay.memory import put_memory_back
 from tidegate.replay.plan import GroupReplay, Move, Share

@@ -33,7 +33,8 @@ from tidegate.runtime.bus import NO_NOTES, Changelog, Extent, Notes, Partition, 
 from tidegate.runtime.dead_letters import dead_letter
 from tidegate.runtime.decider_loop import DeciderLoop
 from tidegate.runtime.ledger import POSITIONS_KEY, TOPIC_IDS_KEY
-from tidegate.runtime.memory import MemoryBus, MemoryChangelog, MemorySubscription
+from tidegate.runtime.memory import MemoryBus, MemoryChangelog
+from tidegate.runtime.memory_subscription import MemorySubscription
 from tidegate.runtime.services import Decision
 
 COMMANDS = "tidegate.commands"

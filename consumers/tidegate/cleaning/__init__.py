@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tidegate.cleaning.cleaner import Cleaner
-from tidegate.cleaning.gate import GateState, ReaderGate, WaitingVacuum, command_for
+from tidegate.cleaning.gate import ReaderGate, command_for
 from tidegate.cleaning.listing import ListedDirectory, ListedFile
 from tidegate.cleaning.looking import look
 from tidegate.cleaning.plan import CleaningPlan, plan_cleaning
+from tidegate.cleaning.waiting import GateState, WaitingVacuum
 
 __all__ = [
     "Cleaner",

@@ -7,86 +7,14 @@ was forgotten waits (an alarm, and healed by a release published again); none is
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import ClassVar, Final
+from typing import ClassVar
 
-from pydantic import AwareDatetime, ConfigDict
-
-from tidegate.cleaning.memory import (
-    Bounds,
-    Memory,
-    all_heard,
-    has_old,
-    heard,
-    milliseconds,
-    remember,
-    without_old,
-)
-from tidegate.events import (
-    CleaningReleased,
-    Event,
-    LockHold,
-    LockReleased,
-    VacuumFinished,
-    VacuumKind,
-)
+from tidegate.cleaning.memory import Bounds, all_heard, heard, milliseconds, remember
+from tidegate.cleaning.waiting import TOLD, GateState, Vacuum, WaitingVacuum
+from tidegate.events import CleaningReleased, Event, LockReleased, VacuumFinished
 from tidegate.runtime.services import Decision
-
-# The states are plain dataclasses, because one is made for every event and pydantic's models cost
-# three times as much. pydantic validates them where a changelog is read back, by this.
-_CLOSED: Final = ConfigDict(extra="forbid")
-
-
-@dataclass(frozen=True, slots=True)
-class Vacuum:
-    """What the cleaner is told of a vacuum: the fields of its CleaningReleased, but for the cause.
-
-    No event of its own, because a state is read back often and a million of these may wait.
-    """
-
-    __pydantic_config__: ClassVar[ConfigDict] = _CLOSED
-
-    location: str
-    kind: VacuumKind
-    partition: str | None
-    directories: tuple[str, ...]
-    min_write_id: int
-    max_write_id: int
-    valid_write_ids: str
-    own_transaction_id: int | None
-
-
-_TOLD: Final = tuple(each.name for each in fields(Vacuum))
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingVacuum:
-    """A vacuum, the holds it still waits for, and since when."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _CLOSED
-
-    locks: tuple[LockHold, ...]
-    transactions: tuple[int, ...]
-    since: AwareDatetime
-    vacuum: Vacuum
-
-    @property
-    def is_free(self) -> bool:
-        """Whether every hold is gone."""
-        return not self.locks and not self.transactions
-
-
-@dataclass(frozen=True, slots=True)
-class GateState:
-    """One table's memory: vacuums by their event id, and what was released when."""
-
-    __pydantic_config__: ClassVar[ConfigDict] = _CLOSED
-
-    waiting: dict[str, WaitingVacuum] = field(default_factory=dict[str, WaitingVacuum])
-    released_locks: Memory[int] = ()
-    ended_transactions: Memory[int] = ()
-    released_vacuums: Memory[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +46,8 @@ class ReaderGate:
         """Take in one event; let go every vacuum that it sets free."""
         now = milliseconds(at)
         before = now - self._remember_ms
-        if _has_old(state, before):
-            state = _without_old(state, before)
+        if state.has_old(before):
+            state = state.without_old(before)
         if isinstance(event, LockReleased):
             state = self._with_release(state, event, now)
         elif isinstance(event, VacuumFinished):
@@ -130,7 +58,7 @@ class ReaderGate:
         key = vacuum.event_id
         if heard(state.released_vacuums, key):
             return state
-        held = state.waiting.get(key) or WaitingVacuum((), (), at, _kept(vacuum))
+        held = state.waiting.get(key) or WaitingVacuum((), (), at, Vacuum.of(vacuum))
         gone, ended = all_heard(state.released_locks), all_heard(state.ended_transactions)
         locks = tuple(
             each for each in vacuum.locks if each not in held.locks and each.lock_id not in gone
@@ -175,30 +103,9 @@ class ReaderGate:
         return Decision(replace(state, waiting=waiting, released_vacuums=released), commands)
 
 
-def _has_old(state: GateState, before: int) -> bool:
-    return (
-        has_old(state.released_locks, before)
-        or has_old(state.ended_transactions, before)
-        or has_old(state.released_vacuums, before)
-    )
-
-
-def _without_old(state: GateState, before: int) -> GateState:
-    return GateState(
-        state.waiting,
-        without_old(state.released_locks, before),
-        without_old(state.ended_transactions, before),
-        without_old(state.released_vacuums, before),
-    )
-
-
 def command_for(vacuum: VacuumFinished, at: datetime) -> CleaningReleased:
     """The command that follows once the vacuum is free; also what a dry run plans for."""
-    return _command(vacuum.table, vacuum.event_id, _kept(vacuum), at)
-
-
-def _kept(vacuum: VacuumFinished) -> Vacuum:
-    return Vacuum(*(getattr(vacuum, name) for name in _TOLD))
+    return _command(vacuum.table, vacuum.event_id, Vacuum.of(vacuum), at)
 
 
 def _command(table: str, vacuum_id: str, vacuum: Vacuum, at: datetime) -> CleaningReleased:
@@ -209,7 +116,7 @@ def _command(table: str, vacuum_id: str, vacuum: Vacuum, at: datetime) -> Cleani
         "said_by": ReaderGate.name,
         "occurred_at": at,
     }
-    told = {name: getattr(vacuum, name) for name in _TOLD}
+    told = {name: getattr(vacuum, name) for name in TOLD}
     return CleaningReleased.model_validate(envelope | told)
 
 

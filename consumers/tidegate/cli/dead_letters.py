@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tidegate.cli.dead_letters_told import row_of, tell_rows, text_of
 from tidegate.cli.options import ConfigFile
-from tidegate.cli.tables import show_table
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.settings import Settings
 
@@ -50,7 +50,7 @@ def list_letters(
 
     wanted = _filter(None, service, topic, table, reason, from_time, to_time)
     with DeadLetterBox(Settings.load(config)) as box:
-        _tell([_row(each) for each in box.list(wanted, settled=everything)], as_json=as_json)
+        tell_rows([row_of(each) for each in box.list(wanted, settled=everything)], as_json=as_json)
 
 
 @dead_letters.command()
@@ -69,11 +69,11 @@ def show(
         letter = found[0].letter
         event = letter.event(box.wire)
     value = letter.record.value
-    told: dict[str, Any] = _row(found[0]) | {
-        "key": _text(letter.record.key),
-        "value_text": _text(value),
+    told: dict[str, Any] = row_of(found[0]) | {
+        "key": text_of(letter.record.key),
+        "value_text": text_of(value),
         "value_hex": None if value is None else value.hex(),
-        "headers": [[name, _text(content)] for name, content in letter.record.headers],
+        "headers": [[name, text_of(content)] for name, content in letter.record.headers],
         "decodes_as": type(event).__name__ if event else None,
         "event": event.model_dump(mode="json") if event else None,
     }
@@ -116,7 +116,7 @@ def redrive(
             )
         if execute:
             box.redrive(_letters(found), requested_by or getpass.getuser(), datetime.now(UTC))
-    _tell([_row(each) for each in found], as_json=as_json, doing=("redriven", execute))
+    tell_rows([row_of(each) for each in found], as_json=as_json, doing=("redriven", execute))
 
 
 @dead_letters.command()
@@ -143,7 +143,7 @@ def discard(
         if execute:
             by = requested_by or getpass.getuser()
             box.discard(_letters(found), by, datetime.now(UTC), because)
-    _tell([_row(each) for each in found], as_json=as_json, doing=("discarded", execute))
+    tell_rows([row_of(each) for each in found], as_json=as_json, doing=("discarded", execute))
 
 
 def _filter(
@@ -184,36 +184,3 @@ def _at_least_one(found: list[Listed]) -> list[Listed]:
 
 def _letters(found: list[Listed]) -> list[DeadLetter]:
     return [each.letter for each in found]
-
-
-def _row(listed: Listed) -> dict[str, Any]:
-    letter = listed.letter
-    return {
-        "id": letter.letter_id,
-        "at": letter.at.isoformat(timespec="milliseconds"),
-        "service": letter.service,
-        "origin": f"{letter.origin.topic}/{letter.origin.number}/{letter.origin_offset}",
-        "table": letter.table,
-        "state": listed.state,
-        "reason": letter.error,
-    }
-
-
-def _text(content: bytes | None) -> str | None:
-    return None if content is None else content.decode(errors="backslashreplace")
-
-
-def _tell(
-    rows: list[dict[str, Any]], *, as_json: bool, doing: tuple[str, bool] | None = None
-) -> None:
-    done, executed = doing or ("", False)
-    if as_json:
-        typer.echo(json.dumps({"letters": rows} | ({"executed": executed} if doing else {})))
-        return
-    show_table(rows)
-    if doing and executed:
-        typer.echo(f"{len(rows)} dead letters are {done}: done")
-    elif doing:
-        typer.echo(f"{len(rows)} dead letters would be {done}; add --execute to do it")
-    elif not rows:
-        typer.echo("no dead letter waits for a decision")
