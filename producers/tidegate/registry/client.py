@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from tidegate.errors import (
@@ -17,12 +17,21 @@ from tidegate.events.framing import RegistryKey
 from tidegate.registry.settings import RegistrySettings
 
 if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import RegisteredSchema as Answer
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 R = TypeVar("R")
 _NOT_FOUND: Final = 404
 _REFUSED: Final = range(400, 500)
 _COME_BACK: Final = (408, 425, 429)
+
+
+class RegisteredSchema(NamedTuple):
+    """What a registry calls a schema."""
+
+    number: int
+    guid: UUID | None
+    """The same in every registry that the schema is copied to; not every product gives one."""
 
 
 class RegistryClient:
@@ -46,19 +55,21 @@ class RegistryClient:
         """
         self._ask("read its configuration", self._client.get_config)
 
-    def register(self, subject: str, text: str) -> int:
+    def register(self, subject: str, text: str) -> RegisteredSchema:
         """Register an Avro schema; one that is there already keeps its id.
 
         Raises:
             RegistryRefusedError: it is not compatible with the subject's last, or we may not.
             TransientError: the registry can't be reached now.
         """
-        return self._ask(
-            f"register {subject}", lambda: self._client.register_schema(subject, _avro(text))
+        found = self._ask(
+            f"register {subject}",
+            lambda: self._client.register_schema_full_response(subject, _avro(text)),
         )
+        return self._registered(subject, found)
 
-    def look_up(self, subject: str, text: str) -> int:
-        """Find the id of a schema that somebody else registered.
+    def look_up(self, subject: str, text: str) -> RegisteredSchema:
+        """Find a schema that somebody else registered.
 
         Raises:
             RegistryRefusedError: the subject does not hold it, or we may not.
@@ -68,9 +79,7 @@ class RegistryClient:
             f"look up {subject}, as auto_register is off",
             lambda: self._client.lookup_schema(subject, _avro(text)),
         )
-        if found.schema_id is None:
-            raise RegistryRefusedError(f"schema registry {self._url}: {subject} came without an id")
-        return found.schema_id
+        return self._registered(subject, found)
 
     def holds(self, subject: str, text: str) -> bool:
         """Whether a subject holds a schema.
@@ -106,6 +115,11 @@ class RegistryClient:
         if found.schema_str is None or found.schema_type not in {None, "AVRO"}:
             raise FormatError(f"schema {key} of {self._url} is no Avro schema")
         return found.schema_str
+
+    def _registered(self, subject: str, answer: Answer) -> RegisteredSchema:
+        if answer.schema_id is None:
+            raise RegistryRefusedError(f"schema registry {self._url}: {subject} came without an id")
+        return RegisteredSchema(answer.schema_id, UUID(answer.guid) if answer.guid else None)
 
     def _ask(
         self,

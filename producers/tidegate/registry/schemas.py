@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tidegate.events import Event
-from tidegate.events.framing import RegistryKey, id_prefix
+from tidegate.events.framing import RegistryKey, guid_prefix, id_prefix
 from tidegate.events.schema import Writer, full_name, schema_text, writer_from
 from tidegate.events.wire import Wire
-from tidegate.registry.client import RegistryClient
+from tidegate.registry.client import RegisteredSchema, RegistryClient
 from tidegate.registry.settings import RegistrySettings
 
 
@@ -21,7 +21,11 @@ def subject_of(model: type[Event], topic: str) -> str:
 
 
 class RegistrySchemas:
-    """A source of schemas for the wire: the Confluent format, `00`, id, Avro body.
+    """A source of schemas for the wire: the Confluent format.
+
+    `00`, id, Avro body; or, with the settings' `schema_id_in = "headers"`, the body alone and in a
+    header `01`, GUID, as confluent-kafka's serializer writes it. A registry that gives no GUID is
+    no reason to stop: the header then holds `00`, id, which the same readers take.
 
     Safe to share between threads: two that ask for the same at once both ask the registry, and get
     the same answer.
@@ -35,11 +39,12 @@ class RegistrySchemas:
         """
         self._client = RegistryClient(settings)
         self._auto_register = settings.auto_register
+        self.in_headers = settings.schema_id_in == "headers"
         self._prefixes: dict[tuple[type[Event], str], bytes] = {}
         self._writers: dict[RegistryKey, Writer] = {}
 
     def prefix(self, model: type[Event], topic: str) -> bytes:
-        """Give magic and id, after registering or looking up the schema once.
+        """Give magic and id or GUID, after registering or looking up the schema once.
 
         Raises:
             RegistryRefusedError: the registry refuses the schema or does not have it.
@@ -48,7 +53,7 @@ class RegistrySchemas:
         known = self._prefixes.get((model, topic))
         if known is None:
             ask = self._client.register if self._auto_register else self._client.look_up
-            known = id_prefix(ask(subject_of(model, topic), schema_text(model.__name__)))
+            known = self._name(ask(subject_of(model, topic), schema_text(model.__name__)))
             self._prefixes[model, topic] = known
         return known
 
@@ -64,6 +69,11 @@ class RegistrySchemas:
         if known is None:
             known = self._writers[key] = writer_from(self._client.text(key))
         return known
+
+    def _name(self, schema: RegisteredSchema) -> bytes:
+        if self.in_headers and schema.guid:
+            return guid_prefix(schema.guid)
+        return id_prefix(schema.number)
 
 
 def wire_for(registry: RegistrySettings | None) -> Wire:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, SecretStr, field_validator
@@ -19,6 +19,9 @@ class RegistrySettings(BaseModel, frozen=True, extra="forbid", hide_input_in_err
     """`user:password`."""
     auto_register: bool = True
     """Register a schema at its first use; else only look it up."""
+    schema_id_in: Literal["value", "headers"] = "value"
+    """Where a message names its schema: before the Avro body, or in the header `__value_schema_id`
+    with the body alone as the value, for readers that take bare Avro. Both are read, always."""
     options: dict[str, SecretStr | int | float | bool] = Field(default_factory=dict)
     """Further options of confluent-kafka's registry client: `ssl.ca.location`, `proxy` ..."""
 

@@ -5,7 +5,8 @@
     header __value_schema_id: 01, GUID    a schema registry's GUID; the value is the body alone
 
 A header comes before what the value begins with, unless that is the fingerprint of a schema of
-ours. In the header the id of 4 bytes after a 00 is read too, as confluent-kafka does.
+ours. The header may hold the id of 4 bytes after a 00, too, as confluent-kafka's readers take it:
+not every registry gives GUIDs.
 """
 
 from __future__ import annotations
@@ -59,6 +60,11 @@ def frame_of(value: bytes | None, headers: Headers = ()) -> Frame:
 def id_prefix(number: int) -> bytes:
     """What stands before the body when a registry's id names the schema."""
     return BY_ID + number.to_bytes(_ID_BYTES, "big")
+
+
+def guid_prefix(guid: UUID) -> bytes:
+    """What stands in the header when a registry's GUID names the schema."""
+    return BY_GUID + guid.bytes
 
 
 def _registry_key(content: bytes, place: str) -> RegistryKey:

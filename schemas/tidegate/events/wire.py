@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from tidegate.errors import FormatError
 from tidegate.events.base import Event
@@ -12,6 +12,7 @@ from tidegate.events.codec import decode_body, encode_body, own_writer, single_o
 from tidegate.events.framing import (
     OBJECT_PREFIX_BYTES,
     SINGLE_OBJECT,
+    VALUE_HEADER,
     Frame,
     Headers,
     RegistryKey,
@@ -24,8 +25,13 @@ from tidegate.events.schema import Writer, current_writers
 class SchemaSource(Protocol):
     """Where schemas are named and found. Called with every message, so it keeps what it learnt."""
 
+    @property
+    def in_headers(self) -> bool:
+        """Whether the prefix goes into a header, and the value is the Avro body alone."""
+        ...
+
     def prefix(self, model: type[Event], topic: str) -> bytes:
-        """Give what stands before the Avro body of an event on a topic. May block."""
+        """Give what names the schema of an event on a topic. May block."""
         ...
 
     def writer(self, key: RegistryKey) -> Writer:
@@ -40,6 +46,8 @@ class SchemaSource(Protocol):
 
 class OwnSchemas:
     """The schemas in this package and nothing else: Avro single objects."""
+
+    in_headers: Final = False
 
     def prefix(self, model: type[Event], topic: str) -> bytes:  # noqa: ARG002 - the same on all
         """Give the single object's magic and fingerprint."""
@@ -89,7 +97,12 @@ class Wire:
         Raises:
             TransientError: a schema registry is needed and can't be reached now.
         """
-        return to_envelope(event, self._source.prefix(type(event), topic) + encode_body(event))
+        source = self._source
+        prefix, body = source.prefix(type(event), topic), encode_body(event)
+        if not source.in_headers:
+            return to_envelope(event, prefix + body)
+        key, value, headers = to_envelope(event, body)
+        return Envelope(key, value, (*headers, (VALUE_HEADER, prefix)))
 
     def contents(self, value: bytes | None, headers: Headers = ()) -> Contents:
         """Find out what a message holds, without decoding it.
