@@ -6,7 +6,11 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
+from typing import cast
 
 import pytest
 
@@ -18,13 +22,13 @@ from mutants.replay_mutants import GATE_REPLAY, REPLAY_MUTANTS, REPLAYS
 ROOT = Path(__file__).parents[2]
 COPIED = ("schemas", "producers", "consumers", "tests", "pyproject.toml")
 TESTS_FAILED = 1
+AT_ONCE = 2
+ALL = (*MUTANTS, *CLEANING_MUTANTS, *OPERATION_MUTANTS, *REPLAY_MUTANTS)
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("mutant")
+def copied(folder: Path) -> Path:
     ignore = shutil.ignore_patterns("__pycache__")
     for name in COPIED:
         if (ROOT / name).is_dir():
@@ -50,23 +54,7 @@ def run(folder: Path, tests: str, servers: str | None) -> subprocess.CompletedPr
     )
 
 
-def test_the_copy_as_it_is_passes(copy: Path) -> None:
-    result = run(copy, f"{DECIDERS} {EXECUTORS} {REPLAYS} {GATE_REPLAY}", None)
-
-    assert result.returncode == 0, result.stdout[-3000:]
-
-
-@pytest.mark.parametrize(
-    "mutant",
-    [
-        pytest.param(each, id=each.rule, marks=[pytest.mark.kafka] if each.needs_kafka else [])
-        for each in (*MUTANTS, *CLEANING_MUTANTS, *OPERATION_MUTANTS, *REPLAY_MUTANTS)
-    ],
-)
-def test_the_tests_go_red_when_the_rule_is_broken(
-    mutant: Mutant, copy: Path, request: pytest.FixtureRequest
-) -> None:
-    servers = request.getfixturevalue("bootstrap_servers") if mutant.needs_kafka else None
+def run_broken(mutant: Mutant, copy: Path, servers: str | None) -> subprocess.CompletedProcess[str]:
     file = copy / mutant.file
     sound = file.read_text("utf-8")
     broken = sound
@@ -75,8 +63,60 @@ def test_the_tests_go_red_when_the_rule_is_broken(
         broken = broken.replace(old, new)
     try:
         file.write_text(broken, "utf-8")
-        result = run(copy, mutant.tests, servers)
+        return run(copy, mutant.tests, servers)
     finally:
         file.write_text(sound, "utf-8")
+
+
+@pytest.fixture(scope="module")
+def runs(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Mapping[str, Future[subprocess.CompletedProcess[str]]]]:
+    """Every mutant that was asked for, by its rule, run as many at a time as there are copies."""
+    asked = [
+        cast("Mutant", item.callspec.params["mutant"])
+        for item in request.session.items
+        if isinstance(item, pytest.Function)
+        and item.function is test_the_tests_go_red_when_the_rule_is_broken
+    ]
+    kafka = any(each.needs_kafka for each in asked)
+    servers: str | None = request.getfixturevalue("bootstrap_servers") if kafka else None
+    copies: SimpleQueue[Path] = SimpleQueue()
+    for number in range(AT_ONCE):
+        copies.put(copied(tmp_path_factory.mktemp(f"mutant-{number}")))
+
+    def judge(mutant: Mutant) -> subprocess.CompletedProcess[str]:
+        copy = copies.get()
+        try:
+            return run_broken(mutant, copy, servers if mutant.needs_kafka else None)
+        finally:
+            copies.put(copy)
+
+    pool = ThreadPoolExecutor(AT_ONCE)
+    yield {each.rule: pool.submit(judge, each) for each in asked}
+    pool.shutdown(cancel_futures=True)
+
+
+def test_the_copy_as_it_is_passes(tmp_path: Path) -> None:
+    result = run(copied(tmp_path), f"{DECIDERS} {EXECUTORS} {REPLAYS} {GATE_REPLAY}", None)
+
+    assert result.returncode == 0, result.stdout[-3000:]
+
+
+def test_every_rule_has_a_name_of_its_own() -> None:
+    assert len({each.rule for each in ALL}) == len(ALL)
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        pytest.param(each, id=each.rule, marks=[pytest.mark.kafka] if each.needs_kafka else [])
+        for each in ALL
+    ],
+)
+def test_the_tests_go_red_when_the_rule_is_broken(
+    mutant: Mutant, runs: Mapping[str, Future[subprocess.CompletedProcess[str]]]
+) -> None:
+    result = runs[mutant.rule].result()
 
     assert result.returncode == TESTS_FAILED, result.stdout[-3000:] + result.stderr[-1000:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from typing import Literal
 
 import pytest
 from confluent_kafka import Consumer
@@ -22,14 +23,22 @@ from support.samples import commit, release
 from tidegate.errors import FormatError, RegistryRefusedError, TransientError
 from tidegate.events import CommitCompleted, SavepointRequested
 from tidegate.events.codec import encode_body
-from tidegate.events.framing import id_prefix
+from tidegate.events.framing import VALUE_HEADER, id_prefix
+from tidegate.events.message import Envelope
 from tidegate.events.schema import schema_text
 from tidegate.events.topics import COMMAND_TOPIC, TOPICS, changelog
 from tidegate.events.wire import Wire
 from tidegate.publisher import Publisher
-from tidegate.registry import RegistryClient, RegistrySchemas, RegistrySettings, subject_of
+from tidegate.registry import (
+    RegistryClient,
+    RegistrySchemas,
+    RegistrySettings,
+    subject_of,
+    wire_for,
+)
 from tidegate.runtime.decider_loop import DeciderLoop
 from tidegate.runtime.kafka import KafkaBus
+from tidegate.runtime.kafka_records import as_record
 from tidegate.savepoints import SavepointPolicyService
 from tidegate.services.assembly import assemble
 from tidegate.settings import Settings
@@ -70,52 +79,63 @@ def test_an_event_published_through_a_registry_is_read_by_another_process(
     messages = list(consumed(bootstrap_servers, topic, 2))
 
     reader = wire(registry)
-    assert [value[:1] for _, value in messages] == [b"\x00", b"\x00"]
-    assert [reader.unseal(key, value) for key, value in messages] == [commit(1), commit(2)]
+    assert [each.value[:1] for each in messages] == [b"\x00", b"\x00"]
+    assert [reader.unseal(*each) for each in messages] == [commit(1), commit(2)]
 
 
-def consumed(servers: str, topic: str, count: int) -> Iterator[tuple[bytes, bytes]]:
+def consumed(servers: str, topic: str, count: int) -> Iterator[Envelope]:
     settings = {"bootstrap.servers": servers, "group.id": topic, "auto.offset.reset": "earliest"}
     consumer = Consumer(settings)
     consumer.subscribe([topic])
     for message in consumer.consume(count, 30):
-        key, value = message.key(), message.value()
-        assert isinstance(key, bytes)
-        assert isinstance(value, bytes)
-        yield key, value
+        record = as_record(message)
+        assert record.key is not None
+        assert record.value is not None
+        yield Envelope(record.key, record.value, record.headers)
     consumer.close()
 
 
 @pytest.mark.kafka
+@pytest.mark.parametrize("schema_id_in", ["value", "headers"])
 def test_a_service_hears_and_speaks_through_the_registry(
-    registry: RunningRegistry, bootstrap_servers: str, topic_prefix: str
+    registry: RunningRegistry,
+    bootstrap_servers: str,
+    topic_prefix: str,
+    schema_id_in: Literal["value", "headers"],
 ) -> None:
+    named = RegistrySettings(url=registry.url, schema_id_in=schema_id_in)
     for topic in (*TOPICS, changelog(SavepointPolicyService.name)):
         create_topic(bootstrap_servers, topic.name(topic_prefix), 1)
     settings = Settings.model_validate(
         {
             "kafka": {"bootstrap.servers": bootstrap_servers},
             "topics": {"prefix": topic_prefix},
-            "registry": {"url": registry.url},
+            "registry": named,
             "savepoints": [{"tables": "lake.*", "when": "every_commit"}],
         }
     )
     loop = assemble(SavepointPolicyService.name, settings, KafkaBus(settings.connection()))
     assert isinstance(loop, DeciderLoop)
     with Publisher(
-        bootstrap_servers, said_by="ingest", prefix=topic_prefix, registry=registry.url
+        bootstrap_servers, said_by="ingest", prefix=topic_prefix, registry=named
     ) as publisher:
         publisher.publish(commit(1))
     while not loop.step(0.2):
         pass
     loop.close()
 
-    [(key, value)] = consumed(bootstrap_servers, COMMAND_TOPIC.name(topic_prefix), 1)
+    [heard] = consumed(bootstrap_servers, f"{topic_prefix}.commits", 1)
+    [said] = consumed(bootstrap_servers, COMMAND_TOPIC.name(topic_prefix), 1)
 
-    command = wire(registry).unseal(key, value)
-    assert value[:1] == b"\x00"
+    command = wire(registry).unseal(*said)
     assert isinstance(command, SavepointRequested)
     assert command.caused_by == commit(1).event_id
+    for message, event in ((heard, commit(1)), (said, command)):
+        in_header = dict(message.headers).get(VALUE_HEADER)
+        name = in_header if schema_id_in == "headers" else message.value[:5]
+        assert name is not None
+        assert (name[0], len(name)) == (0, 5)  # this registry gives no GUIDs
+        assert message.value == (b"" if in_header else name) + encode_body(event)
 
 
 def test_a_check_says_whether_the_registry_answers(registry: RunningRegistry) -> None:
@@ -159,6 +179,20 @@ def test_what_we_write_the_clients_own_deserializer_reads_with_the_real_registry
     )
 
     assert CommitCompleted.model_validate(told) == commit(1)
+
+
+def test_an_id_in_a_header_is_read_by_the_clients_own_deserializer_with_the_real_registry(
+    registry: RunningRegistry, client: SchemaRegistryClient, topic_prefix: str
+) -> None:
+    settings = RegistrySettings(url=registry.url, schema_id_in="headers")
+    sealed = wire_for(settings).seal(commit(1), topic_prefix)
+    context = SerializationContext(topic_prefix, MessageField.VALUE, headers=list(sealed.headers))
+
+    told = AvroDeserializer(client)(sealed.value, context)
+
+    assert sealed.value == encode_body(commit(1))
+    assert CommitCompleted.model_validate(told) == commit(1)
+    assert wire(registry).unseal(*sealed) == commit(1)
 
 
 def test_a_schema_that_was_registered_by_hand_is_used_and_a_missing_one_refused(

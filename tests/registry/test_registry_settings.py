@@ -8,7 +8,7 @@ import pytest
 
 from support.samples import memory_bus
 from tidegate.errors import ConfigError
-from tidegate.registry import RegistrySchemas
+from tidegate.registry import RegistrySchemas, wire_for
 from tidegate.runtime.decider_loop import DeciderLoop
 from tidegate.runtime.executor_loop import ExecutorLoop
 from tidegate.services import DECIDERS, SERVICES
@@ -53,6 +53,15 @@ def test_the_section_is_read_and_its_secret_is_shown_nowhere(tmp_path: Path) -> 
 def test_a_misspelt_setting_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"registry\.autoregister"):
         load(tmp_path, TOLD.replace("auto_register", "autoregister"))
+
+
+def test_where_the_id_goes_is_a_setting_with_two_values(tmp_path: Path) -> None:
+    told = TOLD.replace("[registry]\n", '[registry]\nschema_id_in = "headers"\n')
+
+    assert wire_for(load(tmp_path, TOLD).registry)._source.in_headers is False
+    assert wire_for(load(tmp_path, told).registry)._source.in_headers is True
+    with pytest.raises(ConfigError, match=r"registry\.schema_id_in"):
+        load(tmp_path, told.replace("headers", "header"))
 
 
 @pytest.mark.parametrize("name", SERVICES)

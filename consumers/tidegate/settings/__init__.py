@@ -7,6 +7,7 @@
 url = "http://registry:8081"
 basic_auth = "user:password"
 auto_register = true
+schema_id_in = "value"                   # or in "headers": the value is then the Avro body alone
 [registry.options]                       # of confluent-kafka's registry client, passed through
 "ssl.ca.location" = "/etc/ssl/registry.pem"
 

@@ -119,7 +119,7 @@ class RegistryClient:
     def _registered(self, subject: str, answer: Answer) -> RegisteredSchema:
         if answer.schema_id is None:
             raise RegistryRefusedError(f"schema registry {self._url}: {subject} came without an id")
-        return RegisteredSchema(answer.schema_id, UUID(answer.guid) if answer.guid else None)
+        return RegisteredSchema(answer.schema_id, _guid(answer.guid))
 
     def _ask(
         self,
@@ -138,6 +138,13 @@ class RegistryClient:
             if status in _REFUSED and status not in _COME_BACK:
                 raise RegistryRefusedError(said) from error
             raise TransientError(said) from error
+
+
+def _guid(text: str | None) -> UUID | None:
+    try:
+        return UUID(text) if text else None
+    except ValueError:
+        return None
 
 
 def _avro(text: str) -> Schema:

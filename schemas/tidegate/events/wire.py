@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from tidegate.errors import FormatError
 from tidegate.events.base import Event
@@ -47,7 +47,10 @@ class SchemaSource(Protocol):
 class OwnSchemas:
     """The schemas in this package and nothing else: Avro single objects."""
 
-    in_headers: Final = False
+    @property
+    def in_headers(self) -> bool:
+        """Never: the fingerprint stands before the body."""
+        return False
 
     def prefix(self, model: type[Event], topic: str) -> bytes:  # noqa: ARG002 - the same on all
         """Give the single object's magic and fingerprint."""
@@ -90,6 +93,7 @@ class Wire:
     def __init__(self, source: SchemaSource | None = None) -> None:
         """Take a source of schemas; by default the package's own."""
         self._source: SchemaSource = source or OwnSchemas()
+        self._in_headers = self._source.in_headers
 
     def seal(self, event: Event, topic: str) -> Envelope:
         """Make the message that carries an event on a topic.
@@ -97,9 +101,8 @@ class Wire:
         Raises:
             TransientError: a schema registry is needed and can't be reached now.
         """
-        source = self._source
-        prefix, body = source.prefix(type(event), topic), encode_body(event)
-        if not source.in_headers:
+        prefix, body = self._source.prefix(type(event), topic), encode_body(event)
+        if not self._in_headers:
             return to_envelope(event, prefix + body)
         key, value, headers = to_envelope(event, body)
         return Envelope(key, value, (*headers, (VALUE_HEADER, prefix)))
