@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutants.mutants import EXECUTORS, RUNTIME, Mutant
 
 _LIMIT = "tests/runtime/test_dead_letter_limit.py"
+_REGISTRY = "tests/registry/test_registry_headers.py"
 
 
 def _doctor(rule: str, module: str, old: str, new: str) -> Mutant:
@@ -133,6 +134,30 @@ OPERATION_MUTANTS = (
         "consumers/tidegate/settings/services.py",
         (("return own.over(", "return (own and "),),
         "tests/settings/test_service_limits.py",
+    ),
+    Mutant(
+        "registry: a GUID never stands before the body",
+        "producers/tidegate/registry/schemas.py",
+        (("if self.in_headers and schema.guid:", "if schema.guid:"),),
+        f"{_REGISTRY} -k before_the_body",
+    ),
+    Mutant(
+        "registry: a body alone travels with what names its schema",
+        "schemas/tidegate/events/wire.py",
+        (("(*headers, (VALUE_HEADER, prefix))", "headers"),),
+        f"{_REGISTRY} -k deciders_and_executors",
+    ),
+    Mutant(
+        "registry: a letter that is sent back keeps what names its schema",
+        "consumers/tidegate/deadletters/settling.py",
+        (("headers = (*kept, (REDRIVEN_FROM", "headers = ((REDRIVEN_FROM"),),
+        f"{_REGISTRY} -k sent_back",
+    ),
+    Mutant(
+        "registry: an event that is replayed keeps what names its schema",
+        "consumers/tidegate/replay/events.py",
+        (("headers = (*kept, (REPLAYED_FROM", "headers = ((REPLAYED_FROM"),),
+        f"{_REGISTRY} -k replayed",
     ),
     Mutant(
         "signal handlers are put back",

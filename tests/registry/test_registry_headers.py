@@ -1,0 +1,226 @@
+"""A schema named in a header: what we write there, who reads it, and that it is never lost."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from uuid import UUID
+
+import pytest
+from confluent_kafka.schema_registry import (
+    SchemaRegistryClient,
+    header_schema_id_serializer,
+    topic_record_subject_name_strategy,
+)
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from support.samples import EveryThird, Recorder, commit, memory_bus, work_off
+from tidegate.deadletters.letter import read_letter
+from tidegate.deadletters.settling import redriven
+from tidegate.errors import FormatError, PermanentError
+from tidegate.events import CommitCompleted, Event, SavepointCreated, SavepointRequested
+from tidegate.events.codec import encode_body
+from tidegate.events.framing import VALUE_HEADER, id_prefix
+from tidegate.events.schema import schema_text
+from tidegate.events.wire import Wire
+from tidegate.publisher import Message
+from tidegate.registry import RegistrySchemas, RegistrySettings, wire_for
+from tidegate.replay.events import Selection, select_events
+from tidegate.runtime.decider_loop import DeciderLoop
+from tidegate.runtime.executor_loop import ExecutorLoop
+from tidegate.runtime.memory import MemoryBus
+
+TOPIC = "tidegate.commits"
+GUID = UUID("0f0e0d0c-0b0a-0908-0706-050403020100")
+
+
+@pytest.fixture
+def schemas() -> RegistrySchemas:
+    return RegistrySchemas(RegistrySettings(url="mock://tests", schema_id_in="headers"))
+
+
+def client_of(schemas: RegistrySchemas) -> SchemaRegistryClient:
+    return schemas._client._client
+
+
+def sent(wire: Wire, event: Event, topic: str = TOPIC) -> Message:
+    return Message(topic, *wire.seal(event, topic))
+
+
+def events_read(bus: MemoryBus, topic: str, wire: Wire) -> list[Event]:
+    """What lies on a topic; every message is a bare body under one header of ours."""
+    records = bus.records(topic)
+    events = [wire.unseal(each.key, each.value, each.headers) for each in records]
+    assert [each.value for each in records] == [encode_body(event) for event in events]
+    for each in records:
+        assert [name for name, _ in each.headers].count(VALUE_HEADER) == 1
+    return events
+
+
+def test_value_and_header_are_those_of_the_clients_own_serializer(
+    schemas: RegistrySchemas,
+) -> None:
+    ours = Wire(schemas).seal(commit(1), TOPIC)
+    theirs: list[tuple[str, str | bytes | None]] = []
+    config = {
+        "subject.name.strategy": topic_record_subject_name_strategy,
+        "schema.id.serializer": header_schema_id_serializer,
+        "auto.register.schemas": False,
+        "use.latest.version": True,
+    }
+    write = AvroSerializer(client_of(schemas), schema_text("CommitCompleted"), conf=config)
+    value = write(
+        commit(1).model_dump(), SerializationContext(TOPIC, MessageField.VALUE, headers=theirs)
+    )
+
+    assert ours.value == value == encode_body(commit(1))
+    assert [each for each in ours.headers if not each[0].startswith("ce_")] == [
+        ("content-type", b"application/avro"),
+        *theirs,
+    ]
+
+
+def test_the_clients_own_deserializer_reads_it(schemas: RegistrySchemas) -> None:
+    sealed = Wire(schemas).seal(commit(1), TOPIC)
+    context = SerializationContext(TOPIC, MessageField.VALUE, headers=list(sealed.headers))
+
+    told = AvroDeserializer(client_of(schemas))(sealed.value, context)
+
+    assert CommitCompleted.model_validate(told) == commit(1)
+
+
+def test_it_is_read_whatever_the_reader_itself_writes(schemas: RegistrySchemas) -> None:
+    in_header = Wire(schemas).seal(commit(1), TOPIC)
+    reader = RegistrySchemas(RegistrySettings(url="mock://tests"))
+    reader._client = schemas._client  # the same registry
+
+    assert Wire(reader).unseal(*in_header) == commit(1)
+    in_value = Wire(reader).seal(commit(1), TOPIC)
+    assert in_value.value == id_prefix(1) + encode_body(commit(1))
+    assert Wire(schemas).unseal(*in_value) == commit(1)
+
+
+def test_without_a_registry_it_is_refused_with_the_reason(schemas: RegistrySchemas) -> None:
+    sealed = Wire(schemas).seal(commit(1), TOPIC)
+
+    with pytest.raises(FormatError, match="is a schema registry's, and none is configured"):
+        Wire().unseal(*sealed)
+
+
+@contextmanager
+def registry_that_answers(answer: dict[str, object]) -> Iterator[str]:
+    """A registry of another make: it says the same to whatever is registered or looked up."""
+
+    class Answering(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            body = json.dumps(answer).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Answering) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("auto_register", [True, False], ids=["registering", "looking up"])
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        pytest.param({"id": 7, "guid": str(GUID)}, b"\x01" + GUID.bytes, id="a GUID"),
+        pytest.param({"id": 7}, b"\x00\x00\x00\x00\x07", id="no GUID"),
+        pytest.param({"id": 7, "guid": "7"}, b"\x00\x00\x00\x00\x07", id="a GUID that is none"),
+    ],
+)
+def test_the_header_holds_the_guid_or_else_the_id(
+    answer: dict[str, object], expected: bytes, *, auto_register: bool
+) -> None:
+    told = {"subject": "s", "version": 1, "schema": "{}", **answer}
+    with registry_that_answers(told) as url:
+        settings = RegistrySettings(url=url, schema_id_in="headers", auto_register=auto_register)
+        sealed = wire_for(settings).seal(commit(1), TOPIC)
+
+    assert dict(sealed.headers)[VALUE_HEADER] == expected
+    assert sealed.value == encode_body(commit(1))
+
+
+@pytest.mark.parametrize("answer", [{"id": 7, "guid": str(GUID)}, {"id": 7, "guid": "7"}])
+def test_before_the_body_stands_the_id_even_where_there_is_a_guid(
+    answer: dict[str, object],
+) -> None:
+    with registry_that_answers(answer) as url:
+        sealed = wire_for(RegistrySettings(url=url)).seal(commit(1), TOPIC)
+
+    assert sealed.value == b"\x00\x00\x00\x00\x07" + encode_body(commit(1))
+    assert VALUE_HEADER not in dict(sealed.headers)
+
+
+def test_deciders_and_executors_hear_and_speak_with_ids_in_headers(
+    schemas: RegistrySchemas,
+) -> None:
+    bus, recorder, wire = memory_bus(EveryThird.name), Recorder(), Wire(schemas)
+    bus.send([sent(wire, commit(number)) for number in range(3)])
+    decider = DeciderLoop(EveryThird(), bus, wire=wire)
+    while decider.step(0):
+        pass
+    work_off(ExecutorLoop(recorder, bus, wire=wire))
+
+    [command] = events_read(bus, "tidegate.commands", wire)
+    [outcome] = events_read(bus, "tidegate.outcomes", wire)
+    assert isinstance(command, SavepointRequested)
+    assert isinstance(outcome, SavepointCreated)
+    assert (command.caused_by, outcome.caused_by) == (commit(2).event_id, command.event_id)
+    assert bus.records("tidegate.dead-letters") == []
+
+
+def test_a_message_that_was_set_aside_and_sent_back_is_still_read(
+    schemas: RegistrySchemas,
+) -> None:
+    bus, recorder, wire = memory_bus(), Recorder([PermanentError("no luck")]), Wire(schemas)
+    command = SavepointRequested.about(
+        commit(1),
+        instant="1",
+        requested_by="ana",
+        said_by="test",
+        occurred_at=commit(1).occurred_at,
+    )
+    bus.send([sent(wire, command, "tidegate.commands")])
+    loop = ExecutorLoop(recorder, bus, wire=wire)
+    work_off(loop)
+    [letter] = [read_letter(each) for each in bus.records("tidegate.dead-letters")]
+    assert letter.event(wire) == command
+
+    bus.send(redriven([letter]))
+    work_off(loop)
+
+    assert events_read(bus, "tidegate.commands", wire) == [command, command]
+    assert len(events_read(bus, "tidegate.outcomes", wire)) == 1
+    assert recorder.asked == ["1", "1"]
+
+
+def test_a_message_that_is_replayed_is_still_read(schemas: RegistrySchemas) -> None:
+    bus, wire = memory_bus(), Wire(schemas)
+    bus.send([sent(wire, commit(1)), sent(wire, commit(2))])
+
+    found = select_events(
+        bus.records(TOPIC), Selection(event_ids=frozenset({commit(2).event_id})), wire
+    )
+    bus.send([each.message() for each in found.events])
+
+    assert found.unreadable == ()
+    assert events_read(bus, TOPIC, wire) == [commit(1), commit(2), commit(2)]
