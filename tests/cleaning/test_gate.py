@@ -112,6 +112,14 @@ def test_a_vacuum_told_again_after_a_release_does_not_wait_for_it_again() -> Non
     assert tables.states[TABLE] == before
 
 
+def test_a_vacuum_told_again_does_not_wait_for_what_was_gone_and_is_forgotten() -> None:
+    tables = Tables(ReaderGate(remember_most=2))
+    tables.hear(released(3), vacuum(1, 2, 3, open_transactions=[70]), released(1), released(txn=70))
+    tables.hear(*(released(n, txn=n) for n in range(100, 120)))
+    tables.hear(vacuum(1, 2, 3, open_transactions=[70]))
+    assert len(tables.hear(released(2))) == 1
+
+
 def test_the_command_carries_the_vacuums_own_words_and_the_releases_time() -> None:
     later = NOON + timedelta(hours=1)
     tables = Tables()

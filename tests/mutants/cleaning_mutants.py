@@ -34,13 +34,15 @@ CLEANING_MUTANTS = (
     ),
     _gate(
         "a lock's release that came early is remembered",
-        " and each.lock_id not in gone",
-        "",
+        "for each in locks if each.lock_id not in released",
+        "for each in locks",
+        _WAITING,
     ),
     _gate(
         "a transaction's end that came early is remembered",
-        " and each not in ended",
-        "",
+        "for each in txns if each not in ended",
+        "for each in txns",
+        _WAITING,
     ),
     _gate(
         "every release is remembered, not only those that nobody waited for",
@@ -49,8 +51,15 @@ CLEANING_MUTANTS = (
     ),
     _gate(
         "a vacuum told again with other holds waits for all of them",
-        "locks=(*held.locks, *locks)",
-        "locks=locks",
+        "            locks=(*self.locks, *(each",
+        "            locks=(*(each",
+        _WAITING,
+    ),
+    _gate(
+        "a vacuum told again waits for nothing that was gone and is forgotten",
+        "known = {*self.gone_locks, *(each",
+        "known = {*(each",
+        _WAITING,
     ),
     _gate(
         "a vacuum told again after its release is not released again",
@@ -64,13 +73,15 @@ CLEANING_MUTANTS = (
     ),
     _gate(
         "a lock id is no transaction id",
-        "for each in waiting.transactions if each != txn)",
-        "for each in waiting.transactions if each not in (txn, lock))",
+        "for each in self.transactions if each != txn)",
+        "for each in self.transactions if each not in (txn, lock))",
+        _WAITING,
     ),
     _gate(
         "a release of one lock frees no other",
         "if each.lock_id != lock)",
         "if each.lock_id == lock)",
+        _WAITING,
     ),
     _gate(
         "what is remembered is bounded by number",

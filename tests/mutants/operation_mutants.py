@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutants.mutants import EXECUTORS, RUNTIME, Mutant
+from mutants.mutants import DECIDERS, EXECUTORS, RUNTIME, Mutant
 
 _LIMIT = "tests/runtime/test_dead_letter_limit.py"
 _REGISTRY = "tests/registry/test_registry_headers.py"
@@ -14,6 +14,18 @@ def _doctor(rule: str, module: str, old: str, new: str) -> Mutant:
 
 
 OPERATION_MUTANTS = (
+    Mutant(
+        "rule 6: a reason of any length leaves a letter that its topic takes",
+        RUNTIME + "dead_letters.py",
+        (("    message = _cut(str(error))\n", "    message = str(error)\n"),),
+        f"{DECIDERS} -k any_length",
+    ),
+    Mutant(
+        "rule 6: a letter that is too large does not hold up its partition",
+        RUNTIME + "intake.py",
+        (("        except MessageTooLargeError:\n", "        except ZeroDivisionError:\n"),),
+        f"{DECIDERS} -k too_large",
+    ),
     Mutant(
         "rule 6: bad code does not drain a topic, however often an executor is started",
         RUNTIME + "executor_loop.py",

@@ -5,7 +5,10 @@ from __future__ import annotations
 from mutants.mutants import Mutant
 
 _REPLAY = "consumers/tidegate/replay/"
-REPLAYS = "tests/replay/test_replay_plan.py tests/replay/test_replay_of_tables.py"
+REPLAYS = (
+    "tests/replay/test_replay_plan.py tests/replay/test_replay_of_tables.py"
+    " tests/replay/test_replay_upon_replay.py"
+)
 GATE_REPLAY = "tests/replay/test_replay_of_a_gate.py"
 
 
@@ -29,8 +32,26 @@ REPLAY_MUTANTS = (
     _replay(
         "a decider whose group stands at the first offset forgets with it",
         "plan.py",
-        "if not standing.fault and wanted >= max(places):",
+        "if not standing.fault and wanted >= max(standing.reached):",
         "if not standing.fault and wanted >= places[0]:",
+    ),
+    _replay(
+        "a table that an earlier replay left where it was is read again when it is meant",
+        "memory.py",
+        "furthest[topic] = max(furthest.get(topic, 0), at)",
+        "furthest[topic] = 0",
+    ),
+    _replay(
+        "what other tables were left with moves nothing",
+        "memory.py",
+        "if tables is None or each[0] in meant)",
+        "if True)",
+    ),
+    _replay(
+        "a table ahead of its partition is not there yet",
+        "plan.py",
+        "(standing.committed, *standing.reached)):",
+        "(standing.committed, *places)):",
     ),
     _replay(
         "a memory that ends before the group is a fault",

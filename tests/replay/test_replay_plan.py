@@ -29,6 +29,10 @@ LOCKS_0 = Partition("tidegate.locks", 0)
 ANOTHERS = Remembered(8, is_of_another_topic=True)
 
 
+def of_table(own: int) -> Remembered:
+    return Remembered(3, of_tables=own)
+
+
 def moved(standing: Standing, target: Target) -> tuple[int, int] | None:
     """To which offset a group would go, and how many records it would read again."""
     plan = plan_group("reader-gate", "tidegate.reader-gate", {LOCKS_0: standing}, target)
@@ -65,7 +69,9 @@ def test_a_group_that_never_committed_begins_at_the_beginning_anyway() -> None:
 
 
 OFFSETS = st.none() | st.integers(0, 12)
-MEMORIES = st.none() | st.builds(Remembered, OFFSETS, is_of_another_topic=st.booleans())
+MEMORIES = st.none() | st.builds(
+    Remembered, OFFSETS, is_of_another_topic=st.booleans(), of_tables=st.integers(0, 14)
+)
 
 
 @given(
@@ -111,6 +117,12 @@ def test_a_group_whose_place_is_gone_goes_to_the_nearest_that_is_left() -> None:
         pytest.param(None, Remembered(8), ToEarliest(), (3, 5), id="the broker forgot the group"),
         pytest.param(None, Remembered(8), Back(2), (6, 2), id="back from what is remembered"),
         pytest.param(None, Remembered(None), ToEarliest(), None, id="never begun"),
+        pytest.param(3, of_table(7), ToEarliest(), (3, 4), id="a table is ahead of the others"),
+        pytest.param(3, of_table(7), ToOffset(5), (3, 4), id="back from where the table is"),
+        pytest.param(3, of_table(7), ToOffset(7), None, id="not to where the table is"),
+        pytest.param(3, of_table(7), ToMoment(NOON), None, id="not to a moment still to come"),
+        pytest.param(3, of_table(3), ToEarliest(), None, id="the table stands there already"),
+        pytest.param(3, of_table(2), ToEarliest(), None, id="the table was quiet"),
         pytest.param(8, Remembered(5), ToOffset(7), (5, 3), id="the memory ends before the group"),
         pytest.param(8, Remembered(5), ToOffset(12), (5, 3), id="from where its memory ends"),
         pytest.param(8, Remembered(None), ToOffset(7), (3, 5), id="the memory is lost"),

@@ -22,6 +22,7 @@ from tidegate.errors import (
     ConfigError,
     DeadLetterFlood,
     FencedError,
+    MessageTooLargeError,
     OffsetGapError,
     StopService,
     TidegateError,
@@ -35,6 +36,7 @@ from tidegate.runtime.decider_loop import DeciderLoop
 from tidegate.runtime.ledger import POSITIONS_KEY, TOPIC_IDS_KEY
 from tidegate.runtime.memory import MemoryBus, MemoryChangelog
 from tidegate.runtime.memory_subscription import MemorySubscription
+from tidegate.runtime.patience import Patience
 from tidegate.runtime.services import Decision
 
 COMMANDS = "tidegate.commands"
@@ -420,3 +422,37 @@ def test_an_error_that_is_no_text_is_a_dead_letter_all_the_same() -> None:
     letter = dead_letter(record, "every-third", OSError("gone: \udcff"), DEAD)
 
     assert dict(letter.headers)["x-exception-message"] == b"gone: \\udcff"
+
+
+def test_a_reason_of_any_length_leaves_a_letter_that_its_topic_takes() -> None:
+    bus = memory_bus(EveryThird.name, partitions=1)
+    bus.send([message(commit(0))])
+    (record,) = bus.records("tidegate.commits")
+    letter = dead_letter(record, "every-third", ValueError("no " * 10**6), DEAD)
+
+    assert sum(len(content or b"") for _, content in letter.headers) < 50_000
+    told = dict(letter.headers)["x-exception-message"] or b""
+    assert told.endswith(b"... and 2992000 characters more")
+
+
+class SmallBus(MemoryBus):
+    """Its dead letters take no value of more than a hundred bytes."""
+
+    def send(self, messages: Sequence[Message]) -> None:
+        if any(each.topic == DEAD and len(each.value or b"") > 100 for each in messages):
+            raise MessageTooLargeError("too large")
+        super().send(messages)
+
+
+def test_rule_6_a_letter_that_is_too_large_is_written_without_its_value() -> None:
+    topics = {each.topic for each in memory_bus(EveryThird.name)._logs}
+    bus = SmallBus(topics, partitions=1)
+    poison = Message("tidegate.commits", b"k", b"?" * 101)
+    bus.send([poison, message(commit(0))])
+    work_off(DeciderLoop(EveryThird(), bus, patience=Patience(2, 0.001, 0.001)))
+
+    (letter,) = bus.records(DEAD)
+    assert (letter.key, letter.value) == (b"k", None)
+    assert dict(letter.headers)["tidegate-value-left-out"] == b"101"
+    assert dict(letter.headers)["x-original-offset"] == b"0"
+    assert bus.committed["tidegate.every-third"] == {Partition("tidegate.commits", 0): 2}

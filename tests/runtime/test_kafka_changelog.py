@@ -47,3 +47,13 @@ def test_the_state_of_a_table_may_be_far_larger_than_a_message(
     bus.changelog(topic, 0).write([(b"a.b.c", waiting)])
 
     assert list(bus.changelog(topic, 0).read()) == [(b"a.b.c", waiting)]
+
+
+def test_more_tables_than_the_clients_queue_holds_are_written_at_once(
+    bus: KafkaBus, topic_prefix: str
+) -> None:
+    topic = f"{topic_prefix}.changelog"
+    tables = [(b"a.b.t%d" % n, b"{}") for n in range(120_000)]
+    bus.changelog(topic, 0).write(tables)
+
+    assert list(bus.changelog(topic, 0).read()) == tables

@@ -58,23 +58,12 @@ class ReaderGate:
         key = vacuum.event_id
         if heard(state.released_vacuums, key):
             return state
-        held = state.waiting.get(key) or WaitingVacuum((), (), at, Vacuum.of(vacuum))
-        gone, ended = all_heard(state.released_locks), all_heard(state.ended_transactions)
-        locks = tuple(
-            each for each in vacuum.locks if each not in held.locks and each.lock_id not in gone
-        )
-        transactions = tuple(
-            each
-            for each in vacuum.open_transactions
-            if each not in held.transactions and each not in ended
-        )
-        if key in state.waiting and not locks and not transactions:
+        before = state.waiting.get(key) or WaitingVacuum((), (), at, Vacuum.of(vacuum))
+        released, ended = all_heard(state.released_locks), all_heard(state.ended_transactions)
+        after = before.told(vacuum, released, ended)
+        if after == before and key in state.waiting:
             return state
-        # Told again with other holds (by a writer and by a bridge, say), it waits for all of them.
-        waits = replace(
-            held, locks=(*held.locks, *locks), transactions=(*held.transactions, *transactions)
-        )
-        return replace(state, waiting={**state.waiting, key: waits})
+        return replace(state, waiting={**state.waiting, key: after})
 
     def _with_release(self, state: GateState, release: LockReleased, now: int) -> GateState:
         lock, txn, bounds = release.lock_id, release.transaction_id, self._bounds
@@ -88,7 +77,7 @@ class ReaderGate:
         if txn is not None:
             transactions = remember(transactions, txn, now, bounds)
         if waiting:
-            waiting = {key: _discharged(each, lock, txn) for key, each in waiting.items()}
+            waiting = {key: each.without(lock, txn) for key, each in waiting.items()}
         return GateState(waiting, locks, transactions, state.released_vacuums)
 
     def _let_go(self, state: GateState, table: str, at: datetime) -> Decision[GateState]:
@@ -118,11 +107,3 @@ def _command(table: str, vacuum_id: str, vacuum: Vacuum, at: datetime) -> Cleani
     }
     told = {name: getattr(vacuum, name) for name in TOLD}
     return CleaningReleased.model_validate(envelope | told)
-
-
-def _discharged(waiting: WaitingVacuum, lock: int | None, txn: int | None) -> WaitingVacuum:
-    if txn not in waiting.transactions and all(each.lock_id != lock for each in waiting.locks):
-        return waiting
-    locks = tuple(each for each in waiting.locks if each.lock_id != lock)
-    transactions = tuple(each for each in waiting.transactions if each != txn)
-    return WaitingVacuum(locks, transactions, waiting.since, waiting.vacuum)

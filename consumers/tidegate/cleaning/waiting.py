@@ -6,7 +6,8 @@ three times as much. pydantic validates them where a changelog is read back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Container
+from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar, Final
 
 from pydantic import AwareDatetime, ConfigDict
@@ -54,6 +55,50 @@ class WaitingVacuum:
     transactions: tuple[int, ...]
     since: AwareDatetime
     vacuum: Vacuum
+    gone_locks: tuple[int, ...] = ()
+    gone_transactions: tuple[int, ...] = ()
+    """Holds that it waits for no longer, for as long as it waits: the table's memory is bounded."""
+
+    def told(
+        self, event: VacuumFinished, released: Container[int], ended: Container[int]
+    ) -> WaitingVacuum:
+        """Told of, perhaps not for the first time: it waits for what is new and not gone.
+
+        A writer and a bridge may have seen different holds: it waits for those of both.
+        """
+        known = {*self.gone_locks, *(each.lock_id for each in self.locks)}
+        locks = [each for each in event.locks if each.lock_id not in known]
+        begun = {*self.gone_transactions, *self.transactions}
+        txns = [each for each in event.open_transactions if each not in begun]
+        return replace(
+            self,
+            locks=(*self.locks, *(each for each in locks if each.lock_id not in released)),
+            gone_locks=(
+                *self.gone_locks,
+                *(each.lock_id for each in locks if each.lock_id in released),
+            ),
+            transactions=(*self.transactions, *(each for each in txns if each not in ended)),
+            gone_transactions=(
+                *self.gone_transactions,
+                *(each for each in txns if each in ended),
+            ),
+        )
+
+    def without(self, lock: int | None, txn: int | None) -> WaitingVacuum:
+        """Give what is left to wait for; itself where it did not wait for these."""
+        locks = tuple(each for each in self.locks if each.lock_id != lock)
+        transactions = tuple(each for each in self.transactions if each != txn)
+        gone = () if lock is None or len(locks) == len(self.locks) else (lock,)
+        ended = () if txn is None or len(transactions) == len(self.transactions) else (txn,)
+        if not gone and not ended:
+            return self
+        return replace(
+            self,
+            locks=locks,
+            gone_locks=(*self.gone_locks, *gone),
+            transactions=transactions,
+            gone_transactions=(*self.gone_transactions, *ended),
+        )
 
     @property
     def is_free(self) -> bool:

@@ -112,7 +112,7 @@ def redrive(
         if stray:
             raise TidegateError(
                 f"{stray[0].letter_id} came from {stray[0].origin.topic or 'no known topic'},"
-                " which is none of this deployment's"
+                " which is none of this deployment's, or its value was too large to be kept"
             )
         if execute:
             box.redrive(_letters(found), requested_by or getpass.getuser(), datetime.now(UTC))

@@ -16,6 +16,7 @@ from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC, TOPICS
 from tidegate.events.wire import Wire
 from tidegate.publisher import Message
 from tidegate.registry import wire_for
+from tidegate.runtime.dead_letters import VALUE_LEFT_OUT
 from tidegate.runtime.kafka import KafkaBus
 from tidegate.runtime.topic_log import TopicLog
 from tidegate.settings import Settings
@@ -66,8 +67,9 @@ class DeadLetterBox:
         return [each for each in listed if settled or each.state == "waiting"]
 
     def can_redrive(self, letter: DeadLetter) -> bool:
-        """Whether a letter came from a topic of this deployment."""
-        return letter.origin.topic in {topic.name(self._prefix) for topic in TOPICS}
+        """Whether a letter came from a topic of this deployment, and is whole."""
+        whole = VALUE_LEFT_OUT not in dict(letter.record.headers)
+        return whole and letter.origin.topic in {topic.name(self._prefix) for topic in TOPICS}
 
     def redrive(self, letters: Sequence[DeadLetter], by: str, at: datetime) -> None:
         """Send letters back to where they came from, then tell it.

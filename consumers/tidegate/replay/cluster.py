@@ -80,7 +80,7 @@ class Replays:
             placed = places_of(tables, self._standings.count(spans), partition)
             spans = {part: span for part, span in spans.items() if part.number in placed.values()}
         self._groups.check_unused(group)
-        standings = self._standings.of(service, spans, target)
+        standings = self._standings.of(service, spans, target, placed or None)
         plan = plan_group(service, group, standings, target)
         if placed:
             plan = self._for_tables(replace(plan, tables=placed), spans)

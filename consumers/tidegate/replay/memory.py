@@ -20,6 +20,9 @@ which say up to where it was applied, so that it passes over them: nothing of it
 Only where the offsets themselves mean nothing any more (the topic was created again) does the
 memory of all tables go back.
 
+Such a table's own positions count when a replay is planned: one for another table, before the
+service ran, finds the partition's back already.
+
 The memory is put back before the group's offsets. A crash in between leaves positions that lie
 below the offsets: the decider refuses to start, and the replay is run once more.
 """
@@ -49,27 +52,46 @@ class AnyState(Value, frozen=True, extra="allow"):
 
 
 def recall(
-    bus: Bus, prefix: str, decider: str, number: int, topics: Iterable[str]
+    bus: Bus,
+    prefix: str,
+    decider: str,
+    number: int,
+    topics: Iterable[str],
+    tables: Collection[str] | None = None,
 ) -> dict[Partition, Remembered]:
     """Look up what a decider remembers of its input topics, from the side: nobody is shut out.
+
+    Args:
+        bus: The cluster.
+        prefix: Of its topics.
+        decider: Its name.
+        number: The partition number.
+        topics: The input topics.
+        tables: Those whose own positions count; None: all.
 
     Raises:
         ConfigError: its changelog is not there.
         FormatError: its changelog can't be read.
+        StopService: what it has of one of these tables can't be read.
     """
     name = changelog(decider).name(prefix)
     bus.partitions(name)
     kept = ((each.key or b"", each.value) for each in bus.log(Partition(name, number)))
     ledger = ledger_for(AnyState, AnyState())
-    ledger.restore(each for each in kept if each[0] in (POSITIONS_KEY, TOPIC_IDS_KEY))
+    meant = {POSITIONS_KEY, TOPIC_IDS_KEY, *(table.encode() for table in tables or ())}
+    ledger.restore(each for each in kept if tables is None or each[0] in meant)
+    furthest: Positions = {}
+    for _, entry in ledger.entries_kept():
+        for topic, at in entry.applied.items():
+            furthest[topic] = max(furthest.get(topic, 0), at)
     inputs = (Partition(topic, number) for topic in topics)
-    return {each: _remembered(ledger, bus, each) for each in inputs}
+    return {each: _remembered(ledger, bus, each, furthest.get(each.topic, 0)) for each in inputs}
 
 
-def _remembered(ledger: Ledger[AnyState], bus: Bus, where: Partition) -> Remembered:
+def _remembered(ledger: Ledger[AnyState], bus: Bus, where: Partition, of_tables: int) -> Remembered:
     known = ledger.topic_ids.get(where.topic)
     renewed = known is not None and known != bus.extent(where).topic_id
-    return Remembered(ledger.positions.get(where.topic), renewed)
+    return Remembered(ledger.positions.get(where.topic), renewed, of_tables)
 
 
 def put_memory_back(bus: Bus, prefix: str, plan: GroupReplay) -> None:

@@ -16,10 +16,12 @@ class Remembered:
     Attributes:
         applied: The offset that it applies next; None where it says nothing.
         is_of_another_topic: The topic was deleted and created again since.
+        of_tables: The furthest that one of the tables that are meant was applied on its own.
     """
 
     applied: int | None
     is_of_another_topic: bool = False
+    of_tables: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,15 @@ class Standing:
         if self.memory and applied is None and self.committed is not None:
             applied = self.held.start  # what a decider takes it for
         return tuple(each for each in (self.committed, applied) if each is not None)
+
+    @property
+    def reached(self) -> tuple[int, ...]:
+        """The places, and how far a table that is meant got beyond them.
+
+        A replay of other tables that was not read yet left it there.
+        """
+        own = self.memory.of_tables if self.memory else 0
+        return (*self.places, own) if own > max(self.places, default=own) else self.places
 
     @property
     def fault(self) -> str:
@@ -150,10 +161,10 @@ def _move(partition: Partition, standing: Standing, target: Target) -> Move | No
         to = held.start
     else:
         wanted = _wanted(standing, places[0], target)
-        if not standing.fault and wanted >= max(places):
+        if not standing.fault and wanted >= max(standing.reached):
             return None
         to = min(_within(held, each) for each in (wanted, *places))
-    if not standing.fault and all(to == each for each in (standing.committed, *places)):
+    if not standing.fault and all(to == each for each in (standing.committed, *standing.reached)):
         return None
     applied = standing.memory.applied if standing.memory else None
     return Move(
@@ -170,7 +181,7 @@ def _move(partition: Partition, standing: Standing, target: Target) -> Move | No
 def _read(standing: Standing) -> tuple[int, ...]:
     """Up to where this topic's records were read."""
     if not standing.is_renewed:
-        return standing.places
+        return standing.reached
     return () if standing.committed is None else (standing.committed,)
 
 
@@ -183,7 +194,7 @@ def _wanted(standing: Standing, at: int, target: Target) -> int:
         case ToOffset(offset):
             return offset
         case ToMoment():
-            return at if standing.at_moment is None else standing.at_moment
+            return standing.held.stop if standing.at_moment is None else standing.at_moment
         case ToEarliest():
             return standing.held.start
         case Back(records):

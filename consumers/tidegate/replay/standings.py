@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -74,25 +74,38 @@ class Standings:
         return next(iter(counts.values()))
 
     def of(
-        self, service: str, spans: Mapping[Partition, range], target: Target
+        self,
+        service: str,
+        spans: Mapping[Partition, range],
+        target: Target,
+        tables: Collection[str] | None = None,
     ) -> dict[Partition, Standing]:
-        """Where the service's group stands in these partitions, and a decider's memory too."""
+        """Where the service's group stands in these partitions, and a decider's memory too.
+
+        Args:
+            service: Its name.
+            spans: What the partitions hold.
+            target: Where the group is to go.
+            tables: Those that are meant; None: all.
+        """
         committed = self.groups.committed(f"{self.prefix}.{service}", list(spans))
         at: dict[Partition, int] = {}
         if isinstance(target, ToMoment):
             for topic in sorted({each.topic for each in spans}):
                 at |= self.log.offsets_at(topic, target.moment)
-        memory = self._memory(service, spans) if service in DECIDERS else {}
+        memory = self._memory(service, spans, tables) if service in DECIDERS else {}
         return {
             part: Standing(span, committed.get(part), at.get(part), memory.get(part))
             for part, span in spans.items()
         }
 
-    def _memory(self, decider: str, parts: Iterable[Partition]) -> dict[Partition, Remembered]:
+    def _memory(
+        self, decider: str, parts: Iterable[Partition], tables: Collection[str] | None
+    ) -> dict[Partition, Remembered]:
         inputs: dict[int, set[str]] = defaultdict(set)
         for part in parts:
             inputs[part.number].add(part.topic)
-        ask = partial(recall, self.bus, self.prefix, decider)
+        ask = partial(recall, self.bus, self.prefix, decider, tables=tables)
         with ThreadPoolExecutor(_READERS) as pool:
             found = pool.map(ask, inputs, inputs.values())
             return {part: each for told in found for part, each in told.items()}

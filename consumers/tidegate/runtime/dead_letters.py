@@ -18,6 +18,9 @@ from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
 
 ID_HEADER = "tidegate-dead-letter-id"
+VALUE_LEFT_OUT = "tidegate-value-left-out"
+"""Of a letter whose value its topic did not take: how many bytes it has."""
+REASON_MOST: Final = 8000
 _WORKED: Final = "."
 _FAILED: Final = "x"
 
@@ -32,7 +35,8 @@ def dead_letter(record: Record, group: str, error: BaseException, topic: str) ->
     where, offset = record.partition, str(record.offset)
     number, stamp = str(where.number), str(record.timestamp_ms)
     name = f"{type(error).__module__}.{type(error).__qualname__}"
-    trace = "".join(traceback.format_exception(error, limit=20))
+    message = _cut(str(error))
+    trace = _cut("".join(traceback.format_exception(error, limit=20)))
     reasons = {
         ID_HEADER: derived_id("dead-letter", group, where.topic, number, offset, stamp),
         "__connect.errors.topic": where.topic,
@@ -40,26 +44,38 @@ def dead_letter(record: Record, group: str, error: BaseException, topic: str) ->
         "__connect.errors.offset": offset,
         "__connect.errors.connector.name": group,
         "__connect.errors.exception.class.name": name,
-        "__connect.errors.exception.message": str(error),
+        "__connect.errors.exception.message": message,
         "__connect.errors.exception.stacktrace": trace,
         "__streams.errors.topic": where.topic,
         "__streams.errors.partition": number,
         "__streams.errors.offset": offset,
         "__streams.errors.exception": name,
-        "__streams.errors.message": str(error),
+        "__streams.errors.message": message,
         "__streams.errors.stacktrace": trace,
         "x-original-topic": where.topic,
         "x-original-partition": number,
         "x-original-offset": offset,
         "x-original-timestamp": stamp,
         "x-exception-fqcn": name,
-        "x-exception-message": str(error),
+        "x-exception-message": message,
     }
     # an error may name a path that is no text
     added = tuple(
         (name, text.encode("utf-8", "backslashreplace")) for name, text in reasons.items()
     )
     return Message(topic, record.key, record.value, (*record.headers, *added), where.number)
+
+
+def without_value(letter: Message) -> Message:
+    """The same letter where its topic takes none so large: the value stays at its origin."""
+    size = str(len(letter.value or b"")).encode()
+    return letter._replace(value=None, headers=(*letter.headers, (VALUE_LEFT_OUT, size)))
+
+
+def _cut(text: str) -> str:
+    """A reason that people read: faulty input may stand in it at any length, five times over."""
+    left = len(text) - REASON_MOST
+    return text if left <= 0 else f"{text[:REASON_MOST]}... and {left} characters more"
 
 
 @dataclass(slots=True)

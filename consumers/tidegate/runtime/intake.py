@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from tidegate.errors import FormatError, TransientError
+from tidegate.errors import FormatError, MessageTooLargeError, TransientError
 from tidegate.events import Event
 from tidegate.events.catalogue import EVENT_TYPES
 from tidegate.events.topics import DEAD_LETTERS, topic_of
 from tidegate.events.wire import Wire
 from tidegate.runtime.bus import Bus, Record
-from tidegate.runtime.dead_letters import DeadLetterLimit, dead_letter
+from tidegate.runtime.dead_letters import DeadLetterLimit, dead_letter, without_value
 from tidegate.runtime.patience import Patience
 
 log = logging.getLogger(__name__)
@@ -57,9 +57,14 @@ class Intake:
             DeadLetterFlood: too many; nothing was written.
         """
         self.limit.failed(record.partition, self.service)
-        log.warning("%s sets aside %s@%d: %s", self.service, record.partition, record.offset, error)
+        where = f"{record.partition.topic}[{record.partition.number}]@{record.offset}"
+        log.warning("%s sets aside %s: %.1000s", self.service, where, error)
         letter = dead_letter(record, self.service, error, DEAD_LETTERS.name(self.prefix))
-        self.patience.call(lambda: self.bus.send([letter]))
+        try:
+            self.patience.call(lambda: self.bus.send([letter]))
+        except MessageTooLargeError:
+            small = without_value(letter)
+            self.patience.call(lambda: self.bus.send([small]))
 
     def _decode(self, record: Record) -> Event | None:
         contents = self.wire.contents(record.value, record.headers)

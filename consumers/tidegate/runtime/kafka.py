@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from tidegate.errors import DeliveryRefusedError, StopService
 from tidegate.publisher import ConfirmedProducer, Message
@@ -13,6 +14,11 @@ from tidegate.runtime.kafka_reading import read_partition
 from tidegate.runtime.kafka_records import Config, as_record
 from tidegate.runtime.kafka_subscription import KafkaSubscription
 
+_PRODUCER: Final[Config] = {
+    "compression.type": "lz4",
+    "message.max.bytes": 2**27,  # before compression; each topic limits what is left
+}
+
 
 class KafkaBus:
     """A Kafka cluster. `config` holds librdkafka's settings for every client of it."""
@@ -21,7 +27,7 @@ class KafkaBus:
         """Connect; `consumer` holds settings for the group members alone (time-outs)."""
         self._config = config
         self._consumer = {**config, **(consumer or {})}
-        self._producer = ConfirmedProducer(config)
+        self._producer = ConfirmedProducer({**_PRODUCER, **config})
         self._metadata = KafkaMetadata(config)
 
     def partitions(self, topic: str) -> int:

@@ -82,9 +82,7 @@ class KafkaChangelog:
         self._producer.begin_transaction()
         try:
             for key, value in entries:
-                self._producer.produce(
-                    self._where.topic, key=key, value=value, partition=self._where.partition
-                )
+                self._append(key, value)
             _persist(self._producer.commit_transaction)
         except KafkaException as error:
             fault: KafkaError = error.args[0]
@@ -93,6 +91,16 @@ class KafkaChangelog:
             told = f"changelog {self._where.topic}[{self._where.partition}]: {fault.str()}"
             self._abort(told)
             raise (StopService if fault.code() in _HOPELESS else TransientError)(told) from error
+
+    def _append(self, key: bytes, value: bytes | None) -> None:
+        topic, partition = self._where.topic, self._where.partition
+        while True:
+            try:
+                self._producer.produce(topic, key=key, value=value, partition=partition)
+            except BufferError:  # the local queue is full: let the broker catch up
+                self._producer.poll(0.05)
+            else:
+                return
 
     def _abort(self, reason: str) -> None:
         """Whatever it was, only an aborted transaction lets the next one begin."""

@@ -79,7 +79,7 @@ def _read(consumer: Consumer, spans: Mapping[Partition, range]) -> Iterator[Rece
                 over = at >= span.stop - 1
                 if at in span:
                     yield message
-                deadline = time.monotonic() + _WAIT
+                    deadline = time.monotonic() + _WAIT
             if over:
                 left.pop(part, None)
         if left and time.monotonic() > deadline:

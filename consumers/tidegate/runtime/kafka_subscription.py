@@ -37,6 +37,7 @@ CONSUMER: Final[Config] = {
 _WAIT: Final = 30.0
 _ANSWER: Final = 10.0
 _LOOK_AGAIN: Final = 0.5
+_TELL_AGAIN: Final = 1.0
 
 
 class KafkaSubscription:
@@ -54,6 +55,7 @@ class KafkaSubscription:
         self._tenure = 0
         self._told: dict[Partition, TopicPartition] = {}
         self._unheard: set[Partition] = set()
+        self._tell_at = 0.0
         self._consumer.subscribe(
             list(topics), on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose
         )
@@ -151,6 +153,9 @@ class KafkaSubscription:
 
     def _tell_again(self) -> None:
         """Commit once more, at the place where we stand by now; what is another's is forgotten."""
+        if not self._unheard or time.monotonic() < self._tell_at:
+            return
+        self._tell_at = time.monotonic() + _TELL_AGAIN
         again = [self._told[each] for each in self._unheard if each in self._told]
         self._unheard.clear()
         self._commit(again)

@@ -19,7 +19,7 @@ from tenacity import (
 from tenacity.nap import sleep_using_event
 from tenacity.stop import stop_any
 
-from tidegate.errors import DeliveryError, TransientError
+from tidegate.errors import DeliveryError, MessageTooLargeError, TransientError
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -27,7 +27,8 @@ R = TypeVar("R")
 
 def is_transient(error: BaseException) -> bool:
     """Faults of broker, storage or network: what fails now may work later."""
-    return isinstance(error, TransientError | DeliveryError | OSError)
+    may_pass = isinstance(error, TransientError | DeliveryError | OSError)
+    return may_pass and not isinstance(error, MessageTooLargeError)
 
 
 @dataclass(frozen=True, slots=True)

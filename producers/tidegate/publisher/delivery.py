@@ -10,7 +10,12 @@ from typing import Final, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as Delivered
 
-from tidegate.errors import ConfigError, DeliveryError, DeliveryRefusedError
+from tidegate.errors import (
+    ConfigError,
+    DeliveryError,
+    DeliveryRefusedError,
+    MessageTooLargeError,
+)
 from tidegate.events.message import Headers
 from tidegate.events.topics import PARTITIONER
 
@@ -72,6 +77,7 @@ class ConfirmedProducer:
             DeliveryError: at least one was not confirmed in `delivery.timeout.ms`. Others may have
                 been: sending all again is safe, because a repeat has the same event id.
             DeliveryRefusedError: the broker refuses this principal; said at once.
+            MessageTooLargeError: a topic takes no message of that size.
         """
         self._login_refused = None
         producer, answers = self._producer, _Answers(len(messages))
@@ -112,8 +118,7 @@ class ConfirmedProducer:
         reason = failed[0] if self._login_refused is None else self._login_refused
         topics = ", ".join(sorted({each.topic for each in messages}))
         told = f"{len(failed)} of {len(messages)} messages were not confirmed ({topics})"
-        kind = DeliveryRefusedError if reason.code() in _REFUSALS else DeliveryError
-        return kind(f"{told}: {reason.str()}")
+        return _kind_of(reason)(f"{told}: {reason.str()}")
 
     def _produce(self, producer: Producer, message: Message, answer: _Answer) -> None:
         topic, key, value, headers, partition = message
@@ -129,6 +134,12 @@ class ConfirmedProducer:
                 return
             else:
                 return
+
+
+def _kind_of(reason: KafkaError) -> type[DeliveryError]:
+    if reason.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        return MessageTooLargeError
+    return DeliveryRefusedError if reason.code() in _REFUSALS else DeliveryError
 
 
 class _Answers:

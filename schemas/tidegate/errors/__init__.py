@@ -5,7 +5,8 @@
     ├── ConfigError          the settings can't work; nothing was started
     ├── ConfinementError     a path outside the configured warehouse roots
     ├── DeliveryError        the broker did not confirm an event
-    │   └── DeliveryRefusedError the broker lets this principal in, or write there, never
+    │   ├── DeliveryRefusedError the broker lets this principal in, or write there, never
+    │   └── MessageTooLargeError the topic takes no message of that size, ever
     ├── PermanentError       this message can never work: set it aside, go on
     ├── TransientError       it may work next time: wait and try again
     └── StopService          this process must not go on
@@ -43,6 +44,10 @@ class DeliveryError(TidegateError):
 
 class DeliveryRefusedError(DeliveryError):
     """The broker refuses who asks (login, access rights). Asking again is in vain."""
+
+
+class MessageTooLargeError(DeliveryError):
+    """A message is larger than its topic takes. Sending it again is in vain."""
 
 
 class PermanentError(TidegateError):

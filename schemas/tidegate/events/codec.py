@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 from io import BytesIO
-from typing import get_args
+from typing import Final, get_args
 
 import fastavro
 from pydantic import BaseModel, ValidationError
@@ -16,6 +16,8 @@ from tidegate.errors import FormatError
 from tidegate.events.base import Event
 from tidegate.events.framing import SINGLE_OBJECT, Frame, frame_of
 from tidegate.events.schema import Writer, schema_of, writer_by_fingerprint
+
+_PROBLEMS_TOLD: Final = 20
 
 
 def encode(event: Event) -> bytes:
@@ -95,7 +97,10 @@ def decode_body(value: bytes, body_at: int, writer: Writer) -> Event:
 
 
 def _problems(error: ValidationError) -> str:
-    return "; ".join(
+    found = error.errors(include_url=False, include_input=False)
+    told = "; ".join(
         f"{'.'.join(map(str, each['loc'])) or 'event'}: {each['msg']}"
-        for each in error.errors(include_url=False, include_input=False)
+        for each in found[:_PROBLEMS_TOLD]
     )
+    left = len(found) - _PROBLEMS_TOLD
+    return told if left <= 0 else f"{told}; and {left} more"
