@@ -52,7 +52,7 @@ CLEANING_MUTANTS = (
     _gate(
         "a vacuum told again with other holds waits for all of them",
         "            locks=(*self.locks, *(each",
-        "            locks=(*(each",
+        "            locks=(*(), *(each",
         _WAITING,
     ),
     _gate(

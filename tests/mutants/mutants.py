@@ -175,8 +175,8 @@ MUTANTS = (
         RUNTIME + "patience.py",
         (
             (
-                "    return isinstance(error, TransientError",
-                "    return isinstance(error, SystemExit",
+                "    may_pass = isinstance(error, TransientError",
+                "    may_pass = isinstance(error, SystemExit",
             ),
         ),
         f"{EXECUTORS} -k transient",
@@ -186,8 +186,8 @@ MUTANTS = (
         RUNTIME + "patience.py",
         (
             (
-                "    return isinstance(error, TransientError",
-                "    return isinstance(error, Exception",
+                "    may_pass = isinstance(error, TransientError",
+                "    may_pass = isinstance(error, Exception",
             ),
         ),
         f"{EXECUTORS} -k set_aside",

@@ -65,6 +65,22 @@ def test_one_table_is_replayed_and_those_on_its_partition_are_left_as_they_are(
     assert savepoints_asked(place) == asked
 
 
+def test_tables_replayed_one_after_the_other_before_the_service_runs_are_all_read_again(
+    place: Place,
+) -> None:
+    publish_commits(place, [1, 2], "customers", "orders")
+    work_off(place, rules="")
+    replayed = ("group", SERVICE, "--to-earliest", "--execute")
+
+    place.call(*replayed, *CUSTOMERS)
+    assert place.call(*replayed, *CUSTOMERS)["changes"] == []
+    [orders] = place.call(*replayed, "-t", "lake.shop.orders")["changes"]
+    work_off(place, EVERYTHING)
+
+    assert (orders["from_offset"], orders["again"], orders["of_tables"]) == (0, 4, 2)
+    assert len(savepoints_asked(place)) == 4
+
+
 def test_every_way_of_saying_where_to_begin_goes_with_tables(place: Place) -> None:
     publish_commits(place, [1], "customers", "orders", "parts")
     time.sleep(0.05)

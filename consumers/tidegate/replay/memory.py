@@ -53,9 +53,7 @@ class AnyState(Value, frozen=True, extra="allow"):
 
 def recall(
     bus: Bus,
-    prefix: str,
-    decider: str,
-    number: int,
+    where: Partition,
     topics: Iterable[str],
     tables: Collection[str] | None = None,
 ) -> dict[Partition, Remembered]:
@@ -63,10 +61,8 @@ def recall(
 
     Args:
         bus: The cluster.
-        prefix: Of its topics.
-        decider: Its name.
-        number: The partition number.
-        topics: The input topics.
+        where: The partition of its changelog.
+        topics: Its input topics.
         tables: Those whose own positions count; None: all.
 
     Raises:
@@ -74,9 +70,8 @@ def recall(
         FormatError: its changelog can't be read.
         StopService: what it has of one of these tables can't be read.
     """
-    name = changelog(decider).name(prefix)
-    bus.partitions(name)
-    kept = ((each.key or b"", each.value) for each in bus.log(Partition(name, number)))
+    bus.partitions(where.topic)
+    kept = ((each.key or b"", each.value) for each in bus.log(where))
     ledger = ledger_for(AnyState, AnyState())
     meant = {POSITIONS_KEY, TOPIC_IDS_KEY, *(table.encode() for table in tables or ())}
     ledger.restore(each for each in kept if tables is None or each[0] in meant)
@@ -84,7 +79,7 @@ def recall(
     for _, entry in ledger.entries_kept():
         for topic, at in entry.applied.items():
             furthest[topic] = max(furthest.get(topic, 0), at)
-    inputs = (Partition(topic, number) for topic in topics)
+    inputs = (Partition(topic, where.number) for topic in topics)
     return {each: _remembered(ledger, bus, each, furthest.get(each.topic, 0)) for each in inputs}
 
 

@@ -60,10 +60,7 @@ class Standing:
 
     @property
     def reached(self) -> tuple[int, ...]:
-        """The places, and how far a table that is meant got beyond them.
-
-        A replay of other tables that was not read yet left it there.
-        """
+        """The places, and how far ahead of them a replay of others left a table that is meant."""
         own = self.memory.of_tables if self.memory else 0
         return (*self.places, own) if own > max(self.places, default=own) else self.places
 

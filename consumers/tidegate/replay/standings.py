@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from tidegate.errors import ConfigError
-from tidegate.events.topics import topic_of
+from tidegate.events.topics import changelog, topic_of
 from tidegate.replay.groups import Groups
 from tidegate.replay.memory import recall
 from tidegate.replay.plan import Remembered, Standing
@@ -102,10 +102,11 @@ class Standings:
     def _memory(
         self, decider: str, parts: Iterable[Partition], tables: Collection[str] | None
     ) -> dict[Partition, Remembered]:
-        inputs: dict[int, set[str]] = defaultdict(set)
+        kept = changelog(decider).name(self.prefix)
+        inputs: dict[Partition, set[str]] = defaultdict(set)
         for part in parts:
-            inputs[part.number].add(part.topic)
-        ask = partial(recall, self.bus, self.prefix, decider, tables=tables)
+            inputs[Partition(kept, part.number)].add(part.topic)
+        ask = partial(recall, self.bus, tables=tables)
         with ThreadPoolExecutor(_READERS) as pool:
             found = pool.map(ask, inputs, inputs.values())
             return {part: each for told in found for part, each in told.items()}
