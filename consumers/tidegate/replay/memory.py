@@ -20,8 +20,8 @@ which say up to where it was applied, so that it passes over them: nothing of it
 Only where the offsets themselves mean nothing any more (the topic was created again) does the
 memory of all tables go back.
 
-Such a table's own positions count when a replay is planned: one for another table, before the
-service ran, finds the partition's back already.
+Until the service has run, these lie beyond the partition's. A replay of such a table, or of all, is
+therefore planned from its own positions too: the partition's may stand at the target already.
 
 The memory is put back before the group's offsets. A crash in between leaves positions that lie
 below the offsets: the decider refuses to start, and the replay is run once more.
