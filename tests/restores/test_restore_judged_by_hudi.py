@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from tidegate.events import (
 from tidegate.fanout import FanOut, InPlace, OnSpark
 from tidegate.hudi import Action, SavepointMetadata, State
 from tidegate.hudi_reader import load_table
-from tidegate.restores import Restorer
+from tidegate.restores import Restorer, RestoreSettings
 from tidegate.savepoints import SavepointWriter
 from tidegate.storage import Storage
 from tidegate.warehouse import Warehouse
@@ -91,7 +91,8 @@ def restore(
 ) -> Sequence[Outcome]:
     fields = {"reason": "bad load", "savepoint": instant}
     command = RestoreRequested.model_validate(_asked(table) | fields)
-    restorer = Restorer(warehouse or warehouse_over(table.path.parent), fan_out, NOW)
+    brief = RestoreSettings(watch=timedelta(seconds=0.2))
+    restorer = Restorer(warehouse or warehouse_over(table.path.parent), fan_out, NOW, brief)
     return list(restorer.execute(command))
 
 

@@ -34,7 +34,7 @@ from tidegate.events import (
     RestoreStarted,
 )
 from tidegate.fanout import InPlace
-from tidegate.restores import Restorer
+from tidegate.restores import Restorer, RestoreSettings
 from tidegate.runtime.executor_loop import ExecutorLoop
 from tidegate.savepoints import SavepointWriter
 from tidegate.warehouse import Warehouse
@@ -55,7 +55,8 @@ def hear(
     table: HandMade, command: RestoreRequested, warehouse: Warehouse | None = None
 ) -> Sequence[Outcome]:
     ours = warehouse or warehouse_over(table.path.parent)
-    restorer = Restorer(ours, InPlace(threads=1), ticking(NOW + timedelta(minutes=1)))
+    clock, unwatched = ticking(NOW + timedelta(minutes=1)), RestoreSettings(watch=timedelta(0))
+    restorer = Restorer(ours, InPlace(threads=1), clock, unwatched)
     return list(restorer.execute(command))
 
 
