@@ -85,8 +85,7 @@ class DeadLetterBox:
 
     def _tell(self, events: Sequence[Event]) -> None:
         topic = OUTCOME_TOPIC.name(self._prefix)
-        sealed = [self.wire.seal(event, topic) for event in events]
-        self._bus.send([Message(topic, each.key, each.value, each.headers) for each in sealed])
+        self._bus.send([Message(topic, *self.wire.seal(event, topic)) for event in events])
 
     def _states(self) -> dict[str, str]:
         """What became of dead letters, by their ids; the last word counts."""

@@ -15,7 +15,7 @@ from tidegate.runtime.bus import Record
 from tidegate.runtime.kafka_faults import told_apart
 from tidegate.runtime.kafka_reading import read_partition
 from tidegate.runtime.kafka_records import as_record
-from tidegate.runtime.patience import Patience
+from tidegate.runtime.patience import BRIEF
 from tidegate.services import SERVICES
 
 _WAIT = 30.0
@@ -50,7 +50,7 @@ class Audience:
         """Every record on a topic, in the order in which the broker took them."""
         taken: list[Record] = []
         for part in self._parts(f"{self.prefix}.{suffix}"):
-            taken += Patience().call(partial(self._read, part))
+            taken += BRIEF.call(partial(self._read, part))
         return sorted(taken, key=lambda each: (each.timestamp_ms, each.offset))
 
     def _read(self, part: TopicPartition) -> list[Record]:
@@ -79,7 +79,7 @@ class Audience:
         ]
 
     def _group_lag(self, group: str, parts: Sequence[TopicPartition]) -> int:
-        return Patience().call(partial(self._lag_now, group, parts))
+        return BRIEF.call(partial(self._lag_now, group, parts))
 
     def _lag_now(self, group: str, parts: Sequence[TopicPartition]) -> int:
         consumer = self._consumer(group)

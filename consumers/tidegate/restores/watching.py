@@ -33,12 +33,12 @@ def watch_writers(table: HudiTable, tools: Tools) -> Refusal | None:
     if not tools.settings.watch or not pending:
         return None
     before = frozenset(_traces(table, pending, tools))
-    tools.wait(tools.settings.watch.total_seconds())
+    seconds = tools.settings.watch.total_seconds()
+    tools.wait(seconds)
     moved = frozenset(_traces(table.reloaded(), pending, tools)) - before
     if not moved:
         return None
     path, _ = min(moved)
-    seconds = tools.settings.watch.total_seconds()
     return Refusal("writer-alive", f"a write goes on: {path} came or grew within {seconds:g} s")
 
 

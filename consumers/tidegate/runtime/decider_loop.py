@@ -173,8 +173,7 @@ class DeciderLoop(Generic[S]):
 
     def _say(self, commands: Sequence[Command]) -> None:
         topic = COMMAND_TOPIC.name(self._prefix)
-        envelopes = (self._wire.seal(command, topic) for command in commands)
-        self._bus.send([Message(topic, each.key, each.value, each.headers) for each in envelopes])
+        self._bus.send([Message(topic, *self._wire.seal(command, topic)) for command in commands])
 
     def _check_copartitioned(self) -> None:
         topics = [*self._inputs, self._changelog_topic, COMMAND_TOPIC.name(self._prefix)]

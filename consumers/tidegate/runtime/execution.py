@@ -66,6 +66,5 @@ class Execution:
 
     def _publish(self, outcome: Outcome) -> None:
         topic = OUTCOME_TOPIC.name(self.prefix)
-        envelope = self.wire.seal(outcome, topic)
         log.info("%s %s %s", type(outcome).__name__, outcome.table, outcome.event_id)
-        self.bus.send([Message(topic, envelope.key, envelope.value, envelope.headers)])
+        self.bus.send([Message(topic, *self.wire.seal(outcome, topic))])

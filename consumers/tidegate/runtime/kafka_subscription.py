@@ -20,7 +20,7 @@ from tidegate.errors import OffsetGapError, StopService
 from tidegate.runtime.bus import NO_NOTES, Listener, Notes, Partition, Positions, Record
 from tidegate.runtime.kafka_faults import passes, told_apart
 from tidegate.runtime.kafka_records import Config, as_record
-from tidegate.runtime.patience import Patience
+from tidegate.runtime.patience import BRIEF
 
 log = logging.getLogger(__name__)
 CONSUMER: Final[Config] = {
@@ -99,7 +99,7 @@ class KafkaSubscription:
     def _assign(self, consumer: Consumer, assigned: list[TopicPartition]) -> None:
         if self._leaving:  # the group's answer to joining came after we had decided to go
             return
-        starts = Patience().call(lambda: self._starts(assigned))
+        starts = BRIEF.call(lambda: self._starts(assigned))
         self._told = {Partition(each.topic, each.partition): each for each in starts}
         self._listener.assigned({part: each.offset for part, each in self._told.items()})
         consumer.assign(starts)
