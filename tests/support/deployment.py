@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self, TypeVar
@@ -74,14 +74,18 @@ class Deployment:
         return file
 
     def run(
-        self, service: str, name: str = "", client: Mapping[str, str | int | bool] | None = None
+        self,
+        service: str,
+        name: str = "",
+        client: Mapping[str, str | int | bool] | None = None,
+        program: Sequence[str] = ("-m", "tidegate.cli"),
     ) -> Child:
         """Start a service as a process of its own; its log lies below the deployment's folder."""
         name = name or service
         file = self.settings_file(name, client or {})
         # the environment's broker would win over the settings'
-        command = ["/usr/bin/env", "-u", "KAFKA_BOOTSTRAP_SERVERS", sys.executable, "-m"]
-        command += ["tidegate.cli", "run", service, "-v", "-c", str(file)]
+        command = ["/usr/bin/env", "-u", "KAFKA_BOOTSTRAP_SERVERS", sys.executable]
+        command += [*program, "run", service, "-v", "-c", str(file)]
         child = Child(command, self.folder / f"{name}.log")
         self._stack.callback(end, child)
         return child

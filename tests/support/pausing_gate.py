@@ -1,0 +1,44 @@
+"""`tidegate`, whose reader gate stops in the middle of its work: `pausing_gate.py <file> <args>`.
+
+Before it decides on the release of LOCK it makes `<file>.reached`, and waits for `<file>`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+from unittest.mock import patch
+
+from tidegate.cleaning import GateState, ReaderGate
+from tidegate.cli import main
+from tidegate.events import Event, LockReleased
+from tidegate.runtime.services import Decision
+
+LOCK = 0
+
+
+def reached(go_on: Path) -> Path:
+    """Give the file that says that the gate has stopped."""
+    return go_on.with_suffix(".reached")
+
+
+def main_with_a_pause(go_on: Path) -> None:
+    decide = ReaderGate.decide
+
+    def pausing(
+        gate: ReaderGate, state: GateState, event: Event, at: datetime
+    ) -> Decision[GateState]:
+        if isinstance(event, LockReleased) and event.lock_id == LOCK:
+            reached(go_on).touch()
+            while not go_on.exists():
+                time.sleep(0.05)
+        return decide(gate, state, event, at)
+
+    with patch.object(ReaderGate, "decide", pausing):
+        main()
+
+
+if __name__ == "__main__":
+    main_with_a_pause(Path(sys.argv.pop(1)))
