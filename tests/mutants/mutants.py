@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "rule 1: topics that are not co-partitioned are refused",
         RUNTIME + "decider_loop.py",
-        (("        self._check_copartitioned()\n", ""),),
+        (("        copartitioned(bus, ", "        list("),),
         f"{DECIDERS} -k rule_1",
     ),
     Mutant(

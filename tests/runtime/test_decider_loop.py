@@ -30,7 +30,7 @@ from tidegate.errors import (
 from tidegate.events import Event, SavepointRequested
 from tidegate.events.topics import changelog
 from tidegate.publisher import Message
-from tidegate.runtime.bus import NO_NOTES, Changelog, Extent, Notes, Partition, Positions, Record
+from tidegate.runtime.bus import NO_NOTES, Changelog, Extent, Notes, Offsets, Partition, Record
 from tidegate.runtime.dead_letters import dead_letter
 from tidegate.runtime.decider_loop import DeciderLoop
 from tidegate.runtime.ledger import POSITIONS_KEY, TOPIC_IDS_KEY
@@ -72,7 +72,7 @@ class DyingBus(MemoryBus):
 class DyingSubscription(MemorySubscription):
     """Dies before it commits."""
 
-    def commit(self, at: Positions, notes: Notes = NO_NOTES, *, wait: bool = False) -> None:
+    def commit(self, at: Offsets, notes: Notes = NO_NOTES, *, wait: bool = False) -> None:
         assert isinstance(self._bus, DyingBus)
         self._bus.burn("commit")
         super().commit(at, notes, wait=wait)

@@ -15,7 +15,7 @@ from tidegate.replay.groups import Groups
 from tidegate.replay.memory import recall
 from tidegate.replay.plan import Remembered, Standing
 from tidegate.replay.targets import Target, ToMoment
-from tidegate.runtime.bus import Bus, Partition
+from tidegate.runtime.bus import Bus, Partition, copartitioned
 from tidegate.runtime.topic_log import TopicLog
 from tidegate.services import DECIDERS, HEARD
 
@@ -67,11 +67,7 @@ class Standings:
         Raises:
             ConfigError: it is not.
         """
-        counts = {each: self.bus.partitions(each) for each in sorted({p.topic for p in spans})}
-        if len(set(counts.values())) > 1:
-            told = ", ".join(f"{topic}: {count}" for topic, count in counts.items())
-            raise ConfigError(f"these topics differ in their number of partitions: {told}")
-        return next(iter(counts.values()))
+        return copartitioned(self.bus, sorted({each.topic for each in spans}))
 
     def of(
         self,

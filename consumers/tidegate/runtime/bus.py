@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
+from tidegate.errors import ConfigError
 from tidegate.events.message import Headers
 from tidegate.publisher import Message
 
@@ -18,7 +19,7 @@ class Partition(NamedTuple):
     number: int
 
 
-Positions = Mapping[Partition, int]
+Offsets = Mapping[Partition, int]
 Notes = Mapping[Partition, str]
 NO_NOTES: Final[Notes] = MappingProxyType({})
 
@@ -49,7 +50,7 @@ class Extent:
 class Listener(Protocol):
     """Told of every change of ownership, from inside `Subscription.poll` and `close`."""
 
-    def assigned(self, starts: Mapping[Partition, int]) -> None:
+    def assigned(self, starts: Offsets) -> None:
         """These are ours, to be read on from these offsets; records follow once this returns."""
         ...
 
@@ -74,7 +75,7 @@ class Subscription(Protocol):
         """
         ...
 
-    def commit(self, at: Positions, notes: Notes = NO_NOTES, *, wait: bool = False) -> None:
+    def commit(self, at: Offsets, notes: Notes = NO_NOTES, *, wait: bool = False) -> None:
         """Say up to where the work is done: the offset of the next record to read.
 
         A note, of at most 1,000 characters, is kept with its partition's offset.
@@ -160,3 +161,17 @@ class Bus(Protocol):
     def close(self) -> None:
         """Let go of all connections."""
         ...
+
+
+def copartitioned(bus: Bus, topics: Iterable[str]) -> int:
+    """Give the number of partitions that these topics have, each the same.
+
+    Raises:
+        ConfigError: one of them is not there, or they differ: the events of a table, or its events
+            and what is remembered of it, would lie on partitions of different numbers.
+    """
+    counts = {topic: bus.partitions(topic) for topic in topics}
+    if len(set(counts.values())) != 1:
+        told = ", ".join(f"{topic}: {count}" for topic, count in counts.items())
+        raise ConfigError(f"these topics must have the same number of partitions: {told}")
+    return counts.popitem()[1]

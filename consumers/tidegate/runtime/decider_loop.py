@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from typing import Generic, TypeVar
 
-from tidegate.errors import ConfigError, DeadLetterFlood
+from tidegate.errors import DeadLetterFlood
 from tidegate.events import Command
 from tidegate.events.topics import COMMAND_TOPIC, DEFAULT_PREFIX, changelog, topic_of
 from tidegate.events.wire import Wire
 from tidegate.publisher import Message
-from tidegate.runtime.bus import Bus, Partition, Record
+from tidegate.runtime.bus import Bus, Offsets, Partition, Record, copartitioned
 from tidegate.runtime.dead_letters import DeadLetterLimit
 from tidegate.runtime.garbage import no_garbage
 from tidegate.runtime.holdings import Holding, Holdings
@@ -62,8 +62,9 @@ class DeciderLoop(Generic[S]):
         limit = limit or DeadLetterLimit()
         self._intake = Intake(decider.name, decider.hears, bus, prefix, patience, limit, self._wire)
         self._inputs = sorted({topic_of(kind).name(prefix) for kind in decider.hears})
-        self._changelog_topic = changelog(decider.name).name(prefix)
-        self._check_copartitioned()
+        copartitioned(
+            bus, [*self._inputs, changelog(decider.name).name(prefix), COMMAND_TOPIC.name(prefix)]
+        )
         self._held = Holdings(decider, bus, prefix, self._inputs, patience)
         group = f"{prefix}.{decider.name}"
         self._subscription = bus.subscribe(group, self._inputs, self)
@@ -90,8 +91,9 @@ class DeciderLoop(Generic[S]):
     def close(self) -> None:
         """Leave the group."""
         self._subscription.close()
+        self._held.close()
 
-    def assigned(self, starts: Mapping[Partition, int]) -> None:
+    def assigned(self, starts: Offsets) -> None:
         """Restore first: take each partition's changelog and read it whole.
 
         Raises:
@@ -174,13 +176,6 @@ class DeciderLoop(Generic[S]):
     def _say(self, commands: Sequence[Command]) -> None:
         topic = COMMAND_TOPIC.name(self._prefix)
         self._bus.send([Message(topic, *self._wire.seal(command, topic)) for command in commands])
-
-    def _check_copartitioned(self) -> None:
-        topics = [*self._inputs, self._changelog_topic, COMMAND_TOPIC.name(self._prefix)]
-        counts = {topic: self._bus.partitions(topic) for topic in topics}
-        if len(set(counts.values())) > 1:
-            told = ", ".join(f"{topic}: {count}" for topic, count in counts.items())
-            raise ConfigError(f"these topics must have the same number of partitions: {told}")
 
 
 @lru_cache(maxsize=100)  # the broker gives all messages of a batch one time

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar
 
 from tidegate.events import Command
 from tidegate.events.topics import changelog
-from tidegate.runtime.bus import Bus, Changelog, Partition
+from tidegate.runtime.bus import Bus, Changelog, Offsets, Partition
 from tidegate.runtime.garbage import no_garbage
 from tidegate.runtime.ledger import Ledger, ledger_for
 from tidegate.runtime.patience import Patience
@@ -19,6 +19,8 @@ from tidegate.runtime.services import Decider
 
 log = logging.getLogger(__name__)
 S = TypeVar("S")
+T = TypeVar("T")
+R = TypeVar("R")
 AT_ONCE = 8
 """Changelog partitions that are read back, or written, at the same time."""
 
@@ -43,6 +45,7 @@ class Holdings(Generic[S]):
         self._decider, self._bus, self._inputs, self._patience = decider, bus, inputs, patience
         self._changelog = changelog(decider.name).name(prefix)
         self._held: dict[int, Holding[S]] = {}
+        self._pool = ThreadPoolExecutor(AT_ONCE, f"{decider.name}-partitions")
 
     def __getitem__(self, number: int) -> Holding[S]:
         """Give what is held of a number."""
@@ -56,7 +59,7 @@ class Holdings(Generic[S]):
         """Those with work that is not yet done, by number."""
         return [held for _, held in sorted(self._held.items()) if held.positions]
 
-    def restore(self, starts: Mapping[Partition, int]) -> None:
+    def restore(self, starts: Offsets) -> None:
         """Take each partition's changelog and read it whole.
 
         Raises:
@@ -64,9 +67,9 @@ class Holdings(Generic[S]):
                 more.
         """
         numbers = sorted({each.number for each in starts})
-        with no_garbage(), ThreadPoolExecutor(AT_ONCE) as pool:
-            held = pool.map(partial(self._take_over, starts), numbers)
-            self._held.update(zip(numbers, held, strict=True))
+        with no_garbage():
+            held = self._side_by_side(partial(self._take_over, starts), numbers)
+        self._held.update(zip(numbers, held, strict=True))
 
     def remember(self, begun: Sequence[Holding[S]]) -> None:
         """Write what changed in each, side by side; returns when all are written.
@@ -74,12 +77,7 @@ class Holdings(Generic[S]):
         Raises:
             FencedError: another process has taken one of them.
         """
-        if len(begun) == 1:  # nothing to do side by side
-            self._remember(begun[0])
-            return
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            for written in [pool.submit(self._remember, each) for each in begun]:
-                written.result()
+        self._side_by_side(self._remember, begun)
 
     def forget(self, numbers: Iterable[int] | None = None) -> None:
         """Let some go, with the work begun on them; by default all."""
@@ -87,14 +85,27 @@ class Holdings(Generic[S]):
             if held := self._held.pop(number, None):
                 held.changelog.close()
 
+    def close(self) -> None:
+        """Let all go, and the threads."""
+        self.forget()
+        self._pool.shutdown()
+
+    def _side_by_side(self, do: Callable[[T], R], each_of: Sequence[T]) -> list[R]:
+        """Also after a fault, none of it goes on once this returns or raises."""
+        if len(each_of) == 1:
+            return [do(each_of[0])]
+        doing = [self._pool.submit(do, each) for each in each_of]
+        wait(doing)
+        return [each.result() for each in doing]
+
     def _remember(self, held: Holding[S]) -> None:
         entries = held.ledger.entries()
         self._patience.call(lambda: held.changelog.write(entries))
 
-    def _take_over(self, starts: Mapping[Partition, int], number: int) -> Holding[S]:
+    def _take_over(self, starts: Offsets, number: int) -> Holding[S]:
         return self._patience.call(lambda: self._restore(starts, number))
 
-    def _restore(self, starts: Mapping[Partition, int], number: int) -> Holding[S]:
+    def _restore(self, starts: Offsets, number: int) -> Holding[S]:
         memory = self._bus.changelog(self._changelog, number)
         ledger = ledger_for(self._decider.state_type, self._decider.initial())
         ledger.restore(memory.read())

@@ -17,7 +17,7 @@ from confluent_kafka import (
 from confluent_kafka import Message as Received
 
 from tidegate.errors import OffsetGapError, StopService
-from tidegate.runtime.bus import NO_NOTES, Listener, Notes, Partition, Positions, Record
+from tidegate.runtime.bus import NO_NOTES, Listener, Notes, Offsets, Partition, Record
 from tidegate.runtime.kafka_faults import passes, told_apart
 from tidegate.runtime.kafka_records import Config, as_record
 from tidegate.runtime.patience import BRIEF
@@ -72,7 +72,7 @@ class KafkaSubscription:
         taken = rest if self._tenure != tenure else (first, *rest)
         return [as_record(each) for each in taken if each.error() is None or self._tell(each)]
 
-    def commit(self, at: Positions, notes: Notes = NO_NOTES, *, wait: bool = False) -> None:
+    def commit(self, at: Offsets, notes: Notes = NO_NOTES, *, wait: bool = False) -> None:
         """Commit; a failed commit only means that records are read again, unless it is repeated."""
         told = {p: TopicPartition(*p, at[p], metadata=notes.get(p, "")) for p in at}
         self._told |= told

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tidegate.errors import OffsetGapError
-from tidegate.runtime.bus import NO_NOTES, Listener, Notes, Partition, Positions, Record
+from tidegate.runtime.bus import NO_NOTES, Listener, Notes, Offsets, Partition, Record
 
 if TYPE_CHECKING:
     from tidegate.runtime.memory import MemoryBus
@@ -41,7 +41,7 @@ class MemorySubscription:
                 return records
             self._bus.wait(deadline - time.monotonic())
 
-    def commit(self, at: Positions, notes: Notes = NO_NOTES, *, wait: bool = False) -> None:  # noqa: ARG002
+    def commit(self, at: Offsets, notes: Notes = NO_NOTES, *, wait: bool = False) -> None:  # noqa: ARG002
         """Commit those that are still ours."""
         held = [] if self._expelled else [each for each in at if each in self._positions]
         self._bus.committed[self._group].update({each: at[each] for each in held})
