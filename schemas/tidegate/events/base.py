@@ -5,14 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import (
-    AfterValidator,
-    AwareDatetime,
-    BaseModel,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_validator
 
 from tidegate.events.identity import derived_id, table_identity
 
@@ -34,24 +27,21 @@ class Event(Value, frozen=True):
 
     identified_by: ClassVar[tuple[str, ...]]
 
-    event_id: Text
+    event_id: str = ""
     table: TableIdentity
     location: Text
     occurred_at: AwareDatetime
     said_by: Text
     caused_by: Text | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _derive_id(cls, data: Any) -> Any:  # noqa: ANN401 - pydantic hands over raw input
-        if not isinstance(data, dict) or data.get("event_id"):
-            return data
-        try:  # derived from what is validated: a list and a tuple, a default told or not, are one
-            event = cls.model_validate({**data, "event_id": "not yet derived"})
-        except ValidationError:
-            return {**data, "event_id": "never derived"}  # the same faults are found once more
-        parts = (_plain(getattr(event, field)) for field in cls.identified_by)
-        return {**data, "event_id": derived_id(cls.__name__, *parts)}
+    @model_validator(mode="after")
+    def _derive_id(self) -> Self:
+        if not self.event_id:  # derived from what was validated: a list and a tuple are one
+            parts = (_plain(getattr(self, field)) for field in self.identified_by)
+            # frozen for everybody else: nobody has seen it yet
+            vars(self)["event_id"] = derived_id(type(self).__name__, *parts)
+            self.__pydantic_fields_set__.add("event_id")
+        return self
 
     @classmethod
     def about(cls, cause: Event, **fields: Any) -> Self:  # noqa: ANN401 - checked by the model
