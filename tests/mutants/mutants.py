@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "rule 1: topics that are not co-partitioned are refused",
         RUNTIME + "decider_loop.py",
-        (("        copartitioned(bus, ", "        list("),),
+        (("        copartitioned(\n            bus, ", "        list(\n            "),),
         f"{DECIDERS} -k rule_1",
     ),
     Mutant(

@@ -1,0 +1,92 @@
+"""Runs tests on copies of the tree in which a rule is broken, in the background of other tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+
+from mutants.mutants import Mutant
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("schemas", "producers", "consumers", "tests", "pyproject.toml")
+AT_ONCE = 2
+LONGEST = 600
+"""Seconds: whatever else runs goes first."""
+
+Result = subprocess.CompletedProcess[str]
+
+
+class Runs:
+    """Mutants that were begun, by their rule; as many run at a time as there are copies."""
+
+    def __init__(self, folder: Path) -> None:
+        self._copies: SimpleQueue[Path] = SimpleQueue()
+        for number in range(AT_ONCE):
+            self._copies.put(copied(folder / f"copy-{number}"))
+        self._pool = ThreadPoolExecutor(AT_ONCE)
+        self._begun: dict[str, Future[Result]] = {}
+
+    def begin(self, mutants: Iterable[Mutant], servers: str | None = None) -> None:
+        for each in mutants:
+            if each.rule not in self._begun:
+                self._begun[each.rule] = self._pool.submit(self._judge, each, servers)
+
+    def result(self, mutant: Mutant) -> Result:
+        return self._begun[mutant.rule].result()
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def _judge(self, mutant: Mutant, servers: str | None) -> Result:
+        copy = self._copies.get()
+        try:
+            return run_broken(mutant, copy, servers)
+        finally:
+            self._copies.put(copy)
+
+
+def copied(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    ignore = shutil.ignore_patterns("__pycache__")
+    for name in COPIED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=ignore)
+        else:
+            shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+def run(folder: Path, tests: str, servers: str | None) -> Result:
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    if servers:
+        environment["KAFKA_BOOTSTRAP_SERVERS"] = servers
+    command = ["nice", "-n", "19", sys.executable, "-m", "pytest", "-x", "-q"]
+    return subprocess.run(
+        [*command, "-p", "no:cacheprovider", *tests.split(" ")],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=LONGEST,
+        check=False,
+    )
+
+
+def run_broken(mutant: Mutant, copy: Path, servers: str | None) -> Result:
+    file = copy / mutant.file
+    sound = file.read_text("utf-8")
+    broken = sound
+    for old, new in mutant.edits:
+        assert old in broken, f"{mutant.file} has changed: bring the mutant up to date"
+        broken = broken.replace(old, new)
+    try:
+        file.write_text(broken, "utf-8")
+        return run(copy, mutant.tests, servers)
+    finally:
+        file.write_text(sound, "utf-8")
