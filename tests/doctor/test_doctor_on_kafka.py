@@ -22,8 +22,8 @@ from support.samples import commit
 from tidegate.cli import app
 from tidegate.errors import ConfigError
 from tidegate.events import Event
-from tidegate.events.message import to_envelope
-from tidegate.publisher import ConfirmedProducer, Message
+from tidegate.events.wire import Wire
+from tidegate.publisher import ConfirmedProducer
 from tidegate.runtime.decider_loop import DeciderLoop
 from tidegate.runtime.kafka import KafkaBus
 from tidegate.savepoints import SavepointPolicy, SavepointPolicyService
@@ -75,8 +75,7 @@ def partitions(admin: AdminClient, topic: str) -> int:
 
 
 def say(producer: ConfirmedProducer, topic: str, event: Event) -> None:
-    envelope = to_envelope(event)
-    producer.send([Message(topic, envelope.key, envelope.value, envelope.headers, partition=0)])
+    producer.send([Wire().seal(event, topic)._replace(partition=0)])
 
 
 def test_a_deployment_that_is_well_has_nothing_but_well_checks(tidegate: Tidegate) -> None:

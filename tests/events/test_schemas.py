@@ -15,7 +15,7 @@ from pydantic import AwareDatetime, BaseModel
 from tidegate.events.base import Event
 from tidegate.events.catalogue import EVENT_TYPES
 from tidegate.events.codec import decode, encode
-from tidegate.events.message import from_envelope, to_envelope
+from tidegate.events.message import event_of
 from tidegate.events.schema import schema_of, schema_text
 from tidegate.events.topics import TOPICS, topic_of
 from tidegate.events.wire import Wire
@@ -114,13 +114,13 @@ def test_every_example_is_what_travels(kind: type[Event]) -> None:
 
 
 @every_event
-def test_an_event_survives_its_envelope(kind: type[Event]) -> None:
+def test_an_event_survives_its_message(kind: type[Event]) -> None:
     _, event = example(kind)
-    envelope = to_envelope(event)
+    sealed = Wire().seal(event, "any")
 
-    assert from_envelope(envelope.key, envelope.value) == event
-    assert dict(envelope.headers)["ce_id"] == event.event_id.encode()
-    assert dict(envelope.headers)["ce_type"] == f"io.tidegate.{kind.__name__}".encode()
+    assert event_of(sealed.key, sealed.value) == event
+    assert dict(sealed.headers)["ce_id"] == event.event_id.encode()
+    assert dict(sealed.headers)["ce_type"] == f"io.tidegate.{kind.__name__}".encode()
 
 
 @every_event

@@ -19,16 +19,15 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from support.kafka import create_topic
 from support.registry import RunningRegistry
-from support.samples import commit, release
+from support.samples import commit, release, unsealed
 from tidegate.errors import FormatError, RegistryRefusedError, TransientError
 from tidegate.events import CommitCompleted, SavepointRequested
 from tidegate.events.codec import encode_body
 from tidegate.events.framing import VALUE_HEADER, id_prefix
-from tidegate.events.message import Envelope
 from tidegate.events.schema import schema_text
 from tidegate.events.topics import COMMAND_TOPIC, TOPICS, changelog
 from tidegate.events.wire import Wire
-from tidegate.publisher import Publisher
+from tidegate.publisher import Message, Publisher
 from tidegate.registry import (
     RegistryClient,
     RegistrySchemas,
@@ -79,19 +78,17 @@ def test_an_event_published_through_a_registry_is_read_by_another_process(
     messages = list(consumed(bootstrap_servers, topic, 2))
 
     reader = wire(registry)
-    assert [each.value[:1] for each in messages] == [b"\x00", b"\x00"]
-    assert [reader.unseal(*each) for each in messages] == [commit(1), commit(2)]
+    assert [(each.value or b"")[:1] for each in messages] == [b"\x00", b"\x00"]
+    assert [unsealed(reader, each) for each in messages] == [commit(1), commit(2)]
 
 
-def consumed(servers: str, topic: str, count: int) -> Iterator[Envelope]:
+def consumed(servers: str, topic: str, count: int) -> Iterator[Message]:
     settings = {"bootstrap.servers": servers, "group.id": topic, "auto.offset.reset": "earliest"}
     consumer = Consumer(settings)
     consumer.subscribe([topic])
     for message in consumer.consume(count, 30):
         record = as_record(message)
-        assert record.key is not None
-        assert record.value is not None
-        yield Envelope(record.key, record.value, record.headers)
+        yield Message(topic, record.key, record.value, record.headers)
     consumer.close()
 
 
@@ -127,12 +124,12 @@ def test_a_service_hears_and_speaks_through_the_registry(
     [heard] = consumed(bootstrap_servers, f"{topic_prefix}.commits", 1)
     [said] = consumed(bootstrap_servers, COMMAND_TOPIC.name(topic_prefix), 1)
 
-    command = wire(registry).unseal(*said)
+    command = unsealed(wire(registry), said)
     assert isinstance(command, SavepointRequested)
     assert command.caused_by == commit(1).event_id
     for message, event in ((heard, commit(1)), (said, command)):
         in_header = dict(message.headers).get(VALUE_HEADER)
-        name = in_header if schema_id_in == "headers" else message.value[:5]
+        name = in_header if schema_id_in == "headers" else (message.value or b"")[:5]
         assert name is not None
         assert (name[0], len(name)) == (0, 5)  # this registry gives no GUIDs
         assert message.value == (b"" if in_header else name) + encode_body(event)
@@ -192,7 +189,7 @@ def test_an_id_in_a_header_is_read_by_the_clients_own_deserializer_with_the_real
 
     assert sealed.value == encode_body(commit(1))
     assert CommitCompleted.model_validate(told) == commit(1)
-    assert wire(registry).unseal(*sealed) == commit(1)
+    assert unsealed(wire(registry), sealed) == commit(1)
 
 
 def test_a_schema_that_was_registered_by_hand_is_used_and_a_missing_one_refused(
@@ -202,7 +199,7 @@ def test_a_schema_that_was_registered_by_hand_is_used_and_a_missing_one_refused(
     number = client.register_schema(subject, Schema(schema_text("CommitCompleted"), "AVRO"))
     by_hand = wire(registry, auto_register=False)
 
-    assert by_hand.seal(commit(1), topic_prefix).value[:5] == id_prefix(number)
+    assert (by_hand.seal(commit(1), topic_prefix).value or b"").startswith(id_prefix(number))
     with pytest.raises(RegistryRefusedError, match=r"look up .*LockReleased"):
         by_hand.seal(release(1), topic_prefix)
 

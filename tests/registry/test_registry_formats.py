@@ -155,7 +155,7 @@ def arrive(in_memory: RegistrySchemas, away: int, *values: bytes) -> tuple[Any, 
 
 
 def registered(in_memory: RegistrySchemas, event: Event) -> bytes:
-    return Wire(in_memory).seal(event, TOPIC).value
+    return Wire(in_memory).seal(event, TOPIC).value or b""
 
 
 def test_a_service_waits_for_its_registry_and_loses_nothing(in_memory: RegistrySchemas) -> None:

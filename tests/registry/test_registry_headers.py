@@ -18,7 +18,7 @@ from confluent_kafka.schema_registry import (
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from support.samples import EveryThird, Recorder, commit, memory_bus, work_off
+from support.samples import EveryThird, Recorder, commit, memory_bus, unsealed, work_off
 from tidegate.deadletters.letter import read_letter
 from tidegate.deadletters.settling import redriven
 from tidegate.errors import FormatError, PermanentError
@@ -48,7 +48,7 @@ def client_of(schemas: RegistrySchemas) -> SchemaRegistryClient:
 
 
 def sent(wire: Wire, event: Event, topic: str = TOPIC) -> Message:
-    return Message(topic, *wire.seal(event, topic))
+    return wire.seal(event, topic)
 
 
 def events_read(bus: MemoryBus, topic: str, wire: Wire) -> list[Event]:
@@ -98,17 +98,17 @@ def test_it_is_read_whatever_the_reader_itself_writes(schemas: RegistrySchemas) 
     reader = RegistrySchemas(RegistrySettings(url="mock://tests"))
     reader._client = schemas._client  # the same registry
 
-    assert Wire(reader).unseal(*in_header) == commit(1)
+    assert unsealed(Wire(reader), in_header) == commit(1)
     in_value = Wire(reader).seal(commit(1), TOPIC)
     assert in_value.value == id_prefix(1) + encode_body(commit(1))
-    assert Wire(schemas).unseal(*in_value) == commit(1)
+    assert unsealed(Wire(schemas), in_value) == commit(1)
 
 
 def test_without_a_registry_it_is_refused_with_the_reason(schemas: RegistrySchemas) -> None:
     sealed = Wire(schemas).seal(commit(1), TOPIC)
 
     with pytest.raises(FormatError, match="is a schema registry's, and none is configured"):
-        Wire().unseal(*sealed)
+        unsealed(Wire(), sealed)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from tidegate.cleaning import ReaderGate
 from tidegate.doctor.partitioner import MURMUR2
 from tidegate.errors import ConfigError
 from tidegate.events import SavepointRequested
-from tidegate.events.message import from_envelope
+from tidegate.events.message import event_of
 from tidegate.publisher import Message
 from tidegate.replay.groups import GroupInUseError
 from tidegate.replay.keys import murmur2, partition_of
@@ -164,7 +164,7 @@ def work(bus: MemoryBus, decider: SavepointPolicyService) -> None:
 
 
 def asked(bus: MemoryBus) -> list[tuple[str, int]]:
-    commands = (from_envelope(each.key, each.value) for each in bus.records("tidegate.commands"))
+    commands = (event_of(each.key, each.value) for each in bus.records("tidegate.commands"))
     return [
         (each.table, int(each.instant[-3:]))
         for each in commands

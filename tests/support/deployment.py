@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tidegate.embedded.process import Child
 from tidegate.events import Event
-from tidegate.events.message import from_envelope
+from tidegate.events.message import event_of
 from tidegate.publisher import Publisher
 from tidegate.runtime.bus import Record
 from tidegate.runtime.kafka_records import as_record
@@ -123,7 +123,7 @@ class Deployment:
         return taken
 
     def events(self, suffix: str) -> list[Event]:
-        return [from_envelope(each.key, each.value) for each in self.records(suffix)]
+        return [event_of(each.key, each.value) for each in self.records(suffix)]
 
 
 def end(child: Child) -> None:

@@ -18,8 +18,9 @@ from tidegate.events import (
     SavepointRequested,
     Value,
 )
-from tidegate.events.message import from_envelope, to_envelope
+from tidegate.events.message import event_of
 from tidegate.events.topics import TOPICS, changelog, topic_of
+from tidegate.events.wire import Wire
 from tidegate.publisher import Message
 from tidegate.runtime.executor_loop import ExecutorLoop
 from tidegate.runtime.memory import MemoryBus
@@ -64,12 +65,15 @@ def savepoint_request(number: int, table: str = "lake.sales.orders") -> Savepoin
 
 
 def message(event: Event, prefix: str = "tidegate") -> Message:
-    sealed = to_envelope(event)
-    return Message(topic_of(type(event)).name(prefix), sealed.key, sealed.value, sealed.headers)
+    return Wire().seal(event, topic_of(type(event)).name(prefix))
+
+
+def unsealed(wire: Wire, sealed: Message) -> Event:
+    return wire.unseal(sealed.key, sealed.value, sealed.headers)
 
 
 def events_on(bus: MemoryBus, topic: str) -> list[Event]:
-    return [from_envelope(each.key, each.value) for each in bus.records(topic)]
+    return [event_of(each.key, each.value) for each in bus.records(topic)]
 
 
 def memory_bus(*deciders: str, partitions: int = 3) -> MemoryBus:

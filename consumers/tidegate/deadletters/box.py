@@ -14,7 +14,6 @@ from tidegate.errors import FormatError
 from tidegate.events import DeadLetterDiscarded, DeadLetterRedriven, Event
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC, TOPICS
 from tidegate.events.wire import Wire
-from tidegate.publisher import Message
 from tidegate.registry import wire_for
 from tidegate.runtime.dead_letters import VALUE_LEFT_OUT
 from tidegate.runtime.kafka import KafkaBus
@@ -85,7 +84,7 @@ class DeadLetterBox:
 
     def _tell(self, events: Sequence[Event]) -> None:
         topic = OUTCOME_TOPIC.name(self._prefix)
-        self._bus.send([Message(topic, *self.wire.seal(event, topic)) for event in events])
+        self._bus.send([self.wire.seal(event, topic) for event in events])
 
     def _states(self) -> dict[str, str]:
         """What became of dead letters, by their ids; the last word counts."""

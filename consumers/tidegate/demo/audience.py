@@ -9,7 +9,7 @@ from functools import partial
 from confluent_kafka import Consumer, TopicPartition
 
 from tidegate.events import Event
-from tidegate.events.message import from_envelope
+from tidegate.events.message import event_of
 from tidegate.events.topics import COMMAND_TOPIC, DEAD_LETTERS, OUTCOME_TOPIC, TOPICS
 from tidegate.runtime.bus import Record
 from tidegate.runtime.kafka_faults import told_apart
@@ -44,7 +44,7 @@ class Audience:
 
     def events(self, suffix: str) -> list[Event]:
         """Every event on a topic."""
-        return [from_envelope(each.key, each.value) for each in self.records(suffix)]
+        return [event_of(each.key, each.value) for each in self.records(suffix)]
 
     def records(self, suffix: str) -> list[Record]:
         """Every record on a topic, in the order in which the broker took them."""

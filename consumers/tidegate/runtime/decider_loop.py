@@ -15,7 +15,6 @@ from tidegate.errors import DeadLetterFlood
 from tidegate.events import Command
 from tidegate.events.topics import COMMAND_TOPIC, DEFAULT_PREFIX, changelog, topic_of
 from tidegate.events.wire import Wire
-from tidegate.publisher import Message
 from tidegate.runtime.bus import Bus, Offsets, Partition, Record, copartitioned
 from tidegate.runtime.dead_letters import DeadLetterLimit
 from tidegate.runtime.garbage import no_garbage
@@ -175,7 +174,7 @@ class DeciderLoop(Generic[S]):
 
     def _say(self, commands: Sequence[Command]) -> None:
         topic = COMMAND_TOPIC.name(self._prefix)
-        self._bus.send([Message(topic, *self._wire.seal(command, topic)) for command in commands])
+        self._bus.send([self._wire.seal(command, topic) for command in commands])
 
 
 @lru_cache(maxsize=100)  # the broker gives all messages of a batch one time

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from tidegate.events import Command, Outcome
 from tidegate.events.topics import OUTCOME_TOPIC
 from tidegate.events.wire import Wire
-from tidegate.publisher import Message
 from tidegate.runtime.bus import Bus
 from tidegate.runtime.looking_back import outcomes_of
 from tidegate.runtime.patience import Patience
@@ -67,4 +66,4 @@ class Execution:
     def _publish(self, outcome: Outcome) -> None:
         topic = OUTCOME_TOPIC.name(self.prefix)
         log.info("%s %s %s", type(outcome).__name__, outcome.table, outcome.event_id)
-        self.bus.send([Message(topic, *self.wire.seal(outcome, topic))])
+        self.bus.send([self.wire.seal(outcome, topic)])

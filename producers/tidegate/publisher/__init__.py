@@ -8,7 +8,8 @@ A call returns when the broker has the event on disk of every in-sync replica, o
 
 from __future__ import annotations
 
-from tidegate.publisher.delivery import ConfirmedProducer, Message, Receipt
+from tidegate.events.message import Message
+from tidegate.publisher.delivery import ConfirmedProducer, Receipt
 from tidegate.publisher.publisher import Publisher
 
 __all__ = ["ConfirmedProducer", "Message", "Publisher", "Receipt"]

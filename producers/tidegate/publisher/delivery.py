@@ -16,7 +16,7 @@ from tidegate.errors import (
     DeliveryRefusedError,
     MessageTooLargeError,
 )
-from tidegate.events.message import Headers
+from tidegate.events.message import Message
 from tidegate.events.topics import PARTITIONER
 
 DEFAULTS: Final[Mapping[str, str | int | bool]] = {
@@ -36,16 +36,6 @@ _REFUSALS: Final = {
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
 }
-
-
-class Message(NamedTuple):
-    """A message to send. Without a partition, the key decides."""
-
-    topic: str
-    key: bytes | None
-    value: bytes | None
-    headers: Headers = ()
-    partition: int | None = None
 
 
 class Receipt(NamedTuple):
@@ -149,7 +139,7 @@ class _Answers:
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._said: dict[int, KafkaError | tuple[str | None, int | None, int | None]] = {}
+        self._said: dict[int, KafkaError | Receipt] = {}
 
     @property
     def missing(self) -> bool:
@@ -157,21 +147,18 @@ class _Answers:
         return len(self._said) < self._count
 
     def take(self, index: int, error: KafkaError | None, delivered: Delivered | None) -> None:
-        """Note an answer, in whichever thread asks for them. A plain tuple burdens nobody."""
-        if error is None and delivered is not None:
-            self._said[index] = delivered.topic(), delivered.partition(), delivered.offset()
-        elif error is not None:
+        """Note an answer, in whichever thread asks for them."""
+        if error is not None:
             self._said[index] = error
+        elif delivered is not None:
+            topic, partition, offset = delivered.topic(), delivered.partition(), delivered.offset()
+            self._said[index] = Receipt(topic or "", partition or 0, offset or 0)
 
     def faults(self) -> list[KafkaError]:
         """Why messages were not confirmed."""
         return [each for each in self._said.values() if isinstance(each, KafkaError)]
 
     def receipts(self) -> list[Receipt]:
-        """Where the messages are."""
+        """Where the messages are, in their order."""
         placed = (self._said[index] for index in range(self._count))
-        return [
-            Receipt(each[0] or "", each[1] or 0, each[2] or 0)
-            for each in placed
-            if not isinstance(each, KafkaError)
-        ]
+        return [each for each in placed if isinstance(each, Receipt)]

@@ -22,8 +22,9 @@ from tidegate.events import (
     VacuumFinished,
     VacuumKind,
 )
+from tidegate.events.message import Message
 from tidegate.events.topics import DEFAULT_PREFIX, topic_of
-from tidegate.publisher.delivery import ConfirmedProducer, Message, Receipt
+from tidegate.publisher.delivery import ConfirmedProducer, Receipt
 from tidegate.registry import RegistrySettings, wire_for
 
 
@@ -172,7 +173,7 @@ class Publisher:
         topic = self._topics.get(kind)
         if topic is None:
             topic = self._topics[kind] = topic_of(kind).name(self._prefix)
-        return Message(topic, *self._wire.seal(event, topic))
+        return self._wire.seal(event, topic)
 
 
 def _given(arguments: dict[str, Any]) -> dict[str, Any]:

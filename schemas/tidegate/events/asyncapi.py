@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from tidegate.events.base import Event
 from tidegate.events.framing import Headers
-from tidegate.events.message import to_envelope
+from tidegate.events.message import headers_of
 from tidegate.events.schema import schema_text
 from tidegate.events.topics import DEFAULT_PARTITIONS, DEFAULT_PREFIX, TOPICS, Topic
 
@@ -116,13 +116,13 @@ def _slug(role: str) -> str:
 def _message(kind: type[Event]) -> Json:
     schema = json.loads(schema_text(kind.__name__))
     event = _example(kind)
-    envelope = to_envelope(event)
-    example = {"name": kind.__name__, "headers": _told(envelope.headers), "payload": _plain(event)}
+    headers = headers_of(event)
+    example = {"name": kind.__name__, "headers": _told(headers), "payload": _plain(event)}
     return {
         "name": kind.__name__,
         "summary": schema["doc"],
         "contentType": "application/avro",
-        "headers": _header_schema([name for name, _ in envelope.headers]),
+        "headers": _header_schema([name for name, _ in headers]),
         "payload": {"schemaFormat": AVRO, "schema": schema},
         "bindings": {"kafka": {"key": _KEY, "bindingVersion": BINDING}},
         "examples": [example],

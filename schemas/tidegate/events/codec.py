@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 from io import BytesIO
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 import fastavro
 from pydantic import BaseModel, ValidationError
@@ -25,6 +25,7 @@ def encode(event: Event) -> bytes:
     return single_object_prefix(type(event)) + encode_body(event)
 
 
+@cache
 def single_object_prefix(model: type[Event]) -> bytes:
     """What stands before the body when a fingerprint names the schema."""
     return SINGLE_OBJECT + schema_of(model).fingerprint
@@ -32,16 +33,15 @@ def single_object_prefix(model: type[Event]) -> bytes:
 
 def encode_body(event: Event) -> bytes:
     """Encode an event as an Avro body, which says nothing of its schema."""
-    out, kind = BytesIO(), type(event)
-    record = vars(event) if _is_flat(kind) else event.model_dump()
-    fastavro.schemaless_writer(out, schema_of(kind).parsed, record)
+    out, (schema, is_flat) = BytesIO(), _written_as(type(event))
+    fastavro.schemaless_writer(out, schema, vars(event) if is_flat else event.model_dump())
     return out.getvalue()
 
 
 @cache
-def _is_flat(model: type[Event]) -> bool:
-    """Whether an event has no model inside, so that its fields can be written as they are."""
-    return not any(
+def _written_as(model: type[Event]) -> tuple[Any, bool]:
+    """A schema, and whether no model lies inside, so that the fields can be written as they are."""
+    return schema_of(model).parsed, not any(
         isinstance(part, type) and issubclass(part, BaseModel)
         for field in model.model_fields.values()
         for part in (field.annotation, *get_args(field.annotation))

@@ -8,42 +8,40 @@ from typing import Final, NamedTuple
 
 from tidegate.errors import FormatError
 from tidegate.events.base import Event
-from tidegate.events.codec import decode, encode
+from tidegate.events.codec import decode
 from tidegate.events.framing import Headers
 
-__all__ = ["TYPE_PREFIX", "Envelope", "Headers", "from_envelope", "to_envelope", "under_its_key"]
+__all__ = ["TYPE_PREFIX", "Headers", "Message", "event_of", "headers_of", "under_its_key"]
 
 TYPE_PREFIX: Final = "io.tidegate."
 _VERSION: Final = ("ce_specversion", b"1.0")
 _CONTENT: Final = ("content-type", b"application/avro")
 
 
-class Envelope(NamedTuple):
-    """What goes on the wire for one event. The key is the table's identity in UTF-8."""
+class Message(NamedTuple):
+    """A message to send; that of an event has its table's identity, in UTF-8, as its key.
 
-    key: bytes
-    value: bytes
-    headers: Headers
-
-
-def to_envelope(event: Event, value: bytes | None = None) -> Envelope:
-    """Put an event under its CloudEvents attributes (Kafka protocol binding, binary mode).
-
-    Args:
-        event: The event.
-        value: Its bytes, if they are not to be an Avro single object.
+    Without a partition, the key decides.
     """
-    key = event.table.encode()
-    headers = (
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    partition: int | None = None
+
+
+def headers_of(event: Event) -> Headers:
+    """Give an event's CloudEvents attributes (Kafka protocol binding, binary mode)."""
+    return (
         _VERSION,
         ("ce_id", event.event_id.encode()),
         _type(type(event)),
         ("ce_source", event.said_by.encode()),
-        ("ce_subject", key),
+        ("ce_subject", event.table.encode()),
         ("ce_time", _moment(event.occurred_at)),
         _CONTENT,
     )
-    return Envelope(key, encode(event) if value is None else value, headers)
 
 
 @lru_cache(maxsize=100)  # events are often published many at a time
@@ -56,7 +54,7 @@ def _type(kind: type[Event]) -> tuple[str, bytes]:
     return "ce_type", (TYPE_PREFIX + kind.__name__).encode()
 
 
-def from_envelope(key: bytes | None, value: bytes | None) -> Event:
+def event_of(key: bytes | None, value: bytes | None) -> Event:
     """Decode an Avro single object whose key must name the event's own table.
 
     Raises:

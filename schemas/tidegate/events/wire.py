@@ -18,7 +18,7 @@ from tidegate.events.framing import (
     RegistryKey,
     frame_of,
 )
-from tidegate.events.message import Envelope, to_envelope, under_its_key
+from tidegate.events.message import Message, headers_of, under_its_key
 from tidegate.events.schema import Writer, current_writers
 
 
@@ -95,17 +95,17 @@ class Wire:
         self._source: SchemaSource = source or OwnSchemas()
         self._in_headers = self._source.in_headers
 
-    def seal(self, event: Event, topic: str) -> Envelope:
+    def seal(self, event: Event, topic: str) -> Message:
         """Make the message that carries an event on a topic.
 
         Raises:
             TransientError: a schema registry is needed and can't be reached now.
         """
         prefix, body = self._source.prefix(type(event), topic), encode_body(event)
-        if not self._in_headers:
-            return to_envelope(event, prefix + body)
-        key, value, headers = to_envelope(event, body)
-        return Envelope(key, value, (*headers, (VALUE_HEADER, prefix)))
+        key, headers = event.table.encode(), headers_of(event)
+        if self._in_headers:
+            return Message(topic, key, body, (*headers, (VALUE_HEADER, prefix)))
+        return Message(topic, key, prefix + body, headers)
 
     def contents(self, value: bytes | None, headers: Headers = ()) -> Contents:
         """Find out what a message holds, without decoding it.
