@@ -31,20 +31,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from tidegate.events import Value
 from tidegate.events.topics import changelog
 from tidegate.replay.groups import GroupInUseError
 from tidegate.replay.plan import GroupReplay, Move, Remembered
 from tidegate.runtime.bus import Bus, Partition
-from tidegate.runtime.ledger import (
-    POSITIONS_KEY,
-    TOPIC_IDS_KEY,
-    Entry,
-    Ledger,
-    Positions,
-    ledger_for,
-)
+from tidegate.runtime.entry import Entry, Positions
+from tidegate.runtime.ledger import POSITIONS_KEY, TOPIC_IDS_KEY, Ledger, ledger_for
 
 
 class AnyState(Value, frozen=True, extra="allow"):
@@ -143,8 +138,8 @@ def put_back(
         for move in moves:
             _set_applied(applied, table, move, ledger.positions, tables)
         if applied != entry.applied:
-            put = entry.model_copy(update={"applied": applied})
-            written.append((table.encode(), put.model_dump_json().encode()))
+            put = replace(entry, applied=applied)
+            written.append((table.encode(), ledger.form.dump_json(put)))
     positions = {**ledger.positions, **{m.partition.topic: m.to_offset for m in moves}}
     tail = ((POSITIONS_KEY, positions), (TOPIC_IDS_KEY, {**ledger.topic_ids, **topic_ids}))
     return [*written, *((key, json.dumps(value).encode()) for key, value in tail)]
@@ -159,7 +154,7 @@ def _entries(
         others.discard(table)
         yield table, entry
     for table in sorted(others):
-        yield table, Entry[AnyState](applied={}, state=AnyState())
+        yield table, Entry({}, AnyState())
 
 
 def _set_applied(

@@ -16,11 +16,10 @@ from typing import Final, Generic, TypeVar
 from pydantic import TypeAdapter
 
 from tidegate.errors import FormatError, OffsetGapError, StopService
-from tidegate.events import Value
 from tidegate.runtime.bus import Extent
+from tidegate.runtime.entry import Entry, Positions, entry_form
 
 S = TypeVar("S")
-Positions = dict[str, int]
 
 POSITIONS_KEY: Final = b"\x00positions"
 """No table identity begins with a zero byte."""
@@ -33,18 +32,12 @@ _POSITIONS: Final = TypeAdapter(Positions)
 _TOPIC_IDS: Final = TypeAdapter(dict[str, str])
 
 
-class Entry(Value, Generic[S], frozen=True):
-    """What is kept of a table: the offset to apply next of each input topic, and the state."""
-
-    applied: Positions
-    state: S
-
-
 @dataclass(slots=True)
 class Ledger(Generic[S]):
     """The memory of one partition. `stage` changes it, `entries` says what to write for that."""
 
-    entry_type: type[Entry[S]]
+    form: TypeAdapter[Entry[S]]
+    """How an entry is read from JSON, and written."""
     initial: S
     positions: Positions = field(default_factory=dict[str, int])
     topic_ids: dict[str, str] = field(default_factory=dict[str, str])
@@ -155,7 +148,7 @@ class Ledger(Generic[S]):
         removed: list[tuple[bytes, bytes | None]] = []
         for table in sorted(self._changed):
             entry = self._entry(table)
-            written.append((table.encode(), entry.model_dump_json().encode()))
+            written.append((table.encode(), self.form.dump_json(entry)))
             if entry.state == self.initial and table not in self._ahead:
                 removed.append((table.encode(), None))
                 del self._awake[table]
@@ -171,7 +164,7 @@ class Ledger(Generic[S]):
             applied = {each: max(applied.get(each, 0), own.get(each, 0)) for each in applied | own}
         else:
             self._ahead.pop(table, None)
-        return self.entry_type.model_construct(applied=applied, state=self._awake[table])
+        return Entry(applied, self._awake[table])
 
     def _passes(self, applied: Positions) -> bool:
         """Whether a table's own positions lie beyond the partition's."""
@@ -186,11 +179,11 @@ class Ledger(Generic[S]):
 
     def _read(self, table: str, kept: bytes) -> Entry[S]:
         try:
-            return self.entry_type.model_validate_json(kept)
+            return self.form.validate_json(kept)
         except ValueError as error:
             raise StopService(f"what the changelog has of {table} can't be read") from error
 
 
 def ledger_for(state_type: type[S], initial: S) -> Ledger[S]:
     """An empty ledger for a decider's states."""
-    return Ledger(Entry[state_type], initial)  # type: ignore[valid-type]
+    return Ledger(entry_form(state_type), initial)
