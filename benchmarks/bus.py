@@ -103,7 +103,7 @@ class Bench:
     def decider(self, count: int) -> str:
         """(a) Events a second through the reader gate, against the raw limit of the same client.
 
-        They take turns of a second, over the same events; of these that with the median ratio.
+        They take turns of two seconds, over the same events; of these that with the median ratio.
         """
         with self.deployment() as (prefix, bus, publisher):
             _publish(publisher, map(release, range(count)))

@@ -25,7 +25,7 @@ from tidegate.runtime.patience import BRIEF, Patience
 from tidegate.runtime.services import Decider
 
 S = TypeVar("S")
-TOGETHER_SECONDS = 1.0
+TOGETHER_SECONDS = 2.0
 """Of a backlog, what is decided in this time is said, remembered and acknowledged together."""
 CHUNK = 1000
 """Events that are taken together: few enough to lie in the processor's cache."""
