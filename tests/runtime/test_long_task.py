@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from support.deployment import Deployment
+from support.deployment import Deployment, wait_for
 from support.samples import Recorder, savepoint_request
 from tidegate.events import Command, Outcome
 from tidegate.runtime.bus import Partition
@@ -21,23 +22,28 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 # The longest that the group bears without a poll, and without a heartbeat, in ms.
 SHORT = {"max.poll.interval.ms": 3000, "session.timeout.ms": 2000, "heartbeat.interval.ms": 300}
-TASK_SECONDS = 8.0
+LONGER_SECONDS = 7.0
 LONG, OTHER = "lake.sales.long", "lake.sales.other"
 
 
 class LongTask(Recorder):
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.may_end = threading.Event(), threading.Event()
+
     def execute(self, command: Command) -> Iterator[Outcome]:
         if command.table == LONG:
-            time.sleep(TASK_SECONDS)
+            self.begun.set()
+            self.may_end.wait(60)
         yield from super().execute(command)
 
 
 class Watched(ExecutorLoop):
     """Writes down what the group tells it."""
 
-    def __init__(self, bus: KafkaBus, prefix: str) -> None:
+    def __init__(self, task: LongTask, bus: KafkaBus, prefix: str) -> None:
         self.told: list[str] = []
-        super().__init__(LongTask(), bus, prefix, threads=2)
+        super().__init__(task, bus, prefix, threads=2)
 
     def assigned(self, starts: Mapping[Partition, int]) -> None:
         self.told.append("assigned")
@@ -75,18 +81,25 @@ def test_rule_5_a_long_task_costs_no_membership_and_holds_up_no_other_table(
     deployment: Deployment,
 ) -> None:
     bus = KafkaBus(deployment.connection, SHORT)
-    loop = Watched(bus, deployment.prefix)
+    task = LongTask()
+    loop = Watched(task, bus, deployment.prefix)
     others = [savepoint_request(n, OTHER) for n in range(20)]
     deployment.publisher().publish(savepoint_request(0, LONG), *others)
 
-    deadline = time.monotonic() + TASK_SECONDS / 2
+    def others_are_done() -> bool:
+        loop.step(0.1)
+        return task.begun.is_set() and len(deployment.events("outcomes")) == len(others)
+
+    wait_for("the other table's outcomes", others_are_done)
+    member = loop.member
+    deadline = time.monotonic() + LONGER_SECONDS
     while time.monotonic() < deadline:
         loop.step(0.1)
-    member = loop.member
     done = [each.caused_by for each in deployment.events("outcomes")]
     assert done == [each.event_id for each in others]
     assert committed(deployment) == 0
 
+    task.may_end.set()
     while not loop.idle:
         loop.step(0.1)
     assert loop.told == ["assigned"]
