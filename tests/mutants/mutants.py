@@ -103,7 +103,7 @@ MUTANTS = (
     Mutant(
         "rule 3: a table's own positions cover it until the partition's are written",
         RUNTIME + "ledger.py",
-        (("model_construct(applied=applied, ", "model_construct(applied={}, "),),
+        (("Entry(applied, ", "Entry({}, "),),
         f"{DECIDERS} -k rule",
     ),
     Mutant(

@@ -81,12 +81,15 @@ def run(folder: Path, tests: str, servers: str | None) -> Result:
 def run_broken(mutant: Mutant, copy: Path, servers: str | None) -> Result:
     file = copy / mutant.file
     sound = file.read_text("utf-8")
-    broken = sound
-    for old, new in mutant.edits:
-        assert old in broken, f"{mutant.file} has changed: bring the mutant up to date"
-        broken = broken.replace(old, new)
     try:
-        file.write_text(broken, "utf-8")
+        file.write_text(broken(mutant, sound), "utf-8")
         return run(copy, mutant.tests, servers)
     finally:
         file.write_text(sound, "utf-8")
+
+
+def broken(mutant: Mutant, sound: str) -> str:
+    for old, new in mutant.edits:
+        assert old in sound, f"{mutant.file} has changed: bring '{mutant.rule}' up to date"
+        sound = sound.replace(old, new)
+    return sound

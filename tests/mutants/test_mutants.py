@@ -10,7 +10,7 @@ from mutants.cleaning_mutants import CLEANING_MUTANTS
 from mutants.mutants import DECIDERS, EXECUTORS, MUTANTS, Mutant
 from mutants.operation_mutants import OPERATION_MUTANTS
 from mutants.replay_mutants import GATE_REPLAY, REPLAY_MUTANTS, REPLAYS
-from mutants.running import Runs, copied, run
+from mutants.running import ROOT, Runs, broken, copied, run
 
 TESTS_FAILED = 1
 ALL = (*MUTANTS, *CLEANING_MUTANTS, *OPERATION_MUTANTS, *REPLAY_MUTANTS)
@@ -26,6 +26,12 @@ def test_the_copy_as_it_is_passes(tmp_path: Path) -> None:
 
 def test_every_rule_has_a_name_of_its_own() -> None:
     assert len({each.rule for each in ALL}) == len(ALL)
+
+
+def test_every_mutant_is_up_to_date() -> None:
+    """Seen in a second, and not only when they have all been run."""
+    for each in ALL:
+        broken(each, (ROOT / each.file).read_text("utf-8"))
 
 
 @pytest.mark.parametrize(
