@@ -59,7 +59,7 @@ def test_a_writer_may_publish_facts_and_no_command(kafka: SecureKafka) -> None:
         began = time.monotonic()
         with pytest.raises(DeliveryRefusedError, match=r"secure\.commands.*authorization failed"):
             writer.publish(savepoint_request(1))
-        assert time.monotonic() - began < 15  # and not only after delivery.timeout.ms
+        assert time.monotonic() - began < 5
         assert len(writer.publish(commit(2))) == 1
 
 
@@ -70,7 +70,7 @@ def test_a_wrong_password_is_refused_at_once_and_not_shown(kafka: SecureKafka) -
         began = time.monotonic()
         with pytest.raises(DeliveryRefusedError, match="Authentication failed") as caught:
             people.publish(savepoint_request(1))
-        assert time.monotonic() - began < 15  # and not only after delivery.timeout.ms
+        assert time.monotonic() - began < 5
     assert "a-wrong-password" not in str(caught.value)
 
 
