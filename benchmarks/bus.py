@@ -146,7 +146,7 @@ class Bench:
                 for each in events
             ]
         ours_ms, theirs_ms = (statistics.median(each) * 1000 for each in zip(*singles, strict=True))
-        yield _line("(b) publish one, p50 ms", ours_ms, "bare", theirs_ms)
+        yield _line("(b) publish one, p50 ms", ours_ms, "bare, the same message", theirs_ms)
 
     def latency(self, count: int) -> str:
         """(c) From the last release published to the command seen, in milliseconds."""

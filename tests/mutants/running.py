@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -27,8 +28,8 @@ class Runs:
 
     def __init__(self, folder: Path) -> None:
         self._copies: SimpleQueue[Path] = SimpleQueue()
-        for number in range(AT_ONCE):
-            self._copies.put(copied(folder / f"copy-{number}"))
+        for _ in range(AT_ONCE):
+            self._copies.put(copied(Path(tempfile.mkdtemp(dir=folder))))
         self._pool = ThreadPoolExecutor(AT_ONCE)
         self._begun: dict[str, Future[Result]] = {}
 
@@ -52,7 +53,6 @@ class Runs:
 
 
 def copied(folder: Path) -> Path:
-    folder.mkdir(exist_ok=True)
     ignore = shutil.ignore_patterns("__pycache__")
     for name in COPIED:
         if (ROOT / name).is_dir():

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_the_copy_as_it_is_passes(tmp_path: Path) -> None:
-    result = run(copied(tmp_path / "copy"), f"{DECIDERS} {EXECUTORS} {REPLAYS} {GATE_REPLAY}", None)
+    result = run(copied(tmp_path), f"{DECIDERS} {EXECUTORS} {REPLAYS} {GATE_REPLAY}", None)
 
     assert result.returncode == 0, result.stdout[-3000:]
 

@@ -27,7 +27,6 @@ from tidegate.events.codec import encode_body
 from tidegate.events.framing import VALUE_HEADER, id_prefix
 from tidegate.events.schema import schema_text
 from tidegate.events.wire import Wire
-from tidegate.publisher import Message
 from tidegate.registry import RegistrySchemas, RegistrySettings, wire_for
 from tidegate.replay.events import Selection, select_events
 from tidegate.runtime.decider_loop import DeciderLoop
@@ -45,10 +44,6 @@ def schemas() -> RegistrySchemas:
 
 def client_of(schemas: RegistrySchemas) -> SchemaRegistryClient:
     return schemas._client._client
-
-
-def sent(wire: Wire, event: Event, topic: str = TOPIC) -> Message:
-    return wire.seal(event, topic)
 
 
 def events_read(bus: MemoryBus, topic: str, wire: Wire) -> list[Event]:
@@ -174,7 +169,7 @@ def test_deciders_and_executors_hear_and_speak_with_ids_in_headers(
     schemas: RegistrySchemas,
 ) -> None:
     bus, recorder, wire = memory_bus(EveryThird.name), Recorder(), Wire(schemas)
-    bus.send([sent(wire, commit(number)) for number in range(3)])
+    bus.send([wire.seal(commit(number), TOPIC) for number in range(3)])
     decider = DeciderLoop(EveryThird(), bus, wire=wire)
     while decider.step(0):
         pass
@@ -199,7 +194,7 @@ def test_a_message_that_was_set_aside_and_sent_back_is_still_read(
         said_by="test",
         occurred_at=commit(1).occurred_at,
     )
-    bus.send([sent(wire, command, "tidegate.commands")])
+    bus.send([wire.seal(command, "tidegate.commands")])
     loop = ExecutorLoop(recorder, bus, wire=wire)
     work_off(loop)
     [letter] = [read_letter(each) for each in bus.records("tidegate.dead-letters")]
@@ -215,7 +210,7 @@ def test_a_message_that_was_set_aside_and_sent_back_is_still_read(
 
 def test_a_message_that_is_replayed_is_still_read(schemas: RegistrySchemas) -> None:
     bus, wire = memory_bus(), Wire(schemas)
-    bus.send([sent(wire, commit(1)), sent(wire, commit(2))])
+    bus.send([wire.seal(commit(1), TOPIC), wire.seal(commit(2), TOPIC)])
 
     found = select_events(
         bus.records(TOPIC), Selection(event_ids=frozenset({commit(2).event_id})), wire

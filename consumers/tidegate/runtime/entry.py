@@ -10,6 +10,8 @@ from pydantic import ConfigDict, TypeAdapter
 S = TypeVar("S")
 Positions = dict[str, int]
 """By input topic the offset to apply next."""
+_FORMS: Final[dict[type[Any], TypeAdapter[Any]]] = {}
+"""One takes milliseconds to make, and a decider needs it for each of its partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,3 @@ def entry_form(state_type: type[S]) -> TypeAdapter[Entry[S]]:
     if form is None:
         form = _FORMS[state_type] = TypeAdapter(Entry[state_type])  # type: ignore[valid-type]
     return form
-
-
-_FORMS: Final[dict[type[Any], TypeAdapter[Any]]] = {}
-"""One takes milliseconds to make, and a decider needs it for each of its partitions."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from tidegate.errors import DeliveryRefusedError, StopService
 from tidegate.publisher import ConfirmedProducer, Message
@@ -11,13 +10,8 @@ from tidegate.runtime.bus import Extent, Listener, Partition, Record
 from tidegate.runtime.kafka_changelog import KafkaChangelog
 from tidegate.runtime.kafka_metadata import KafkaMetadata
 from tidegate.runtime.kafka_reading import read_partition
-from tidegate.runtime.kafka_records import Config, as_record
+from tidegate.runtime.kafka_records import LARGE, Config, as_record
 from tidegate.runtime.kafka_subscription import KafkaSubscription
-
-_PRODUCER: Final[Config] = {
-    "compression.type": "lz4",
-    "message.max.bytes": 2**27,  # before compression; each topic limits what is left
-}
 
 
 class KafkaBus:
@@ -27,7 +21,7 @@ class KafkaBus:
         """Connect; `consumer` holds settings for the group members alone (time-outs)."""
         self._config = config
         self._consumer = {**config, **(consumer or {})}
-        self._producer = ConfirmedProducer({**_PRODUCER, **config})
+        self._producer = ConfirmedProducer({**LARGE, **config})
         self._metadata = KafkaMetadata(config)
 
     def partitions(self, topic: str) -> int:

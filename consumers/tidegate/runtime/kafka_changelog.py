@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from tidegate.errors import FencedError, StopService, TransientError
 from tidegate.runtime.kafka_faults import told_apart
 from tidegate.runtime.kafka_reading import read_partition
-from tidegate.runtime.kafka_records import as_bytes
+from tidegate.runtime.kafka_records import LARGE, as_bytes
 
 _WAIT: Final = 30.0
 _PAUSE: Final = 0.1
@@ -47,8 +47,7 @@ class KafkaChangelog:
             {
                 **config,
                 "transactional.id": f"{topic}-{partition}",
-                "compression.type": "lz4",
-                "message.max.bytes": 2**27,  # before compression; the topic limits what is left
+                **LARGE,
                 "retry.backoff.ms": 1,
                 "retry.backoff.max.ms": 20,
                 "log_level": 0,

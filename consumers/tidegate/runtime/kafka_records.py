@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, cast, overload
+from typing import TYPE_CHECKING, Final, cast, overload
 
 from tidegate.events.message import Headers
 from tidegate.runtime.bus import Partition, Record
@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 
 Config = Mapping[str, str | int | bool]
 """librdkafka's settings."""
+LARGE: Final[Config] = {
+    "compression.type": "lz4",
+    "message.max.bytes": 2**27,  # before compression; each topic limits what is left
+}
+"""Of a producer whose messages may be large: a table's state, or a letter as large as its cause."""
 
 
 def as_record(message: Received) -> Record:
