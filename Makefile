@@ -3,28 +3,54 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& echo $$python && break; done)
 BIN := .venv/bin
+# What needs neither a JVM nor a broker, and takes less than ten seconds a test.
+UNIT := not kafka and not spark and not judge and not registry and not slow and not soak
 INSTALLED := .venv/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test demo lint format clean
+.PHONY: help setup lock test test-unit test-slow coverage matrix mutation demo docs lint format clean
 
 help: ## Say what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(INSTALLED) ## Make the virtual environment in .venv with everything in it
 
-$(INSTALLED): pyproject.toml
+$(INSTALLED): pyproject.toml .ci/constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --use-pep517 --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --use-pep517 \
+		--constraint .ci/constraints.txt --editable '.[dev]'
 	@touch $@
 
+lock: $(INSTALLED) ## Choose the newest versions of everything that development needs, for all
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --extra dev \
+		--no-emit-index-url --no-annotate --custom-compile-command "make lock" \
+		--output-file .ci/constraints.txt pyproject.toml
+
 test: $(INSTALLED) ## Run every test on real parts; ARGS="-k gate" runs some
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -m "not soak" $(ARGS)
+
+test-unit: $(INSTALLED) ## Run what needs neither a JVM nor a broker, in about a minute
+	$(BIN)/python -m pytest -m "$(UNIT)" $(ARGS)
+
+test-slow: $(INSTALLED) ## Run the tests that take minutes each
+	$(BIN)/python -m pytest -m soak $(ARGS)
+
+coverage: $(INSTALLED) ## Measure what the unit tests cover, with branches
+	$(BIN)/python -m pytest -q -m "$(UNIT)" --cov --cov-report=term $(ARGS)
+
+matrix: $(INSTALLED) ## Run the unit tests on every other Python of this machine (3.12, 3.13)
+	.ci/matrix -m "$(UNIT)" $(ARGS)
+
+mutation: $(INSTALLED) ## Let cosmic-ray break the pure modules at random; list the survivors
+	.ci/mutation $(ARGS)
 
 demo: $(INSTALLED) ## Play the whole story on a real Kafka, Hudi and Hive ACID table
 	$(BIN)/tidegate demo $(ARGS)
+
+docs: $(INSTALLED) ## Bring what is generated in the documentation up to date
+	$(BIN)/python tests/support/architecture.py
 
 lint: $(INSTALLED) ## Check format, style, types and the import contracts
 	$(BIN)/ruff format --check .

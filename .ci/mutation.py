@@ -1,0 +1,131 @@
+"""Random mutations of the pure modules, by cosmic-ray: which of them does no test notice?
+
+Works on a copy of the tree. A sample is drawn for each target, because all mutations would take
+days: `--sample` says how many, `--seed` which. Prints every survivor as a diff, and exits with 1
+where there are more of them than `--survivors` allows. Look at each: either a test is missing, or
+nobody can see the difference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from cosmic_ray.work_db import WorkDB, use_db
+from cosmic_ray.work_item import TestOutcome
+
+ROOT = Path(__file__).parents[1]
+COPIED = ("schemas", "producers", "consumers", "tests", "pyproject.toml")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Modules, and the tests that guard them: in memory, and done in seconds."""
+
+    name: str
+    modules: tuple[str, ...]
+    tests: str
+
+
+TARGETS = (
+    Target("hive", ("schemas/tidegate/hive",), "tests/hive tests/cleaning/test_plan.py"),
+    Target("hudi", ("schemas/tidegate/hudi",), "tests/hudi"),
+    Target("events", ("schemas/tidegate/events",), "tests/events"),
+    Target("gate", ("consumers/tidegate/cleaning/gate.py",), "tests/cleaning/test_gate.py"),
+    Target(
+        "plan",
+        ("consumers/tidegate/cleaning/plan.py", "consumers/tidegate/cleaning/products.py"),
+        "tests/cleaning/test_plan.py tests/cleaning/test_cleaner.py",
+    ),
+    Target(
+        "decider",
+        ("consumers/tidegate/runtime/decider",),
+        "tests/runtime/test_decider_loop.py tests/runtime/test_state_store.py",
+    ),
+)
+
+
+def main() -> int:
+    """Judge a sample of every target."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("targets", nargs="*", default=[each.name for each in TARGETS])
+    parser.add_argument("--sample", type=int, default=40, help="mutations of each target")
+    parser.add_argument("--seed", type=int, default=0, help="which mutations are drawn")
+    parser.add_argument("--survivors", type=int, default=0, help="how many are allowed")
+    asked = parser.parse_args()
+    survivors = 0
+    with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
+        copy = copied(Path(folder) / "tree")
+        for target in TARGETS:
+            if target.name in asked.targets:
+                survivors += judge(target, copy, asked.sample, random.Random(asked.seed))  # noqa: S311
+    print(f"{survivors} mutations survived")
+    return int(survivors > asked.survivors)
+
+
+def copied(folder: Path) -> Path:
+    """Copy what the tests need."""
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, folder / name)
+    return folder
+
+
+def judge(target: Target, copy: Path, sample: int, chance: random.Random) -> int:
+    """Run a sample of a target's mutations; print the survivors, and give their number."""
+    config, session = copy / f"{target.name}.toml", copy / f"{target.name}.sqlite"
+    command = f'{sys.executable} -m pytest -x -q -m "not slow" -p no:cacheprovider {target.tests}'
+    config.write_text(
+        "[cosmic-ray]\n"
+        f"module-path = {list(target.modules)!r}\n"
+        "timeout = 120.0\nexcluded-modules = []\n"
+        f"test-command = {command!r}\n"
+        '[cosmic-ray.distributor]\nname = "local"\n'
+    )
+    cosmic_ray("init", config, session, cwd=copy)
+    with use_db(session, WorkDB.Mode.open) as work:
+        keep(work, sample, chance)
+    cosmic_ray("exec", config, session, cwd=copy)
+    with use_db(session, WorkDB.Mode.open) as work:
+        judged = [(item, result) for item, result in work.completed_work_items]
+    alive = [(i, r) for i, r in judged if r.test_outcome == TestOutcome.SURVIVED]
+    print(f"{target.name}: {len(alive)} of {len(judged)} survived")
+    for item, result in alive:
+        [mutation] = item.mutations
+        print(f"--- {mutation.module_path}:{mutation.start_pos[0]} {mutation.operator_name}")
+        print(result.diff)
+    return len(alive)
+
+
+def keep(work: WorkDB, sample: int, chance: random.Random) -> None:
+    """Leave a sample of the work items in the session.
+
+    A mutated `|` is nearly always one of an annotation, which nobody evaluates.
+    """
+    sound = (item for item in work.work_items if "BitOr" not in item.mutations[0].operator_name)
+    items = sorted(sound, key=lambda item: str(item.mutations))
+    drawn = chance.sample(items, min(sample, len(items)))
+    work.clear()
+    work.add_work_items(drawn)
+
+
+def cosmic_ray(command: str, config: Path, session: Path, cwd: Path) -> None:
+    """Run one command of the tool."""
+    subprocess.run(
+        [sys.executable, "-m", "cosmic_ray.cli", command, config.name, session.name],
+        cwd=cwd,
+        check=True,
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
