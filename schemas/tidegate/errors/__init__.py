@@ -2,28 +2,29 @@
 
     TidegateError
     ├── FormatError          bytes or a name that break a format (Avro, Hudi, Hive)
-    ├── ConfigError          the settings can't work; nothing was started
+    ├── ConfigError          the settings or the command line are invalid; nothing was started
     ├── ConfinementError     a path outside the configured warehouse roots
+    │   └── ReachedByLink        a path that contains a symbolic link below a root
     ├── DeliveryError        the broker did not confirm an event
-    │   ├── DeliveryRefusedError the broker lets this principal in, or write there, never
-    │   └── MessageTooLargeError the topic takes no message of that size, ever
-    ├── PermanentError       this message can never work: set it aside, go on
-    ├── TransientError       it may work next time: wait and try again
-    └── StopService          this process must not go on
+    │   ├── DeliveryRefusedError the broker denies this principal access; retrying is useless
+    │   └── MessageTooLargeError the message exceeds the topic's limit; retrying is useless
+    ├── PermanentError       this message can never be processed: dead-letter it, go on
+    ├── TransientError       the next attempt may succeed: wait and retry
+    └── StopService          this process must stop
         ├── FencedError          another process owns the partition now
-        ├── RegistryRefusedError the schema registry refuses us, or a schema that we write
-        ├── OffsetGapError       an offset to read from is no longer in the topic
+        ├── RegistryRefusedError the schema registry denies access or rejects a schema
+        ├── OffsetGapError       the offset to continue from is no longer in the topic
         └── DeadLetterFlood      almost every message fails: the code is at fault, not the data
 
-An expected refusal (a savepoint below the last clean, a reader still there) is no error: it is an
-outcome event.
+A refusal that is expected (a savepoint below the last clean, a writer at work) is not an error but
+an outcome event.
 """
 
 from __future__ import annotations
 
 
 class TidegateError(Exception):
-    """The common root; catch it to catch everything that Tidegate itself says."""
+    """The common root: catches every error that Tidegate itself raises."""
 
 
 class FormatError(TidegateError, ValueError):
@@ -31,48 +32,64 @@ class FormatError(TidegateError, ValueError):
 
 
 class ConfigError(TidegateError):
-    """The settings can't work. The catcher shows the sentence and exits before any work."""
+    """Invalid settings. The catcher shows the message and exits before doing any work."""
 
 
 class ConfinementError(TidegateError):
-    """A path lies outside the warehouse roots. The catcher refuses the whole command."""
+    """A path is outside the warehouse roots. The catcher refuses the whole command."""
+
+
+class ReachedByLink(ConfinementError):  # noqa: N818 - states a finding
+    """A path contains a symbolic link below a root. The catcher refuses the command.
+
+    Otherwise a command about one table would read or change another one.
+    """
 
 
 class DeliveryError(TidegateError):
-    """The broker did not confirm an event. The caller publishes it again: ids make that safe."""
+    """The broker did not confirm events, which may be stored nevertheless.
+
+    The caller publishes them again: facts have the same id then, and a request is repeated with its
+    request id. Whatever has the same id is done once.
+
+    Attributes:
+        event_ids: The ids of all events of the call, in their order; empty if not known.
+    """
+
+    event_ids: tuple[str, ...] = ()
 
 
 class DeliveryRefusedError(DeliveryError):
-    """The broker refuses who asks (login, access rights). Asking again is in vain."""
+    """The broker denies access (authentication or ACL). The caller must not retry."""
 
 
 class MessageTooLargeError(DeliveryError):
-    """A message is larger than its topic takes. Sending it again is in vain."""
+    """A message exceeds its topic's size limit. The caller must not retry."""
 
 
 class PermanentError(TidegateError):
-    """A message that can never work. The loop writes it to the dead letters and goes on."""
+    """A message that can never be processed. The loop dead-letters it and goes on."""
 
 
 class TransientError(TidegateError):
-    """A fault of broker, storage or metastore. The loop retries with backoff and jitter."""
+    """A temporary fault of broker, storage or metastore. The loop retries with backoff."""
 
 
-class StopService(TidegateError):  # noqa: N818 - it says what the loop must do
-    """The process must stop; a supervisor may start it again. Nothing was acknowledged."""
+class StopService(TidegateError):  # noqa: N818 - named for what the loop must do
+    """The process must stop; a supervisor may restart it. Unfinished work is unacknowledged."""
 
 
 class FencedError(StopService):
-    """Another process took over this partition's state. What was not written stays unwritten."""
+    """Another process owns this partition's state now. Pending writes are discarded."""
 
 
 class RegistryRefusedError(StopService):
-    """The schema registry refuses us or a schema that we write: a person puts that right first."""
+    """The schema registry denies access or rejects our schema. A person must correct that first."""
 
 
 class OffsetGapError(StopService):
-    """The committed offset is out of the topic's range: a person decides where to go on."""
+    """The committed offset is outside the topic's range: a person decides where to continue."""
 
 
 class DeadLetterFlood(StopService):
-    """More messages fail than the limit allows: stop before the topic drains into dead letters."""
+    """More messages fail than the limit allows: stop before all are dead-lettered."""

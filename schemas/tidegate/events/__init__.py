@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.events.audit import DeadLetterDiscarded, DeadLetterRedriven
-from tidegate.events.base import Command, Event, Fact, Outcome, Value
+from tidegate.events.base import Command, Event, Fact, Outcome, Request, Value
 from tidegate.events.commands import CleaningReleased, RestoreRequested, SavepointRequested
 from tidegate.events.facts import (
     CommitCompleted,
@@ -30,6 +30,8 @@ from tidegate.events.outcomes import (
     RestoreStarted,
     SavepointCreated,
     SavepointRejected,
+    VacuumFlag,
+    VacuumFlagged,
 )
 
 __all__ = [
@@ -49,6 +51,7 @@ __all__ = [
     "LockType",
     "Outcome",
     "ReleaseReason",
+    "Request",
     "RestoreCompleted",
     "RestoreFailed",
     "RestorePlan",
@@ -62,6 +65,8 @@ __all__ = [
     "TableFormat",
     "TableType",
     "VacuumFinished",
+    "VacuumFlag",
+    "VacuumFlagged",
     "VacuumKind",
     "Value",
     "derived_id",

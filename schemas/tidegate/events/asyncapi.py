@@ -1,8 +1,8 @@
-"""The AsyncAPI 3.0 document of a deployment, out of the topics' declarations.
+"""The AsyncAPI 3.0 document of a deployment, generated from the topics' declarations.
 
-Every topic is a channel; every role that writes or reads it has an operation of its own; every
-event is a message with its Avro schema, the CloudEvents headers and an example. The changelogs are
-not in it: a decider's memory is no business of others.
+Every topic is a channel; every role that writes or reads it has an operation; every event is a
+message with its Avro schema, the CloudEvents headers and an example. The codes of
+refusals are in `components.x-reasons`. Changelogs are left out: only their decider uses them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Any, Final
 from tidegate.events.base import Event
 from tidegate.events.framing import Headers
 from tidegate.events.message import headers_of
+from tidegate.events.reasons import Reason
+from tidegate.events.roles import OUTSIDERS, Role
 from tidegate.events.schema import schema_text
 from tidegate.events.topics import DEFAULT_PARTITIONS, DEFAULT_PREFIX, TOPICS, Topic
 
@@ -25,8 +27,6 @@ Json = dict[str, Any]
 AVRO: Final = "application/vnd.apache.avro;version=1.9.0"
 BINDING: Final = "0.5.0"
 DEAD_LETTER: Final = "DeadLetter"
-_OUTSIDE: Final = ("people", "monitoring")
-"""Readers whose consumer groups are their own."""
 _KEY: Final = {
     "type": "string",
     "description": "The table as catalog.database.table in lower case, in UTF-8.",
@@ -43,13 +43,13 @@ def asyncapi(
     partitions: int = DEFAULT_PARTITIONS,
     replicas: int = 1,
 ) -> Json:
-    """Compose the document, ready for JSON.
+    """Generate the document as JSON-compatible values.
 
     Args:
-        version: Tidegate's own.
-        prefix: What the topics' names begin with.
-        partitions: How many each topic has.
-        replicas: How many brokers keep each of them.
+        version: The version of Tidegate.
+        prefix: The prefix of the topics' names.
+        partitions: The number of partitions of each topic.
+        replicas: The replication factor.
     """
     events = sorted({kind for topic in TOPICS for kind in topic.events}, key=lambda e: e.__name__)
     return {
@@ -67,7 +67,8 @@ def asyncapi(
         "operations": {name: each for topic in TOPICS for name, each in _operations(topic, prefix)},
         "components": {
             "messages": {kind.__name__: _message(kind) for kind in events}
-            | {DEAD_LETTER: _dead_letter()}
+            | {DEAD_LETTER: _dead_letter()},
+            "x-reasons": {each.value: f"{each.meaning} {each.remedy}" for each in Reason},
         },
     }
 
@@ -90,7 +91,7 @@ def _channel(topic: Topic, prefix: str, partitions: int, replicas: int) -> Json:
 
 
 def _typed(name: str, value: str) -> str | int | list[str]:
-    """A topic's setting in the type that the binding wants."""
+    """A topic's setting in the type that the Kafka binding requires."""
     if name == "cleanup.policy":
         return value.split(",")
     return int(value) if name.endswith((".ms", ".bytes")) else value
@@ -98,26 +99,33 @@ def _typed(name: str, value: str) -> str | int | list[str]:
 
 def _operations(topic: Topic, prefix: str) -> Iterator[tuple[str, Json]]:
     channel = {"channel": {"$ref": f"#/channels/{topic.suffix}"}}
-    for role in topic.written_by.split(", "):
-        summary = f"{role}: {topic.purpose}"
-        yield f"{_slug(role)}.send.{topic.suffix}", {"action": "send", "summary": summary} | channel
-    for role in topic.read_by.split(", "):
-        group = {"type": "string", "const": f"{prefix}.{role}"}
-        bindings = {"kafka": {"groupId": group, "bindingVersion": BINDING}}
-        operation = {"action": "receive", "summary": f"{role}: {topic.purpose}"} | channel
-        told = {} if role in _OUTSIDE else {"bindings": bindings}
-        yield f"{_slug(role)}.receive.{topic.suffix}", operation | told
+    for role in topic.written_by:
+        yield f"{role}.send.{topic.suffix}", {"action": "send"} | _summary(role, topic) | channel
+    for role in topic.read_by:
+        operation = {"action": "receive"} | _summary(role, topic) | channel
+        # a party outside chooses the names of its own consumer groups
+        bindings = {} if role in OUTSIDERS else _group(f"{prefix}.{role}")
+        yield f"{role}.receive.{topic.suffix}", operation | bindings
 
 
-def _slug(role: str) -> str:
-    return role.replace(" ", "-")
+def _summary(role: Role, topic: Topic) -> Json:
+    return {"summary": f"{role}: {topic.purpose}"}
+
+
+def _group(name: str) -> Json:
+    group = {"type": "string", "const": name}
+    return {"bindings": {"kafka": {"groupId": group, "bindingVersion": BINDING}}}
 
 
 def _message(kind: type[Event]) -> Json:
     schema = json.loads(schema_text(kind.__name__))
     event = _example(kind)
     headers = headers_of(event)
-    example = {"name": kind.__name__, "headers": _told(headers), "payload": _plain(event)}
+    example = {
+        "name": kind.__name__,
+        "headers": _decoded(headers),
+        "payload": _avro_value(event.model_dump()),
+    }
     return {
         "name": kind.__name__,
         "summary": schema["doc"],
@@ -135,10 +143,13 @@ def _dead_letter() -> Json:
     ]
     return {
         "name": DEAD_LETTER,
-        "summary": "A message that could not be worked off: its own key, value and headers, and"
-        " headers that say why and where it came from.",
+        "summary": "A message that could not be processed: its key, value and headers, and headers"
+        " with the reason and the original topic, partition and offset.",
         "headers": _header_schema(origin),
-        "payload": {"description": "The message's own value, byte for byte.", "type": "string"},
+        "payload": {
+            "description": "The value of the original message, unchanged.",
+            "type": "string",
+        },
         "bindings": {"kafka": {"key": _KEY, "bindingVersion": BINDING}},
     }
 
@@ -151,7 +162,7 @@ def _header_schema(names: Sequence[str]) -> Json:
     }
 
 
-def _told(headers: Headers) -> dict[str, str]:
+def _decoded(headers: Headers) -> dict[str, str]:
     return {name: content.decode() for name, content in headers if content is not None}
 
 
@@ -160,13 +171,8 @@ def _example(kind: type[Event]) -> Event:
     return kind.model_validate_json(file.read_text("utf-8"))
 
 
-def _plain(event: Event) -> Json:
-    """An event's values as its Avro schema names them: times are microseconds since the epoch."""
-    told: Json = _avro_value(event.model_dump())
-    return told
-
-
 def _avro_value(value: Any) -> Any:  # noqa: ANN401 - any field's value
+    """A value as in Avro's JSON: enums by their symbols, times in microseconds since the epoch."""
     match value:
         case datetime():
             epoch = datetime.fromtimestamp(0, value.tzinfo)

@@ -1,31 +1,32 @@
-"""What people decided about dead letters: part of the audit trail, as the outcomes are."""
+"""What people decided about dead letters. These events are part of the audit trail."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tidegate.events.base import Count, Outcome, Text
+from tidegate.events.base import Outcome
+from tidegate.events.limits import Count, ErrorText, Text
 
 UNKNOWN_TABLE: Final = "unknown.unknown.unknown"
-"""The table of a dead letter whose key is no table's identity; its location is then `unknown`."""
+"""The table of a dead letter whose key is not a table's identity; its location is `unknown`."""
 
 
-class DeadLetterSettled(Outcome, frozen=True):
-    """What both answers to a dead letter tell of it. `caused_by` is the dead letter's own id."""
+class DeadLetterResolved(Outcome, frozen=True):
+    """The fields that both resolutions share. `caused_by` is the id of the dead letter itself."""
 
     service: Text
     origin_topic: Text
     origin_partition: Count
     origin_offset: Count
-    error: str
+    error: ErrorText
     requested_by: Text
 
 
-class DeadLetterRedriven(DeadLetterSettled, frozen=True):
-    """The message was published again on its topic, as it was, to be worked off once more."""
+class DeadLetterRedriven(DeadLetterResolved, frozen=True):
+    """The message was published again, unchanged, on its original topic."""
 
 
-class DeadLetterDiscarded(DeadLetterSettled, frozen=True):
-    """A person decided that the message is not needed, and says why. It stays on its topic."""
+class DeadLetterDiscarded(DeadLetterResolved, frozen=True):
+    """A person decided, for `reason`, not to process the message. The dead letter stays there."""
 
     reason: Text

@@ -1,79 +1,137 @@
-"""What every event carries."""
+"""The base classes of events, and the fields that every event has."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_validator
 
 from tidegate.events.identity import derived_id, table_identity
+from tidegate.events.limits import Location, Path, Text
 
-Text = Annotated[str, Field(min_length=1)]
-TableIdentity = Annotated[str, AfterValidator(table_identity)]
-Count = Annotated[int, Field(ge=0)]
+EventId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$|^$")]
+"""A word of up to 100 characters; empty until it is derived."""
+TableIdentity = Annotated[str, Field(max_length=500), AfterValidator(table_identity)]
 
 
 class Value(BaseModel, frozen=True, extra="forbid"):
-    """A part of an event: immutable, and closed to fields that the schema does not know."""
+    """A part of an event: immutable, and without fields that the schema does not have."""
 
 
 class Event(Value, frozen=True):
     """A fact, a command or an outcome.
 
-    Subclasses name in `identified_by` the fields whose values make the event: where no `event_id`
-    is given it is derived from them, so the same cause always gives the same id.
+    Subclasses list in `identified_by` the fields that identify the event. Without an `event_id` it
+    is derived from their values, so that a repeated event has the same id.
     """
 
     identified_by: ClassVar[tuple[str, ...]]
 
-    event_id: str = ""
+    event_id: EventId = ""
     table: TableIdentity
-    location: Text
+    location: Path
     occurred_at: AwareDatetime
     said_by: Text
     caused_by: Text | None = None
 
     @model_validator(mode="after")
-    def _derive_id(self) -> Self:
-        if not self.event_id:  # derived from what was validated: a list and a tuple are one
-            parts = (_plain(getattr(self, field)) for field in self.identified_by)
-            # frozen for everybody else: nobody has seen it yet
-            vars(self)["event_id"] = derived_id(type(self).__name__, *parts)
+    def _set_id(self) -> Self:
+        event_id = self.checked_id()
+        if event_id != self.event_id:
+            # the model is frozen, but nobody else has a reference yet
+            vars(self)["event_id"] = event_id
             self.__pydantic_fields_set__.add("event_id")
         return self
 
+    def checked_id(self) -> str:
+        """The id that the event has: the one that it came with, else the derived one.
+
+        Raises:
+            ValueError: the event can't have the id that it came with.
+        """
+        return self.event_id or self.content_id()
+
+    def content_id(self) -> str:
+        """The id derived from what identifies the event; never from a clock."""
+        return self._derived_from(self.identified_by)
+
+    def _derived_from(self, fields: tuple[str, ...]) -> str:
+        # from validated values: a list and a tuple are equal then
+        return derived_id(type(self).__name__, *[getattr(self, name) for name in fields])
+
     @classmethod
     def about(cls, cause: Event, **fields: Any) -> Self:  # noqa: ANN401 - checked by the model
-        """Make an event that `cause` gave rise to, on the same table."""
+        """Make an event caused by `cause`, about the same table."""
         subject = {"table": cause.table, "location": cause.location, "caused_by": cause.event_id}
         return cls.model_validate(subject | fields)
 
 
-def _plain(value: object) -> object:
-    """One form for a moment, in whichever time zone it was told."""
-    return value.astimezone(UTC) if isinstance(value, datetime) else value
-
-
 class Fact(Event, frozen=True):
-    """Something that happened outside, told in the past tense."""
+    """Something that happened outside Tidegate.
+
+    The id always belongs to the content, also when it was read from a topic: otherwise whoever may
+    publish facts could publish another fact under the id of a real one, and the real one would be
+    taken for a repeat.
+    """
+
+    location: Location
+
+    identified_before: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    """`identified_by` in earlier versions; their events are read and get the id of this version."""
+
+    def checked_id(self) -> str:
+        """The id derived from the content.
+
+        Raises:
+            ValueError: the event came with an id that no version derives from this content.
+        """
+        own = self.content_id()
+        if self.event_id in {"", own}:
+            return own
+        if any(self.event_id == self._derived_from(fields) for fields in self.identified_before):
+            return own
+        raise ValueError("event_id is not the id of this content; leave it out and it is derived")
 
 
 class Command(Event, frozen=True):
-    """Something that a person or a decider asks for."""
+    """Something that a person or a decider requests."""
+
+
+class Request(Command, frozen=True):
+    """A command that a person or a decider may send.
+
+    A person's request has an id of its own, made before the first attempt to publish it and kept by
+    every retry: the same id twice is one request, and the same values under two ids are two. The
+    id of a decider's is derived from its cause.
+    """
+
+    location: Location
+
+    def checked_id(self) -> str:
+        """The id that the request came with, else the one derived from its cause.
+
+        Raises:
+            ValueError: it has neither an id nor a cause.
+        """
+        if not self.event_id and self.caused_by is None:
+            raise ValueError(
+                "event_id is missing: a request without a cause needs an id of its own, which"
+                " every retry keeps"
+            )
+        return super().checked_id()
 
 
 class Caused(Event, frozen=True):
-    """An event that can't be without a cause: it is identified by its kind and that cause."""
+    """An event that always has a cause, and is identified by its kind and that cause."""
 
     identified_by: ClassVar[tuple[str, ...]] = ("caused_by",)
 
     @model_validator(mode="after")
     def _has_a_cause(self) -> Self:
         if self.caused_by is None:
-            raise ValueError(f"a {type(self).__name__} names the event that caused it")
+            raise ValueError(f"{type(self).__name__} needs caused_by: the event that caused it")
         return self
 
 
 class Outcome(Caused, frozen=True):
-    """What a service did, or why it did not."""
+    """What a service did, or why it refused."""

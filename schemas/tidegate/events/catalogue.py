@@ -1,4 +1,4 @@
-"""Every event there is, by name; what is not listed here does not travel."""
+"""Every event by name; an event that is not listed here can't be published or read."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tidegate.events.outcomes import (
     RestoreStarted,
     SavepointCreated,
     SavepointRejected,
+    VacuumFlagged,
 )
 
 COMMANDS: Final[tuple[type[Event], ...]] = (SavepointRequested, RestoreRequested, CleaningReleased)
@@ -35,6 +36,7 @@ OUTCOMES: Final[tuple[type[Event], ...]] = (
     CleaningStarted,
     DirectoriesCleaned,
     CleaningRefused,
+    VacuumFlagged,
     DeadLetterRedriven,
     DeadLetterDiscarded,
 )

@@ -1,4 +1,4 @@
-"""Commands: what people and deciders ask the executors to do."""
+"""Commands: what people and deciders request of the executors."""
 
 from __future__ import annotations
 
@@ -6,31 +6,40 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from tidegate.events.base import Caused, Command, Count, Text
+from tidegate.events.base import Caused, Command, Request
 from tidegate.events.facts import VacuumKind
+from tidegate.events.limits import (
+    MAX_DIRECTORIES,
+    DirectoryName,
+    HudiInstant,
+    Id,
+    LongText,
+    Snapshot,
+    Text,
+)
 
 
-class SavepointRequested(Command, frozen=True):
-    """Write a Hudi savepoint on `instant`, or on the newest completed one where it is none."""
+class SavepointRequested(Request, frozen=True):
+    """Write a Hudi savepoint on `instant`, or on the newest completed instant if it is None."""
 
     identified_by: ClassVar[tuple[str, ...]] = (
         "table",
         "instant",
         "caused_by",
         "said_by",
-        "occurred_at",
     )
 
-    instant: Text | None = None
+    instant: HudiInstant | None = None
     requested_by: Text
-    comment: str = ""
+    comment: LongText = ""
 
 
-class RestoreRequested(Command, frozen=True):
-    """Roll the table back to a savepoint. It destroys every later commit, on purpose.
+class RestoreRequested(Request, frozen=True):
+    """Roll the table back to a savepoint. This destroys every later commit.
 
     With `plan_only` the plan is published and nothing is changed. With `expected_plan` the restore
-    is refused unless the plan made from the table as it is now has that id.
+    is refused unless the plan made from the table as it is now has that id. `seen_up_to` is the
+    latest instant that the requester knew of: the request covers no commit after it.
     """
 
     identified_by: ClassVar[tuple[str, ...]] = (
@@ -39,27 +48,27 @@ class RestoreRequested(Command, frozen=True):
         "plan_only",
         "caused_by",
         "said_by",
-        "occurred_at",
     )
 
-    savepoint: Text
+    savepoint: HudiInstant
     requested_by: Text
     reason: Text
     plan_only: bool = False
     expected_plan: Text | None = None
+    seen_up_to: HudiInstant | None = None
 
 
 class CleaningReleased(Caused, Command, frozen=True):
-    """Every hold of a vacuum is gone: remove what that vacuum made obsolete.
+    """No reader needs a vacuum's inputs any more: remove what that vacuum made obsolete.
 
-    It carries the vacuum's own snapshot, never a list of paths to remove: the cleaner finds those
-    in the directory as it is.
+    The command carries the vacuum's snapshot, never a list of paths to remove: the cleaner derives
+    those from the current listing.
     """
 
     kind: VacuumKind
     partition: Text | None = None
-    directories: tuple[Text, ...] = Field(min_length=1)
-    min_write_id: Count
-    max_write_id: Count
-    valid_write_ids: Text
-    own_transaction_id: int | None = None
+    directories: tuple[DirectoryName, ...] = Field(min_length=1, max_length=MAX_DIRECTORIES)
+    min_write_id: Id
+    max_write_id: Id
+    valid_write_ids: Snapshot
+    own_transaction_id: Id | None = None

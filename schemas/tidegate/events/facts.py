@@ -1,4 +1,8 @@
-"""Facts: what writers and metastores say has happened."""
+"""Facts: what writers and metastores report.
+
+A vacuum, here, is a compaction of a Hive ACID table, as Hive calls it: it merges deltas and removes
+nothing. (Delta Lake's VACUUM, which deletes files, is what Tidegate calls cleaning.)
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,25 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from tidegate.events.base import Count, Fact, Text, Value
+from tidegate.events.base import Fact, Value
+from tidegate.events.limits import (
+    MAX_DIRECTORIES,
+    MAX_LOCKS,
+    MAX_METADATA,
+    MAX_TRANSACTIONS,
+    Count,
+    DirectoryName,
+    HudiInstant,
+    Id,
+    MetadataKey,
+    MetadataValue,
+    Snapshot,
+    Text,
+)
 
 
 class TableFormat(StrEnum):
-    """The table format a commit was made in."""
+    """The format of a table."""
 
     HUDI = "hudi"
 
@@ -24,7 +42,7 @@ class TableType(StrEnum):
 
 
 class VacuumKind(StrEnum):
-    """What a compaction made: a delta of deltas (minor) or a new base (major)."""
+    """What a compaction wrote: a delta merged from deltas (minor) or a new base (major)."""
 
     MINOR = "minor"
     MAJOR = "major"
@@ -40,7 +58,7 @@ class LockType(StrEnum):
 
 
 class ReleaseReason(StrEnum):
-    """Why a lock is gone."""
+    """Why a lock ended."""
 
     UNLOCKED = "unlocked"
     COMMITTED = "committed"
@@ -49,76 +67,112 @@ class ReleaseReason(StrEnum):
 
 
 class CommitCompleted(Fact, frozen=True):
-    """A writer completed an instant. Idempotent by table and instant."""
+    """A writer completed an instant on a Hudi timeline. Identified by table and instant."""
 
     identified_by: ClassVar[tuple[str, ...]] = ("table", "instant")
 
     format: TableFormat = TableFormat.HUDI
-    instant: Text
-    completion_time: Text | None = None
+    instant: HudiInstant
+    completion_time: HudiInstant | None = None
     action: Text
     operation: Text | None = None
     table_type: TableType = TableType.COPY_ON_WRITE
     files_written: Count | None = None
     records_written: Count | None = None
     bytes_written: Count | None = None
-    extra_metadata: dict[str, str] = Field(default_factory=dict)
+    extra_metadata: dict[MetadataKey, MetadataValue] = Field(
+        default_factory=dict, max_length=MAX_METADATA
+    )
 
 
 class LockHold(Value, frozen=True):
     """A lock that was held on the table when a vacuum became visible."""
 
-    lock_id: int
-    transaction_id: int | None = None
+    lock_id: Id
+    transaction_id: Id | None = None
     partition: Text | None = None
     lock_type: LockType | None = None
     owner: Text | None = None
 
 
 class VacuumFinished(Fact, frozen=True):
-    """A compaction became visible; what it replaced may go once every hold is released.
+    """A compaction became visible. Its inputs may be removed once every hold has been released.
 
-    `directories` are names below the table or, with `partition`, below that partition.
-    `locks` always holds the vacuum's own lock; `open_transactions` are the transactions that were
-    open when the vacuum became visible, because a reader takes its snapshot before its lock.
+    `directories` are names relative to the table or, with `partition`, to that partition. `locks`
+    always include the compaction's own lock; `open_transactions` are those that were open when it
+    became visible, because a reader takes its snapshot before its lock.
     """
 
-    identified_by: ClassVar[tuple[str, ...]] = ("table", "partition", "directories", "own_lock_id")
+    identified_by: ClassVar[tuple[str, ...]] = (
+        "table",
+        "partition",
+        "own_lock_id",
+        "own_transaction_id",
+        "kind",
+        "min_write_id",
+        "max_write_id",
+        "valid_write_ids",
+        "unordered",
+    )
+    identified_before: ClassVar[tuple[tuple[str, ...], ...]] = (
+        ("table", "partition", "directories", "own_lock_id"),
+    )
 
     kind: VacuumKind
     partition: Text | None = None
-    directories: tuple[Text, ...] = Field(min_length=1)
-    min_write_id: Count
-    max_write_id: Count
-    valid_write_ids: Text
-    own_lock_id: int
-    own_transaction_id: int | None = None
-    locks: tuple[LockHold, ...] = Field(min_length=1)
-    open_transactions: tuple[int, ...] = ()
+    directories: tuple[DirectoryName, ...] = Field(min_length=1, max_length=MAX_DIRECTORIES)
+    min_write_id: Id
+    max_write_id: Id
+    valid_write_ids: Snapshot
+    own_lock_id: Id
+    own_transaction_id: Id | None = None
+    locks: tuple[LockHold, ...] = Field(min_length=1, max_length=MAX_LOCKS)
+    open_transactions: tuple[Id, ...] = Field(default=(), max_length=MAX_TRANSACTIONS)
+
+    @property
+    def unordered(self) -> tuple[tuple[str | int, ...], ...]:
+        """The directories and the ids of the holds, in one order: another order is no other fact.
+
+        What else is known of a lock (its owner, its type, its transaction) does not make another.
+        """
+        locks = {lock.lock_id for lock in self.locks}
+        return (
+            tuple(sorted(set(self.directories))),
+            tuple(sorted(locks)),
+            tuple(sorted(set(self.open_transactions))),
+        )
 
     @model_validator(mode="after")
     def _holds_its_own_lock(self) -> Self:
         if self.own_lock_id not in {lock.lock_id for lock in self.locks}:
-            raise ValueError("a vacuum holds its own lock: locks must list own_lock_id")
+            raise ValueError("locks must include own_lock_id: a vacuum holds its own lock")
         if self.min_write_id > self.max_write_id:
-            raise ValueError("min_write_id lies above max_write_id")
+            raise ValueError("min_write_id is greater than max_write_id")
         return self
 
 
 class LockReleased(Fact, frozen=True):
-    """A lock or a transaction ended. Published once for each table that a vacuum holds it on."""
+    """A lock or transaction ended. Published once per table with a vacuum that waits for it."""
 
-    identified_by: ClassVar[tuple[str, ...]] = ("table", "lock_id", "transaction_id")
+    identified_by: ClassVar[tuple[str, ...]] = ("table", "lock_id", "transaction_alone")
+    identified_before: ClassVar[tuple[tuple[str, ...], ...]] = (
+        ("table", "lock_id", "transaction_id"),
+    )
 
-    lock_id: int | None = None
-    transaction_id: int | None = None
+    lock_id: Id | None = None
+    transaction_id: Id | None = None
     partition: Text | None = None
     lock_type: LockType | None = None
     reason: ReleaseReason = ReleaseReason.UNLOCKED
     reconciled: bool = False
 
+    @property
+    def transaction_alone(self) -> int | None:
+        """The transaction where no lock is named: a lock ends once, with a transaction or not."""
+        return self.transaction_id if self.lock_id is None else None
+
     @model_validator(mode="after")
     def _names_something(self) -> Self:
         if self.lock_id is None and self.transaction_id is None:
-            raise ValueError("a release names a lock_id, a transaction_id or both")
+            raise ValueError("give lock_id, transaction_id or both")
         return self

@@ -1,38 +1,46 @@
-"""Who an event is about, and what makes two events the same."""
+"""The identity of tables and of events."""
 
 from __future__ import annotations
 
 import re
 import uuid
 from functools import lru_cache
+from hashlib import sha1
 from typing import Final
 
 from tidegate.errors import FormatError
 
-_NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_URL, "https://tidegate.dev/events")
+_NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_URL, "https://tidegate.dev/events").bytes
 _PART: Final = re.compile(r"[^\s./\\\x00-\x1f]+")
 _PARTS: Final = 3
 
 
-@lru_cache(maxsize=10_000)  # every event is of some table, and they are few
+@lru_cache(maxsize=10_000)  # every event names a table, and there are few tables
 def table_identity(name: str) -> str:
     """Normalise a table's name to `catalog.database.table`, the key of every topic.
 
     Hive Metastore and Spark fold names to lower case, so two spellings are one table.
 
     Raises:
-        FormatError: it has not exactly three non-empty parts.
+        FormatError: not exactly three non-empty parts, or a part holds white space, a slash, a
+            backslash or a control character.
     """
     parts = name.strip().lower().split(".")
     if len(parts) != _PARTS or not all(_PART.fullmatch(part) for part in parts):
-        raise FormatError(f"a table is named catalog.database.table, not {name!r}")
+        raise FormatError(f"{name!r} is not a table name of the form catalog.database.table")
     return ".".join(parts)
 
 
 def derived_id(*parts: object) -> str:
-    """Derive an event id (a version 5 UUID) from what makes the event itself.
+    """Derive an event id (a version 5 UUID) from the values that identify the event.
 
-    The same parts give the same id on every machine and in every replay: that is how a repeat is
+    The same values give the same id on every machine and in every replay, so repeats are
     recognised.
     """
-    return str(uuid.uuid5(_NAMESPACE, "\x1f".join("" if p is None else str(p) for p in parts)))
+    text = "\x1f".join(["" if part is None else str(part) for part in parts])
+    # as uuid.uuid5 does, at a third of its cost: this runs for every fact that is read
+    digest = bytearray(sha1(_NAMESPACE + text.encode(), usedforsecurity=False).digest())
+    digest[6] = digest[6] & 0x0F | 0x50  # the version
+    digest[8] = digest[8] & 0x3F | 0x80  # the variant
+    text = digest[:16].hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -11,7 +11,7 @@ from tidegate.events.base import Event
 from tidegate.events.codec import decode
 from tidegate.events.framing import Headers
 
-__all__ = ["TYPE_PREFIX", "Headers", "Message", "event_of", "headers_of", "under_its_key"]
+__all__ = ["TYPE_PREFIX", "Headers", "Message", "check_key", "event_of", "headers_of"]
 
 TYPE_PREFIX: Final = "io.tidegate."
 _VERSION: Final = ("ce_specversion", b"1.0")
@@ -19,9 +19,9 @@ _CONTENT: Final = ("content-type", b"application/avro")
 
 
 class Message(NamedTuple):
-    """A message to send; that of an event has its table's identity, in UTF-8, as its key.
+    """A message to send. An event's message has its table's identity, in UTF-8, as its key.
 
-    Without a partition, the key decides.
+    Without a partition, the producer's partitioner chooses one by the key.
     """
 
     topic: str
@@ -32,20 +32,20 @@ class Message(NamedTuple):
 
 
 def headers_of(event: Event) -> Headers:
-    """Give an event's CloudEvents attributes (Kafka protocol binding, binary mode)."""
+    """An event's CloudEvents attributes (Kafka protocol binding, binary mode)."""
     return (
         _VERSION,
         ("ce_id", event.event_id.encode()),
         _type(type(event)),
         ("ce_source", event.said_by.encode()),
         ("ce_subject", event.table.encode()),
-        ("ce_time", _moment(event.occurred_at)),
+        ("ce_time", _rfc3339(event.occurred_at)),
         _CONTENT,
     )
 
 
-@lru_cache(maxsize=100)  # events are often published many at a time
-def _moment(at: datetime) -> bytes:
+@lru_cache(maxsize=100)  # many events are published with the same time
+def _rfc3339(at: datetime) -> bytes:
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z").encode()
 
 
@@ -55,20 +55,19 @@ def _type(kind: type[Event]) -> tuple[str, bytes]:
 
 
 def event_of(key: bytes | None, value: bytes | None) -> Event:
-    """Decode an Avro single object whose key must name the event's own table.
+    """Decode an Avro single object and check its key.
 
     Raises:
-        FormatError: it can't be decoded, or its key names another table.
+        FormatError: it can't be decoded, or the key is not the event's table.
     """
-    return under_its_key(key, decode(value))
+    return check_key(key, decode(value))
 
 
-def under_its_key(key: bytes | None, event: Event) -> Event:
-    """Give the event back if the key names its table.
+def check_key(key: bytes | None, event: Event) -> Event:
+    """Return the event if the message's key is its table.
 
     Raises:
-        FormatError: it names another: the message then lies on a partition where the table's state
-            is not.
+        FormatError: it is not: the message may be on another partition than the table's state.
     """
     if key != event.table.encode():
         raise FormatError(f"the key {key!r} is not the event's table {event.table}")

@@ -1,19 +1,23 @@
-"""Outcomes: what the executors did, or why they did not. The audit trail."""
+"""Outcomes: what the executors did, or why they refused. Together they are the audit trail."""
 
 from __future__ import annotations
 
-from tidegate.events.base import Count, Outcome, Text, Value
+from enum import StrEnum
+from typing import ClassVar
+
+from tidegate.events.base import Outcome, Value
+from tidegate.events.limits import Count, Message, Text
 
 
 class InstantRef(Value, frozen=True):
-    """An instant on a Hudi timeline, as Hudi's HoodieInstantInfo names it."""
+    """An instant on a Hudi timeline, with the fields of Hudi's HoodieInstantInfo."""
 
     instant: Text
     action: Text
 
 
 class SavepointCreated(Outcome, frozen=True):
-    """The savepoint is on the timeline, now or already before (`already_there`)."""
+    """The savepoint is on the timeline; `already_there` if it was before this command."""
 
     instant: Text
     partitions: Count
@@ -23,15 +27,15 @@ class SavepointCreated(Outcome, frozen=True):
 
 
 class SavepointRejected(Outcome, frozen=True):
-    """No savepoint was written and nothing was changed. `reason` is a fixed code."""
+    """No savepoint was written. `reason` is a code of `Reason`."""
 
     instant: Text | None = None
     reason: Text
-    message: Text
+    message: Message
 
 
 class RestorePlan(Outcome, frozen=True):
-    """What a restore does: the fields that its plan and its start have in common."""
+    """The plan of a restore: the fields that RestorePlanned and RestoreStarted share."""
 
     savepoint: Text
     plan_id: Text
@@ -41,18 +45,23 @@ class RestorePlan(Outcome, frozen=True):
 
 
 class RestorePlanned(RestorePlan, frozen=True):
-    """The answer to a request with `plan_only`: nothing was changed."""
+    """The plan of a requested restore; nothing was changed.
+
+    `message` says why only a plan was made, if the request did not ask for a plan alone.
+    """
+
+    message: Text | None = None
 
 
 class RestoreStarted(RestorePlan, frozen=True):
-    """The restore is about to change the table; `resumed` if an earlier attempt had begun."""
+    """The restore starts to change the table; `resumed` if an earlier attempt had started."""
 
     restore_instant: Text
     resumed: bool = False
 
 
 class RestoreCompleted(Outcome, frozen=True):
-    """The savepoint is the table's last instant again."""
+    """The savepointed commit is the table's last completed commit again."""
 
     savepoint: Text
     restore_instant: Text
@@ -62,23 +71,23 @@ class RestoreCompleted(Outcome, frozen=True):
 
 
 class RestoreRejected(Outcome, frozen=True):
-    """Nothing was changed. `reason` is a fixed code."""
+    """The restore was refused and nothing was changed. `reason` is a code of `Reason`."""
 
     savepoint: Text
     reason: Text
-    message: Text
+    message: Message
 
 
 class RestoreFailed(Outcome, frozen=True):
-    """The restore began and could not finish: the same request resumes it."""
+    """The restore started and could not finish; the same request resumes it."""
 
     savepoint: Text
     restore_instant: Text
-    message: Text
+    message: Message
 
 
 class CleaningStarted(Outcome, frozen=True):
-    """What is about to be removed, said before it is: a crash can't lose the record of it."""
+    """What is about to be removed, published before the removal so that a crash can't hide it."""
 
     partition: Text | None = None
     directories: tuple[Text, ...]
@@ -87,18 +96,48 @@ class CleaningStarted(Outcome, frozen=True):
 
 
 class DirectoriesCleaned(Outcome, frozen=True):
-    """Nothing that the vacuum made obsolete is left. `directories` went in this run."""
+    """Nothing that the vacuum made obsolete is left. This run removed `directories`.
+
+    `superseded_by` names the directories of later vacuums, where their cleaning was faster.
+    """
 
     partition: Text | None = None
     directories: tuple[Text, ...]
     files: Count
     bytes: Count
     duration_ms: Count
+    superseded_by: tuple[Text, ...] = ()
 
 
 class CleaningRefused(Outcome, frozen=True):
-    """Nothing was removed. `reason` is a fixed code."""
+    """Cleaning was refused and this attempt removed nothing. `reason` is a code of `Reason`.
+
+    An earlier attempt may have removed directories, if the table changed during it.
+    """
 
     partition: Text | None = None
     reason: Text
-    message: Text
+    message: Message
+
+
+class VacuumFlag(StrEnum):
+    """Why a published vacuum needs the attention of people."""
+
+    CONTENT_CHANGED = "content-changed"
+    """It was published before with another snapshot, range, kind or location. This one counts."""
+    HOLDS_AFTER_RELEASE = "holds-after-release"
+    """Its cleaning was released before these holds were published: they were not waited for."""
+    RELEASE_MAY_BE_FORGOTTEN = "release-may-be-forgotten"
+    """It waits for holds whose release may have come and been forgotten: publish it again."""
+
+
+class VacuumFlagged(Outcome, frozen=True):
+    """A published vacuum needs the attention of people. `flag` is a code of `VacuumFlag`."""
+
+    identified_by: ClassVar[tuple[str, ...]] = ("caused_by", "flag")
+
+    partition: Text | None = None
+    flag: Text
+    locks: tuple[int, ...] = ()
+    transactions: tuple[int, ...] = ()
+    message: Message

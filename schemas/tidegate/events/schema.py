@@ -1,4 +1,4 @@
-"""The Avro schemas: of today and of earlier versions, and what each one's bytes are read as."""
+"""The Avro schemas of this version and of earlier ones, and how to read what they wrote."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from fastavro.schema import fingerprint, to_parsing_canonical_form
 from tidegate.errors import FormatError
 from tidegate.events.base import Event
 from tidegate.events.catalogue import EVENT_TYPES
+from tidegate.events.schema_limits import load_schema
 
 NAMESPACE: Final = "io.tidegate.events"
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """One event's schema: its model, its parsed Avro schema, its fingerprint on the wire."""
+    """An event's schema: its model, the parsed Avro schema, the fingerprint on the wire."""
 
     model: type[Event]
     parsed: Any
@@ -30,14 +31,14 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """The schema that bytes were written with. `reader` is the schema of ours they are read as."""
+    """A writer's schema, and the schema of this version (`reader`) to resolve it to."""
 
     parsed: Any
     reader: Schema
 
     @property
-    def resolve_to(self) -> Any:  # noqa: ANN401 - a parsed schema is fastavro's own affair
-        """The schema to resolve fields to; None where the bytes are laid out as ours are."""
+    def resolve_to(self) -> Any:  # noqa: ANN401 - fastavro has no type for a parsed schema
+        """The reader's schema; None where both are the same and nothing is to resolve."""
         return None if self.parsed is self.reader.parsed else self.reader.parsed
 
 
@@ -47,12 +48,12 @@ def full_name(model: type[Event]) -> str:
 
 
 def schema_text(name: str) -> str:
-    """The `.avsc` of an event, as it stands in the package."""
+    """The text of an event's `.avsc` file."""
     return files("tidegate.events").joinpath("avro", f"{name}.avsc").read_text("utf-8")
 
 
 def previous_texts() -> Iterator[tuple[str, str]]:
-    """The `.avsc` files of every version that was ever released, as version and text."""
+    """The `.avsc` files of every released version, as version and text."""
     folder = files("tidegate.events").joinpath("previous")
     for version in sorted(folder.iterdir(), key=lambda each: each.name):
         for file in sorted(version.iterdir(), key=lambda each: each.name):
@@ -60,33 +61,35 @@ def previous_texts() -> Iterator[tuple[str, str]]:
 
 
 def make_schema(model: type[Event], text: str) -> Schema:
-    """Make a model's schema from the text of its `.avsc`."""
+    """Parse the text of an `.avsc` as a model's schema."""
     raw: dict[str, Any] = json.loads(text)
-    # fastavro gives the fingerprint's hex in the byte order of the wire: little endian.
+    # fastavro's hex is in the byte order of the wire, little endian
     crc = fingerprint(to_parsing_canonical_form(raw), "CRC-64-AVRO")
     return Schema(model, fastavro.parse_schema(raw), bytes.fromhex(crc))
 
 
 @cache
 def schema_of(model: type[Event]) -> Schema:
-    """Load an event's schema from its `.avsc`, once a process."""
+    """Load an event's schema from its `.avsc`, once per process."""
     return make_schema(model, schema_text(model.__name__))
 
 
 def writer_from(text: str) -> Writer:
-    """Make a writer of the text of any version's schema; its record's full name says of what.
+    """Make a writer from the schema of any version; the record's full name identifies the event.
 
     Raises:
-        FormatError: it is no Avro schema, or none of an event of ours.
+        FormatError: not an Avro schema, beyond the limits, or not of a Tidegate event.
     """
     try:
-        parsed = fastavro.parse_schema(json.loads(text))
-    except Exception as error:  # fastavro raises whatever a broken schema leads it to
-        raise FormatError(f"no Avro schema: {error!r}") from error
+        parsed = fastavro.parse_schema(load_schema(text))
+    except FormatError:
+        raise
+    except Exception as error:  # fastavro raises many kinds for an invalid schema
+        raise FormatError(f"not an Avro schema: {error!r}") from error
     name = str(parsed.get("name")) if isinstance(parsed, dict) else str(parsed)
     model = EVENT_TYPES.get(name.removeprefix(f"{NAMESPACE}."))
     if model is None or full_name(model) != name:
-        raise FormatError(f"a schema of {name:.200}, which is no event of ours")
+        raise FormatError(f"the schema of {name:.200}, which is not a Tidegate event")
     reader, written = schema_of(model), make_schema(model, text)
     same = written.fingerprint == reader.fingerprint
     return Writer(reader.parsed if same else written.parsed, reader)
@@ -94,7 +97,7 @@ def writer_from(text: str) -> Writer:
 
 @cache
 def current_writers() -> Mapping[bytes, Writer]:
-    """Today's schemas by fingerprint."""
+    """The schemas of this version by fingerprint."""
     schemas = map(schema_of, EVENT_TYPES.values())
     return {schema.fingerprint: Writer(schema.parsed, schema) for schema in schemas}
 
@@ -108,5 +111,5 @@ def previous_writers() -> Mapping[bytes, Writer]:
 
 
 def writer_by_fingerprint(name: bytes) -> Writer | None:
-    """The schema with this fingerprint, of any version that this package knows."""
+    """The schema with this fingerprint, of this version or a released one; None: unknown."""
     return current_writers().get(name) or previous_writers().get(name)

@@ -1,4 +1,4 @@
-"""The topics, each declared once: what travels on it, for how long, who writes and who reads."""
+"""The topics, each declared once: its events, its retention, who writes and who reads it."""
 
 from __future__ import annotations
 
@@ -11,38 +11,51 @@ from tidegate.errors import FormatError
 from tidegate.events.base import Event
 from tidegate.events.catalogue import COMMANDS, OUTCOMES
 from tidegate.events.facts import CommitCompleted, LockReleased, VacuumFinished
+from tidegate.events.roles import SERVICES, Role
 
 DEFAULT_PREFIX: Final = "tidegate"
 DEFAULT_PARTITIONS: Final = 6
 PARTITIONER: Final = "murmur2_random"
-"""librdkafka's name for the Java client's partitioner: JVM and Python writers then agree."""
+"""librdkafka's name for the Java client's default, so that JVM and Python writers agree."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
     """A topic's declaration. `retention` None means compacted and kept for ever.
 
-    Every topic is keyed by the table's identity and has the same number of partitions, so that
-    all that concerns a table has the same partition number everywhere.
+    Every topic is keyed by table and has the same number of partitions, so that everything about a
+    table is on the same partition number of every topic.
     """
 
     suffix: str
     purpose: str
     events: tuple[type[Event], ...]
     retention: timedelta | None
-    written_by: str
-    read_by: str
+    written_by: tuple[Role, ...] = ()
+    read_by: tuple[Role, ...] = ()
     max_bytes: int | None = None
-    """The largest batch of messages, in bytes as compressed; None: what the broker allows."""
+    """The largest record batch in bytes, compressed; None: the broker's default."""
+    owner: str | None = None
+    """The only service that writes and reads it, where it is a changelog."""
+
+    @property
+    def writers(self) -> tuple[str, ...]:
+        """Who may write it: roles, or its owner."""
+        return (self.owner,) if self.owner else self.written_by
+
+    @property
+    def readers(self) -> tuple[str, ...]:
+        """Who may read it: roles, or its owner."""
+        return (self.owner,) if self.owner else self.read_by
 
     def name(self, prefix: str = DEFAULT_PREFIX) -> str:
         """The topic's full name."""
         return f"{prefix}.{self.suffix}"
 
     def settings(self) -> Mapping[str, str]:
-        """The broker's settings for this topic.
+        """The topic's settings on the broker.
 
-        Append time, because a decider's only clock is the broker's.
+        Timestamps are the broker's append time, because that is a decider's only clock.
         """
         common = {"message.timestamp.type": "LogAppendTime"}
         if self.max_bytes is not None:
@@ -58,69 +71,76 @@ COMMITS: Final = Topic(
     purpose="commits that upstream writers completed",
     events=(CommitCompleted,),
     retention=timedelta(days=30),
-    written_by="upstream writers, bridges",
-    read_by="savepoint-policy",
+    written_by=(Role.UPSTREAM_WRITERS, Role.BRIDGES),
+    read_by=(Role.SAVEPOINT_POLICY,),
 )
 VACUUMS: Final = Topic(
     suffix="vacuums",
-    purpose="compactions that became visible, with the holds of that moment",
+    purpose="compactions that became visible, with the locks and transactions open then",
     events=(VacuumFinished,),
     retention=timedelta(days=30),
-    written_by="upstream writers, bridges",
-    read_by="reader-gate",
+    written_by=(Role.UPSTREAM_WRITERS, Role.BRIDGES),
+    read_by=(Role.READER_GATE,),
 )
 LOCKS: Final = Topic(
     suffix="locks",
     purpose="locks and transactions that ended",
     events=(LockReleased,),
     retention=timedelta(days=30),
-    written_by="upstream writers, bridges",
-    read_by="reader-gate",
+    written_by=(Role.UPSTREAM_WRITERS, Role.BRIDGES),
+    read_by=(Role.READER_GATE,),
 )
 COMMAND_TOPIC: Final = Topic(
     suffix="commands",
-    purpose="what people and deciders ask the executors to do",
+    purpose="requests of people and deciders to the executors",
     events=COMMANDS,
     retention=timedelta(days=30),
-    written_by="people, savepoint-policy, reader-gate",
-    read_by="savepoint-writer, restorer, cleaner",
+    written_by=(Role.PEOPLE, Role.SAVEPOINT_POLICY, Role.READER_GATE),
+    read_by=(Role.SAVEPOINT_WRITER, Role.RESTORER, Role.CLEANER),
 )
 OUTCOME_TOPIC: Final = Topic(
     suffix="outcomes",
-    purpose="what was done, or refused, and why: the audit trail",
+    purpose="what was done or refused, and why: the audit trail",
     events=OUTCOMES,
     retention=timedelta(days=365),
-    written_by="savepoint-writer, restorer, cleaner, people (what became of dead letters)",
-    read_by="monitoring, people, restorer",
+    # people: what they decided about dead letters; deciders: what people should know of a decision
+    written_by=(
+        Role.SAVEPOINT_WRITER,
+        Role.RESTORER,
+        Role.CLEANER,
+        Role.SAVEPOINT_POLICY,
+        Role.READER_GATE,
+        Role.PEOPLE,
+    ),
+    read_by=(Role.MONITORING, Role.PEOPLE, Role.RESTORER),
 )
 DEAD_LETTERS: Final = Topic(
     suffix="dead-letters",
-    purpose="messages that could not be worked off, as they came, with the reason in the headers",
+    purpose="messages that could not be processed, unchanged, with the reason in headers",
     events=(),
     retention=timedelta(days=365),
-    written_by="every service",
-    read_by="people",
-    max_bytes=2 * 2**20,  # a message of the broker's own limit, and the reasons around it
+    written_by=SERVICES,
+    read_by=(Role.PEOPLE,),
+    max_bytes=2 * 2**20,  # a message of the broker's default limit, and headers with the reason
 )
 
 TOPICS: Final = (COMMITS, VACUUMS, LOCKS, COMMAND_TOPIC, OUTCOME_TOPIC, DEAD_LETTERS)
 
 
 def changelog(decider: str) -> Topic:
-    """The compacted topic that holds a decider's state, one record a table."""
+    """The compacted topic of a decider's state."""
     return Topic(
         suffix=f"{decider}.changelog",
-        purpose=f"the state of {decider}, a record a table",
+        purpose=f"the state of {decider}",
         events=(),
         retention=None,
-        written_by=decider,
-        read_by=decider,
+        owner=decider,
         max_bytes=16 * 2**20,  # a table on which hundreds of vacuums wait for one reader
     )
 
 
 def topic_of(kind: type[Event]) -> Topic:
-    """The one topic that a kind of event travels on.
+    """The topic that carries a kind of event.
 
     Raises:
         FormatError: no topic carries it.

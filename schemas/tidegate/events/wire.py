@@ -1,4 +1,4 @@
-"""The wire: how events become messages, and messages events, whichever format they are in."""
+"""Events to messages and back, in any of the supported framings."""
 
 from __future__ import annotations
 
@@ -18,46 +18,47 @@ from tidegate.events.framing import (
     RegistryKey,
     frame_of,
 )
-from tidegate.events.message import Message, headers_of, under_its_key
+from tidegate.events.limits import MAX_VALUE_BYTES
+from tidegate.events.message import Message, check_key, headers_of
 from tidegate.events.schema import Writer, current_writers
 
 
 class SchemaSource(Protocol):
-    """Where schemas are named and found. Called with every message, so it keeps what it learnt."""
+    """Where schema ids and schemas come from. Called for every message, so it must cache."""
 
     @property
     def in_headers(self) -> bool:
-        """Whether the prefix goes into a header, and the value is the Avro body alone."""
+        """Whether the schema id goes into a header, so that the value is the Avro body alone."""
         ...
 
     def prefix(self, model: type[Event], topic: str) -> bytes:
-        """Give what names the schema of an event on a topic. May block."""
+        """The bytes that identify the schema of an event on a topic. May block."""
         ...
 
     def writer(self, key: RegistryKey) -> Writer:
-        """Find the schema that a schema registry has under this key. May block.
+        """Find the schema with this id or GUID in the schema registry. May block.
 
         Raises:
-            FormatError: there is none, or it is not of an event of ours.
-            TransientError: it can't be found out now.
+            FormatError: there is none, or it is not the schema of a Tidegate event.
+            TransientError: the registry can't be reached now.
         """
         ...
 
 
 class OwnSchemas:
-    """The schemas in this package and nothing else: Avro single objects."""
+    """Only the schemas of this package: Avro single objects."""
 
     @property
     def in_headers(self) -> bool:
-        """Never: the fingerprint stands before the body."""
+        """Never: the fingerprint precedes the body."""
         return False
 
-    def prefix(self, model: type[Event], topic: str) -> bytes:  # noqa: ARG002 - the same on all
-        """Give the single object's magic and fingerprint."""
+    def prefix(self, model: type[Event], topic: str) -> bytes:  # noqa: ARG002 - the protocol's
+        """The single object's magic and fingerprint."""
         return single_object_prefix(model)
 
     def writer(self, key: RegistryKey) -> Writer:
-        """Refuse.
+        """Raise: there is no registry.
 
         Raises:
             FormatError: always.
@@ -66,7 +67,7 @@ class OwnSchemas:
 
 
 class Contents(NamedTuple):
-    """What a message says it holds: an event that `writer` wrote, from `body_at` on."""
+    """What a message claims to hold: an event of the schema `writer`, from `body_at` on."""
 
     writer: Writer
     body_at: int
@@ -79,23 +80,23 @@ class Contents(NamedTuple):
 
 @cache
 def _own_objects() -> Mapping[bytes, Contents]:
-    """What single objects of today's schemas hold, by the bytes that they begin with."""
+    """The contents of single objects of this version's schemas, by their first bytes."""
     writers = current_writers().items()
     return {SINGLE_OBJECT + name: Contents(each, OBJECT_PREFIX_BYTES) for name, each in writers}
 
 
 class Wire:
-    """Seals events in the format that its source of schemas names; unseals those of every format.
+    """Serializes events in its schema source's framing, and deserializes every framing.
 
     Safe to share between threads if its source is.
     """
 
     def __init__(self, source: SchemaSource | None = None) -> None:
-        """Take a source of schemas; by default the package's own."""
+        """Use a source of schemas, by default the package's own."""
         self._source: SchemaSource = source or OwnSchemas()
         self._in_headers = self._source.in_headers
 
-    def seal(self, event: Event, topic: str) -> Message:
+    def serialize(self, event: Event, topic: str) -> Message:
         """Make the message that carries an event on a topic.
 
         Raises:
@@ -111,10 +112,14 @@ class Wire:
         """Find out what a message holds, without decoding it.
 
         Raises:
-            FormatError: no event that we know.
+            FormatError: not an event that this version knows.
             TransientError: a schema registry is needed and can't be reached now.
         """
-        if value is not None and (own := _own_objects().get(value[:OBJECT_PREFIX_BYTES])):
+        if (
+            value is not None
+            and len(value) <= MAX_VALUE_BYTES
+            and (own := _own_objects().get(value[:OBJECT_PREFIX_BYTES]))
+        ):
             return own
         frame = frame_of(value, headers)
         if isinstance(frame.schema, bytes):
@@ -122,7 +127,7 @@ class Wire:
         return Contents(self._source.writer(frame.schema), frame.body_at)
 
     def kind(self, value: bytes | None, headers: Headers = ()) -> type[Event] | None:
-        """The kind of event that a message says it holds, without decoding it; None: unknown.
+        """The kind of event that a message claims to hold, without decoding it; None: unknown.
 
         Raises:
             TransientError: a schema registry is needed and can't be reached now.
@@ -133,19 +138,19 @@ class Wire:
             return None
 
     def read(self, key: bytes | None, value: bytes | None, contents: Contents) -> Event:
-        """Read the event out of a message of which the contents are known.
+        """Decode the event of a message whose contents are known.
 
         Raises:
-            FormatError: it can't be decoded, or its key names another table.
+            FormatError: it can't be decoded, or its key is not the event's table.
         """
         event = decode_body(value or b"", contents.body_at, contents.writer)
-        return under_its_key(key, event)
+        return check_key(key, event)
 
-    def unseal(self, key: bytes | None, value: bytes | None, headers: Headers = ()) -> Event:
-        """Read the event out of a message.
+    def deserialize(self, key: bytes | None, value: bytes | None, headers: Headers = ()) -> Event:
+        """Decode the event of a message.
 
         Raises:
-            FormatError: it can't be decoded, or its key names another table.
+            FormatError: it can't be decoded, or its key is not the event's table.
             TransientError: a schema registry is needed and can't be reached now.
         """
         return self.read(key, value, self.contents(value, headers))

@@ -1,8 +1,14 @@
-"""Hive ACID tables on disk: directory names, snapshots of write ids, what is obsolete."""
+"""Hive ACID tables on disk: directory names, snapshots of write ids, what is obsolete.
+
+Mirrors Hive's `AcidUtils` (4.0 and 4.1). What Tidegate's events call a vacuum, Hive calls a
+compaction, and so does this package.
+"""
 
 from __future__ import annotations
 
 from tidegate.hive.bases import FoundDirectory
+from tidegate.hive.compaction import Compaction, InconsistentCompaction, covers
+from tidegate.hive.id_lists import IdRanges, shortened
 from tidegate.hive.names import AcidDirectory, Base, Delta, is_acid_name, parse_name
 from tidegate.hive.obsolete import (
     AcidState,
@@ -10,24 +16,26 @@ from tidegate.hive.obsolete import (
     acid_state,
     always_obsolete,
 )
-from tidegate.hive.vacuum import Vacuum, VacuumMismatch
-from tidegate.hive.write_ids import CleanerWriteIds, Share, ValidTxns, ValidWriteIds
+from tidegate.hive.write_ids import CleanerWriteIds, RangeResponse, ValidTxns, ValidWriteIds
 
 __all__ = [
     "AcidDirectory",
     "AcidState",
     "Base",
     "CleanerWriteIds",
+    "Compaction",
     "Delta",
     "FoundDirectory",
+    "IdRanges",
+    "InconsistentCompaction",
     "NotEnoughHistory",
-    "Share",
-    "Vacuum",
-    "VacuumMismatch",
+    "RangeResponse",
     "ValidTxns",
     "ValidWriteIds",
     "acid_state",
     "always_obsolete",
+    "covers",
     "is_acid_name",
     "parse_name",
+    "shortened",
 ]

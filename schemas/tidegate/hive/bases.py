@@ -1,8 +1,8 @@
-"""Which base a snapshot reads, and which are obsolete: the first half of Hive's getAcidState."""
+"""Which base a snapshot reads, and which bases are obsolete: the first half of getAcidState."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Self
 
 from tidegate.hive.names import AcidDirectory, parse_name
@@ -11,9 +11,10 @@ from tidegate.hive.write_ids import ValidWriteIds
 
 @dataclass(frozen=True, slots=True)
 class FoundDirectory:
-    """An ACID directory: its name as it was found, what that name says, and what was in it.
+    """An ACID directory: its name as it was found, and the parsed name.
 
-    `compacted` means that its `_metadata_acid` file says so; a cleaner's listing can't know.
+    `compacted` marks a base that a compaction wrote though its name has no `_vT`, as in Hive 3,
+    where the base's `_metadata_acid` file says so.
     """
 
     name: str
@@ -25,37 +26,44 @@ class FoundDirectory:
         """Parse the name.
 
         Raises:
-            FormatError: it is no ACID directory's name.
+            FormatError: `name` is not the name of an ACID directory.
         """
         return cls(name, parse_name(name), compacted)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BaseWalk:
-    """The walk over the bases: call `meet` for each, in order."""
+    """The result of visiting bases one after the other: call `visit` for each, in order.
+
+    Attributes:
+        best: The base that a reader with the snapshot reads; None if it can use none.
+        oldest: The base with the lowest write id.
+        obsolete: Names of bases that a better one replaces.
+        aborted: Names of bases that an aborted insert overwrite wrote.
+    """
 
     best: FoundDirectory | None = None
     oldest: FoundDirectory | None = None
-    obsolete: tuple[str, ...] = ()
-    aborted: tuple[str, ...] = ()
+    obsolete: list[str] = field(default_factory=list[str])
+    aborted: list[str] = field(default_factory=list[str])
 
     @property
     def write_id(self) -> int:
-        """The best one's write id; 0 where there is none."""
+        """The write id of the best base; 0 without one."""
         return self.best.acid.max_write_id if self.best else 0
 
-    def meet(self, found: FoundDirectory, write_ids: ValidWriteIds) -> BaseWalk:
-        """Take in one more base."""
-        older = self.oldest is None or self.oldest.acid.max_write_id > found.acid.max_write_id
-        seen = replace(self, oldest=found if older else self.oldest)
-        if _is_dead_overwrite(found, write_ids):
-            return replace(seen, aborted=(*self.aborted, found.name))
-        if self.best is not None and not self._is_better(found):
-            return replace(seen, obsolete=(*self.obsolete, found.name))
-        if not is_usable(found, write_ids):
-            return seen
-        replaced = () if self.best is None else (self.best.name,)
-        return replace(seen, best=found, obsolete=(*self.obsolete, *replaced))
+    def visit(self, found: FoundDirectory, write_ids: ValidWriteIds) -> None:
+        """Compare one more base with the best so far."""
+        if self.oldest is None or self.oldest.acid.max_write_id > found.acid.max_write_id:
+            self.oldest = found
+        if _is_aborted_overwrite(found, write_ids):
+            self.aborted.append(found.name)
+        elif self.best is not None and not self._is_better(found):
+            self.obsolete.append(found.name)
+        elif is_usable(found, write_ids):
+            if self.best is not None:
+                self.obsolete.append(self.best.name)
+            self.best = found
 
     def _is_better(self, found: FoundDirectory) -> bool:
         write_id = found.acid.max_write_id
@@ -64,18 +72,18 @@ class BaseWalk:
 
 
 def is_compacted(found: FoundDirectory) -> bool:
-    """Whether a compaction made it, as far as that can be seen; else an insert overwrite did."""
+    """Whether a compaction wrote this base, as far as can be seen; else an insert overwrite did."""
     return bool(found.acid.visibility_txn) or found.compacted
 
 
-def _is_dead_overwrite(found: FoundDirectory, write_ids: ValidWriteIds) -> bool:
+def _is_aborted_overwrite(found: FoundDirectory, write_ids: ValidWriteIds) -> bool:
     return write_ids.is_aborted(found.acid.max_write_id) and not is_compacted(found)
 
 
 def is_usable(found: FoundDirectory, write_ids: ValidWriteIds) -> bool:
-    """Whether a base can serve the snapshot."""
+    """Whether a reader with this snapshot can read from a base."""
     write_id = found.acid.max_write_id
-    if _is_dead_overwrite(found, write_ids):
+    if _is_aborted_overwrite(found, write_ids):
         return False
     if write_ids.has_open and write_id <= write_ids.min_open:
         return True
@@ -85,5 +93,5 @@ def is_usable(found: FoundDirectory, write_ids: ValidWriteIds) -> bool:
 
 
 def rank(found: FoundDirectory) -> tuple[int, bool]:
-    """Order bases: a compaction's wins over an insert overwrite's of the same write id."""
+    """Sort key of bases: of one write id, a compaction's ranks above an insert overwrite's."""
     return found.acid.max_write_id, is_compacted(found)

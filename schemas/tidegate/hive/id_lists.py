@@ -1,67 +1,142 @@
-"""Lists of ids as Hive writes them: `4,7,9`, or `4-7` in newer versions; as values, sorted."""
+"""Lists of ids as Hive writes them (`4,7,9`, in newer versions also `4-7`), kept as ranges.
+
+A range is never expanded, so the memory that a list takes is bounded by the length of its text.
+"""
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
-from typing import Final
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Final, Self
 
 from tidegate.errors import FormatError
 
 NOTHING_OPEN: Final = 2**63 - 1
-_WIDEST: Final = 1_000_000
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
+_MOST_SINGLE: Final = 1000
+_LEAST_FIELDS: Final = 2
 
 
-def parse_lists(
-    text: str, parts: list[str], expected: int
-) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
-    """Read the high-water mark, the least open id, and the open and the aborted ids.
+@dataclass(frozen=True, slots=True)
+class IdRanges:
+    """A set of ids as sorted ranges that neither overlap nor touch; both ends are included.
+
+    Attributes:
+        firsts: The first id of each range.
+        lasts: The last id of each range.
+    """
+
+    firsts: tuple[int, ...] = ()
+    lasts: tuple[int, ...] = ()
+    _counts: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """How many ids there are in all ranges up to each."""
+
+    def __post_init__(self) -> None:
+        """Count once, so that every question is a binary search."""
+        widths = (last - first + 1 for first, last in self)
+        object.__setattr__(self, "_counts", tuple(accumulate(widths)))
+
+    @classmethod
+    def of(cls, *ids: int) -> Self:
+        """The set of these ids."""
+        return cls._merged((each, each) for each in ids)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse Hive's text; single ids and ranges in any order, empty for no ids.
+
+        Raises:
+            FormatError: a part is neither an id nor a range, or a range ends before it starts.
+        """
+        return cls._merged(map(_parse_range, text.split(",") if text else ()))
+
+    @classmethod
+    def _merged(cls, ranges: Iterable[tuple[int, int]]) -> Self:
+        firsts: list[int] = []
+        lasts: list[int] = []
+        for first, last in sorted(ranges):
+            if lasts and first <= lasts[-1] + 1:
+                lasts[-1] = max(last, lasts[-1])
+            else:
+                firsts.append(first)
+                lasts.append(last)
+        return cls(tuple(firsts), tuple(lasts))
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """Each range, as its first and its last id."""
+        return zip(self.firsts, self.lasts, strict=True)
+
+    def __contains__(self, wanted: int) -> bool:
+        """Whether an id is in the set."""
+        return self.count_in(wanted, wanted) > 0
+
+    def count_in(self, low: int, high: int) -> int:
+        """How many ids are in a range, both ends included."""
+        if not self.firsts:
+            return 0
+        return max(0, self._count_up_to(high) - self._count_up_to(low - 1))
+
+    def _count_up_to(self, limit: int) -> int:
+        index = bisect_right(self.firsts, limit) - 1
+        if index < 0:
+            return 0
+        return self._counts[index] - max(0, self.lasts[index] - limit)
+
+    def __str__(self) -> str:
+        """Format as Hive does; the inverse of `parse`.
+
+        Single ids, because Hive 4.0 reads no ranges of write ids; but a range of more than 1,000
+        ids is written as a range.
+        """
+        return ",".join(map(_formatted, self.firsts, self.lasts))
+
+
+NO_IDS: Final = IdRanges()
+"""The empty set."""
+
+
+def parse_lists(text: str, parts: list[str], expected: int) -> tuple[int, int, IdRanges, IdRanges]:
+    """Parse the high-water mark, the least open id, the open ids and the aborted ids.
 
     Args:
-        text: The whole string, for the error's message.
-        parts: Its parts from the mark on.
-        expected: How many there may be; the lists may be left out.
+        text: The whole string, for the error message.
+        parts: The fields of `text`, from the high-water mark on.
+        expected: The number of fields; the last two (the lists of ids) are optional.
 
     Raises:
-        FormatError: it is none.
+        FormatError: the number of fields is wrong, or a field is not an id or a list of ids.
     """
-    least = 2
-    if not least <= len(parts) <= expected:
-        raise FormatError(f"not a list of valid ids: {text!r}")
+    if not _LEAST_FIELDS <= len(parts) <= expected:
+        raise FormatError(f"not a list of valid ids: {shortened(text)}")
     mark, min_open, *ids = parts
     opened, aborted = (*ids, "", "")[:2]
-    return _id(mark), _id(min_open), _ids(opened), _ids(aborted)
+    return _parse_id(mark), _parse_id(min_open), IdRanges.parse(opened), IdRanges.parse(aborted)
 
 
-def _ids(text: str) -> tuple[int, ...]:
-    found: set[int] = set()
-    for part in text.split(",") if text else ():
-        low, _, high = part.partition("-")
-        first, last = _id(low), _id(high or low)
-        if last - first > _WIDEST:
-            raise FormatError(f"too wide a range of ids: {part!r}")
-        found.update(range(first, last + 1))
-    return tuple(sorted(found))
+def shortened(text: str) -> str:
+    """A text for an error message, which is published: quoted, and cut where it is long."""
+    return f"{text[:100]!r}..." if len(text) > 100 else repr(text)  # noqa: PLR2004
 
 
-def _id(text: str) -> int:
+def _parse_range(text: str) -> tuple[int, int]:
+    low, is_range, high = text.partition("-")
+    first = _parse_id(low)
+    last = _parse_id(high) if is_range else first
+    if last < first:
+        raise FormatError(f"a range of ids ends before it starts: {shortened(text)}")
+    return first, last
+
+
+def _parse_id(text: str) -> int:
     if not _NUMBER.fullmatch(text) or int(text) > NOTHING_OPEN:
-        raise FormatError(f"not an id: {text!r}")
+        raise FormatError(f"not an id: {shortened(text)}")
     return int(text)
 
 
-def joined(ids: Iterable[int]) -> str:
-    """Write a list of ids."""
-    return ",".join(map(str, ids))
-
-
-def holds(ids: tuple[int, ...], wanted: int) -> bool:
-    """Whether a sorted list has an id."""
-    return count_in(ids, wanted, wanted) > 0
-
-
-def count_in(ids: tuple[int, ...], low: int, high: int) -> int:
-    """How many ids of a sorted list lie in a range, ends included."""
-    return bisect_right(ids, high) - bisect_left(ids, low)
+def _formatted(first: int, last: int) -> str:
+    if last - first >= _MOST_SINGLE:
+        return f"{first}-{last}"
+    return ",".join(map(str, range(first, last + 1)))

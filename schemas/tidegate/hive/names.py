@@ -1,10 +1,11 @@
-"""The names of ACID directories, and the values they stand for.
+"""Parse and format the names of ACID directories.
 
-    base_W[_vT]                              one file a bucket, every row up to write id W
-    [delete_]delta_MIN_MAX[_STATEMENT][_vT]  the events of the write ids MIN to MAX
+    base_W[_vT]                              every row up to write id W, one file per bucket
+    [delete_]delta_MIN_MAX[_STATEMENT][_vT]  the row events of the write ids MIN to MAX
 
-Ids are Java longs. `T` is the transaction that made the directory visible: only compactions carry
-one. Hive writes ids with at least seven digits and statements with four, and reads any number.
+Ids are Java longs. `T` is the transaction that made the directory visible; Hive 4 adds it to what a
+compaction writes, Hive 3 to nothing. Hive pads write ids to seven digits and statements to four,
+and parses any number of digits.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidegate.errors import FormatError
+from tidegate.hive.id_lists import shortened
 
 _LONG_MAX: Final = 2**63 - 1
 _LONG_MIN: Final = -(2**63)
+_LONGEST: Final = 20
+"""Digits, one more than a Java long can have."""
 _INT_MAX: Final = 2**31 - 1
 _PREFIXES: Final = ("base_", "delta_", "delete_delta_")
 _BASE: Final = re.compile(r"base_(-?[0-9]+)(?:_v([0-9]+))?")
@@ -25,9 +29,9 @@ _DELTA: Final = re.compile(r"(delete_)?delta_([0-9]+)_([0-9]+)(?:_([0-9]+))?(?:_
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """Every row as of `write_id`: a major compaction's, or an insert overwrite's.
+    """All rows as of `write_id`, written by a major compaction or an insert overwrite.
 
-    The least Java long is the base that Hive makes of a table that was not ACID before.
+    The base of a table that was converted to ACID has the smallest Java long as its write id.
     """
 
     write_id: int
@@ -35,12 +39,12 @@ class Base:
 
     @property
     def min_write_id(self) -> int:
-        """A base covers everything below it."""
+        """The smallest Java long: a base covers every write id up to its own."""
         return _LONG_MIN
 
     @property
     def max_write_id(self) -> int:
-        """The same as `write_id`, so that bases and deltas can be asked alike."""
+        """The same as `write_id`; deltas have it too."""
         return self.write_id
 
     @property
@@ -51,9 +55,10 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """The insert events, or with `deletes` the delete events, of a range of write ids.
+    """The insert events of a range of write ids or, with `deletes`, the delete events.
 
-    `statement` numbers the statements of one transaction; a compaction's delta has none.
+    `statement` is the number of a statement within its transaction; deltas of compactions have
+    none.
     """
 
     min_write_id: int
@@ -75,7 +80,7 @@ AcidDirectory = Base | Delta
 
 
 def is_acid_name(name: str) -> bool:
-    """Whether Hive would try to parse this name as an ACID directory's."""
+    """Whether Hive would try to parse this as the name of an ACID directory."""
     return name.startswith(_PREFIXES)
 
 
@@ -83,19 +88,19 @@ def parse_name(name: str) -> AcidDirectory:
     """Parse a directory's name; the inverse of `.name` (up to leading zeros).
 
     Raises:
-        FormatError: it is no ACID directory's name. Hive fails the whole call then. Stricter than
-            Hive: a sign is taken on a base only, and MIN may not lie above MAX.
+        FormatError: `name` is not the name of an ACID directory; Hive's getAcidState fails at such
+            a name. Stricter than Hive: only a base may have a sign, and MIN must not exceed MAX.
     """
     if base := _BASE.fullmatch(name):
-        write_id, txn = int(base[1]), _optional(base[2])
+        write_id, txn = _number(base[1]), _optional(base[2])
         if _LONG_MIN <= write_id <= _LONG_MAX and _fits(txn):
             return Base(write_id, txn)
     elif delta := _DELTA.fullmatch(name):
-        low, high = int(delta[2]), int(delta[3])
+        low, high = _number(delta[2]), _number(delta[3])
         statement, txn = _optional(delta[4]), _optional(delta[5])
         if low <= high <= _LONG_MAX and _fits(statement, _INT_MAX) and _fits(txn):
             return Delta(low, high, statement, txn, deletes=delta[1] is not None)
-    raise FormatError(f"not the name of an ACID directory: {name!r}")
+    raise FormatError(f"not the name of an ACID directory: {shortened(name)}")
 
 
 def _visibility(txn: int | None) -> str:
@@ -103,7 +108,15 @@ def _visibility(txn: int | None) -> str:
 
 
 def _optional(digits: str | None) -> int | None:
-    return None if digits is None else int(digits)
+    return None if digits is None else _number(digits)
+
+
+def _number(digits: str) -> int:
+    """The number, or one that no Java long can be: Python converts no more than 4,300 digits."""
+    if len(digits) < _LONGEST:
+        return int(digits)
+    sign, significant = digits[: digits.startswith("-")], digits.lstrip("-0")
+    return int(f"{sign}{significant[:_LONGEST] or 0}")
 
 
 def _fits(number: int | None, limit: int = _LONG_MAX) -> bool:

@@ -1,9 +1,9 @@
-"""What a snapshot reads of a directory, and what it makes obsolete: Hive's getAcidState.
+"""Which directories a snapshot reads, and which are obsolete for it: Hive's getAcidState.
 
-Mirrors `AcidUtils.getAcidState` of Hive 4.0 and 4.1. Hive walks bases in the order of a hash map,
-and a few answers depend on it: `acid_state` walks them in the order given, and `always_obsolete`
-names only what every order would call obsolete. Only directories are judged; with a base, Hive
-also calls files outside any ACID directory obsolete.
+Mirrors `AcidUtils.getAcidState` of Hive 4.0 and 4.1. Hive visits bases in the order of a hash map,
+and a few results depend on that order: `acid_state` visits them in the order given, and
+`always_obsolete` names only what is obsolete in every order. Original files (outside any ACID
+directory), which Hive calls obsolete once there is a base, are left out.
 """
 
 from __future__ import annotations
@@ -13,17 +13,21 @@ from dataclasses import dataclass
 
 from tidegate.errors import TidegateError
 from tidegate.hive.bases import BaseWalk, FoundDirectory, is_compacted, is_usable, rank
-from tidegate.hive.names import AcidDirectory, Base, Delta
-from tidegate.hive.write_ids import Share, ValidTxns, ValidWriteIds
+from tidegate.hive.id_lists import shortened
+from tidegate.hive.names import Base, Delta
+from tidegate.hive.write_ids import RangeResponse, ValidTxns, ValidWriteIds
 
 
 class NotEnoughHistory(TidegateError):  # noqa: N818 - named as Hive names it
-    """The snapshot can use none of the bases, though one is compacted. The catcher refuses."""
+    """A compaction's base is the oldest, and the snapshot can use no base. The catcher refuses."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcidState:
-    """What a snapshot reads (`base`, `current`) and what it never will (`obsolete`, `aborted`)."""
+    """Names of directories: what a snapshot reads (`base`, `current`), and what it never reads.
+
+    `obsolete` is replaced by what is read; `aborted` holds nothing but aborted write ids.
+    """
 
     base: str | None = None
     current: tuple[str, ...] = ()
@@ -34,49 +38,48 @@ class AcidState:
 def acid_state(
     found: Sequence[FoundDirectory], write_ids: ValidWriteIds, txns: ValidTxns | None = None
 ) -> AcidState:
-    """Judge the directories of one table or partition.
+    """Classify the directories of one table or partition.
 
     Args:
-        found: The directories, in the order in which Hive is to meet them.
+        found: The directories, in the order in which Hive would visit them.
         write_ids: The snapshot: a reader's list, or a cleaner's.
-        txns: Decides which `_vT` are visible; with none, all are.
+        txns: Decides which `_vT` are visible; without it, all are.
 
     Raises:
-        NotEnoughHistory: no base is usable, and the oldest is a compaction's.
+        NotEnoughHistory: no base is usable, and a compaction wrote the oldest.
     """
     visible, aborted = _visible(found, txns)
     bases = BaseWalk()
     for directory in visible:
         if isinstance(directory.acid, Base):
-            bases = bases.meet(directory, write_ids)
+            bases.visit(directory, write_ids)
     if bases.best is None and bases.oldest is not None and is_compacted(bases.oldest):
-        raise NotEnoughHistory(f"{bases.oldest.name} cannot serve {write_ids}")
-    deltas = [each for each in visible if isinstance(each.acid, Delta)]
-    dead = [each.name for each in deltas if _all_aborted(each.acid, write_ids)]
-    alive = [each for each in deltas if _any_valid(each.acid, write_ids)]
-    current, shadowed = _working_deltas(alive, write_ids, bases.write_id)
+        snapshot = shortened(str(write_ids))
+        raise NotEnoughHistory(f"the snapshot {snapshot} cannot be read from {bases.oldest.name}")
+    valid, aborted_deltas = _visited_deltas(visible, write_ids)
+    current, shadowed = _working_deltas(valid, write_ids, bases.write_id)
     return AcidState(
         base=bases.best.name if bases.best else None,
         current=current,
         obsolete=(*bases.obsolete, *shadowed),
-        aborted=(*aborted, *bases.aborted, *dead),
+        aborted=(*aborted, *bases.aborted, *aborted_deltas),
     )
 
 
 def always_obsolete(
     found: Sequence[FoundDirectory], write_ids: ValidWriteIds, txns: ValidTxns | None = None
 ) -> tuple[str, ...]:
-    """Name what is obsolete in whatever order Hive meets the directories, sorted by name.
+    """Name what is obsolete in whatever order Hive visits the directories, sorted by name.
 
-    A base counts only if it is usable itself and a better one is usable too: the lesser of two
+    A base is obsolete only if it is usable and a better base is usable too: the lesser of two
     unusable bases is obsolete in one order and needed in the other.
 
     Raises:
-        NotEnoughHistory: as `acid_state`, in one order at least.
+        NotEnoughHistory: `acid_state` raises it in at least one order.
     """
     visible, _ = _visible(found, txns)
     bases = [each for each in visible if isinstance(each.acid, Base)]
-    # of two oldest bases of one write id, Hive looks at the one it met first
+    # of two oldest bases of one write id, Hive checks the one that it visited first
     oldest_first = sorted(bases, key=lambda each: (each.acid.max_write_id, not is_compacted(each)))
     deltas = [each for each in visible if not isinstance(each.acid, Base)]
     state = acid_state([*oldest_first, *deltas], write_ids)
@@ -101,26 +104,34 @@ def _visible(
     return visible, aborted
 
 
-def _all_aborted(acid: AcidDirectory, write_ids: ValidWriteIds) -> bool:
-    return write_ids.aborted_in(acid.min_write_id, acid.max_write_id) is Share.ALL
-
-
-def _any_valid(acid: AcidDirectory, write_ids: ValidWriteIds) -> bool:
-    valid = write_ids.valid_in(acid.min_write_id, acid.max_write_id)
-    return valid is not Share.NONE and not _all_aborted(acid, write_ids)
+def _visited_deltas(
+    visible: Iterable[FoundDirectory], write_ids: ValidWriteIds
+) -> tuple[list[FoundDirectory], list[str]]:
+    """The deltas with a valid write id, and the names of those with aborted ones only."""
+    valid: list[FoundDirectory] = []
+    aborted: list[str] = []
+    for each in visible:
+        low, high = each.acid.min_write_id, each.acid.max_write_id
+        if isinstance(each.acid, Base):
+            continue
+        if write_ids.aborted_in(low, high) is RangeResponse.ALL:
+            aborted.append(each.name)
+        elif write_ids.valid_in(low, high) is not RangeResponse.NONE:
+            valid.append(each)
+    return valid, aborted
 
 
 def _working_deltas(
-    alive: Iterable[FoundDirectory], write_ids: ValidWriteIds, current: int
+    deltas: Iterable[FoundDirectory], write_ids: ValidWriteIds, current: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     taken: list[str] = []
     obsolete: list[str] = []
     last: tuple[int, int, int] | None = None
     by_statement = False
-    for low, falling, statement, name in sorted(map(_order, alive)):
+    for low, falling, statement, name in sorted(map(_order, deltas)):
         high, span = -falling, (low, -falling, statement)
         if high > current:
-            if write_ids.valid_in(current + 1, high) is Share.NONE:
+            if write_ids.valid_in(current + 1, high) is RangeResponse.NONE:
                 continue
             current, by_statement = high, statement >= 0
         elif span != last and not (high == current and by_statement):
@@ -132,7 +143,7 @@ def _working_deltas(
 
 
 def _order(found: FoundDirectory) -> tuple[int, int, int, str]:
-    """Wider ranges first; a compaction's delta, which has no statement, before a statement's."""
+    """Sort key: wider ranges first; a compaction's delta (no statement) before a statement's."""
     statement = found.acid.statement if isinstance(found.acid, Delta) else None
     rank = -1 if statement is None else statement
     return found.acid.min_write_id, -found.acid.max_write_id, rank, found.name

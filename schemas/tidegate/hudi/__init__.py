@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tidegate.hudi.commit import CommitMetadata, WriteStat
 from tidegate.hudi.file_slice import BaseFile, LogFile, latest_base_files, replaced_groups
-from tidegate.hudi.instant import COMMITS, WRITES, Action, Instant, Layout, State
-from tidegate.hudi.instant_time import instant_of, instant_of_ms, next_instant
+from tidegate.hudi.instant import COMMITS, WRITES, Action, Instant, InstantState, Layout
+from tidegate.hudi.instant_time import instant_of, instant_of_ms, is_instant, next_instant
 from tidegate.hudi.properties import TableProperties
 from tidegate.hudi.restore import RestoreMetadata, RestorePlanFile
 from tidegate.hudi.rollback import InstantInfo, RollbackMetadata, RollbackPlan
@@ -20,6 +20,7 @@ __all__ = [
     "CommitMetadata",
     "Instant",
     "InstantInfo",
+    "InstantState",
     "Layout",
     "LogFile",
     "RestoreMetadata",
@@ -27,12 +28,12 @@ __all__ = [
     "RollbackMetadata",
     "RollbackPlan",
     "SavepointMetadata",
-    "State",
     "TableProperties",
     "Timeline",
     "WriteStat",
     "instant_of",
     "instant_of_ms",
+    "is_instant",
     "latest_base_files",
     "next_instant",
     "replaced_groups",

@@ -1,4 +1,4 @@
-"""Clean plan and metadata: from which instant on a clean keeps every file."""
+"""Clean plan and metadata: the earliest instant from which on a clean retains every file."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from tidegate.errors import FormatError
 from tidegate.hudi import containers
 
 
-def kept_from(completed: bytes) -> str:
-    """A completed clean's earliest commit to retain; empty where its policy counts versions.
+def earliest_retained(completed: bytes) -> str:
+    """A completed clean's earliest commit to retain; empty if its policy counts versions.
 
     Raises:
-        FormatError: it is no clean metadata.
+        FormatError: the content is not clean metadata.
     """
     bound = containers.decode(completed).get("earliestCommitToRetain")
     if not isinstance(bound, str):
-        raise FormatError("no clean metadata")
+        raise FormatError("not clean metadata: earliestCommitToRetain is missing")
     return bound
 
 
-def plans_to_keep_from(requested: bytes) -> str | None:
-    """A clean plan's earliest instant to retain; None where its policy counts versions.
+def earliest_to_retain(requested: bytes) -> str | None:
+    """A clean plan's earliest instant to retain; None if its policy counts versions.
 
     Raises:
-        FormatError: it is no clean plan.
+        FormatError: the content is not a clean plan.
     """
     record = containers.decode(requested)
     if "earliestInstantToRetain" not in record:
-        raise FormatError("no clean plan")
+        raise FormatError("not a clean plan: earliestInstantToRetain is missing")
     instant = record["earliestInstantToRetain"]
     with containers.reading("clean plan"):
         return None if instant is None else str(instant["timestamp"])

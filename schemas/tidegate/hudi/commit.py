@@ -1,6 +1,6 @@
 """Commit metadata: the files that a write made, and the file groups that it replaced.
 
-JSON up to table version 6, Avro from version 8 on; an inflight file holds the same record.
+JSON up to table version 6, Avro from version 8 on; an inflight file has the same record.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class CommitMetadata:
         """Read the content of a completed commit, JSON or Avro.
 
         Raises:
-            FormatError: it is neither.
+            FormatError: the content is neither.
         """
         record = _record(content)
         with containers.reading("commit metadata"):
@@ -68,10 +68,10 @@ def _record(content: bytes) -> Mapping[str, Any]:
         return containers.decode(content)
     try:
         record = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FormatError(f"commit metadata is neither JSON nor Avro: {error}") from error
     if not isinstance(record, dict):
-        raise FormatError("commit metadata is no JSON object")
+        raise FormatError("commit metadata is not a JSON object")
     return record
 
 

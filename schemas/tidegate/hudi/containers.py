@@ -1,22 +1,27 @@
-"""Avro object containers, as Hudi's timeline holds them: one record, no compression."""
+"""Avro object containers as in Hudi's timeline: one record, no compression."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import json
+import zlib
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, Final
 
 import fastavro
 
 from tidegate.errors import FormatError
+from tidegate.hudi.writer_schema import read_schema
 
 MAGIC: Final = b"Obj\x01"
+MAX_INFLATED: Final = 64 * 1024 * 1024
+"""The largest compressed record in bytes, inflated: a commit of about 100,000 files."""
 _SYNC_BYTES: Final = 16
+_CONTINUES: Final = 0x80
 
 Record = dict[str, Any]
 
@@ -29,58 +34,125 @@ def schema(name: str) -> Record:
     return loaded
 
 
-def encode(name: str, record: Record, notes: Mapping[str, str] | None = None) -> bytes:
+def encode(name: str, record: Record, header: Mapping[str, str] | None = None) -> bytes:
     """Write one record of schema `name`. The same record gives the same bytes.
 
     Args:
         name: The record's name, `HoodieSavepointMetadata` and kin.
         record: Its fields.
-        notes: Further entries for the header; readers pass over keys they do not know.
+        header: Further entries for the header; readers ignore keys that they do not know.
     """
-    sync = hashlib.sha256(repr((name, record, notes)).encode()).digest()[:_SYNC_BYTES]
+    sync = hashlib.sha256(repr((name, record, header)).encode()).digest()[:_SYNC_BYTES]
     buffer = io.BytesIO()
     fastavro.writer(
-        buffer, schema(name), [record], codec="null", sync_marker=sync, metadata=dict(notes or {})
+        buffer, schema(name), [record], codec="null", sync_marker=sync, metadata=dict(header or {})
     )
     return buffer.getvalue()
 
 
 def decode(content: bytes) -> Record:
-    """Read the one record of a container, by the schema that its writer put in.
+    """Read the one record of a container.
+
+    The writer's schema is checked before any data are read by it, and only the codecs null and
+    deflate are read, inflated up to MAX_INFLATED bytes: a hostile file exhausts nothing.
 
     Raises:
-        FormatError: it is no container, or holds no record.
+        FormatError: the content is not such a container, or has no record.
     """
+    entries, start = _read_header(content)
+    schema = _parsed(entries.get("avro.schema", b""))
+    data = _read_block(content, start, entries.get("avro.codec", b"null"))
     try:
-        record = next(iter(fastavro.reader(io.BytesIO(content))), None)
+        record = fastavro.schemaless_reader(io.BytesIO(data), schema, None)
     except Exception as error:
         # fastavro raises whatever broke first: EOFError, IndexError, struct.error, ValueError
-        raise FormatError(f"no Avro container: {error}") from error
+        raise FormatError(f"not an Avro container: {type(error).__name__} {error}") from error
     if not isinstance(record, dict):
-        raise FormatError("an Avro container without a record")
+        raise FormatError("the Avro container has no record")
     return record
 
 
 @contextmanager
 def reading(what: str) -> Generator[None]:
-    """Take fields out of a record.
+    """Read fields of a record.
 
     Raises:
-        FormatError: a field lacks or is of another kind, so the record is not `what`.
+        FormatError: a field is missing or of another kind, so the record is not `what`.
     """
     try:
         yield
     except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise FormatError(f"no {what}: {error!r}") from error
+        raise FormatError(f"not {what}: {type(error).__name__} {error}") from error
 
 
-def notes(content: bytes) -> dict[str, str]:
+def header(content: bytes) -> dict[str, str]:
     """The header entries of a container.
 
     Raises:
-        FormatError: it is no container.
+        FormatError: the content is not a container.
     """
+    entries, _ = _read_header(content)
+    return {key: value.decode("utf-8", "replace") for key, value in entries.items()}
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: bytes) -> Any:  # noqa: ANN401 - as fastavro gives it
+    schema = read_schema(text)
     try:
-        return {k: str(v) for k, v in fastavro.reader(io.BytesIO(content)).metadata.items()}
+        return fastavro.parse_schema(schema)
     except Exception as error:
-        raise FormatError(f"no Avro container: {error}") from error
+        raise FormatError(f"the Avro schema is invalid: {error}") from error
+
+
+def _read_header(content: bytes) -> tuple[dict[str, bytes], int]:
+    """The entries of the header, and where its blocks begin."""
+    if not content.startswith(MAGIC):
+        raise FormatError("not an Avro container: it does not begin as one")
+    entries: dict[str, bytes] = {}
+    position = len(MAGIC)
+    while True:
+        count, position = _read_long(content, position)
+        if count < 0:
+            _, position = _read_long(content, position)
+        if count == 0:
+            return entries, position + _SYNC_BYTES
+        for _ in range(abs(count)):
+            key, position = _read_bytes(content, position)
+            value, position = _read_bytes(content, position)
+            entries[key.decode("utf-8", "replace")] = value
+
+
+def _read_block(content: bytes, position: int, codec: bytes) -> bytes:
+    """The data of the first block."""
+    count, position = _read_long(content, position)
+    if count < 1:
+        raise FormatError("the Avro container has no record")
+    data, _ = _read_bytes(content, position)
+    if codec == b"deflate":
+        try:
+            inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+            data = inflate.decompress(data, MAX_INFLATED)
+        except zlib.error as error:
+            raise FormatError(f"the Avro container can't be inflated: {error}") from error
+        if inflate.unconsumed_tail:
+            raise FormatError(f"the Avro record has more than {MAX_INFLATED} bytes")
+    elif codec != b"null":
+        raise FormatError(f"Hudi does not write Avro with the codec {codec[:20]!r}")
+    return data
+
+
+def _read_bytes(content: bytes, position: int) -> tuple[bytes, int]:
+    size, position = _read_long(content, position)
+    if not 0 <= size <= len(content) - position:
+        raise FormatError("the Avro container ends too early")
+    return content[position : position + size], position + size
+
+
+def _read_long(content: bytes, position: int) -> tuple[int, int]:
+    """A zigzag number of at most ten bytes, and what follows it."""
+    value = 0
+    for shift, byte in enumerate(content[position : position + 10]):
+        value |= (byte & 0x7F) << (7 * shift)
+        if byte < _CONTINUES:
+            return (value >> 1) ^ -(value & 1), position + shift + 1
+    raise FormatError("the Avro container ends too early")

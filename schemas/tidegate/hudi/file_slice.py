@@ -1,4 +1,4 @@
-"""Data file names, and which files a table showed at an instant (copy-on-write tables)."""
+"""Data file names, and which files a table consisted of at an instant (copy-on-write)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BaseFile:
 
     @classmethod
     def parse(cls, name: str) -> Self | None:
-        """Read a name, or give None where it is no base file's."""
+        """Read a file name; None if it is not the name of a base file."""
         match = _BASE.fullmatch(name)
         return cls(*match.groups()) if match else None
 
@@ -54,7 +54,7 @@ class LogFile:
 
     @classmethod
     def parse(cls, name: str) -> Self | None:
-        """Read a name, or give None where it is no log file's."""
+        """Read a file name; None if it is not the name of a log file."""
         match = _LOG.fullmatch(name)
         if match is None:
             return None
@@ -74,7 +74,7 @@ def replaced_groups(
 
     Args:
         replacements: For each completed replacecommit's timestamp: partition to replaced file ids.
-        until: The instant to look from.
+        until: Later replacecommits do not count.
     """
     return frozenset(
         (partition, file_id)
@@ -94,8 +94,8 @@ def latest_base_files(
 ) -> tuple[BaseFile, ...]:
     """The newest committed base file at or before `until` of each file group still in use.
 
-    Files of writes that never completed are passed over, and groups replaced by then left out, as
-    Hudi's file system view does for a savepoint.
+    Files of writes that have not completed, and file groups replaced by then, are left out, as in
+    Hudi's file system view for a savepoint.
     """
     newest: dict[str, BaseFile] = {}
     for base in filter(None, map(BaseFile.parse, names)):

@@ -1,8 +1,8 @@
 """Instants: the names of a Hudi timeline's files as values, for both timeline layouts.
 
-Layout 1 (table versions up to 6) keeps them in `.hoodie/`, layout 2 (from version 8 on) in
-`.hoodie/timeline/`. The pending names are the same; only layout 2 has the completion time in the
-name of a completed file.
+Layout 1 (table versions up to 6) has them in `.hoodie/`, layout 2 (from version 8 on) in
+`.hoodie/timeline/`. The names of pending instants are the same; only layout 2 has the completion
+time in the name of a completed file.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Layout(IntEnum):
     TWO = 2
 
 
-class State(IntEnum):
-    """How far an instant has come; in this order."""
+class InstantState(IntEnum):
+    """The states that an instant goes through, in this order."""
 
     REQUESTED = 0
     INFLIGHT = 1
@@ -31,7 +31,7 @@ class State(IntEnum):
 
 
 class Action(StrEnum):
-    """What an instant does, by the name it has in files."""
+    """What an instant does, as written in file names."""
 
     COMMIT = "commit"
     DELTA_COMMIT = "deltacommit"
@@ -67,17 +67,17 @@ class Instant:
 
     `timestamp` is the requested time, `completion` the completion time, both as Hudi writes
     instants: yyyyMMddHHmmssSSS in the table's time zone. `completion` is None while pending and
-    for a bare name of layout 1, which does not hold it.
+    for a bare name of layout 1, which does not contain it.
     """
 
     timestamp: str
     action: Action
-    state: State
+    state: InstantState
     completion: str | None = None
 
     @classmethod
     def parse(cls, name: str, layout: Layout) -> Self | None:
-        """Read a file name, or give None where it is not the name of an instant."""
+        """Read a file name; None if it is not the name of an instant."""
         match = _NAME.fullmatch(name)
         if match is None:
             return None
@@ -87,8 +87,8 @@ class Instant:
         action = _action(word) if word else Action.COMMIT
         if action is None or (word == Action.COMMIT and pending == "inflight"):
             return None
-        state = State[pending.upper()] if pending else State.COMPLETED
-        wants_completion = state is State.COMPLETED and layout is Layout.TWO
+        state = InstantState[pending.upper()] if pending else InstantState.COMPLETED
+        wants_completion = state is InstantState.COMPLETED and layout is Layout.TWO
         if wants_completion != (completion is not None) or not _exists(action, state, layout):
             return None
         return cls(timestamp, action, state, completion)
@@ -97,18 +97,18 @@ class Instant:
         """The name of this instant's file; `parse` reads it back.
 
         Raises:
-            FormatError: no file of that layout can say this.
+            FormatError: that layout has no file for this instant.
         """
         if not _exists(self.action, self.state, layout):
             raise FormatError(f"layout {layout} has no file for {self}")
-        if self.state is not State.COMPLETED:
-            short = self.action is Action.COMMIT and self.state is State.INFLIGHT
+        if self.state is not InstantState.COMPLETED:
+            short = self.action is Action.COMMIT and self.state is InstantState.INFLIGHT
             word = "" if short else f".{self.action}"
             return f"{self.timestamp}{word}.{self.state.name.lower()}"
         if layout is Layout.ONE:
             return f"{self.timestamp}.{self.action}"
         if self.completion is None:
-            raise FormatError(f"layout 2 names the completion time, {self} has none")
+            raise FormatError(f"{self} has no completion time, which layout 2 needs in the name")
         return f"{self.timestamp}_{self.completion}.{self.action}"
 
 
@@ -116,9 +116,9 @@ def _action(word: str) -> Action | None:
     return Action(word) if word in set(Action) else None
 
 
-def _exists(action: Action, state: State, layout: Layout) -> bool:
+def _exists(action: Action, state: InstantState, layout: Layout) -> bool:
     if action is Action.CLUSTERING and layout is Layout.ONE:
         return False
-    if action in NEVER_COMPLETED and state is State.COMPLETED:
+    if action in NEVER_COMPLETED and state is InstantState.COMPLETED:
         return False
-    return not (action is Action.SAVEPOINT and state is State.REQUESTED)
+    return not (action is Action.SAVEPOINT and state is InstantState.REQUESTED)

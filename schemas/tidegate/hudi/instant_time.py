@@ -1,25 +1,27 @@
-"""New instants: the time as Hudi writes it, always after what a timeline already holds."""
+"""New instants: the time as Hudi writes it, always after every instant of the timeline."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
 from tidegate.errors import FormatError
 
+_INSTANT: Final = re.compile(r"[0-9]{14,24}")
 _TO_SECONDS: Final = "%Y%m%d%H%M%S"
 _SECONDS_DIGITS: Final = 14
 _DIGITS: Final = 17
 
 
 def instant_of(moment: datetime, zone: tzinfo | None) -> str:
-    """Write a moment as yyyyMMddHHmmssSSS in `zone` (None: this process's own, as Hudi's LOCAL)."""
+    """Format a moment as yyyyMMddHHmmssSSS in `zone` (None: this process's own, Hudi's LOCAL)."""
     there = moment.astimezone(zone)
     return f"{there:{_TO_SECONDS}}{there.microsecond // 1000:03d}"
 
 
 def instant_of_ms(milliseconds: int, zone: tzinfo | None) -> str:
-    """Write milliseconds since the epoch as an instant.
+    """Format milliseconds since the epoch as an instant.
 
     Hudi takes the modification time of a completed file of layout 1 for its completion time.
     """
@@ -27,13 +29,18 @@ def instant_of_ms(milliseconds: int, zone: tzinfo | None) -> str:
     return instant_of(datetime.fromtimestamp(whole, UTC) + timedelta(milliseconds=rest), zone)
 
 
+def is_instant(text: str) -> bool:
+    """Whether a text is an instant: 14 digits, or more with parts of a second."""
+    return _INSTANT.fullmatch(text) is not None
+
+
 def next_instant(moment: datetime, zone: tzinfo | None, after: str) -> str:
-    """The instant of `moment`, or the first one after `after` where the clock lies behind it.
+    """The instant of `moment`, or the first one after `after` if the clock is behind it.
 
     Hudi orders instants as strings, so a new one must be the greatest of its timeline.
 
     Raises:
-        FormatError: `after` is no time.
+        FormatError: `after` is not an instant.
     """
     now = instant_of(moment, zone)
     return now if now > after else _successor(after)
@@ -44,6 +51,6 @@ def _successor(instant: str) -> str:
     try:
         base = datetime.strptime(padded[:_SECONDS_DIGITS], _TO_SECONDS).replace(tzinfo=UTC)
     except ValueError as error:
-        raise FormatError(f"{instant} is no instant") from error
+        raise FormatError(f"{instant} is not an instant") from error
     later = base + timedelta(milliseconds=int(padded[_SECONDS_DIGITS:]) + 1)
     return instant_of(later, UTC)

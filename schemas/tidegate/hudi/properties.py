@@ -1,4 +1,4 @@
-"""`hoodie.properties`: what a table says about itself, and the one edit we make to it."""
+"""`hoodie.properties`: what a table declares, and the one edit that we make to it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TableProperties:
         """Read the file, a Java properties file.
 
         Raises:
-            FormatError: it lacks what every Hudi table has.
+            FormatError: a property that every Hudi table has is missing or invalid.
         """
         values = dict(filter(None, map(_entry, _lines(content))))
         try:
@@ -48,7 +48,7 @@ class TableProperties:
             kind = values.get("hoodie.table.type", "COPY_ON_WRITE")
             return cls(values["hoodie.table.name"], version, layout, kind, values)
         except (KeyError, ValueError) as error:
-            raise FormatError(f"hoodie.properties: {error}") from error
+            raise FormatError(f"hoodie.properties: {type(error).__name__} {error}") from error
 
     @property
     def timeline_folder(self) -> str:
@@ -71,12 +71,12 @@ class TableProperties:
 
     @property
     def has_metadata_table(self) -> bool:
-        """Whether readers are told of any partition of a metadata table, ready or being built."""
+        """Whether a metadata table is declared, with partitions that are ready or being built."""
         return any(key in self.values for key in METADATA_PARTITIONS)
 
     @property
     def database(self) -> str | None:
-        """The table's database, where its writer named one (Spark's `default` says nothing)."""
+        """The table's database, if its writer named one (Spark's `default` does not count)."""
         named = self.values.get("hoodie.database.name", "")
         return None if named in ("", "default") else named
 
@@ -87,7 +87,7 @@ class TableProperties:
 
 
 def without(content: bytes, keys: Collection[str]) -> bytes:
-    """Take keys out of the file and leave every other byte as it is.
+    """Remove keys from the file and leave every other byte as it is.
 
     `hoodie.table.checksum` stays valid: it covers only the table's name.
     """

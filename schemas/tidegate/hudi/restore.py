@@ -1,4 +1,4 @@
-"""Restore plan and metadata: what going back to a savepoint rolls back, and what it did."""
+"""Restore plan and metadata: what a restore is going to roll back, and what it did."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tidegate.hudi.rollback import InstantInfo, RollbackMetadata
 class RestorePlanFile:
     """Hudi's HoodieRestorePlan: the instants to roll back, newest first.
 
-    `savepoint` is None in plans of old Hudi versions, which do not say it. `notes` go into the
-    container's header, where Hudi does not look.
+    `savepoint` is None in plans of old Hudi versions, which lack it. `header` goes into the
+    container's header, where Hudi ignores it.
     """
 
     instants: tuple[InstantInfo, ...]
     savepoint: str | None
-    notes: Mapping[str, str] = field(default_factory=dict[str, str])
+    header: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def encode(self) -> bytes:
         """Write it as the content of a requested restore."""
@@ -29,20 +29,20 @@ class RestorePlanFile:
             "version": 2,
             "savepointToRestoreTimestamp": self.savepoint,
         }
-        return containers.encode("HoodieRestorePlan", record, self.notes)
+        return containers.encode("HoodieRestorePlan", record, self.header)
 
     @classmethod
     def decode(cls, content: bytes) -> Self:
         """Read the content of a requested restore.
 
         Raises:
-            FormatError: it is not that.
+            FormatError: the content is something else.
         """
         record = containers.decode(content)
         with containers.reading("restore plan"):
             instants = tuple(map(InstantInfo.of, record["instantsToRollback"]))
             savepoint = record.get("savepointToRestoreTimestamp")
-        own = {k: v for k, v in containers.notes(content).items() if not k.startswith("avro.")}
+        own = {k: v for k, v in containers.header(content).items() if not k.startswith("avro.")}
         return cls(instants, savepoint, own)
 
 
@@ -56,7 +56,7 @@ class RestoreMetadata:
 
     @property
     def total(self) -> int:
-        """How many files, over all instants."""
+        """Number of deleted files, over all instants."""
         return sum(rollback.total for rollback in self.rollbacks)
 
     @property
@@ -81,7 +81,7 @@ class RestoreMetadata:
         """Read the content of a completed restore.
 
         Raises:
-            FormatError: it is not that.
+            FormatError: the content is something else.
         """
         record = containers.decode(content)
         with containers.reading("restore metadata"):
@@ -91,4 +91,5 @@ class RestoreMetadata:
                 for timestamp in record["instantsToRollback"]
                 for rollback in by_instant.get(timestamp, ())
             )
-            return cls(record["startRestoreTime"], record["timeTakenInMillis"], rollbacks)
+            took_ms = max(0, int(record["timeTakenInMillis"]))
+            return cls(record["startRestoreTime"], took_ms, rollbacks)

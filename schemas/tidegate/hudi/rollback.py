@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from tidegate.errors import FormatError
 from tidegate.hudi import containers
 from tidegate.hudi.containers import Record
+from tidegate.hudi.instant_time import is_instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +20,18 @@ class InstantInfo:
     action: str
 
     def record(self) -> Record:
-        """As Avro has it."""
+        """The Avro record."""
         return {"commitTime": self.timestamp, "action": self.action}
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
-        """From what Avro gave."""
+        """Read an Avro record.
+
+        Raises:
+            FormatError: its time is not an instant.
+        """
+        if not is_instant(record["commitTime"]):
+            raise FormatError(f"{record['commitTime']!s:.40} is not an instant")
         return cls(record["commitTime"], record["action"])
 
 
@@ -59,7 +67,7 @@ class RollbackPlan:
         """Read the content of a requested rollback.
 
         Raises:
-            FormatError: it is not that.
+            FormatError: the content is something else.
         """
         record = containers.decode(content)
         with containers.reading("rollback plan"):
@@ -73,7 +81,7 @@ class RollbackPlan:
 
 @dataclass(frozen=True, slots=True)
 class RollbackMetadata:
-    """Hudi's HoodieRollbackMetadata: partition to the full paths that are gone."""
+    """Hudi's HoodieRollbackMetadata: partition to the full paths of its deleted files."""
 
     started: str
     took_ms: int
@@ -82,11 +90,11 @@ class RollbackMetadata:
 
     @property
     def total(self) -> int:
-        """How many files; one that was gone before counts as deleted."""
+        """Number of files; one that was gone before counts as deleted."""
         return sum(map(len, self.deleted.values()))
 
     def record(self) -> Record:
-        """As Avro has it, alone or within a restore's metadata."""
+        """The Avro record, for a file of its own or within a restore's metadata."""
         partitions = {
             partition: {
                 "partitionPath": partition,
@@ -113,10 +121,10 @@ class RollbackMetadata:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
-        """From what Avro gave.
+        """Read an Avro record.
 
         Raises:
-            FormatError: it is not that.
+            FormatError: the content is something else.
         """
         with containers.reading("rollback metadata"):
             deleted = {
@@ -124,13 +132,14 @@ class RollbackMetadata:
                 for partition, entry in record["partitionMetadata"].items()
             }
             target = InstantInfo.of(record["instantsRollback"][0])
-            return cls(record["startRollbackTime"], record["timeTakenInMillis"], target, deleted)
+            took_ms = max(0, int(record["timeTakenInMillis"]))
+            return cls(record["startRollbackTime"], took_ms, target, deleted)
 
     @classmethod
     def decode(cls, content: bytes) -> Self:
         """Read the content of a completed rollback.
 
         Raises:
-            FormatError: it is not that.
+            FormatError: the content is something else.
         """
         return cls.of(containers.decode(content))

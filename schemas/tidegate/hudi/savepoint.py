@@ -20,7 +20,7 @@ class SavepointMetadata:
 
     @property
     def file_count(self) -> int:
-        """How many files it keeps."""
+        """Number of files that it keeps."""
         return sum(map(len, self.files.values()))
 
     def encode(self) -> bytes:
@@ -43,7 +43,7 @@ class SavepointMetadata:
         """Read the content of a completed savepoint.
 
         Raises:
-            FormatError: it is not that.
+            FormatError: the content is something else.
         """
         record = containers.decode(content)
         with containers.reading("savepoint metadata"):

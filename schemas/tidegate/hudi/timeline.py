@@ -1,4 +1,4 @@
-"""A Hudi timeline: every instant of a table at one moment. It answers questions, nothing else."""
+"""A Hudi timeline: every instant of a table at one moment, and questions about them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Self
 
-from tidegate.hudi.instant import COMMITS, WRITES, Action, Instant, State
+from tidegate.hudi.instant import COMMITS, WRITES, Action, Instant, InstantState
 
 _PENDING_IS_LAST: Final = "~"
 
@@ -22,9 +22,9 @@ def _completion(instant: Instant) -> str:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Instants in the order of their requested times, one for each thing that was begun.
+    """Instants in the order of their requested times, one for each action that was begun.
 
-    An instant with several files (requested, inflight, completed) is here once, in its furthest
+    An instant with several files (requested, inflight, completed) is in it once, in its furthest
     state. A clustering that completed as a replacecommit, and a compaction that completed as a
     commit, are one instant too.
     """
@@ -33,9 +33,9 @@ class Timeline:
 
     @classmethod
     def of(cls, files: Iterable[Instant]) -> Self:
-        """Build it from the files that are there, in any order."""
+        """Build it from the files of the timeline, in any order."""
         furthest: dict[tuple[str, str], Instant] = {}
-        # of two completed files the earlier counts: the later is a slower process's, about to go
+        # of two completed files the earlier counts: a slower process is about to remove the later
         for file in sorted(files, key=_completion, reverse=True):
             key = (file.timestamp, "write" if file.action in WRITES else file.action)
             known = furthest.get(key)
@@ -43,8 +43,8 @@ class Timeline:
                 furthest[key] = file
         return cls(tuple(sorted(furthest.values(), key=lambda i: (i.timestamp, i.action))))
 
-    def of_action(self, action: Action, *states: State) -> tuple[Instant, ...]:
-        """The instants of one action, in any of the given states (none given: in any)."""
+    def of_action(self, action: Action, *states: InstantState) -> tuple[Instant, ...]:
+        """The instants of one action, in any of the given states (by default in every state)."""
         return tuple(
             i for i in self.instants if i.action is action and (not states or i.state in states)
         )
@@ -57,17 +57,21 @@ class Timeline:
     @cached_property
     def completed_writes(self) -> tuple[Instant, ...]:
         """Completed commits, deltacommits and replacecommits."""
-        return tuple(i for i in self.writes if i.state is State.COMPLETED and i.action in COMMITS)
+        return tuple(
+            i for i in self.writes if i.state is InstantState.COMPLETED and i.action in COMMITS
+        )
 
     @cached_property
     def savepoints(self) -> frozenset[str]:
         """The timestamps of completed savepoints."""
-        return frozenset(i.timestamp for i in self.of_action(Action.SAVEPOINT, State.COMPLETED))
+        return frozenset(
+            i.timestamp for i in self.of_action(Action.SAVEPOINT, InstantState.COMPLETED)
+        )
 
     @cached_property
     def pending_restores(self) -> tuple[Instant, ...]:
-        """Restores that began and did not complete, the one that got furthest first."""
-        pending = self.of_action(Action.RESTORE, State.REQUESTED, State.INFLIGHT)
+        """Restores that began and did not complete, the furthest one first."""
+        pending = self.of_action(Action.RESTORE, InstantState.REQUESTED, InstantState.INFLIGHT)
         return tuple(sorted(pending, key=lambda i: (-i.state, i.timestamp)))
 
     @cached_property
@@ -77,21 +81,21 @@ class Timeline:
         return max(times, default="")
 
     @cached_property
-    def _completed_times(self) -> frozenset[str]:
-        return frozenset(map(_by_time, self.completed_writes))
+    def _completed_by_time(self) -> dict[str, Instant]:
+        return {i.timestamp: i for i in self.completed_writes}
+
+    @cached_property
+    def _times_of_writes(self) -> frozenset[str]:
+        return frozenset(map(_by_time, self.writes))
 
     @cached_property
     def start(self) -> str | None:
-        """The first completed write without a savepoint: before it lies only what was archived.
-
-        Savepointed commits stay where others before and after them were archived, so they do not
-        tell where the timeline begins.
-        """
-        return next((t for t in sorted(self._completed_times) if t not in self.savepoints), None)
+        """The first completed write, savepointed or not: as in Hudi, the timeline begins here."""
+        return min(self._completed_by_time, default=None)
 
     def completed_write(self, timestamp: str) -> Instant | None:
         """The completed write with this requested time."""
-        return next((i for i in self.completed_writes if i.timestamp == timestamp), None)
+        return self._completed_by_time.get(timestamp)
 
     def last_completed_write(self, until: str | None = None) -> Instant | None:
         """The last completed write, or the last one requested at or before `until`."""
@@ -99,9 +103,15 @@ class Timeline:
         return next(found, None)
 
     def is_committed(self, timestamp: str) -> bool:
-        """Whether a data file of this instant counts: completed, or older than the timeline."""
-        if timestamp in self._completed_times:
+        """Whether a data file of this instant counts: completed, or older than the timeline.
+
+        A file of a pending write never counts, however old the write is: its rows are not part of
+        the table.
+        """
+        if timestamp in self._completed_by_time:
             return True
+        if timestamp in self._times_of_writes:
+            return False
         return self.start is not None and timestamp < self.start
 
     def completed_after(self, savepoint: Instant) -> tuple[Instant, ...]:
@@ -119,11 +129,11 @@ class Timeline:
         return tuple(sorted(later, key=_rollback_order, reverse=True))
 
 
-def _rank(file: Instant) -> tuple[State, bool]:
+def _rank(file: Instant) -> tuple[InstantState, bool]:
     return file.state, file.action in COMMITS
 
 
 def _rollback_order(instant: Instant) -> tuple[str, bool, str]:
     replaces = instant.action in {Action.CLUSTERING, Action.REPLACE_COMMIT}
-    pending = instant.state is not State.COMPLETED
+    pending = instant.state is not InstantState.COMPLETED
     return _completion(instant), pending and replaces, instant.timestamp

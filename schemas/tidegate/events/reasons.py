@@ -1,0 +1,202 @@
+"""Why a service refuses a command, as codes.
+
+They stand in `reason` of SavepointRejected, RestoreRejected and CleaningRefused.
+Programs compare the code, people read the outcome's `message`. Consumers must accept codes that
+they do not know, because a newer service may have more.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Self
+
+
+class Reason(StrEnum):
+    """A refusal's code. Nothing of the table was changed."""
+
+    meaning: str
+    """What was found, in one sentence."""
+    remedy: str
+    """What the person who asked does next."""
+
+    def __new__(cls, code: str, meaning: str, remedy: str) -> Self:
+        """Attach the two sentences to the code."""
+        member = str.__new__(cls, code)
+        member._value_, member.meaning, member.remedy = code, meaning, remedy
+        return member
+
+    # about the table itself
+    NO_SUCH_TABLE = (
+        "no-such-table",
+        "There is no table (or partition) at the location.",
+        "Correct the location; a table that was dropped needs nothing.",
+    )
+    OUTSIDE_WAREHOUSE = (
+        "outside-warehouse",
+        "The location is not below a configured warehouse root.",
+        "Correct the location, or add its root to the settings.",
+    )
+    LINK_INSIDE = (
+        "link-inside",
+        "A symbolic link stands on the path to the table or among what would be changed.",
+        "Replace the link by a directory; links are never followed.",
+    )
+    UNREADABLE_TABLE = (
+        "unreadable-table",
+        "A metadata file of the table breaks its format.",
+        "Repair the file that the message names, with Hudi's own tools.",
+    )
+    UNSUPPORTED_TABLE = (
+        "unsupported-table",
+        "The table has a version, a type or a bootstrap base that is not supported.",
+        "Use Hudi's own procedures on this table.",
+    )
+    TABLE_MISMATCH = (
+        "table-mismatch",
+        "Another table than the one that the command names is at the location.",
+        "Correct the table's name or its location.",
+    )
+    # about a savepoint on a Hudi table
+    NO_SUCH_COMMIT = (
+        "no-such-commit",
+        "The instant is not a completed commit on the active timeline.",
+        "Ask for a completed commit, or for none to have the newest.",
+    )
+    BELOW_LAST_CLEAN = (
+        "below-last-clean",
+        "Hudi's cleaner may have removed files that the commit needs.",
+        "Ask for a newer commit; keep more commits in the cleaner's settings.",
+    )
+    MISSING_FILES = (
+        "missing-files",
+        "Data files of the commit or savepoint are gone from the storage.",
+        "Choose another commit or savepoint, or bring the files back.",
+    )
+    # about a restore of a Hudi table
+    NOT_ALLOWED = (
+        "not-allowed",
+        "The requester is not listed in the setting `restores.requested_by`.",
+        "Let somebody who is listed ask; a plan alone is open to everybody.",
+    )
+    NO_SUCH_SAVEPOINT = (
+        "no-such-savepoint",
+        "The table has no completed savepoint at the instant.",
+        "Name one of the table's savepoints.",
+    )
+    SAVEPOINT_ARCHIVED = (
+        "savepoint-archived",
+        "The savepointed commit is no longer on the active timeline.",
+        "Choose a newer savepoint.",
+    )
+    GREATER_SAVEPOINT = (
+        "greater-savepoint",
+        "A commit that would be rolled back has a savepoint of its own.",
+        "Delete the newer savepoint first, or restore to it.",
+    )
+    GREATER_COMMIT = (
+        "greater-commit",
+        "A commit that stays was built upon a write that would be rolled back.",
+        "Bring back the files' modification times if the table is a copy, or restore further back.",
+    )
+    LATER_COMMIT_STAYS = (
+        "later-commit-stays",
+        "A commit began after the savepointed one and completed before it, so its rows would stay.",
+        "Restore to an earlier savepoint.",
+    )
+    UNSUPPORTED_INSTANT = (
+        "unsupported-instant",
+        "An instant to roll back has an action that a copy-on-write restore can't undo.",
+        "Use Hudi's own restore procedure.",
+    )
+    RESTORE_PENDING = (
+        "restore-pending",
+        "Another restore of the table has not completed.",
+        "Repeat the request of that restore until it completes, then ask again.",
+    )
+    ROLLBACK_PENDING = (
+        "rollback-pending",
+        "A rollback before the savepoint has not completed.",
+        "Let Hudi finish the rollback, then ask again.",
+    )
+    INDEXING_PENDING = (
+        "indexing-pending",
+        "An indexing action has not completed.",
+        "Let Hudi finish the indexing, or cancel it, then ask again.",
+    )
+    RESTORE_ABANDONED = (
+        "restore-abandoned",
+        "The restore begun for this request is no longer on the timeline: somebody removed it.",
+        "Check the table, then send a new request.",
+    )
+    WRITER_ALIVE = (
+        "writer-alive",
+        "A heartbeat, a lock or a growing file shows that a writer is at work.",
+        "Stop the writers of the table, then ask again.",
+    )
+    PLAN_CHANGED = (
+        "plan-changed",
+        "The table changed since the plan that the request expects.",
+        "Ask for a plan again, read it, and send its id.",
+    )
+    NEWER_COMMITS = (
+        "newer-commits",
+        "A commit completed after the latest instant that the requester knew of.",
+        "Look at the plan again, then send its id or the new latest instant.",
+    )
+    UNSAFE_PATH = (
+        "unsafe-path",
+        "A commit's metadata names a file outside the table or inside its metadata.",
+        "Find out who wrote that commit; nothing it names is deleted.",
+    )
+    DELETES_SAVEPOINT_FILE = (
+        "deletes-savepoint-file",
+        "A file to delete belongs to the savepoint too.",
+        "Use Hudi's own restore procedure after checking the table.",
+    )
+    # about cleaning a Hive ACID table after a compaction
+    BAD_PARTITION = (
+        "bad-partition",
+        "The partition is not a relative path below the table.",
+        "Correct the compaction's event and publish it again.",
+    )
+    BAD_SNAPSHOT = (
+        "bad-snapshot",
+        "The ValidWriteIdList can't be read or is of another table.",
+        "Publish the compaction again with the snapshot that Hive gave it.",
+    )
+    BAD_NAME = (
+        "bad-name",
+        "A directory's name, in the event or in the table, is not a name of Hive's.",
+        "Correct the event, or rename the directory that the message names.",
+    )
+    VACUUM_MISMATCH = (
+        "vacuum-mismatch",
+        "The compaction's kind, write ids, directories and snapshot contradict each other.",
+        "Correct the event and publish it again.",
+    )
+    NOT_ENOUGH_HISTORY = (
+        "not-enough-history",
+        "No base in the table serves the compaction's snapshot.",
+        "Compact the table again: the next compaction's cleaning covers this one.",
+    )
+    PRODUCTS_MISSING = (
+        "products-missing",
+        "A directory that the compaction made is not there, and nothing that holds its rows is.",
+        "Check what removed it, then compact the table again.",
+    )
+    PRODUCTS_INCOMPLETE = (
+        "products-incomplete",
+        "A directory that the compaction made holds no bucket file although rows should be left.",
+        "Check the compaction, then compact the table again.",
+    )
+    NOT_COVERED = (
+        "not-covered",
+        "An obsolete directory holds rows that no directory of the compaction holds.",
+        "Check the compaction; the directory stays until a compaction covers it.",
+    )
+
+
+def reasons_table() -> str:
+    """Every reason as a Markdown table, in the order of the enum, with a newline at its end."""
+    rows = (f"| `{each}` | {each.meaning} | {each.remedy} |\n" for each in Reason)
+    return "".join(("| reason | what was found | what to do |\n", "|---|---|---|\n", *rows))

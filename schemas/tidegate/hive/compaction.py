@@ -1,0 +1,204 @@
+"""Which directories one compaction made obsolete; what a later one made obsolete is not its own.
+
+Hive and openLooKeng remove everything that is obsolete now. That is too much: a reader that started
+between two compactions still reads what the second one replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Self
+
+from tidegate.errors import TidegateError
+from tidegate.hive.bases import FoundDirectory, is_compacted
+from tidegate.hive.names import AcidDirectory, Base, Delta, parse_name
+from tidegate.hive.obsolete import acid_state, always_obsolete
+from tidegate.hive.write_ids import CleanerWriteIds, ValidWriteIds
+
+_MOST_PRODUCTS: Final = 2
+
+
+class InconsistentCompaction(TidegateError):  # noqa: N818 - expected, not a fault
+    """Kind, range, products and snapshot contradict each other. The catcher changes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """A compaction that finished.
+
+    Attributes:
+        products: The directories that it wrote.
+        min_write_id: The first write id that it compacted.
+        max_write_id: The last write id that it compacted.
+        write_ids: Its snapshot, as a cleaner's list.
+        own_txn: Its transaction (Hive 4 ends its products' names with it), where known.
+    """
+
+    products: tuple[AcidDirectory, ...]
+    min_write_id: int
+    max_write_id: int
+    write_ids: CleanerWriteIds
+    own_txn: int | None = None
+    _ranges: frozenset[tuple[int, int]] = field(init=False, repr=False, compare=False)
+    _is_major: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Work out once what is asked of every directory."""
+        is_major = any(isinstance(product, Base) for product in self.products)
+        object.__setattr__(self, "_is_major", is_major)
+        ranges = ((each.min_write_id, each.max_write_id) for each in self.products)
+        object.__setattr__(self, "_ranges", frozenset(ranges))
+
+    @classmethod
+    def of(  # noqa: PLR0913 - the fields of one event
+        cls,
+        names: Iterable[str],
+        *,
+        major: bool,
+        min_write_id: int,
+        max_write_id: int,
+        write_ids: ValidWriteIds,
+        own_txn: int | None = None,
+    ) -> Self:
+        """Check what is known of a compaction, and parse its products' names.
+
+        Raises:
+            FormatError: a name in `names` is not the name of an ACID directory.
+            InconsistentCompaction: a product does not fit the kind or the range, or the range
+                exceeds the snapshot.
+        """
+        products = tuple(dict.fromkeys(map(parse_name, names)))
+        if len(products) > _MOST_PRODUCTS:
+            raise InconsistentCompaction(
+                f"it names {len(products)} directories; a vacuum writes at most {_MOST_PRODUCTS}:"
+                " a base, or a delta and a delete delta"
+            )
+        for product in products:
+            _check_product(product, min_write_id, max_write_id, major=major)
+        if max_write_id > write_ids.high_water_mark:
+            raise InconsistentCompaction(
+                f"it compacted write ids up to {max_write_id}, but the high-water mark of its"
+                f" snapshot is {write_ids.high_water_mark}"
+            )
+        snapshot = CleanerWriteIds.of(write_ids)
+        return cls(products, min_write_id, max_write_id, snapshot, own_txn)
+
+    @property
+    def is_major(self) -> bool:
+        """Whether it wrote a base."""
+        return self._is_major
+
+    def is_product(self, acid: AcidDirectory) -> bool:
+        """Whether a directory is one that this compaction wrote.
+
+        A product that was named without `_vT` is also recognised with the `_vT` of `own_txn`, and
+        with any `_vT` where `own_txn` is unknown.
+        """
+        if (acid.min_write_id, acid.max_write_id) not in self._ranges:
+            return False
+        return any(self._is(acid, product) for product in self.products)
+
+    def _is(self, acid: AcidDirectory, product: AcidDirectory) -> bool:
+        if acid == product:
+            return True
+        if product.visibility_txn is not None or _plain(acid) != product:
+            return False
+        return self.own_txn is None or acid.visibility_txn == self.own_txn
+
+    def reaches(self, acid: AcidDirectory) -> bool:
+        """Whether a directory is in the compacted range; a major one has no lower end."""
+        if acid.max_write_id > self.max_write_id:
+            return False
+        return self.is_major or acid.min_write_id >= self.min_write_id
+
+    def obsolete(self, found: Sequence[FoundDirectory]) -> tuple[FoundDirectory, ...]:
+        """Choose what this compaction made obsolete: in its range, and in any order of the listing.
+
+        Never a product, nor a directory in which a write id was still open. A base above the
+        high-water mark makes nothing obsolete, though Hive's shortcut by the least open id would
+        let it (HIVE-29601).
+
+        Raises:
+            NotEnoughHistory: as `acid_state`.
+        """
+        return self._choose(found, always_obsolete(self._considered(found), self.write_ids))
+
+    def aborted(self, found: Sequence[FoundDirectory]) -> tuple[FoundDirectory, ...]:
+        """Choose what is in its range and holds only aborted write ids: no reader reads that.
+
+        Raises:
+            NotEnoughHistory: as `acid_state`.
+        """
+        return self._choose(found, acid_state(self._considered(found), self.write_ids).aborted)
+
+    def _choose(
+        self, found: Sequence[FoundDirectory], names: Iterable[str]
+    ) -> tuple[FoundDirectory, ...]:
+        chosen = frozenset(names)
+        return tuple(each for each in found if each.name in chosen and self._may_go(each.acid))
+
+    def _considered(self, found: Sequence[FoundDirectory]) -> list[FoundDirectory]:
+        """Leave out later bases; mark the products, because Hive 3's names do not tell them.
+
+        A base without `_vT` whose write id aborted would be taken for an aborted insert overwrite.
+        """
+        return [
+            replace(each, compacted=True) if self.is_product(each.acid) else each
+            for each in found
+            if not self._is_later_base(each)
+        ]
+
+    def _is_later_base(self, found: FoundDirectory) -> bool:
+        """Whether a base was written later: above the snapshot, or compacted above the range.
+
+        Ids that were open in the snapshot may be in a later compaction's base, so the snapshot
+        cannot be read from it; that says nothing about this compaction.
+        """
+        if not isinstance(found.acid, Base):
+            return False
+        above_range = found.acid.write_id > self.max_write_id and is_compacted(found)
+        return above_range or found.acid.write_id > self.write_ids.high_water_mark
+
+    def _may_go(self, acid: AcidDirectory) -> bool:
+        first = acid.min_write_id if isinstance(acid, Delta) else acid.write_id
+        if self.write_ids.opens_in(first, acid.max_write_id):
+            return False
+        return self.reaches(acid) and not self.is_product(acid) and not self._is_newer(acid)
+
+    def _is_newer(self, acid: AcidDirectory) -> bool:
+        """Whether a later compaction wrote it: its readers are not those that were waited for."""
+        if self.own_txn is None or acid.visibility_txn is None:
+            return False
+        return acid.visibility_txn > self.own_txn
+
+
+def covers(product: AcidDirectory, acid: AcidDirectory) -> bool:
+    """Whether `product` contains all rows or events of `acid`, by range and kind of events."""
+    if product.max_write_id < acid.max_write_id or product.min_write_id > acid.min_write_id:
+        return False
+    if isinstance(product, Base):
+        return True
+    return isinstance(acid, Delta) and acid.deletes == product.deletes
+
+
+def _plain(acid: AcidDirectory) -> AcidDirectory:
+    if isinstance(acid, Base):
+        return Base(acid.write_id)
+    return Delta(acid.min_write_id, acid.max_write_id, acid.statement, deletes=acid.deletes)
+
+
+def _check_product(product: AcidDirectory, low: int, high: int, *, major: bool) -> None:
+    if isinstance(product, Base) != major:
+        raise InconsistentCompaction(f"a {_kind(major=major)} vacuum does not write {product.name}")
+    if isinstance(product, Delta) and product.statement is not None:
+        raise InconsistentCompaction(f"{product.name} was written by a statement, not by a vacuum")
+    starts_low = isinstance(product, Delta) and product.min_write_id < low
+    if product.max_write_id > high or starts_low:
+        raise InconsistentCompaction(
+            f"{product.name} exceeds the vacuum's range of write ids {low} to {high}"
+        )
+
+
+def _kind(*, major: bool) -> str:
+    return "major" if major else "minor"
