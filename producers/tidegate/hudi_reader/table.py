@@ -1,4 +1,4 @@
-"""A Hudi table as it is now: what its properties and its timeline say."""
+"""A Hudi table as it is now: its properties and its timeline."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from tidegate.errors import FormatError, TidegateError
 from tidegate.hudi import (
     CommitMetadata,
     Instant,
+    InstantState,
     Layout,
-    State,
     TableProperties,
     Timeline,
     instant_of_ms,
 )
-from tidegate.storage import Entry, NotFound, Storage, join, normalise
+from tidegate.storage import FileInfo, NotFound, Storage, join, normalise
 
 PROPERTIES: Final = ".hoodie/hoodie.properties"
 _BACKUP: Final = f"{PROPERTIES}.backup"
+_MAX_PROPERTIES: Final = 1024 * 1024
+_DRAFT: Final = ".tmp"
 _LOOKS_LIKE_AN_INSTANT: Final = re.compile(r"\d{14}")
 
 
-class NoSuchTable(TidegateError):  # noqa: N818 - an expected answer, not a fault
-    """No Hudi table is at this location. The catcher refuses the command."""
+class NoSuchTable(TidegateError):  # noqa: N818 - an expected result, not a fault
+    """There is no Hudi table at this location. The catcher refuses the command."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +49,15 @@ class HudiTable:
         """Read the file of an instant.
 
         Raises:
-            NotFound: it is not there, or not any more.
+            NotFound: it does not exist, or not any more.
         """
         return self.storage.read(self.path_of(instant))
 
     def read_commit(self, instant: Instant) -> CommitMetadata:
-        """Read what a completed write says it did.
+        """Read the metadata of a completed write.
 
         Raises:
-            NotFound: it is not there, or not any more.
+            NotFound: it does not exist, or not any more.
             FormatError: it can't be read; the message names the instant.
         """
         try:
@@ -64,7 +66,7 @@ class HudiTable:
             raise FormatError(f"{instant.timestamp}.{instant.action}: {error}") from error
 
     def reloaded(self) -> HudiTable:
-        """The same table, read again."""
+        """Read the same table again."""
         return load_table(self.storage, self.location)
 
 
@@ -73,14 +75,14 @@ def load_table(storage: Storage, location: str) -> HudiTable:
 
     Raises:
         NoSuchTable: there is no `.hoodie/hoodie.properties`.
-        FormatError: a file of the table can't be understood.
+        FormatError: a file of the table breaks its format.
     """
     where = normalise(location)
     properties = TableProperties.parse(read_properties(storage, where))
     try:
         entries = storage.list(join(where, properties.timeline_folder))
     except NotFound as error:
-        raise FormatError(f"{location} has no timeline at {error}") from error
+        raise FormatError(f"{location} has no timeline: {error} does not exist") from error
     files = tuple(_instants(entries, properties))
     return HudiTable(storage, where, properties, Timeline.of(files), files)
 
@@ -89,23 +91,24 @@ def read_properties(storage: Storage, location: str) -> bytes:
     """Read `hoodie.properties`, or the copy that Hudi keeps while it rewrites them.
 
     Raises:
-        NoSuchTable: neither is there.
+        NoSuchTable: neither exists.
     """
     for name in (PROPERTIES, _BACKUP):
         try:
-            return storage.read(join(location, name))
+            return storage.read(join(location, name), _MAX_PROPERTIES)
         except NotFound:
             continue
-    raise NoSuchTable(f"no Hudi table at {location}: it has no {PROPERTIES}")
+    raise NoSuchTable(f"there is no Hudi table at {location}: it has no {PROPERTIES}")
 
 
-def _instants(entries: list[Entry], properties: TableProperties) -> Iterator[Instant]:
+def _instants(entries: list[FileInfo], properties: TableProperties) -> Iterator[Instant]:
     for entry in entries:
         instant = Instant.parse(entry.name, properties.layout)
         if instant is None:
-            if _LOOKS_LIKE_AN_INSTANT.match(entry.name):
-                raise FormatError(f"{entry.name} is no instant of layout {properties.layout}")
-        elif properties.layout is Layout.ONE and instant.state is State.COMPLETED:
+            # what a process that died had not renamed yet: Hudi ignores these too
+            if _LOOKS_LIKE_AN_INSTANT.match(entry.name) and not entry.name.endswith(_DRAFT):
+                raise FormatError(f"{entry.name} is not an instant of layout {properties.layout}")
+        elif properties.layout is Layout.ONE and instant.state is InstantState.COMPLETED:
             # Hudi takes the modification time for the completion time of layout 1
             moment = instant_of_ms(entry.modified_ms, properties.zone)
             yield replace(instant, completion=moment)

@@ -1,9 +1,9 @@
-"""What upstream writers import: say on Kafka what was done.
+"""The library that upstream writers use to publish events.
 
     with Publisher("broker:9092", said_by="orders-ingest") as publisher:
         publisher.commit(table="lake.sales.orders", location="s3://lake/orders", instant=instant)
 
-A call returns when the broker has the event on disk of every in-sync replica, or raises.
+A call returns once every in-sync replica of the broker has the event, or raises.
 """
 
 from __future__ import annotations

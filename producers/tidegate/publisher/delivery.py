@@ -1,7 +1,8 @@
-"""Send messages and wait until the broker has them."""
+"""Sends messages and waits until the broker confirms them."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -18,18 +19,20 @@ from tidegate.errors import (
 )
 from tidegate.events.message import Message
 from tidegate.events.topics import PARTITIONER
+from tidegate.publisher.client_settings import require_protected_settings
 
 DEFAULTS: Final[Mapping[str, str | int | bool]] = {
     "enable.idempotence": True,
     "acks": "all",
     "partitioner": PARTITIONER,
+    "allow.auto.create.topics": False,
     "linger.ms": 0,
-    "message.max.bytes": 2 * 2**20,  # each topic has its own, smaller limit
+    "message.max.bytes": 2 * 2**20,  # the topics' own limits are smaller
     "delivery.timeout.ms": 30_000,
     "log_level": 0,
 }
 _ANY_PARTITION: Final = -1
-_Answer = Callable[[KafkaError | None, Delivered | None], None]
+_OnDelivery = Callable[[KafkaError | None, Delivered | None], None]
 _REFUSALS: Final = {
     KafkaError._AUTHENTICATION,  # noqa: SLF001 - librdkafka's own codes have underscores
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -39,54 +42,71 @@ _REFUSALS: Final = {
 
 
 class Receipt(NamedTuple):
-    """Where the broker put a message."""
+    """Where the broker stored a message, and the id of the event in it."""
 
     topic: str
     partition: int
     offset: int
+    event_id: str = ""
 
 
 class ConfirmedProducer:
-    """An idempotent producer whose `send` returns only confirmed messages. Safe to share."""
+    """An idempotent producer that waits for confirmation.
+
+    Safe to share between threads. A forked process that uses it gets a connection of its own.
+    """
 
     def __init__(self, config: Mapping[str, str | int | bool]) -> None:
-        """Take librdkafka's settings; `bootstrap.servers` is the one that must be there.
+        """Create the client from librdkafka's settings; `bootstrap.servers` is required.
 
         Raises:
-            ConfigError: librdkafka refuses a setting.
+            ConfigError: librdkafka rejects a setting, or it would break a guarantee.
         """
-        self._config = {**DEFAULTS, **config, "error_cb": self._note}
-        self._login_refused: KafkaError | None = None
+        require_protected_settings(config)
+        self._config = {**DEFAULTS, **config, "error_cb": self._on_error}
+        self._denied: KafkaError | None = None
         self._replacing = threading.Lock()
         self._producer = self._connect()
+        self._process = os.getpid()
+        self._inherited: Producer | None = None
 
     def send(self, messages: Sequence[Message]) -> list[Receipt]:
-        """Send messages and wait for every one of them.
+        """Send messages and wait until each is confirmed or has failed.
 
         Raises:
-            DeliveryError: at least one was not confirmed in `delivery.timeout.ms`. Others may have
-                been: sending all again is safe, because a repeat has the same event id.
-            DeliveryRefusedError: the broker refuses this principal; said at once.
-            MessageTooLargeError: a topic takes no message of that size.
+            DeliveryError: at least one was not confirmed within `delivery.timeout.ms`. Any of them
+                may be stored nevertheless; repeated events are recognised by their ids.
+            DeliveryRefusedError: the broker denies this principal access; raised at once.
+            MessageTooLargeError: a message exceeds its topic's limit.
         """
-        self._login_refused = None
-        producer, answers = self._producer, _Answers(len(messages))
-        take = answers.take
+        self._denied = None
+        producer, reports = self._own_producer(), _Reports(len(messages))
+        record = reports.record
         for index, message in enumerate(messages):
-            self._produce(producer, message, partial(take, index))
-        while answers.missing:
+            self._produce(producer, message, partial(record, index))
+        while reports.missing:
             producer.poll(0.05)
-            if self._login_refused is not None:
+            if self._denied is not None:
                 producer.purge()
-        if failed := answers.faults():
+        if failed := reports.faults():
             if any(each.fatal() or each.code() == KafkaError._FATAL for each in failed):  # noqa: SLF001
                 self._replace(producer)
             raise self._fault(messages, failed)
-        return answers.receipts()
+        return reports.receipts()
 
     def close(self) -> None:
-        """Wait shortly for what is still on its way in other threads."""
-        self._producer.flush(5)
+        """Wait up to five seconds for messages that other threads are sending."""
+        if self._process == os.getpid():
+            self._producer.flush(5)
+
+    def _own_producer(self) -> Producer:
+        """The producer of this process: after a fork, one that has librdkafka's threads."""
+        if self._process != os.getpid():
+            # kept, because its destruction would wait for threads that only the parent has
+            self._inherited = self._producer
+            self._producer, self._replacing = self._connect(), threading.Lock()
+            self._process = os.getpid()
+        return self._producer
 
     def _connect(self) -> Producer:
         try:
@@ -95,70 +115,70 @@ class ConfirmedProducer:
             raise ConfigError(f"Kafka producer: {error.args[0].str()}") from error
 
     def _replace(self, dead: Producer) -> None:
-        """After a fatal fault librdkafka sends nothing more through a producer, for ever."""
+        """Replace a producer after a fatal error: librdkafka never sends through it again."""
         with self._replacing:
             if self._producer is dead:
                 self._producer = self._connect()
 
-    def _note(self, error: KafkaError) -> None:
+    def _on_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001
-            self._login_refused = error
+            self._denied = error
 
     def _fault(self, messages: Sequence[Message], failed: Sequence[KafkaError]) -> DeliveryError:
-        reason = failed[0] if self._login_refused is None else self._login_refused
+        reason = failed[0] if self._denied is None else self._denied
         topics = ", ".join(sorted({each.topic for each in messages}))
-        told = f"{len(failed)} of {len(messages)} messages were not confirmed ({topics})"
-        return _kind_of(reason)(f"{told}: {reason.str()}")
+        summary = f"{len(failed)} of {len(messages)} messages were not confirmed ({topics})"
+        return _error_type(reason)(f"{summary}: {reason.str()}")
 
-    def _produce(self, producer: Producer, message: Message, answer: _Answer) -> None:
+    def _produce(self, producer: Producer, message: Message, on_delivery: _OnDelivery) -> None:
         topic, key, value, headers, partition = message
         where = _ANY_PARTITION if partition is None else partition
         while True:
             try:
-                # by position, and one call: this runs for every message
-                producer.produce(topic, value, key, where, answer, None, 0, list(headers))
-            except BufferError:  # the local queue is full: let the broker catch up
+                # positional arguments, because this runs for every message
+                producer.produce(topic, value, key, where, on_delivery, None, 0, list(headers))
+            except BufferError:  # the local queue is full: wait for the broker
                 producer.poll(0.05)
             except KafkaException as error:
-                answer(error.args[0], None)
+                on_delivery(error.args[0], None)
                 return
             else:
                 return
 
 
-def _kind_of(reason: KafkaError) -> type[DeliveryError]:
+def _error_type(reason: KafkaError) -> type[DeliveryError]:
     if reason.code() == KafkaError.MSG_SIZE_TOO_LARGE:
         return MessageTooLargeError
     return DeliveryRefusedError if reason.code() in _REFUSALS else DeliveryError
 
 
-class _Answers:
-    """What the broker says to each of some messages, by their index."""
+class _Reports:
+    """The delivery reports of a batch, by the index of the message."""
 
-    __slots__ = ("_count", "_said")
+    __slots__ = ("_by_index", "_count")
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._said: dict[int, KafkaError | Receipt] = {}
+        self._by_index: dict[int, KafkaError | Receipt] = {}
 
     @property
     def missing(self) -> bool:
-        """Whether a message is not answered yet."""
-        return len(self._said) < self._count
+        """Whether a message has no report yet."""
+        return len(self._by_index) < self._count
 
-    def take(self, index: int, error: KafkaError | None, delivered: Delivered | None) -> None:
-        """Note an answer, in whichever thread asks for them."""
+    def record(self, index: int, error: KafkaError | None, delivered: Delivered | None) -> None:
+        """Store a report; called in whichever thread polls."""
         if error is not None:
-            self._said[index] = error
+            self._by_index[index] = error
         elif delivered is not None:
             topic, partition, offset = delivered.topic(), delivered.partition(), delivered.offset()
-            self._said[index] = Receipt(topic or "", partition or 0, offset or 0)
+            self._by_index[index] = Receipt(topic or "", partition or 0, offset or 0)
 
     def faults(self) -> list[KafkaError]:
-        """Why messages were not confirmed."""
-        return [each for each in self._said.values() if isinstance(each, KafkaError)]
+        """The errors of the messages that were not confirmed."""
+        return [each for each in self._by_index.values() if isinstance(each, KafkaError)]
 
     def receipts(self) -> list[Receipt]:
-        """Where the messages are, in their order."""
-        placed = (self._said[index] for index in range(self._count))
-        return [each for each in placed if isinstance(each, Receipt)]
+        """The receipts in the order of the messages."""
+        ordered = (self._by_index[index] for index in range(self._count))
+        return [each for each in ordered if isinstance(each, Receipt)]

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
+from uuid import uuid4
 
-from tidegate.errors import ConfigError
+from tidegate.errors import ConfigError, DeliveryError
 from tidegate.events import (
     CommitCompleted,
     Event,
@@ -16,6 +17,7 @@ from tidegate.events import (
     LockReleased,
     LockType,
     ReleaseReason,
+    Request,
     RestoreRequested,
     SavepointRequested,
     TableType,
@@ -24,16 +26,17 @@ from tidegate.events import (
 )
 from tidegate.events.message import Message
 from tidegate.events.topics import DEFAULT_PREFIX, topic_of
+from tidegate.hive import ValidWriteIds, parse_name
 from tidegate.publisher.delivery import ConfirmedProducer, Receipt
 from tidegate.registry import RegistrySettings, wire_for
 
 
 class Publisher:
-    """Publishes events; every call returns where the broker put them, or raises.
+    """Publishes events; every call returns where the broker stored them, or raises.
 
-    All calls raise `DeliveryError` when the broker does not confirm, and pydantic's
-    `ValidationError` when a value can't be right; nothing was sent then. Safe to share between
-    threads.
+    All calls raise `DeliveryError` if the broker does not confirm. Before anything is sent they
+    raise pydantic's `ValidationError` for an invalid value, and `FormatError` for a directory or a
+    snapshot that is not in Hive's form; both are `ValueError`s. Safe to share between threads.
     """
 
     def __init__(
@@ -45,29 +48,40 @@ class Publisher:
         config: Mapping[str, str | int | bool] | None = None,
         registry: RegistrySettings | str | None = None,
     ) -> None:
-        """Connect. `config` holds further librdkafka settings (security, timeouts).
+        """Create a publisher.
 
-        With a schema registry (its address, or its settings) events go out in the Confluent wire
-        format; a call then also raises `TransientError` if the registry can't be reached, and
-        `RegistryRefusedError` if it refuses the schema. Nothing was sent then.
+        With a schema registry a call also raises `TransientError` if the registry can't be reached,
+        and `RegistryRefusedError` if it rejects the schema, before anything is sent.
+
+        Args:
+            bootstrap_servers: The brokers as host:port; else `bootstrap.servers` in `config`, else
+                the environment variable KAFKA_BOOTSTRAP_SERVERS.
+            said_by: The name of the application, for people.
+            prefix: The prefix of the deployment's topics.
+            config: librdkafka's settings (security, timeouts).
+            registry: A schema registry's address or settings; messages are then in the Confluent
+                wire format.
 
         Raises:
-            ConfigError: no broker is named, neither here nor in KAFKA_BOOTSTRAP_SERVERS; or the
-                registry's settings can't be.
+            ConfigError: no broker is configured, or a setting is invalid.
         """
-        servers = bootstrap_servers or os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
-        if not servers:
-            raise ConfigError("name a broker: bootstrap_servers or KAFKA_BOOTSTRAP_SERVERS")
-        self._producer = ConfirmedProducer({**(config or {}), "bootstrap.servers": servers})
-        named = RegistrySettings(url=registry) if isinstance(registry, str) else registry
-        self._wire = wire_for(named)
+        self._producer = ConfirmedProducer(_with_servers(dict(config or {}), bootstrap_servers))
+        settings = RegistrySettings(url=registry) if isinstance(registry, str) else registry
+        self._wire = wire_for(settings)
         self._said_by = said_by
         self._prefix = prefix
         self._topics: dict[type[Event], str] = {}
 
     def publish(self, *events: Event) -> list[Receipt]:
-        """Publish ready-made events, all or some of them confirmed together."""
-        return self._producer.send([self._message(event) for event in events])
+        """Publish events and wait until all are confirmed. The receipts are in their order."""
+        try:
+            receipts = self._producer.send([self._message(_checked(event)) for event in events])
+        except DeliveryError as error:
+            raise _with_ids(error, events) from error
+        return [
+            receipt._replace(event_id=event.event_id)
+            for receipt, event in zip(receipts, events, strict=True)
+        ]
 
     def commit(  # noqa: PLR0913 - an event's fields, all by name
         self,
@@ -84,9 +98,9 @@ class Publisher:
         bytes_written: int | None = None,
         extra_metadata: Mapping[str, str] | None = None,
     ) -> Receipt:
-        """Say that an instant was completed on a Hudi table."""
+        """Publish that an instant was completed on a Hudi table."""
         fields = _given(locals()) | {"extra_metadata": dict(extra_metadata or {})}
-        return self._say(CommitCompleted, fields)
+        return self._publish_one(CommitCompleted, fields)
 
     def vacuum_finished(  # noqa: PLR0913 - an event's fields, all by name
         self,
@@ -104,8 +118,12 @@ class Publisher:
         own_transaction_id: int | None = None,
         partition: str | None = None,
     ) -> Receipt:
-        """Say that a compaction of a Hive ACID table became visible, and who may still read."""
-        return self._say(VacuumFinished, _given(locals()))
+        """Publish that a compaction of a Hive ACID table (a vacuum) became visible.
+
+        `locks` and `open_transactions` are those of that moment: their readers may still read what
+        the compaction replaced.
+        """
+        return self._publish_one(VacuumFinished, _given(locals()))
 
     def lock_released(  # noqa: PLR0913 - an event's fields, all by name
         self,
@@ -118,10 +136,10 @@ class Publisher:
         lock_type: LockType | str | None = None,
         reason: ReleaseReason | str = ReleaseReason.UNLOCKED,
     ) -> Receipt:
-        """Say that a lock or a transaction ended on this table."""
-        return self._say(LockReleased, _given(locals()))
+        """Publish that a lock or a transaction ended on this table."""
+        return self._publish_one(LockReleased, _given(locals()))
 
-    def request_savepoint(
+    def request_savepoint(  # noqa: PLR0913 - an event's fields, all by name
         self,
         *,
         table: str,
@@ -129,9 +147,13 @@ class Publisher:
         requested_by: str,
         instant: str | None = None,
         comment: str = "",
+        request_id: str | None = None,
     ) -> Receipt:
-        """Ask for a savepoint, on the newest completed instant where none is named."""
-        return self._say(SavepointRequested, _given(locals()))
+        """Request a savepoint on an instant, by default the newest completed one.
+
+        `request_id` is as in `request_restore`.
+        """
+        return self._publish_request(SavepointRequested, _given(locals()))
 
     def request_restore(  # noqa: PLR0913 - an event's fields, all by name
         self,
@@ -143,16 +165,33 @@ class Publisher:
         reason: str,
         plan_only: bool = False,
         expected_plan: str | None = None,
+        seen_up_to: str | None = None,
+        request_id: str | None = None,
     ) -> Receipt:
-        """Ask for a restore: every commit after the savepoint will be destroyed."""
-        return self._say(RestoreRequested, _given(locals()))
+        """Request a restore, which destroys every commit after the savepoint.
+
+        Args:
+            table: The table as catalog.database.table.
+            location: Absolute path or URI of its root directory.
+            savepoint: The instant of the savepoint to restore to.
+            requested_by: Who asks, for the audit trail.
+            reason: Why, for the audit trail.
+            plan_only: Only publish the plan.
+            expected_plan: The id of the plan that was read; any other is refused.
+            seen_up_to: The latest instant known to the requester; a commit completed after it is
+                never destroyed by this request.
+            request_id: The request's id, a word of up to 100 characters; by default a new UUID. The
+                same id twice is one request: after a `DeliveryError`, repeat the call with the id
+                that it names.
+        """
+        return self._publish_request(RestoreRequested, _given(locals()))
 
     def close(self) -> None:
-        """Wait for what other threads are still sending."""
+        """Wait for messages that other threads are sending."""
         self._producer.close()
 
     def __enter__(self) -> Self:
-        """Enter a block at whose end the publisher is closed."""
+        """Use the publisher in a `with` block, which closes it."""
         return self
 
     def __exit__(
@@ -164,16 +203,51 @@ class Publisher:
         """Close."""
         self.close()
 
-    def _say(self, kind: type[Event], fields: dict[str, Any]) -> Receipt:
-        told = {**fields, "occurred_at": datetime.now(UTC), "said_by": self._said_by}
-        return self.publish(kind.model_validate(told))[0]
+    def _publish_request(self, kind: type[Request], fields: dict[str, Any]) -> Receipt:
+        request_id = fields.pop("request_id")
+        # made before the first attempt, so that every attempt has the same
+        own_id = str(uuid4()) if request_id is None else request_id
+        return self._publish_one(kind, fields | {"event_id": own_id})
+
+    def _publish_one(self, kind: type[Event], fields: dict[str, Any]) -> Receipt:
+        complete = {**fields, "occurred_at": datetime.now(UTC), "said_by": self._said_by}
+        return self.publish(kind.model_validate(complete))[0]
 
     def _message(self, event: Event) -> Message:
         kind = type(event)
         topic = self._topics.get(kind)
         if topic is None:
             topic = self._topics[kind] = topic_of(kind).name(self._prefix)
-        return self._wire.seal(event, topic)
+        return self._wire.serialize(event, topic)
+
+
+def _with_servers(
+    config: dict[str, str | int | bool], servers: str | None
+) -> dict[str, str | int | bool]:
+    named = servers or config.get("bootstrap.servers") or os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
+    if not named:
+        raise ConfigError(
+            "no broker: give bootstrap_servers, or set KAFKA_BOOTSTRAP_SERVERS to host:port"
+        )
+    return {**config, "bootstrap.servers": named}
+
+
+def _checked(event: Event) -> Event:
+    """Refuse what the cleaner would refuse after the last reader has gone, perhaps hours later."""
+    if isinstance(event, VacuumFinished):
+        for name in event.directories:
+            parse_name(name)
+        ValidWriteIds.parse(event.valid_write_ids)
+    return event
+
+
+def _with_ids(error: DeliveryError, events: Sequence[Event]) -> DeliveryError:
+    requests = [event.event_id for event in events if isinstance(event, Request)]
+    hint = f"; repeat with the request id {', '.join(requests)}" if requests else ""
+    # what is denied or too large was not stored, and repeating it is useless
+    named = type(error)(f"{error}{hint if type(error) is DeliveryError else ''}")
+    named.event_ids = tuple(event.event_id for event in events)
+    return named
 
 
 def _given(arguments: dict[str, Any]) -> dict[str, Any]:

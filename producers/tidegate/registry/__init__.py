@@ -1,4 +1,4 @@
-"""Schemas by a schema registry that speaks Confluent's API: `pip install 'tidegate[registry]'`."""
+"""Schemas from a schema registry with Confluent's API: `pip install 'tidegate[registry]'`."""
 
 from __future__ import annotations
 

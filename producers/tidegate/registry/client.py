@@ -1,4 +1,4 @@
-"""confluent-kafka's registry client, with every fault of it told as one of ours."""
+"""confluent-kafka's registry client, with its errors translated to Tidegate's."""
 
 from __future__ import annotations
 
@@ -17,79 +17,70 @@ from tidegate.events.framing import RegistryKey
 from tidegate.registry.settings import RegistrySettings
 
 if TYPE_CHECKING:
-    from confluent_kafka.schema_registry import RegisteredSchema as Answer
+    from confluent_kafka.schema_registry import RegisteredSchema as Response
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 R = TypeVar("R")
 _NOT_FOUND: Final = 404
-_REFUSED: Final = range(400, 500)
-_COME_BACK: Final = (408, 425, 429)
+_CLIENT_ERRORS: Final = range(400, 500)
+_RETRIABLE: Final = (408, 425, 429)
 
 
 class RegisteredSchema(NamedTuple):
-    """What a registry calls a schema."""
+    """A schema's id and GUID in a registry."""
 
     number: int
     guid: UUID | None
-    """The same in every registry that the schema is copied to; not every product gives one."""
+    """The same in every registry that the schema is copied to; not every product has one."""
 
 
 class RegistryClient:
-    """A schema registry. Every call blocks for up to the time-out; safe to share."""
+    """A schema registry. Every call may block up to the time-out. Safe to share between threads."""
 
     def __init__(self, settings: RegistrySettings) -> None:
-        """Describe it; nothing is sent yet.
+        """Configure the client; nothing is sent yet.
 
         Raises:
-            ConfigError: an option can't be, or the client's dependencies are not installed.
+            ConfigError: an option is invalid, or the client's dependencies are not installed.
         """
         self._url = settings.url
         self._client = _connect(settings)
 
-    def check(self) -> None:
-        """Ask for something small, to see whether the registry answers us.
-
-        Raises:
-            RegistryRefusedError: it does not let us in, or is no schema registry.
-            TransientError: it can't be reached now.
-        """
-        self._ask("read its configuration", self._client.get_config)
-
     def register(self, subject: str, text: str) -> RegisteredSchema:
-        """Register an Avro schema; one that is there already keeps its id.
+        """Register an Avro schema; a schema that the subject has already keeps its id.
 
         Raises:
-            RegistryRefusedError: it is not compatible with the subject's last, or we may not.
+            RegistryRefusedError: incompatible with the subject's latest schema, or access denied.
             TransientError: the registry can't be reached now.
         """
-        found = self._ask(
+        found = self._request(
             f"register {subject}",
             lambda: self._client.register_schema_full_response(subject, _avro(text)),
         )
         return self._registered(subject, found)
 
     def look_up(self, subject: str, text: str) -> RegisteredSchema:
-        """Find a schema that somebody else registered.
+        """Look up a schema that somebody else registered.
 
         Raises:
-            RegistryRefusedError: the subject does not hold it, or we may not.
+            RegistryRefusedError: the subject does not have it, or access denied.
             TransientError: the registry can't be reached now.
         """
-        found = self._ask(
-            f"look up {subject}, as auto_register is off",
+        found = self._request(
+            f"look up {subject} (auto_register is off)",
             lambda: self._client.lookup_schema(subject, _avro(text)),
         )
         return self._registered(subject, found)
 
-    def holds(self, subject: str, text: str) -> bool:
-        """Whether a subject holds a schema.
+    def has(self, subject: str, text: str) -> bool:
+        """Whether a subject has a schema.
 
         Raises:
-            RegistryRefusedError: we may not look.
+            RegistryRefusedError: access denied.
             TransientError: the registry can't be reached now.
         """
         try:
-            self._ask(
+            self._request(
                 f"look up {subject}",
                 lambda: self._client.lookup_schema(subject, _avro(text)),
                 FormatError,
@@ -102,42 +93,46 @@ class RegistryClient:
         """Read an Avro schema.
 
         Raises:
-            FormatError: there is none under this key, or it is no Avro schema.
-            RegistryRefusedError: we may not.
+            FormatError: there is none, or it is not an Avro schema.
+            RegistryRefusedError: access denied.
             TransientError: the registry can't be reached now.
         """
         what = f"read schema {key}"
         if isinstance(key, UUID):
-            found = self._ask(what, lambda: self._client.get_schema_by_guid(str(key)), FormatError)
+            found = self._request(
+                what, lambda: self._client.get_schema_by_guid(str(key)), FormatError
+            )
         else:
-            found = self._ask(what, lambda: self._client.get_schema(key), FormatError)
-        # a schema without a type is an Avro schema
+            found = self._request(what, lambda: self._client.get_schema(key), FormatError)
+        # in the registry's API, no type means Avro
         if found.schema_str is None or found.schema_type not in {None, "AVRO"}:
-            raise FormatError(f"schema {key} of {self._url} is no Avro schema")
+            raise FormatError(f"schema {key} of {self._url} is not an Avro schema")
         return found.schema_str
 
-    def _registered(self, subject: str, answer: Answer) -> RegisteredSchema:
-        if answer.schema_id is None:
-            raise RegistryRefusedError(f"schema registry {self._url}: {subject} came without an id")
-        return RegisteredSchema(answer.schema_id, _guid(answer.guid))
+    def _registered(self, subject: str, response: Response) -> RegisteredSchema:
+        if response.schema_id is None:
+            raise RegistryRefusedError(
+                f"schema registry {self._url}: the response for {subject} has no id"
+            )
+        return RegisteredSchema(response.schema_id, _guid(response.guid))
 
-    def _ask(
+    def _request(
         self,
         what: str,
         call: Callable[[], R],
         missing: type[TidegateError] = RegistryRefusedError,
     ) -> R:
-        # the base of both HTTP libraries' errors is Exception; only the registry's own has a status
+        # the HTTP libraries' errors share no base; only the registry's own error has a status
         try:
             return call()
         except Exception as error:
             status = getattr(error, "http_status_code", None)
-            said = f"schema registry {self._url}: {what}: {error}"
+            message = f"schema registry {self._url}: {what}: {error}"
             if status == _NOT_FOUND:
-                raise missing(said) from error
-            if status in _REFUSED and status not in _COME_BACK:
-                raise RegistryRefusedError(said) from error
-            raise TransientError(said) from error
+                raise missing(message) from error
+            if status in _CLIENT_ERRORS and status not in _RETRIABLE:
+                raise RegistryRefusedError(message) from error
+            raise TransientError(message) from error
 
 
 def _guid(text: str | None) -> UUID | None:
@@ -160,7 +155,7 @@ def _connect(settings: RegistrySettings) -> SchemaRegistryClient:
         )
     except ImportError as error:
         raise ConfigError(
-            f"a schema registry takes more: pip install 'tidegate[registry]' ({error})"
+            f"a schema registry needs: pip install 'tidegate[registry]' ({error})"
         ) from error
     try:
         return SchemaRegistryClient.new_client(settings.client())

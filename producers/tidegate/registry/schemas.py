@@ -1,4 +1,4 @@
-"""The schemas in a registry, as the wire asks for them: each is asked for once a process."""
+"""A registry as the wire's source of schemas; each schema is requested once per process."""
 
 from __future__ import annotations
 
@@ -13,29 +13,27 @@ from tidegate.registry.settings import RegistrySettings
 def subject_of(model: type[Event], topic: str) -> str:
     """The subject of an event on a topic: Confluent's TopicRecordNameStrategy.
 
-    A topic carries several events, so its name alone would be one subject for schemas that have
-    nothing to do with each other; and the record's name alone would tie two deployments with
-    prefixes of their own, which may be on different versions, to one line of versions.
+    A topic carries several events, so the topic's name alone would make unrelated schemas versions
+    of one subject. The record's name alone would do so with deployments of different versions.
     """
     return f"{topic}-{full_name(model)}"
 
 
 class RegistrySchemas:
-    """A source of schemas for the wire: the Confluent format.
+    """The source of schemas for the Confluent wire format.
 
-    `00`, id, Avro body; or, with the settings' `schema_id_in = "headers"`, the body alone and in a
-    header `01`, GUID, as confluent-kafka's serializer writes it. A registry that gives no GUID is
-    no reason to stop: the header then holds `00`, id, which the same readers take.
+    A value is `00`, id, Avro body. With `schema_id_in = "headers"` it is the body alone, and a
+    header holds `01`, GUID, as confluent-kafka's serializer writes it, or `00`, id with a registry
+    that has no GUIDs; the same readers accept both.
 
-    Safe to share between threads: two that ask for the same at once both ask the registry, and get
-    the same answer.
+    Safe to share between threads; two may request the same schema at once.
     """
 
     def __init__(self, settings: RegistrySettings) -> None:
-        """Describe the registry; nothing is sent yet.
+        """Configure the registry; nothing is sent yet.
 
         Raises:
-            ConfigError: an option can't be, or the client's dependencies are not installed.
+            ConfigError: an option is invalid, or the client's dependencies are not installed.
         """
         self._client = RegistryClient(settings)
         self._auto_register = settings.auto_register
@@ -44,16 +42,16 @@ class RegistrySchemas:
         self._writers: dict[RegistryKey, Writer] = {}
 
     def prefix(self, model: type[Event], topic: str) -> bytes:
-        """Give magic and id or GUID, after registering or looking up the schema once.
+        """The magic and id or GUID, after registering or looking up the schema once.
 
         Raises:
-            RegistryRefusedError: the registry refuses the schema or does not have it.
+            RegistryRefusedError: the registry rejects the schema or does not have it.
             TransientError: the registry can't be reached now.
         """
         known = self._prefixes.get((model, topic))
         if known is None:
-            ask = self._client.register if self._auto_register else self._client.look_up
-            known = self._name(ask(subject_of(model, topic), schema_text(model.__name__)))
+            resolve = self._client.register if self._auto_register else self._client.look_up
+            known = self._prefix_of(resolve(subject_of(model, topic), schema_text(model.__name__)))
             self._prefixes[model, topic] = known
         return known
 
@@ -61,8 +59,8 @@ class RegistrySchemas:
         """Find a schema by its id or GUID.
 
         Raises:
-            FormatError: there is none, or it is not of an event of ours.
-            RegistryRefusedError: the registry refuses us.
+            FormatError: there is none, or it is not the schema of a Tidegate event.
+            RegistryRefusedError: the registry denies access.
             TransientError: the registry can't be reached now.
         """
         known = self._writers.get(key)
@@ -70,16 +68,16 @@ class RegistrySchemas:
             known = self._writers[key] = writer_from(self._client.text(key))
         return known
 
-    def _name(self, schema: RegisteredSchema) -> bytes:
+    def _prefix_of(self, schema: RegisteredSchema) -> bytes:
         if self.in_headers and schema.guid:
             return guid_prefix(schema.guid)
         return id_prefix(schema.number)
 
 
 def wire_for(registry: RegistrySettings | None) -> Wire:
-    """The wire of a deployment: through its registry if it has one, else single objects.
+    """The wire of a deployment: with its registry if it has one, else single objects.
 
     Raises:
-        ConfigError: an option can't be, or the client's dependencies are not installed.
+        ConfigError: an option is invalid, or the client's dependencies are not installed.
     """
     return Wire(RegistrySchemas(registry)) if registry else Wire()

@@ -1,4 +1,4 @@
-"""How a schema registry is reached, and what may be done there."""
+"""The settings of a schema registry."""
 
 from __future__ import annotations
 
@@ -11,40 +11,42 @@ _TIMEOUT_SECONDS: Final = 10
 
 
 class RegistrySettings(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
-    """A schema registry. With one, events are written in the Confluent wire format."""
+    """A schema registry; with one, events are written in the Confluent wire format."""
 
     url: str = Field(min_length=1)
-    """Its address; several, separated by commas, are tried in turn."""
+    """Its address; several, separated by commas, are tried in order."""
     basic_auth: SecretStr | None = None
     """`user:password`."""
     auto_register: bool = True
-    """Register a schema at its first use; else only look it up."""
+    """Register a schema at its first use; otherwise only look it up."""
     schema_id_in: Literal["value", "headers"] = "value"
-    """Where a message names its schema: before the Avro body, or in the header `__value_schema_id`
-    with the body alone as the value, for readers that take bare Avro. Both are read, always."""
+    """Where a message carries the schema's id: before the Avro body, or in the header
+    `__value_schema_id` with the body alone as the value. Readers accept both."""
     options: dict[str, SecretStr | int | float | bool] = Field(default_factory=dict)
     """Further options of confluent-kafka's registry client: `ssl.ca.location`, `proxy` ..."""
 
     @field_validator("url")
     @classmethod
     def _holds_no_secret(cls, url: str) -> str:
-        if any(urlsplit(each).password for each in url.split(",")):
+        parts = [urlsplit(each.strip()) for each in url.split(",")]
+        if any("@" in each.netloc or each.query or each.fragment for each in parts):
             raise ValueError(
-                "an address is shown in messages: name user and password in basic_auth"
+                "must not contain a user, password or token, because addresses appear in logs: use"
+                " basic_auth, or bearer.auth.token in options"
             )
         return url
 
     def client(self) -> dict[str, str | int | float | bool]:
-        """Give the configuration of confluent-kafka's client, with the secrets in the clear.
+        """The configuration of confluent-kafka's client, with secrets in clear text: never log it.
 
-        The client's own retries are off, because our callers retry, and it gets a time-out, because
-        by default it would wait for ever.
+        The client's own retries are off, because callers retry; it has a time-out, because its
+        default is to wait for ever.
         """
-        told = {
+        options = {
             name: value.get_secret_value() if isinstance(value, SecretStr) else value
             for name, value in self.options.items()
         }
         auth = (
             {"basic.auth.user.info": self.basic_auth.get_secret_value()} if self.basic_auth else {}
         )
-        return {"max.retries": 0, "timeout": _TIMEOUT_SECONDS, **told, **auth, "url": self.url}
+        return {"max.retries": 0, "timeout": _TIMEOUT_SECONDS, **options, **auth, "url": self.url}

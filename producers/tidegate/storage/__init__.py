@@ -1,8 +1,21 @@
-"""Reading tables, on any file system that fsspec knows. Nothing here can change one."""
+"""Read any file system that fsspec supports. Nothing in this package can change a table."""
 
 from __future__ import annotations
 
+from tidegate.storage.file_info import FileInfo
+from tidegate.storage.local import TooDeep
 from tidegate.storage.locations import is_below, join, local_path, normalise
-from tidegate.storage.reader import Entry, NotFound, Storage
+from tidegate.storage.parallel import ParallelMap
+from tidegate.storage.reader import NotFound, Storage
 
-__all__ = ["Entry", "NotFound", "Storage", "is_below", "join", "local_path", "normalise"]
+__all__ = [
+    "FileInfo",
+    "NotFound",
+    "ParallelMap",
+    "Storage",
+    "TooDeep",
+    "is_below",
+    "join",
+    "local_path",
+    "normalise",
+]

@@ -1,4 +1,4 @@
-"""Locations: one spelling for every path, so that two of them can be compared."""
+"""Normalise locations, so that two spellings of one path compare equal."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?", re.D
 
 
 def normalise(location: str) -> str:
-    """Give a location its one spelling: an absolute path, or `scheme://authority/path`.
+    """Return the canonical spelling: an absolute path, or `scheme://authority/path`.
 
-    `file:/x`, `file:///x` and `/x` are one place, and so are Hadoop's `s3a://` and `s3://`.
-    As in Hadoop's `Path`, nothing is decoded: `%`, `?` and `#` are parts of a name like any other.
-    Links are not followed here.
+    `file:/x`, `file:///x` and `/x` are the same location, and so are `s3a://` and `s3://`.
+    As in Hadoop's `Path`, nothing is decoded: `%`, `?` and `#` are ordinary characters.
+    Symbolic links are not resolved.
 
     Raises:
-        FormatError: it is relative, steps upwards with `..`, holds a NUL, or is a file on a named
-            host.
+        FormatError: it is relative, or contains `..` or a NUL, or is a `file:` URI with a host.
     """
     scheme, authority, path = _split(location)
     if not path.startswith("/") or ".." in path.split("/") or "\x00" in location:
-        raise FormatError(f"a location is an absolute path or URI without '..', not {location!r}")
+        raise FormatError(f"not an absolute path or URI without '..': {location!r}")
     clean = posixpath.normpath("/" + path.lstrip("/"))
     if scheme:
         return f"{_SAME_STORE.get(scheme, scheme)}://{authority}{clean if clean != '/' else ''}"
     if authority:
-        raise FormatError(f"{location!r} names the host {authority!r}: write file:///path")
+        raise FormatError(
+            f"{location!r} is a file URI with the host {authority!r}: write file:///path"
+        )
     return clean
 
 
 def _split(location: str) -> tuple[str, str, str]:
-    """Scheme (empty for a local path), authority and path, cut as Hadoop's `Path` cuts them."""
+    """Scheme (empty for a local path), authority and path, split as Hadoop's `Path` does."""
     found = _URI.fullmatch(location)
     if found is None:
         return "", "", location
@@ -48,15 +49,15 @@ def _split(location: str) -> tuple[str, str, str]:
 
 
 def join(location: str, *names: str) -> str:
-    """Append names (each may hold slashes; empty ones are left out)."""
+    """Append path components; each may contain slashes, empty ones are ignored."""
     return "/".join([location.rstrip("/"), *(name.strip("/") for name in names if name.strip("/"))])
 
 
 def is_below(location: str, root: str) -> bool:
-    """Whether a normalised location lies strictly below a normalised root, by name alone."""
+    """Whether a normalised location is strictly below a normalised root, comparing names only."""
     return location != root and location.startswith(root.rstrip("/") + "/")
 
 
 def local_path(location: str) -> str | None:
-    """The real path of a local location with every link followed, or None for a remote one."""
+    """The path of a local location with all symbolic links resolved; None for a remote one."""
     return None if "://" in location else os.path.realpath(location)

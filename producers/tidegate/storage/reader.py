@@ -1,110 +1,174 @@
-"""List and read, over fsspec."""
+"""List and read files: local ones by directory descriptors, all others through fsspec."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 import fsspec
 
-from tidegate.errors import TidegateError
-from tidegate.storage.locations import join, normalise
+from tidegate.errors import ConfinementError, FormatError, TidegateError
+from tidegate.storage.file_info import FileInfo
+from tidegate.storage.local import MAX_DEPTH, LocalPath, TooDeep, list_directory, read_file
+from tidegate.storage.locations import is_below, join, normalise
 
+MAX_READ: Final = 256 * 1024 * 1024
+"""The largest file in bytes that is read without an explicit limit."""
 _MS: Final = 1000
 
 
-class NotFound(TidegateError):  # noqa: N818 - an expected answer, not a fault
-    """Nothing is at this location. The catcher treats it as absent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A file or directory: its name, its normalised path, its size in bytes.
-
-    `modified_ms` is the modification time in milliseconds since the epoch, 0 where the store has
-    none (directories of object stores).
-    """
-
-    name: str
-    path: str
-    is_dir: bool
-    size: int
-    modified_ms: int
-    is_link: bool = False
+class NotFound(TidegateError):  # noqa: N818 - an expected result, not a failure
+    """Nothing exists at this location. The catcher treats it as absent."""
 
 
 class Storage:
-    """A reader of one or many file systems. Options are fsspec's own, by protocol."""
+    """Reads local and remote file systems. Options are fsspec's own, by protocol.
 
-    def __init__(self, options: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-        """Take fsspec's options, a mapping a protocol: `{"s3": {"endpoint_url": ...}}`."""
+    Below the directories that it is confined to, symbolic links of a local (also a mounted) file
+    system are never followed, and nothing outside is read. Object stores have no links. HDFS has
+    them only where an administrator switched them on (they are off by default): there the
+    NameNode resolves paths, and only the path's spelling is checked.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, Mapping[str, Any]] | None = None,
+        confined_to: Sequence[str] = (),
+    ) -> None:
+        """Take fsspec's options for each protocol: `{"s3": {"endpoint_url": ...}}`.
+
+        Args:
+            options: fsspec's options, by protocol.
+            confined_to: Normalised directories below which this reader stays; none: it may read
+                everything, and follows links as the operating system does.
+        """
         self.options = {key: dict(value) for key, value in (options or {}).items()}
+        self.confined_to = tuple(confined_to)
 
-    def list(self, location: str) -> list[Entry]:
-        """List the direct children, sorted by name.
+    def list(self, location: str) -> list[FileInfo]:
+        """List the direct children, sorted by name. Links are listed, not followed.
 
         Raises:
-            NotFound: there is no such directory.
+            NotFound: the directory does not exist.
+            ReachedByLink: a name below the root is a link to another location below it.
+            ConfinementError: it is outside what this reader is confined to.
         """
-        fs, path = self._open(location)
+        location = self._confined(location)
         try:
-            found = fs.ls(path, detail=True, refresh=True)
+            if "://" not in location:
+                found = list_directory(self._local(location))
+            else:
+                found = _list_remote(*self.open(location), location)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFound(location) from error
-        # a store names the place itself where it is a file, or has a marker of the directory
-        inside = [info for info in found if str(info["name"]).rstrip("/") != path.rstrip("/")]
-        if any(info["type"] != "directory" for info in found if info not in inside):
-            raise NotFound(location)
-        return sorted((_entry(normalise(location), e) for e in inside), key=lambda e: e.name)
+        return sorted(found, key=lambda info: info.name)
 
-    def walk(self, location: str) -> Iterator[Entry]:
-        """Yield every file below a location; directories that are links are not entered."""
-        for entry in self.list(location):
-            if entry.is_dir and not entry.is_link:
-                yield from self.walk(entry.path)
-            else:
-                yield entry
-
-    def read(self, location: str) -> bytes:
-        """Read a whole file.
+    def walk(self, location: str) -> Iterator[FileInfo]:
+        """Yield every file below a location; symbolic links are yielded, never followed.
 
         Raises:
-            NotFound: there is no such file.
+            NotFound: the directory does not exist.
+            TooDeep: directories are nested deeper than MAX_DEPTH.
+            ReachedByLink, ConfinementError: as in `list`.
         """
-        fs, path = self._open(location)
+        yield from self._walk(location, MAX_DEPTH)
+
+    def _walk(self, location: str, depth: int) -> Iterator[FileInfo]:
+        if not depth:
+            raise TooDeep(f"{location} is nested too deep ({MAX_DEPTH} directories)")
+        for info in self.list(location):
+            if info.is_dir and not info.is_link:
+                yield from self._walk(info.path, depth - 1)
+            else:
+                yield info
+
+    def read(self, location: str, limit: int | None = None) -> bytes:
+        """Read a whole file.
+
+        Args:
+            location: The file.
+            limit: The largest size to read in bytes; what is known to be small gets a small one.
+                By default MAX_READ for local files, and none for remote ones.
+
+        Raises:
+            NotFound: the file does not exist.
+            FormatError: it is larger than the limit, or not a regular file.
+            ReachedByLink: a name below the root is a link to another location below it.
+            ConfinementError: it is outside what this reader is confined to.
+        """
+        location = self._confined(location)
         try:
-            return bytes(fs.cat_file(path))
+            if "://" in location:
+                return self._read_remote(location, limit)
+            path = self._local_file(location)
+            limit = MAX_READ if limit is None else limit
+            return read_file(path, limit, follow=not self.confined_to)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             raise NotFound(location) from error
 
-    def exists(self, location: str) -> bool:
-        """Whether anything is at this location."""
-        fs, path = self._open(location)
-        fs.invalidate_cache()
-        return bool(fs.lexists(path))
-
-    def _open(self, location: str) -> tuple[Any, str]:
+    def _confined(self, location: str) -> str:
         where = normalise(location)
-        protocol = where.split("://", 1)[0] if "://" in where else "file"
-        fs = fsspec.filesystem(protocol, **self.options.get(protocol, {}))
-        return fs, fs._strip_protocol(where)  # noqa: SLF001 - fsspec's own way to say it
+        roots = self.confined_to
+        if roots and not any(where == root or is_below(where, root) for root in roots):
+            raise ConfinementError(f"{location} is outside the warehouse roots {roots}")
+        return where
+
+    def _local(self, location: str) -> LocalPath:
+        return LocalPath.below(location, self.confined_to or (location,))
+
+    def _local_file(self, location: str) -> LocalPath:
+        folder = location.rsplit("/", 1)[0] or "/"
+        return LocalPath.below(location, self.confined_to or (folder,))
+
+    def _read_remote(self, location: str, limit: int | None) -> bytes:
+        fs, path = self.open(location)
+        if limit is not None and int(fs.info(path).get("size") or 0) > limit:
+            raise FormatError(f"{location} is larger than the limit of {limit} bytes")
+        return bytes(fs.cat_file(path))
+
+    def open(self, location: str) -> tuple[Any, str]:
+        """Open fsspec's file system of a location; give it and the path there.
+
+        It keeps no listings: what another process changed is seen.
+        """
+        location = normalise(location)
+        protocol = location.split("://", 1)[0] if "://" in location else "file"
+        options = {"use_listings_cache": False} | self.options.get(protocol, {})
+        fs = fsspec.filesystem(protocol, **options)
+        return fs, fs._strip_protocol(location)  # noqa: SLF001 - fsspec has no public equivalent
 
 
-def _entry(parent: str, info: Mapping[str, Any]) -> Entry:
+def _list_remote(fs: Any, path: str, location: str) -> list[FileInfo]:  # noqa: ANN401 - fsspec is untyped
+    own = path.rstrip("/")
+    inside: list[FileInfo] = []
+    for info in fs.ls(path, detail=True, refresh=True):
+        # a store lists the path itself if it is a file, or has a marker (`d/`) of the directory
+        name = str(info["name"])
+        if name.rstrip("/") != own:
+            inside.append(_file_info(location, info))
+        elif info["type"] != "directory" and not name.endswith("/"):
+            raise NotADirectoryError(location)
+    return inside
+
+
+def _file_info(parent: str, info: Mapping[str, Any]) -> FileInfo:
     name = str(info["name"]).rstrip("/").rsplit("/", 1)[-1]
-    return Entry(
+    return FileInfo(
         name=name,
         path=join(parent, name),
         is_dir=info["type"] == "directory",
         size=int(info.get("size") or 0),
-        modified_ms=_milliseconds(info.get("mtime", info.get("LastModified"))),
+        modified_ms=_modified_ms(info),
         is_link=bool(info.get("islink", False)),
     )
 
 
-def _milliseconds(moment: object) -> int:
+def _modified_ms(info: Mapping[str, Any]) -> int:
+    """The modification time under whichever name the file system's driver gives it."""
+    if "modificationTime" in info:  # WebHDFS, in milliseconds
+        return int(info["modificationTime"])
+    moment = info.get("mtime", info.get("LastModified", info.get("last_modified")))
     if isinstance(moment, datetime):
         return int(moment.timestamp() * _MS)
     return int(moment * _MS) if isinstance(moment, int | float) else 0

@@ -1,0 +1,22 @@
+"""What a listing says of each file and directory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """A file or directory: its name, normalised path and size in bytes.
+
+    `modified_ms` is the modification time in milliseconds since the epoch; 0 where the store
+    records none (directories of object stores). A symbolic link is neither file nor directory: its
+    size and time are the link's own, `is_dir` is False.
+    """
+
+    name: str
+    path: str
+    is_dir: bool
+    size: int
+    modified_ms: int
+    is_link: bool = False

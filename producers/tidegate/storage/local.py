@@ -1,0 +1,226 @@
+"""Read local files by directory descriptors: below a root, no symbolic link is ever followed.
+
+A path that is checked first and opened afterwards can be exchanged with a link in between. Here
+every directory on the way is opened relative to its parent with O_NOFOLLOW, and everything is done
+relative to the last descriptor, so that what was checked is what is used. A link is reported, not
+followed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, NoReturn, Self
+
+from tidegate.errors import ConfinementError, FormatError, ReachedByLink
+from tidegate.storage.file_info import FileInfo
+from tidegate.storage.locations import is_below, join
+
+MAX_DEPTH: Final = 100
+"""Directories nested deeper than this below a root are refused: no table format needs them."""
+_NANOSECONDS_PER_MS: Final = 1_000_000
+
+
+class TooDeep(FormatError):  # noqa: N818 - states a finding
+    """Directories are nested deeper than MAX_DEPTH. The catcher refuses the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPath:
+    """A root, which may be reached through links, and the names below it, which may not be."""
+
+    root: str
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def below(cls, location: str, roots: Sequence[str]) -> Self:
+        """Split a normalised local location at the innermost of the roots that contain it.
+
+        Raises:
+            ConfinementError: it is outside all of them.
+            TooDeep: it has too many names.
+        """
+        containing = [root for root in roots if location == root or is_below(location, root)]
+        if not containing:
+            raise ConfinementError(f"{location} is outside the warehouse roots {tuple(roots)}")
+        root = max(containing, key=len)
+        names = tuple(name for name in location[len(root) :].split("/") if name)
+        if len(names) > MAX_DEPTH:
+            raise TooDeep(f"{location} is nested deeper than {MAX_DEPTH} directories")
+        return cls(root, names)
+
+    @property
+    def parent(self) -> LocalPath:
+        """The directory that contains it."""
+        return LocalPath(self.root, self.names[:-1])
+
+    @property
+    def name(self) -> str:
+        """The last name. A root itself has none."""
+        return self.names[-1]
+
+    def __str__(self) -> str:
+        """The location."""
+        return join(self.root, *self.names)
+
+
+@contextmanager
+def located(location: object) -> Generator[None]:
+    """Make OSErrors of calls relative to a descriptor name the whole location."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or str(error.filename).startswith("/"):
+            raise
+        raise OSError(error.errno, error.strerror, str(location)) from error
+
+
+@contextmanager
+def opened_directory(path: LocalPath) -> Generator[int]:
+    """Open a directory; give its descriptor, which is closed at the end.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError: it does not exist.
+        ReachedByLink, ConfinementError: a name on the way is a link.
+        OSError: it can't be opened.
+    """
+    here = os.open(path.root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for name in path.names:
+            below = open_below(here, name, path)
+            os.close(here)
+            here = below
+        yield here
+    finally:
+        os.close(here)
+
+
+def open_below(parent: int, name: str, path: LocalPath) -> int:
+    """Open the directory `name` of an open directory; `path` is what an error names.
+
+    Raises:
+        ReachedByLink, ConfinementError: it is a link.
+        NotADirectoryError: it is a file.
+    """
+    try:
+        return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    except OSError as error:
+        if error.errno not in {errno.ENOTDIR, errno.ELOOP}:
+            raise
+        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        if stat.S_ISREG(found.st_mode):
+            raise
+        # a link; or it was one a moment ago, and was exchanged with a directory since
+        refuse_link(path)
+
+
+def refuse_link(path: LocalPath) -> NoReturn:
+    """Say of a path with a link whether it leads outside its root.
+
+    Raises:
+        ReachedByLink: it leads to another location below the root, or changed meanwhile.
+        ConfinementError: it leads outside.
+    """
+    real, root = os.path.realpath(str(path)), os.path.realpath(path.root)
+    if is_below(real, root):
+        raise ReachedByLink(f"{path} contains a symbolic link; its real path is {real}")
+    raise ConfinementError(
+        f"{path} leads outside the warehouse root {path.root} through a symbolic link"
+    )
+
+
+def check_no_link(path: LocalPath) -> None:
+    """Look for links below the root, as far as the path exists.
+
+    This answers a command early and clearly. It protects nothing by itself: the path may change at
+    once, so whatever reads or writes walks by descriptors anyway.
+
+    Raises:
+        ReachedByLink, ConfinementError: it contains one.
+    """
+    here = path.root
+    for name in path.names:
+        here = join(here, name)
+        try:
+            found = os.lstat(here)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        if stat.S_ISLNK(found.st_mode):
+            refuse_link(path)
+
+
+def list_directory(path: LocalPath) -> list[FileInfo]:
+    """List the direct children, in no order. Links are listed as links.
+
+    Raises: as `opened_directory`.
+    """
+    with located(path), opened_directory(path) as directory, os.scandir(directory) as entries:
+        return list(_file_infos(str(path), entries))
+
+
+def _file_infos(parent: str, entries: Iterator[os.DirEntry[str]]) -> Iterator[FileInfo]:
+    for entry in entries:
+        try:
+            found = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        yield FileInfo(
+            name=entry.name,
+            path=join(parent, entry.name),
+            is_dir=stat.S_ISDIR(found.st_mode),
+            size=found.st_size,
+            modified_ms=found.st_mtime_ns // _NANOSECONDS_PER_MS,
+            is_link=stat.S_ISLNK(found.st_mode),
+        )
+
+
+def read_file(path: LocalPath, limit: int, *, follow: bool = False) -> bytes:
+    """Read a regular file whole; a pipe or a device is refused without waiting for it.
+
+    Args:
+        path: The file.
+        limit: The largest size to read, in bytes.
+        follow: Whether the file itself may be a link.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError, IsADirectoryError: there is no such file.
+        ReachedByLink, ConfinementError: a name on the way is a link.
+        FormatError: it is larger than the limit, or not a regular file.
+    """
+    if not path.names:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    with located(path), opened_directory(path.parent) as directory:
+        file = _open_file(directory, path, follow=follow)
+        try:
+            return _read_regular(file, path, limit)
+        finally:
+            os.close(file)
+
+
+def _read_regular(file: int, path: LocalPath, limit: int) -> bytes:
+    found = os.fstat(file)
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(found.st_mode):
+        raise FormatError(f"{path} is not a regular file")
+    if found.st_size <= limit:
+        with open(file, "rb", closefd=False) as content:
+            read = content.read(limit + 1)  # the file may have grown since
+        if len(read) <= limit:
+            return read
+    raise FormatError(f"{path} is larger than the limit of {limit} bytes")
+
+
+def _open_file(directory: int, path: LocalPath, *, follow: bool) -> int:
+    try:
+        if follow:
+            return os.open(path.name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=directory)
+        return os.open(path.name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=directory)
+    except OSError as error:
+        if error.errno == errno.ELOOP and not follow:
+            refuse_link(path)
+        raise

@@ -1,0 +1,17 @@
+"""The one interface for work on many items; `tidegate.compute` runs it on threads or on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class ParallelMap(Protocol):
+    """Applies a function to many items, in any order, and returns the results in item order."""
+
+    def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Apply `function` (picklable) to each item; the first failed item's error is raised."""
+        ...
