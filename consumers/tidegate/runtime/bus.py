@@ -1,4 +1,4 @@
-"""What the loop needs of a broker: a protocol with a Kafka and a memory backend."""
+"""What the loops need from a broker: one protocol, implemented on Kafka and in memory."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ class Partition(NamedTuple):
 
 
 Offsets = Mapping[Partition, int]
-Notes = Mapping[Partition, str]
-NO_NOTES: Final[Notes] = MappingProxyType({})
+CommitMetadata = Mapping[Partition, str]
+"""Text that the broker keeps beside the committed offset of a partition."""
+NO_METADATA: Final[CommitMetadata] = MappingProxyType({})
 
 
 class Record(NamedTuple):
-    """A message as the broker keeps it. `timestamp_ms` is when the broker appended it."""
+    """A message as the broker stores it. `timestamp_ms` is when the broker appended it."""
 
     partition: Partition
     offset: int
@@ -36,10 +37,10 @@ class Record(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
-    """What a partition holds: the offsets from `first` up to before `end`.
+class Watermarks:
+    """The offsets that a partition has: from `first` up to, not including, `end`.
 
-    `topic_id` is the broker's: a topic that was deleted and created again has another.
+    `topic_id` is given by the broker: a topic that was deleted and created again has a new one.
     """
 
     topic_id: str
@@ -47,51 +48,57 @@ class Extent:
     end: int
 
 
-class Listener(Protocol):
-    """Told of every change of ownership, from inside `Subscription.poll` and `close`."""
+class RebalanceListener(Protocol):
+    """Called at every change of ownership, from inside `Subscription.poll` and `close`."""
 
     def assigned(self, starts: Offsets) -> None:
-        """These are ours, to be read on from these offsets; records follow once this returns."""
+        """These partitions are ours, read from these offsets; records follow once this returns."""
         ...
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
-        """These will be another's; what is done may still be committed here."""
+        """These partitions will go to another member; finished work may still be committed here."""
         ...
 
     def lost(self, partitions: Sequence[Partition]) -> None:
-        """These are another's already: forget them, commit nothing."""
+        """Another member already has these partitions: discard their work, commit nothing."""
         ...
 
 
 class Subscription(Protocol):
-    """A member of a consumer group. One thread calls it, and calls `poll` again and again."""
+    """A member of a consumer group. Only one thread calls it, and it calls `poll` regularly."""
 
     def poll(self, limit: int, timeout: float) -> Sequence[Record]:
-        """Give up to `limit` records, waiting up to `timeout` seconds for the first.
+        """Return up to `limit` records, waiting up to `timeout` seconds for the first.
 
         Raises:
-            OffsetGapError: a committed offset is no longer in its topic.
-            StopService: the broker refuses us for good.
+            OffsetGapError: a committed offset is no longer in its topic, or a topic was deleted and
+                created again.
+            StopService: a topic has more partitions now, or the broker refuses access for good.
         """
         ...
 
-    def commit(self, at: Offsets, notes: Notes = NO_NOTES, *, wait: bool = False) -> None:
-        """Say up to where the work is done: the offset of the next record to read.
+    def commit(
+        self, at: Offsets, metadata: CommitMetadata = NO_METADATA, *, wait: bool = False
+    ) -> None:
+        """Commit offsets: for each partition that of the next record to read.
 
-        A note, of at most 1,000 characters, is kept with its partition's offset.
+        Args:
+            at: The offsets.
+            metadata: Text to keep beside them, at most 1,000 characters for a partition.
+            wait: Return only once the broker has answered.
         """
         ...
 
-    def noted(self, partition: Partition) -> str:
-        """Give the note that is kept with the offset of a partition of ours; empty if none is."""
+    def committed_metadata(self, partition: Partition) -> str:
+        """The metadata beside the committed offset of an assigned partition; may be empty."""
         ...
 
     def pause(self, partitions: Iterable[Partition]) -> None:
-        """Give no more records of these; membership goes on."""
+        """Return no more records of these partitions; membership goes on."""
         ...
 
     def resume(self, partitions: Iterable[Partition]) -> None:
-        """Give records of these again."""
+        """Return records of these partitions again."""
         ...
 
     def close(self) -> None:
@@ -100,22 +107,22 @@ class Subscription(Protocol):
 
 
 class Changelog(Protocol):
-    """A decider's memory for one partition. Taking it shuts out whoever held it before."""
+    """A decider's stored state for one partition. Opening it fences every earlier writer."""
 
     def read(self) -> Iterable[tuple[bytes, bytes | None]]:
-        """Give all that was written, oldest first; a later value of a key replaces an earlier."""
+        """All records, oldest first; a later value of a key replaces an earlier one."""
         ...
 
     def write(self, entries: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Append entries in this order; None removes a key. Returns when the broker has them.
+        """Append records in this order; None removes a key. Returns when the broker has them.
 
         Raises:
-            FencedError: another process has taken this changelog; nothing was written.
+            FencedError: another process has opened this changelog; nothing was written.
         """
         ...
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         ...
 
 
@@ -123,55 +130,72 @@ class Bus(Protocol):
     """A broker."""
 
     def partitions(self, topic: str) -> int:
-        """How many partitions a topic has.
+        """The number of partitions of a topic.
 
         Raises:
-            ConfigError: there is no such topic.
+            ConfigError: the topic does not exist.
         """
         ...
 
-    def extent(self, partition: Partition) -> Extent:
-        """What a partition holds now.
+    def watermarks(self, partition: Partition) -> Watermarks:
+        """The first and the end offset of a partition.
 
         Raises:
-            TransientError: the broker can't say now.
+            TransientError: the broker did not answer.
         """
         ...
 
-    def subscribe(self, group: str, topics: Sequence[str], listener: Listener) -> Subscription:
-        """Join a consumer group. A group that is new reads its topics from their beginning."""
+    def subscribe(
+        self,
+        group: str,
+        topics: Sequence[str],
+        listener: RebalanceListener,
+        *,
+        watched: Sequence[str] = (),
+    ) -> Subscription:
+        """Join a consumer group. A new group reads its topics from their beginning.
+
+        The member stops before it acknowledges anything of a topic that was deleted and created
+        again, or got more partitions; likewise for the topics that are only `watched`.
+        """
         ...
 
     def send(self, messages: Sequence[Message]) -> None:
-        """Send messages; returns when the broker has all of them. Safe from any thread.
+        """Send messages; returns when the broker has all of them. Thread-safe.
 
         Raises:
             DeliveryError: at least one was not confirmed.
         """
         ...
 
-    def log(self, partition: Partition) -> Iterable[Record]:
-        """Read a partition from its beginning to its present end, outside of every group."""
+    def log(self, partition: Partition, since_ms: int = 0) -> Iterable[Record]:
+        """Read a partition to its current end, outside of any group.
+
+        Args:
+            partition: What to read.
+            since_ms: Begin with the first record that the broker appended at this time or later,
+                in milliseconds since the epoch; by default with the first that there is.
+        """
         ...
 
     def changelog(self, topic: str, partition: int) -> Changelog:
-        """Take the changelog of a partition, shutting out whoever held it before."""
+        """Open the changelog of a partition, fencing every earlier writer."""
         ...
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         ...
 
 
-def copartitioned(bus: Bus, topics: Iterable[str]) -> int:
-    """Give the number of partitions that these topics have, each the same.
+def require_copartitioned(bus: Bus, topics: Iterable[str]) -> int:
+    """The number of partitions, the same for all of these topics.
 
     Raises:
-        ConfigError: one of them is not there, or they differ: the events of a table, or its events
-            and what is remembered of it, would lie on partitions of different numbers.
+        ConfigError: a topic does not exist, or the numbers differ: a table's events, or its events
+            and its state, would be on partitions of different numbers.
     """
     counts = {topic: bus.partitions(topic) for topic in topics}
     if len(set(counts.values())) != 1:
-        told = ", ".join(f"{topic}: {count}" for topic, count in counts.items())
-        raise ConfigError(f"these topics must have the same number of partitions: {told}")
+        listed = ", ".join(f"{topic}: {count}" for topic, count in counts.items())
+        raise ConfigError(f"these topics must have the same number of partitions: {listed}")
     return counts.popitem()[1]

@@ -1,4 +1,4 @@
-"""Which of Kafka's faults pass by themselves, and which must stop a service."""
+"""Which of Kafka's errors are transient, and which must stop a service."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from tidegate.errors import StopService, TransientError
 
 # A broker that dies, restarts or stalls; a leader or a coordinator that moves. librdkafka's own
 # codes have underscores.
-_PASSING: Final = {
+_TRANSIENT: Final = {
     KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
     KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001
     KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
+    KafkaError._NOENT,  # noqa: SLF001 - "No leaders found", while one is elected
     KafkaError._RESOLVE,  # noqa: SLF001
     KafkaError._RETRY,  # noqa: SLF001
     KafkaError._TIMED_OUT,  # noqa: SLF001
@@ -41,7 +42,7 @@ _PASSING: Final = {
     KafkaError.UNSTABLE_OFFSET_COMMIT,
 }
 
-# A broker that has not heard of a new topic yet; or the topic is gone for good.
+# A broker that does not know a new topic yet; or the topic was deleted.
 _UNKNOWN: Final = {
     KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
     KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
@@ -49,23 +50,23 @@ _UNKNOWN: Final = {
 }
 
 
-def passes(fault: KafkaError) -> bool:
-    """Whether the same call may work a little later."""
-    return not fault.fatal() and (fault.retriable() or fault.code() in _PASSING)
+def is_transient(fault: KafkaError) -> bool:
+    """Whether the same call may succeed a little later."""
+    return not fault.fatal() and (fault.retriable() or fault.code() in _TRANSIENT)
 
 
 @contextmanager
-def told_apart(doing: str) -> Generator[None]:
-    """Turn Kafka's one exception into ours: wait and try again, or stop.
+def translate_kafka_errors(doing: str) -> Generator[None]:
+    """Translate KafkaException: retry, or stop.
 
     Raises:
-        TransientError: it passes by itself, or may do so: a topic that is not known (yet).
-        StopService: it does not.
+        TransientError: a retry may succeed, also where a topic is not known (yet).
+        StopService: a retry is useless.
     """
     try:
         yield
     except KafkaException as error:
         fault: KafkaError = error.args[0]
-        may_pass = passes(fault) or fault.code() in _UNKNOWN
+        may_pass = is_transient(fault) or fault.code() in _UNKNOWN
         kind = TransientError if may_pass else StopService
         raise kind(f"{doing}: {fault.str()}") from error

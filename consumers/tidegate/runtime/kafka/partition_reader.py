@@ -1,4 +1,4 @@
-"""Reading partitions from the side, outside of every group, so that nobody's offsets move."""
+"""Reading partitions outside of any group, so that no committed offset moves."""
 
 from __future__ import annotations
 
@@ -11,55 +11,69 @@ from confluent_kafka import Message as Received
 
 from tidegate.errors import TransientError
 from tidegate.runtime.bus import Partition
-from tidegate.runtime.kafka_faults import passes, told_apart
-from tidegate.runtime.kafka_records import Config
+from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
+from tidegate.runtime.kafka.records import MAX_RECEIVED, Config
 
 _WAIT: Final = 30.0
 _READER: Final[Config] = {
     "enable.auto.commit": False,
     "enable.partition.eof": True,
     "isolation.level": "read_committed",
+    "allow.auto.create.topics": False,
+    "receive.message.max.bytes": MAX_RECEIVED,
     "log_level": 0,
 }
 _NOTHING: Final = range(0)
 
 
-def read_partition(config: Config, topic: str, partition: int) -> Iterator[Received]:
-    """Give every committed message that the partition holds now, oldest first.
+def read_partition(
+    config: Config, topic: str, partition: int, *, since_ms: int = 0
+) -> Iterator[Received]:
+    """Yield every committed message that the partition has now, oldest first.
+
+    With `since_ms`, from the first one that was appended at that time or later.
 
     Raises:
-        TransientError: the broker can't give all of it now.
-        StopService: the broker refuses us.
+        TransientError: not all of it could be read now.
+        StopService: the broker refuses access.
     """
     part = Partition(topic, partition)
-    consumer = side_reader(config, topic, gone="earliest")
+    consumer = standalone_consumer(config, topic, on_missing_offset="earliest")
     try:
-        with told_apart(f"reading {topic}[{partition}]"):
+        with translate_kafka_errors(f"reading {topic}[{partition}]"):
             first, end = consumer.get_watermark_offsets(TopicPartition(*part), timeout=_WAIT)
+            if since_ms > 0:
+                asked = [TopicPartition(*part, since_ms)]
+                [found] = consumer.offsets_for_times(asked, timeout=_WAIT)
+                first = found.offset if found.offset >= 0 else end  # below 0: nothing is so late
         yield from _read(consumer, {part: range(first, end)})
     finally:
         consumer.close()
 
 
 def read_spans(config: Config, spans: Mapping[Partition, range]) -> Iterator[Received]:
-    """Give the committed messages at these offsets, those of a partition in order.
+    """Yield the committed messages at these offsets, those of a partition in order.
 
     Raises:
-        TransientError: the broker can't give all of them now.
-        StopService: the broker refuses us, or an offset is gone meanwhile.
+        TransientError: not all of them could be read now.
+        StopService: the broker refuses access, or an offset was deleted meanwhile.
     """
     if not any(spans.values()):
         return
-    consumer = side_reader(config, next(iter(spans)).topic)
+    consumer = standalone_consumer(config, next(iter(spans)).topic)
     try:
         yield from _read(consumer, spans)
     finally:
         consumer.close()
 
 
-def side_reader(config: Config, group: str, *, gone: str = "error") -> Consumer:
-    """A consumer of no group: it is never joined, but librdkafka and access rights want a name."""
-    return Consumer({**config, **_READER, "group.id": group, "auto.offset.reset": gone})
+def standalone_consumer(
+    config: Config, group: str, *, on_missing_offset: str = "error"
+) -> Consumer:
+    """A consumer that never joins its group: librdkafka and access rights ask for a group id."""
+    return Consumer(
+        {**config, **_READER, "group.id": group, "auto.offset.reset": on_missing_offset}
+    )
 
 
 def _read(consumer: Consumer, spans: Mapping[Partition, range]) -> Iterator[Received]:
@@ -73,7 +87,7 @@ def _read(consumer: Consumer, spans: Mapping[Partition, range]) -> Iterator[Rece
             part = message.topic(), message.partition()
             span, at = left.get(part, _NOTHING), int(message.offset() or 0)
             if (error := message.error()) is not None:
-                # compaction may have taken the last records; a new leader's end may come too early
+                # compaction may have removed the last records; a new leader's end may be too early
                 over = _is_end(error, f"reading {part[0]}[{part[1]}]") and at >= span.stop
             else:
                 over = at >= span.stop - 1
@@ -84,13 +98,15 @@ def _read(consumer: Consumer, spans: Mapping[Partition, range]) -> Iterator[Rece
                 left.pop(part, None)
         if left and time.monotonic() > deadline:
             missing = ", ".join(f"{part[0]}[{part[1]}]" for part in left)
-            raise TransientError(f"{missing} could not be read to the end")
+            raise TransientError(
+                f"{missing}: not read to the end within {_WAIT:.0f} s without progress"
+            )
 
 
 def _is_end(error: KafkaError, doing: str) -> bool:
     if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
         return True
-    if not passes(error):
-        with told_apart(doing):
+    if not is_transient(error):
+        with translate_kafka_errors(doing):
             raise KafkaException(error)
     return False

@@ -1,4 +1,4 @@
-"""What confluent-kafka gives, as the bus has it."""
+"""confluent-kafka's messages as the bus's records."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, cast, overload
 
+from tidegate.errors import FormatError
 from tidegate.events.message import Headers
 from tidegate.runtime.bus import Partition, Record
 
@@ -14,15 +15,17 @@ if TYPE_CHECKING:
 
 Config = Mapping[str, str | int | bool]
 """librdkafka's settings."""
+MAX_RECEIVED: Final = 2_000_000_000
+"""Bytes of a fetched batch once it is unpacked; librdkafka stops at 100 MB by default."""
 LARGE: Final[Config] = {
     "compression.type": "lz4",
-    "message.max.bytes": 2**27,  # before compression; each topic limits what is left
+    "message.max.bytes": 2**27,  # before compression; each topic has its own, smaller limit
 }
-"""Of a producer whose messages may be large: a table's state, or a letter as large as its cause."""
+"""For producers of large messages: a table's state, or a dead letter as large as its cause."""
 
 
 def as_record(message: Received) -> Record:
-    """A received message as a record. It runs for every message: little is made anew."""
+    """Convert a received message. This runs for every message, so it creates few objects."""
     key, value = message.key(), message.value()
     return Record(
         _partition(message.topic(), message.partition()),
@@ -35,12 +38,15 @@ def as_record(message: Received) -> Record:
 
 
 class ReceivedHeaders(Sequence[tuple[str, bytes | None]]):
-    """The headers of a received message, made when they are asked for: of most, they never are."""
+    """The headers of a received message, converted only when used: most never are.
+
+    Every use raises FormatError where the client can't read them.
+    """
 
     __slots__ = ("_message",)
 
     def __init__(self, message: Received) -> None:
-        """Keep the message."""
+        """Wrap a message."""
         self._message = message
 
     @overload
@@ -50,28 +56,31 @@ class ReceivedHeaders(Sequence[tuple[str, bytes | None]]):
     def __getitem__(self, index: slice) -> Headers: ...
 
     def __getitem__(self, index: int | slice) -> tuple[str, bytes | None] | Headers:
-        """Give one, or some."""
+        """One header, or a slice of them."""
         return self._pairs()[index]
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of headers."""
         return len(self._pairs())
 
     def __iter__(self) -> Iterator[tuple[str, bytes | None]]:
-        """Give all, in their order."""
+        """All headers, in their order."""
         return iter(self._pairs())
 
     def __eq__(self, other: object) -> bool:
-        """Whether they are the same pairs in the same order."""
+        """Equal to the same pairs in the same order."""
         return isinstance(other, Sequence) and tuple(self) == tuple(cast("Headers", other))
 
     def __hash__(self) -> int:
-        """As of a tuple of the pairs."""
+        """The same as of a tuple of the pairs."""
         return hash(tuple(self))
 
     def _pairs(self) -> Headers:
-        # confluent-kafka's types allow more than the list of pairs that it gives
-        return cast("Headers", self._message.headers() or ())
+        try:
+            # confluent-kafka is typed more widely than the list of pairs that it returns
+            return cast("Headers", self._message.headers() or ())
+        except (SystemError, UnicodeError) as error:  # what the client raises for such a name
+            raise FormatError("the headers can't be read: a name is not UTF-8") from error
 
 
 @lru_cache(maxsize=10_000)
@@ -80,5 +89,5 @@ def _partition(topic: str | None, number: int | None) -> Partition:
 
 
 def as_bytes(content: bytes | str | None) -> bytes | None:
-    """Undo confluent-kafka's typing, which allows text where a broker only ever has bytes."""
+    """Narrow confluent-kafka's typing, which allows text where a broker only has bytes."""
     return content.encode() if isinstance(content, str) else content

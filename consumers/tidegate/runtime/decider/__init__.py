@@ -1,0 +1,1 @@
+"""The loop of a decider, and the state that it keeps per table."""

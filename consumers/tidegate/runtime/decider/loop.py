@@ -1,0 +1,210 @@
+"""The loop of a decider.
+
+Its invariants, each kept where a comment repeats it:
+
+1. The state of a partition is restored whole before the first new event of it is applied.
+2. Commands and outcomes reach the broker before the state that follows from them is written to the
+   changelog, and that before the input offsets are committed. A crash in between repeats messages
+   (with the same ids); it never loses one.
+3. An event is applied once, however often it is delivered: the state records up to which offset of
+   each input it has been applied.
+4. After a fault nothing of the interrupted step is published, written or committed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
+from typing import Generic, TypeVar
+
+from tidegate.errors import DeadLetterFlood, FormatError, StopService
+from tidegate.events.topics import COMMAND_TOPIC, DEFAULT_PREFIX, OUTCOME_TOPIC, changelog, topic_of
+from tidegate.events.wire import Wire
+from tidegate.runtime.bus import Bus, Offsets, Partition, Record, require_copartitioned
+from tidegate.runtime.decider.owned_partitions import (
+    OwnedPartition,
+    OwnedPartitions,
+    PendingWork,
+)
+from tidegate.runtime.decider.state_store import StateStore
+from tidegate.runtime.gc_pause import gc_paused
+from tidegate.runtime.input.dead_letters import DeadLetterLimit, DeadLetterQueue
+from tidegate.runtime.input.decoder import Decoder
+from tidegate.runtime.protocols import Decider, Decision
+from tidegate.runtime.retry import BROKER_RETRIES, RetryPolicy
+
+S = TypeVar("S")
+BATCH_SECONDS = 2.0
+"""While there is a backlog, the decisions of this time are published and committed together."""
+CHUNK = 1000
+"""Records polled at once: few enough to stay in the processor's cache."""
+POLL_SECONDS = 0.2
+_PARTITION = attrgetter("partition")
+
+
+class DeciderLoop(Generic[S]):
+    """Runs one decider as a member of its consumer group.
+
+    Order of calls: `step` again and again, or `run` until stopped; `close` at the end. Once `step`
+    has raised, only `close` may follow.
+    """
+
+    def __init__(  # noqa: PLR0913 - settings, all by name
+        self,
+        decider: Decider[S],
+        bus: Bus,
+        prefix: str = DEFAULT_PREFIX,
+        *,
+        retries: RetryPolicy = BROKER_RETRIES,
+        limit: DeadLetterLimit | None = None,
+        wire: Wire | None = None,
+    ) -> None:
+        """Join the group.
+
+        Raises:
+            ConfigError: a topic does not exist, or the topics differ in their number of
+                partitions: a table's events and its state would be on different partitions.
+        """
+        self._decider, self._bus, self._prefix = decider, bus, prefix
+        self._retries, self._wire = retries, wire or Wire()
+        limit = limit or DeadLetterLimit()
+        self._dead_letters = DeadLetterQueue(decider.name, bus, prefix, retries, limit)
+        self._inputs = sorted({topic_of(kind).name(prefix) for kind in decider.consumes})
+        outputs = (changelog(decider.name), COMMAND_TOPIC, OUTCOME_TOPIC)
+        topics = [*self._inputs, *(each.name(prefix) for each in outputs)]
+        count = require_copartitioned(bus, topics)
+        self._decoder = Decoder(decider.consumes, prefix, count, retries, self._wire)
+        self._owned = OwnedPartitions(decider, bus, prefix, self._inputs, retries)
+        group = f"{prefix}.{decider.name}"
+        self._subscription = bus.subscribe(
+            group, self._inputs, self, watched=[changelog(decider.name).name(prefix)]
+        )
+
+    def run(self, stop: threading.Event) -> None:
+        """Process events until `stop` is set.
+
+        Raises:
+            StopService: this process must not go on; no offset of unfinished work was committed.
+        """
+        while not stop.is_set():
+            self.step(POLL_SECONDS)
+
+    def step(self, timeout: float) -> int:
+        """Process what has arrived, waiting up to `timeout` seconds for it; return the count."""
+        try:
+            count = self._poll_and_apply(timeout)
+            self._finish()
+        except BaseException:
+            self._owned.drop()  # invariant 4: `close` must find nothing left to finish
+            raise
+        return count
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._subscription.close()
+        self._owned.close()
+
+    def assigned(self, starts: Offsets) -> None:
+        """Acquire each partition's changelog and restore its state (invariant 1).
+
+        Raises:
+            OffsetGapError: events would be skipped, or the changelog has lost the state that
+                followed from events whose offsets are committed.
+        """
+        for partition in starts:
+            history = self._subscription.committed_metadata(partition)
+            self._dead_letters.limit.restore(partition, history)
+        self._owned.restore(starts)
+
+    def revoked(self, partitions: Sequence[Partition]) -> None:
+        """Finish pending work, then drop the partitions."""
+        self._finish(wait=True)
+        self.lost(partitions)
+
+    def lost(self, partitions: Sequence[Partition]) -> None:
+        """Drop the partitions and the pending work on them."""
+        self._owned.drop({each.number for each in partitions})
+
+    def _poll_and_apply(self, timeout: float) -> int:
+        """Apply what has arrived, chunk by chunk, for at most BATCH_SECONDS of a backlog."""
+        count, records = 0, self._subscription.poll(CHUNK, timeout)
+        until = time.monotonic() + BATCH_SECONDS
+        while records:
+            self._apply(records)
+            count += len(records)
+            if len(records) < CHUNK or time.monotonic() > until:
+                break
+            records = self._subscription.poll(CHUNK, 0)
+        return count
+
+    def _apply(self, records: Sequence[Record]) -> None:
+        try:
+            with gc_paused():
+                for where, run in groupby(records, _PARTITION):
+                    self._apply_run(self._owned[where.number], where, run)
+        except DeadLetterFlood:
+            self._finish()  # the records before the flood, dead letters included, are done
+            raise
+
+    def _apply_run(self, owned: OwnedPartition[S], where: Partition, run: Iterable[Record]) -> None:
+        store, topic, pending = owned.store, where.topic, owned.pending
+        begin_at = store.applied_to(topic)
+        for record in run:
+            if record.offset >= begin_at:  # invariant 3
+                if decision := self._decide(store, record):
+                    pending.add(decision)
+                store.advance(topic, record.offset)
+            pending.read_up_to[where] = record.offset + 1
+
+    def _decide(self, store: StateStore[S], record: Record) -> Decision[S] | None:
+        try:
+            event = self._decoder.decode(record)
+        except FormatError as error:
+            self._dead_letters.send(record, error)
+            return None
+        if event is None:
+            return None
+        if store.has_applied_to(event.table, record.partition.topic, record.offset):
+            return None
+        try:
+            at = _moment(record.timestamp_ms)
+            decision = self._decider.decide(store.state(event.table), event, at)
+        except StopService:
+            raise
+        except Exception as error:  # noqa: BLE001 - one bad event must not hold up its partition
+            store.reopen(event.table)
+            self._dead_letters.send(record, error)
+            return None
+        self._dead_letters.limit.succeeded(record.partition)
+        store.put(event.table, decision.state, decision.pieces)
+        return decision
+
+    def _finish(self, *, wait: bool = False) -> None:
+        """Publish, write the state, commit: in this order (invariant 2)."""
+        begun = self._owned.with_pending_work()
+        if not begun:
+            return
+        self._retries.call(lambda: self._publish([each.pending for each in begun]))
+        self._owned.write(begun)
+        offsets = {where: at for each in begun for where, at in each.pending.read_up_to.items()}
+        metadata = {where: self._dead_letters.limit.history(where) for where in offsets}
+        self._subscription.commit(offsets, metadata, wait=wait)
+        for each in begun:
+            each.pending.clear()
+
+    def _publish(self, work: Sequence[PendingWork]) -> None:
+        """Send all commands, then all outcomes; return when the broker has them."""
+        commands, outcomes = COMMAND_TOPIC.name(self._prefix), OUTCOME_TOPIC.name(self._prefix)
+        messages = [self._wire.serialize(it, commands) for each in work for it in each.commands]
+        messages += [self._wire.serialize(it, outcomes) for each in work for it in each.outcomes]
+        self._bus.send(messages)
+
+
+@lru_cache(maxsize=100)  # all messages of a batch have the broker's time of that batch
+def _moment(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -1,0 +1,91 @@
+"""Runs a command, attempt by attempt: looks up earlier outcomes, executes, publishes outcomes."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from tidegate.events import Command, Outcome
+from tidegate.events.topics import OUTCOME_TOPIC
+from tidegate.events.wire import Wire
+from tidegate.runtime.bus import Bus
+from tidegate.runtime.executor.outcome_lookup import outcomes_of
+from tidegate.runtime.protocols import Executor
+from tidegate.runtime.retry import RetryPolicy
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Attempts:
+    """What is known of the attempts at one command so far."""
+
+    appended_ms: int
+    """When the broker appended the command, in milliseconds since the epoch."""
+    failed: int = 0
+    looked_up: bool = False
+    """Whether earlier outcomes were looked up, and this process published none since."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRunner:
+    """Runs commands for one executor; safe to call from any thread."""
+
+    executor: Executor
+    bus: Bus
+    prefix: str
+    wire: Wire
+    retries: RetryPolicy
+
+    def attempt(self, command: Command, attempts: Attempts) -> float | None:
+        """Make one attempt; between two attempts the caller waits, so that no thread has to.
+
+        Earlier outcomes are looked up before the first attempt, and again only after an attempt
+        that published some. Call it only while this process has owned the command's partition ever
+        since the command was read: else another process may have run it in the meantime.
+
+        Args:
+            command: The command.
+            attempts: The same object for every attempt at this command.
+
+        Returns:
+            None if the command is done, now or by an earlier run; else how many seconds to wait
+            before the next attempt.
+
+        Raises:
+            Exception: the fault of the last attempt, unchanged: no further one can help.
+        """
+        try:
+            self._run(command, attempts)
+        except Exception as error:
+            attempts.failed += 1
+            wait = self.retries.wait_after(attempts.failed, error)
+            if wait is None:
+                raise
+            log.warning(
+                "%s of %s: attempt %d failed, the next one is in %.1f s: %s",
+                *(type(command).__name__, command.table, attempts.failed, wait, error),
+            )
+            return wait
+        return None
+
+    def _run(self, command: Command, attempts: Attempts) -> None:
+        if self._is_answered(command, attempts):
+            log.info("%s already has its outcome: skipped", command.event_id)
+            return
+        attempts.looked_up = True
+        for outcome in self.executor.execute(command):
+            attempts.looked_up = False
+            self._publish(outcome)
+
+    def _is_answered(self, command: Command, attempts: Attempts) -> bool:
+        """Whether an earlier run has finished the command: then a replay must change nothing."""
+        if attempts.looked_up or not self.executor.checks_past_outcomes:
+            return False
+        outcomes = outcomes_of(command, attempts.appended_ms, self.bus, self.wire, self.prefix)
+        return self.executor.is_answered(command, outcomes)
+
+    def _publish(self, outcome: Outcome) -> None:
+        topic = OUTCOME_TOPIC.name(self.prefix)
+        log.info("%s %s %s", type(outcome).__name__, outcome.table, outcome.event_id)
+        self.bus.send([self.wire.serialize(outcome, topic)])

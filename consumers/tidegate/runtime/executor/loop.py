@@ -1,0 +1,242 @@
+"""The loop of an executor: a command is acknowledged once its outcomes are on the broker."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+
+from tidegate.errors import FormatError, StopService
+from tidegate.events import Command, Event
+from tidegate.events.topics import DEFAULT_PREFIX, OUTCOME_TOPIC, topic_of
+from tidegate.events.wire import Wire
+from tidegate.runtime.bus import Bus, Partition, Record, require_copartitioned
+from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
+from tidegate.runtime.executor.keyed_executor import KeyedExecutor
+from tidegate.runtime.executor.offset_tracker import OffsetTracker
+from tidegate.runtime.input.dead_letters import DeadLetterLimit, DeadLetterQueue
+from tidegate.runtime.input.decoder import Decoder
+from tidegate.runtime.protocols import Executor
+from tidegate.runtime.retry import BROKER_RETRIES, TABLE_RETRIES, RetryPolicy
+
+log = logging.getLogger(__name__)
+BATCH = 100
+POLL_SECONDS = 0.2
+STOP_SECONDS = 30.0
+BACKLOG = 2000
+"""Unfinished commands of a partition in memory: a few MB. Kafka can pause a partition only, not a
+table or a kind of command, so one table may delay its partition's others once it has so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    record: Record
+    command: Command
+    offsets: OffsetTracker
+    """Belongs to one assignment of the partition: after a revocation it is never committed."""
+    attempts: Attempts
+
+
+class ExecutorLoop:
+    """Runs one executor as a member of its consumer group.
+
+    The group is polled while commands run, however long they take, so a long restore never costs
+    the membership. Order of calls: `step` again and again, or `run` until stopped; then `close`.
+    """
+
+    def __init__(  # noqa: PLR0913 - settings, all by name
+        self,
+        executor: Executor,
+        bus: Bus,
+        prefix: str = DEFAULT_PREFIX,
+        *,
+        threads: int = 4,
+        backlog: int = BACKLOG,
+        retries: RetryPolicy = TABLE_RETRIES,
+        limit: DeadLetterLimit | None = None,
+        wire: Wire | None = None,
+        stop_seconds: float = STOP_SECONDS,
+    ) -> None:
+        """Join the group. A partition with `backlog` unfinished commands is paused.
+
+        Args:
+            executor: What runs the commands.
+            bus: The broker.
+            prefix: Of the topics' names and the group's.
+            threads: How many tables are worked on at the same time.
+            backlog: How many commands of a partition are in memory at most.
+            retries: How often a command is tried.
+            limit: Stops the service when too many messages become dead letters.
+            wire: How events are encoded.
+            stop_seconds: How long `close` waits for running commands.
+
+        Raises:
+            ConfigError: a topic does not exist.
+        """
+        self._name, self._backlog, wire = executor.name, backlog, wire or Wire()
+        self._runner = CommandRunner(executor, bus, prefix, wire, retries)
+        # the poll thread decodes and dead-letters: its retries must end before the poll is due
+        poll_retries, limit = retries.at_most(BROKER_RETRIES), limit or DeadLetterLimit()
+        self._dead_letters = DeadLetterQueue(executor.name, bus, prefix, poll_retries, limit)
+        self._tasks = KeyedExecutor[_Task](threads, self._run_task)
+        self._offsets: dict[Partition, OffsetTracker] = {}
+        self._finished: SimpleQueue[tuple[_Task, BaseException | None]] = SimpleQueue()
+        self._paused: set[Partition] = set()
+        self._closing, self._stop_seconds = False, stop_seconds
+        self._stopped = False
+        topics = sorted({topic_of(kind).name(prefix) for kind in executor.consumes})
+        count = require_copartitioned(bus, [*topics, OUTCOME_TOPIC.name(prefix)])
+        self._decoder = Decoder(executor.consumes, prefix, count, poll_retries, wire)
+        self._subscription = bus.subscribe(f"{prefix}.{executor.name}", topics, self)
+
+    def run(self, stop: threading.Event) -> None:
+        """Work until `stop` is set.
+
+        Raises:
+            StopService: this process must not go on; nothing unfinished was acknowledged.
+        """
+        while not stop.is_set():
+            self.step(POLL_SECONDS)
+
+    def step(self, timeout: float) -> int:
+        """Queue the commands that have arrived and commit what is done; give the records' count."""
+        records = self._subscription.poll(min(BATCH, self._backlog), timeout)
+        for record in records:
+            self._accept(record)
+        self._commit_finished()
+        return len(records)
+
+    @property
+    def pending(self) -> int:
+        """How many records were read and are not done; they are read again after a restart."""
+        return sum(each.pending for each in self._offsets.values())
+
+    def close(self, deadline: float | None = None) -> bool:
+        """Let running commands finish, start no other, leave the group.
+
+        Args:
+            deadline: How many seconds to wait for running commands; None: `stop_seconds`.
+
+        Returns:
+            Whether all of them have ended.
+        """
+        self._closing = True
+        ended = self._tasks.close(self._stop_seconds if deadline is None else deadline)
+        try:
+            self._commit_finished()
+            if self.pending:
+                log.info("%s leaves %d commands to its successor", self._name, self.pending)
+        finally:
+            self._subscription.close()
+        return ended
+
+    def assigned(self, starts: Mapping[Partition, int]) -> None:
+        """Track offsets anew; count dead letters on from the count in the commit metadata."""
+        for partition in starts:
+            self._offsets[partition] = OffsetTracker()
+            history = self._subscription.committed_metadata(partition)
+            self._dead_letters.limit.restore(partition, history)
+        log.info("%s owns %d more partitions", self._name, len(starts))
+
+    def revoked(self, partitions: Sequence[Partition]) -> None:
+        """Commit what is done, drop what has not started.
+
+        A command that runs is left running, but is not committed: the next owner may run it at the
+        same time, which every executor must tolerate.
+        """
+        self._commit_finished(wait=True)
+        self.lost(partitions)
+
+    def lost(self, partitions: Sequence[Partition]) -> None:
+        """Drop what has not started; commit nothing."""
+        for partition in partitions:
+            self._offsets.pop(partition, None)
+        self._paused -= set(partitions)
+        self._tasks.discard(lambda task: task.record.partition in partitions)
+
+    def _accept(self, record: Record) -> None:
+        offsets = self._offsets.get(record.partition)
+        if offsets is None:  # revoked since the poll: its next owner reads the record
+            return
+        offsets.start(record.offset)
+        command = self._decoded(record)
+        if isinstance(command, Command):
+            task = _Task(record, command, offsets, Attempts(record.timestamp_ms))
+            self._tasks.put(command.table, task)
+        else:
+            offsets.finish(record.offset)
+        if offsets.pending >= self._backlog and record.partition not in self._paused:
+            self._paused.add(record.partition)
+            self._subscription.pause([record.partition])
+
+    def _decoded(self, record: Record) -> Event | None:
+        try:
+            return self._decoder.decode(record)
+        except FormatError as error:
+            self._dead_letters.send(record, error)
+            return None
+
+    def _commit_finished(self, *, wait: bool = False) -> None:
+        stop: StopService | None = None
+        while not self._finished.empty():
+            task, fault = self._finished.get()
+            if fault is None:
+                task.offsets.finish(task.record.offset)
+            elif isinstance(fault, StopService):
+                stop = stop or fault
+        self._commit(wait=wait)
+        if stop and not self._stopped:  # raised once: `close` calls this again after the fault
+            self._stopped = True
+            raise stop
+
+    def _commit(self, *, wait: bool) -> None:
+        tracked = self._offsets.items()
+        offsets = {where: at for where, each in tracked if (at := each.next_commit()) is not None}
+        limit = self._dead_letters.limit
+        metadata = {partition: limit.history(partition) for partition in offsets}
+        self._subscription.commit(offsets, metadata, wait=wait)
+        ready = {p for p in self._paused if self._offsets[p].pending < self._backlog}
+        if ready:
+            self._paused -= ready
+            self._subscription.resume(ready)
+
+    def _run_task(self, task: _Task) -> float | None:
+        """Make one attempt at a command, on a thread; give the wait before the next one, if any."""
+        if not self._still_owns(task):  # its next owner runs it
+            return None
+        try:
+            wait = self._runner.attempt(task.command, task.attempts)
+            if wait is not None:
+                return wait
+            self._dead_letters.limit.succeeded(task.record.partition)
+        except StopService as error:
+            self._finished.put((task, error))
+        except Exception as error:  # noqa: BLE001 - one bad command must not hold up its table
+            self._finished.put((task, self._give_up(task, error)))
+        except BaseException as error:  # noqa: BLE001 - a thread must not die unnoticed
+            self._finished.put((task, StopService(f"{self._name}: {error!r}")))
+        else:
+            self._finished.put((task, None))
+        return None
+
+    def _still_owns(self, task: _Task) -> bool:
+        """Whether the task's partition was not taken away since its command was read."""
+        return self._offsets.get(task.record.partition) is task.offsets
+
+    def _give_up(self, task: _Task, error: Exception) -> BaseException | None:
+        """Dead-letter a command; where that fails, the service stops and it stays unacknowledged.
+
+        Returns:
+            None once the dead letter is on the broker, else why there is none.
+        """
+        if self._closing or not self._still_owns(task):
+            return error  # the next owner tries it as often as it may
+        try:
+            self._dead_letters.send(task.record, error)
+        except Exception as fault:  # noqa: BLE001 - the poll thread raises it
+            stop = StopService(f"a dead letter could not be written: {fault}")
+            stop.__cause__ = fault
+            return fault if isinstance(fault, StopService) else stop
+        return None

@@ -1,0 +1,1 @@
+"""From a record to an event, or to the dead-letter topic."""

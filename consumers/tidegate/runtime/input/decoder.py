@@ -1,0 +1,72 @@
+"""From record to event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
+
+from tidegate.errors import FormatError, TransientError
+from tidegate.events import Event
+from tidegate.events.catalogue import EVENT_TYPES
+from tidegate.events.keys import partition_of
+from tidegate.events.topics import PARTITIONER, topic_of
+from tidegate.events.wire import Wire
+from tidegate.runtime.bus import Record
+from tidegate.runtime.retry import RetryPolicy
+
+_partition_of: Final = lru_cache(maxsize=65_536)(partition_of)  # hashing a key takes 5 us
+
+
+@dataclass(slots=True)
+class Decoder:
+    """Decodes the records that one service consumes."""
+
+    consumes: tuple[type[Event], ...]
+    prefix: str
+    partitions: int
+    """Of each topic: it decides on which one the events of a table belong."""
+    retries: RetryPolicy = field(default_factory=RetryPolicy)
+    wire: Wire = field(default_factory=Wire)
+    _topics: dict[type[Event], str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Look up each event type's topic once: `decode` runs for every record."""
+        kinds = EVENT_TYPES.values()
+        self._topics = {kind: topic_of(kind).name(self.prefix) for kind in kinds}
+
+    def decode(self, record: Record) -> Event | None:
+        """Decode a record; None if its event is for other services.
+
+        Raises:
+            FormatError: the record can't be decoded, or its event belongs on another topic or
+                partition: the caller dead-letters it.
+            TransientError: the schema registry did not answer within the retries.
+        """
+        try:
+            return self._decode(record)
+        except TransientError:  # only then are retries prepared: this runs for every record
+            return self.retries.call(lambda: self._decode(record))
+
+    def _decode(self, record: Record) -> Event | None:
+        contents = self.wire.contents(record.value, record.headers)
+        kind = contents.kind
+        expected = self._topics.get(kind)
+        if record.partition.topic != expected:
+            raise FormatError(f"{kind.__name__} belongs on {expected}")
+        if kind not in self.consumes:
+            return None
+        event = self.wire.read(record.key, record.value, contents)
+        if record.partition.number != _partition_of(event.table, self.partitions):
+            raise self._misplaced(event, record)
+        return event
+
+    def _misplaced(self, event: Event, record: Record) -> FormatError:
+        """On another partition, another process may hold the table's state."""
+        right = partition_of(event.table, self.partitions)
+        return FormatError(
+            f"events of {event.table} belong on partition {right} of {self.partitions}, not on"
+            f" {record.partition.number}: the partitioner of its producer is wrong, it must be"
+            f" Kafka's murmur2 of the key (librdkafka: partitioner={PARTITIONER}). Correct the"
+            " producer, then redrive: that sends the event to the right partition"
+        )

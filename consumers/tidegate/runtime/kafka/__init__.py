@@ -1,0 +1,1 @@
+"""The bus on Apache Kafka, through confluent-kafka."""

@@ -1,0 +1,79 @@
+"""The bus on Apache Kafka, through confluent-kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tidegate.errors import DeliveryRefusedError, StopService
+from tidegate.publisher import ConfirmedProducer, Message
+from tidegate.publisher.client_settings import require_protected_settings
+from tidegate.runtime.bus import Partition, RebalanceListener, Record, Watermarks
+from tidegate.runtime.kafka.changelog import KafkaChangelog
+from tidegate.runtime.kafka.metadata import KafkaMetadata
+from tidegate.runtime.kafka.partition_reader import read_partition
+from tidegate.runtime.kafka.records import LARGE, Config, as_record
+from tidegate.runtime.kafka.subscription import KafkaSubscription
+
+
+class KafkaBus:
+    """A Kafka cluster, with librdkafka's settings for every client of it."""
+
+    def __init__(self, config: Config, consumer: Config | None = None) -> None:
+        """Connect; `consumer` has settings for group members only (time-outs).
+
+        Raises:
+            ConfigError: librdkafka rejects a setting, or it would break a guarantee.
+        """
+        require_protected_settings({**config, **(consumer or {})})
+        self._config = config
+        self._consumer = {**config, **(consumer or {})}
+        self._producer = ConfirmedProducer({**LARGE, **config})
+        self._metadata = KafkaMetadata(config)
+
+    def require_connection(self) -> None:
+        """Wait until a broker answers.
+
+        Raises:
+            ConfigError: the broker refuses the login.
+            TransientError: no broker answers.
+        """
+        self._metadata.require_connection()
+
+    def partitions(self, topic: str) -> int:
+        """Look it up in the cluster."""
+        return self._metadata.partitions(topic)
+
+    def watermarks(self, partition: Partition) -> Watermarks:
+        """Look it up in the cluster."""
+        return self._metadata.watermarks([partition])[partition]
+
+    def subscribe(
+        self,
+        group: str,
+        topics: Sequence[str],
+        listener: RebalanceListener,
+        watched: Sequence[str] = (),
+    ) -> KafkaSubscription:
+        """Join a group."""
+        return KafkaSubscription(
+            self._consumer, group, topics, listener, self._metadata, watched=watched
+        )
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Send and wait."""
+        try:
+            self._producer.send(messages)
+        except DeliveryRefusedError as error:
+            raise StopService(str(error)) from error
+
+    def log(self, partition: Partition, since_ms: int = 0) -> Iterator[Record]:
+        """Read a partition."""
+        return map(as_record, read_partition(self._config, *partition, since_ms=since_ms))
+
+    def changelog(self, topic: str, partition: int) -> KafkaChangelog:
+        """Open a changelog partition."""
+        return KafkaChangelog(self._config, topic, partition)
+
+    def close(self) -> None:
+        """Wait for messages that are being sent."""
+        self._producer.close()

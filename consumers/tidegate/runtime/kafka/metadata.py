@@ -1,0 +1,174 @@
+"""What a cluster knows of topics and groups: partitions, watermarks, committed offsets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import EarliestSpec, LatestSpec, OffsetSpec
+from confluent_kafka.admin._topic import (
+    TopicDescription,  # noqa: TC002 - stands where a reader looks
+)
+
+from tidegate.errors import ConfigError, TransientError
+from tidegate.runtime.bus import Partition, Watermarks
+from tidegate.runtime.kafka.errors import translate_kafka_errors
+from tidegate.runtime.topic_identity import TopicIdentity
+
+R = TypeVar("R")
+_FUTURE_SECONDS: Final = 30.0
+_REQUEST_SECONDS: Final = 5.0
+_METADATA_SECONDS: Final = 2.0
+# librdkafka's local codes have underscores
+_REFUSALS: Final = {KafkaError._AUTHENTICATION, KafkaError._SSL}  # noqa: SLF001
+# confluent-kafka leaves these two untyped
+_FIRST: Final[OffsetSpec] = EarliestSpec()  # type: ignore[no-untyped-call]
+_END: Final[OffsetSpec] = LatestSpec()  # type: ignore[no-untyped-call]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingIdentities:
+    """The broker's answer to what some topics are, when it comes."""
+
+    _answers: Mapping[str, Future[TopicDescription]]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the broker has answered, or failed to."""
+        return all(each.done() for each in self._answers.values())
+
+    def result(self) -> dict[str, TopicIdentity]:
+        """Wait for the answer, by topic.
+
+        Raises:
+            TransientError: the broker did not answer, or does not know a topic (now).
+        """
+        with translate_kafka_errors(f"topics {', '.join(self._answers)}"):
+            found = {name: each.result(_FUTURE_SECONDS) for name, each in self._answers.items()}
+        return {
+            name: TopicIdentity(str(each.topic_id), len(each.partitions))
+            for name, each in found.items()
+        }
+
+
+class KafkaMetadata:
+    """Asks the cluster. A refused login is reported at once, not after a time-out. Thread-safe."""
+
+    def __init__(self, config: Mapping[str, str | int | bool]) -> None:
+        """Take librdkafka's settings; connects with the first request."""
+        self._refusal: KafkaError | None = None
+        self._settings: dict[str, Any] = {
+            **config,
+            "allow.auto.create.topics": False,
+            "log_level": 0,
+        }
+        admin: dict[str, Any] = {**self._settings, "error_cb": self._on_error}
+        self._admin = AdminClient(admin)
+
+    def partitions(self, topic: str) -> int:
+        """The number of partitions of a topic.
+
+        Raises:
+            ConfigError: the topic does not exist, or the broker refuses the login.
+            TransientError: the broker did not answer.
+        """
+        with translate_kafka_errors(f"topic {topic}"):
+            found = self._asked(lambda: self._admin.list_topics(topic, timeout=_METADATA_SECONDS))
+        count, fault = len(found.topics[topic].partitions), found.topics[topic].error
+        if fault is not None or not count:
+            raise ConfigError(f"topic {topic}: {fault.str() if fault else 'it has no partitions'}")
+        return count
+
+    def require_connection(self) -> None:
+        """Wait until a broker answers.
+
+        Raises:
+            ConfigError: the broker refuses the login.
+            TransientError: no broker answers.
+        """
+        with translate_kafka_errors("connecting to Kafka"):
+            self._asked(lambda: self._admin.list_topics(timeout=_METADATA_SECONDS))
+
+    def watermarks(self, partitions: Collection[Partition]) -> dict[Partition, Watermarks]:
+        """The first and end offsets of partitions, and the ids of their topics.
+
+        Raises:
+            TransientError: the broker did not answer.
+        """
+        names = sorted({each.topic for each in partitions})
+        with translate_kafka_errors(f"watermarks of {', '.join(names)}"):
+            topics = self.identities(names)
+            first, end = (self._offsets(partitions, spec) for spec in (_FIRST, _END))
+            ids = {name: each.topic_id for name, each in topics.result().items()}
+        return {each: Watermarks(ids[each.topic], first[each], end[each]) for each in partitions}
+
+    def identities(self, topics: Sequence[str]) -> PendingIdentities:
+        """Ask for the ids and partition counts of topics; does not wait for the answer."""
+        return PendingIdentities(
+            self._admin.describe_topics(
+                TopicCollection(list(topics)), request_timeout=_REQUEST_SECONDS
+            )
+        )
+
+    def committed(
+        self, group: str, partitions: Collection[Partition]
+    ) -> dict[Partition, TopicPartition]:
+        """Committed offsets with their metadata; partitions that have none are left out.
+
+        Raises:
+            TransientError: the broker did not answer, or the group's coordinator is moving.
+        """
+        # A consumer that never joins, not the admin client: where the coordinator dies meanwhile,
+        # librdkafka's ListConsumerGroupOffsets aborts the process (seen with 2.16).
+        asking = Consumer({**self._settings, "group.id": group, "enable.auto.commit": False})
+        try:
+            with translate_kafka_errors(f"committed offsets of {group}"):
+                parts = [TopicPartition(*each) for each in partitions]
+                found = asking.committed(parts, timeout=_FUTURE_SECONDS)
+                for each in found:
+                    if each.error is not None:
+                        raise KafkaException(each.error)
+        finally:
+            asking.close()
+        return {Partition(each.topic, each.partition): each for each in found if each.offset >= 0}
+
+    def _offsets(self, partitions: Collection[Partition], spec: OffsetSpec) -> dict[Partition, int]:
+        asked = dict.fromkeys((TopicPartition(*each) for each in partitions), spec)
+        answers = self._admin.list_offsets(asked, request_timeout=_REQUEST_SECONDS)
+        found = {
+            Partition(each.topic, each.partition): answer.result(_FUTURE_SECONDS).offset
+            for each, answer in answers.items()
+        }
+        # While a leader is elected librdkafka may give a partition no error and no offset either:
+        # a member that began there would be told that it has no offset at all.
+        if missing := [each for each, offset in found.items() if offset < 0]:
+            raise TransientError(f"no broker gave the offsets of {missing[0]}")
+        return found
+
+    def _asked(self, question: Callable[[], R]) -> R:
+        deadline = time.monotonic() + _FUTURE_SECONDS
+        while True:
+            try:
+                return question()
+            except KafkaException:
+                self._admin.poll(0)
+                if self._refusal is not None:
+                    reason = self._refusal.str()
+                    raise ConfigError(f"the broker refuses the connection: {reason}") from None
+                if time.monotonic() > deadline:
+                    raise
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() in _REFUSALS:
+            self._refusal = error

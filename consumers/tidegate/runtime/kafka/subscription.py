@@ -1,0 +1,264 @@
+"""A member of a consumer group on Kafka."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Message as Received
+
+from tidegate.errors import OffsetGapError, StopService
+from tidegate.runtime.bus import (
+    NO_METADATA,
+    CommitMetadata,
+    Offsets,
+    Partition,
+    RebalanceListener,
+    Record,
+    Watermarks,
+)
+from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
+from tidegate.runtime.kafka.metadata import KafkaMetadata
+from tidegate.runtime.kafka.records import MAX_RECEIVED, Config, as_record
+from tidegate.runtime.kafka.topic_guard import TopicGuard
+from tidegate.runtime.retry import BROKER_RETRIES
+
+log = logging.getLogger(__name__)
+CONSUMER: Final[Config] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "allow.auto.create.topics": False,
+    "isolation.level": "read_committed",
+    # Range gives partition n of every input topic to one member: a table's events stay together.
+    "partition.assignment.strategy": "range",
+    "session.timeout.ms": 10_000,
+    "heartbeat.interval.ms": 1_000,
+    "max.poll.interval.ms": 300_000,
+    "receive.message.max.bytes": MAX_RECEIVED,
+    "log_level": 0,
+}
+_METADATA_SECONDS: Final = 30.0
+_UNKNOWN_TOPIC_ATTEMPTS: Final = 10
+_UNKNOWN_TOPIC_PAUSE: Final = 0.5
+_COMMIT_RETRY_SECONDS: Final = 1.0
+
+
+class KafkaSubscription:
+    """A member of a consumer group on Kafka."""
+
+    def __init__(  # noqa: PLR0913 - the bus alone calls it
+        self,
+        config: Config,
+        group: str,
+        topics: Sequence[str],
+        listener: RebalanceListener,
+        metadata: KafkaMetadata,
+        *,
+        watched: Sequence[str] = (),
+    ) -> None:
+        """Join the group; partitions arrive with the first polls."""
+        settings = {**CONSUMER, **config, "group.id": group}
+        self._consumer = Consumer({**settings, "on_commit": self._on_commit})
+        self._group, self._listener, self._metadata = group, listener, metadata
+        self._guard = TopicGuard(group, topics, watched, metadata)
+        self._leaving = False
+        self._rebalances = 0
+        self._committed: dict[Partition, TopicPartition] = {}
+        """The latest commit of each assigned partition, confirmed or not."""
+        self._waiting: dict[Partition, TopicPartition] = {}
+        """Offsets to commit once a check of the topics that begins after their reading passes."""
+        self._checking: dict[Partition, TopicPartition] | None = None
+        """Those for which a check is under way."""
+        self._unconfirmed: set[Partition] = set()
+        self._retry_at = 0.0
+        self._consumer.subscribe(
+            list(topics), on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose
+        )
+
+    def poll(self, limit: int, timeout: float) -> Sequence[Record]:
+        """Wait for a first record, then return what has arrived with it."""
+        self._retry_commits()
+        self._commit_checked()
+        first = self._consumer.poll(timeout)
+        if first is None:
+            return []
+        rebalances = self._rebalances
+        rest = self._consumer.consume(limit - 1, 0) if limit > 1 else []
+        # after a rebalance in between, the first may belong to another member by now
+        received = rest if self._rebalances != rebalances else (first, *rest)
+        return [as_record(each) for each in received if self._is_record(each)]
+
+    def commit(
+        self, at: Offsets, metadata: CommitMetadata = NO_METADATA, *, wait: bool = False
+    ) -> None:
+        """Commit, as soon as the topics are known to be the same; retried while polling.
+
+        After a failure records are at worst read again.
+        """
+        if self._guard.has_failed:  # that was raised before: the service is stopping
+            return
+        offsets = {
+            p: TopicPartition(
+                *p, at[p], metadata=self._guard.with_ids(p.topic, metadata.get(p, ""))
+            )
+            for p in at
+        }
+        self._committed |= offsets
+        self._waiting |= offsets
+        if wait:
+            self._commit_now()
+        else:
+            self._commit_checked()
+
+    def committed_metadata(self, partition: Partition) -> str:
+        """The metadata beside the group's offset."""
+        committed = self._committed.get(partition)
+        return self._guard.text_of(partition.topic, committed.metadata) if committed else ""
+
+    def pause(self, partitions: Iterable[Partition]) -> None:
+        """Pause."""
+        self._consumer.pause([TopicPartition(*each) for each in partitions])
+
+    def resume(self, partitions: Iterable[Partition]) -> None:
+        """Resume."""
+        self._consumer.resume([TopicPartition(*each) for each in partitions])
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._leaving = True
+        self._consumer.close()
+
+    def _assign(self, consumer: Consumer, assigned: list[TopicPartition]) -> None:
+        if self._leaving:  # the group's answer to joining came after we had decided to leave
+            return
+        partitions = [Partition(each.topic, each.partition) for each in assigned]
+        starts = BROKER_RETRIES.call(lambda: self._starts(partitions))
+        self._committed = {Partition(each.topic, each.partition): each for each in starts}
+        self._listener.assigned({part: each.offset for part, each in self._committed.items()})
+        consumer.assign(starts)
+        consumer.resume(starts)  # a pause outlives the assignment in which it was made
+        # From here on a gap is seen, also by a process that finds events gone before its first.
+        self._commit(starts)
+
+    def _starts(self, partitions: Sequence[Partition]) -> list[TopicPartition]:
+        # Not asked through the member's own client: a request from inside its callback may let a
+        # second rebalance in, which ends the process in C.
+        self._guard.join()
+        committed = self._metadata.committed(self._group, partitions)
+        watermarks = self._metadata.watermarks(partitions)
+        return [self._start(each, committed.get(each), watermarks[each]) for each in partitions]
+
+    def _start(
+        self, partition: Partition, committed: TopicPartition | None, marks: Watermarks
+    ) -> TopicPartition:
+        """Where to start reading, without ever skipping: only a new group starts at the first."""
+        topic, with_ids = partition.topic, self._guard.with_ids
+        if committed is None:
+            return TopicPartition(*partition, marks.first, metadata=with_ids(topic, ""))
+        if not marks.first <= committed.offset <= marks.end:
+            raise OffsetGapError(
+                f"{self._group} is to continue at offset {committed.offset} of {partition.topic}"
+                f"[{partition.number}], which has {marks.first} to {marks.end}: events would be"
+                " skipped. Find out what is missing; to continue with what the topic has now:"
+                f" tidegate replay group {self._group.rpartition('.')[2]} --to-earliest --execute"
+            )
+        metadata = with_ids(topic, self._guard.text_of(topic, committed.metadata))
+        return TopicPartition(*partition, committed.offset, metadata=metadata)
+
+    def _commit_checked(self) -> None:
+        """Commit what a finished check covers; begin the next one where it is time."""
+        if self._checking is not None:
+            if not self._guard.is_finished:
+                return
+            covered, self._checking = self._checking, None
+            if self._guard.passed():
+                self._commit(list(covered.values()))
+                later = {p: each for p, each in self._waiting.items() if covered.get(p) is not each}
+                self._waiting = later
+        if self._guard.is_due(urgent=bool(self._waiting)):
+            self._guard.begin()
+            self._checking = dict(self._waiting)
+
+    def _commit_now(self) -> None:
+        """Check the topics, commit all that waits for it, and wait for the broker."""
+        if not self._waiting or self._guard.has_failed:
+            return
+        self._checking = None
+        self._guard.begin()
+        if self._guard.passed():
+            offsets, self._waiting = list(self._waiting.values()), {}
+            self._commit(offsets, wait=True)
+
+    def _commit(self, offsets: list[TopicPartition], *, wait: bool = False) -> None:
+        if not offsets:
+            return
+        try:
+            self._consumer.commit(offsets=offsets, asynchronous=not wait)  # type: ignore[call-overload]
+        except KafkaException as error:
+            if error.args[0].fatal():
+                raise StopService(error.args[0].str()) from error
+            self._on_commit(error.args[0], offsets)
+
+    def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        """Remember which offsets the broker did not take: a quiet partition has no later commit."""
+        failed = [each for each in offsets if error or each.error]
+        if failed:
+            log.warning("%s: offsets not committed: %s", self._group, error or failed[0].error)
+        self._unconfirmed |= {Partition(each.topic, each.partition) for each in failed}
+
+    def _retry_commits(self) -> None:
+        """Commit the latest offsets of what failed; partitions no longer assigned are dropped."""
+        if not self._unconfirmed or time.monotonic() < self._retry_at:
+            return
+        self._retry_at = time.monotonic() + _COMMIT_RETRY_SECONDS
+        for each in self._unconfirmed & self._committed.keys():
+            self._waiting[each] = self._committed[each]
+        self._unconfirmed.clear()
+
+    def _revoke(self, consumer: Consumer, revoked: list[TopicPartition]) -> None:
+        self._rebalances += 1
+        self._listener.revoked([Partition(each.topic, each.partition) for each in revoked])
+        self._commit_now()
+        self._forget()
+        consumer.unassign()
+
+    def _lose(self, consumer: Consumer, lost: list[TopicPartition]) -> None:
+        self._rebalances += 1
+        self._listener.lost([Partition(each.topic, each.partition) for each in lost])
+        self._forget()
+        consumer.unassign()
+
+    def _forget(self) -> None:
+        self._committed, self._waiting, self._checking = {}, {}, None
+
+    def _is_record(self, message: Received) -> bool:
+        """Whether a message is a record; if it is an error, whether that one can be ignored.
+
+        Raises:
+            OffsetGapError: an offset is no longer in its topic.
+            StopService: the broker refuses us permanently.
+        """
+        error = message.error()
+        if error is None:
+            return True
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
+            raise OffsetGapError(f"{self._group}: {error.str()}")
+        if is_transient(error) or self._is_known_elsewhere(error, str(message.topic())):
+            return False
+        raise StopService(f"{self._group}: {error.str()}")
+
+    def _is_known_elsewhere(self, error: KafkaError, topic: str) -> bool:
+        """Whether a topic that one broker does not know is known to the cluster after all."""
+        if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return False
+        for _ in range(_UNKNOWN_TOPIC_ATTEMPTS):
+            with translate_kafka_errors(f"topic {topic}"):
+                found = self._consumer.list_topics(topic, timeout=_METADATA_SECONDS).topics[topic]
+            if found.error is None:
+                return True
+            time.sleep(_UNKNOWN_TOPIC_PAUSE)
+        return False

@@ -1,0 +1,1 @@
+"""The bus in memory: for tests and for trying a policy out."""

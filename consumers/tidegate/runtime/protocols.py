@@ -1,0 +1,143 @@
+"""The two kinds of service: a decider keeps state, an executor changes tables, none does both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+from tidegate.events import Command, Event, Outcome
+
+S = TypeVar("S")
+NO_PIECES: Final[Mapping[str, object]] = MappingProxyType({})
+
+
+class Decision(NamedTuple, Generic[S]):
+    """What follows from one event: the table's next state, and what to publish.
+
+    Commands and outcomes are published before the state is written, so after a crash they may be
+    published again: their ids must derive from their cause, never from a clock or a counter.
+    """
+
+    state: S
+    commands: Sequence[Command] = ()
+    outcomes: Sequence[Outcome] = ()
+    """What people should know of the decision: the audit trail."""
+    pieces: Mapping[str, object] = NO_PIECES
+    """What changes among a piecewise decider's further records: by name the piece, or None."""
+
+
+class Decider(Protocol[S]):
+    """A pure function from a table's state and an event to the next state and commands.
+
+    The loop calls `decide` once for every event of the declared kinds, in the order of each
+    partition. It may not block, read a clock, a table or a socket. `at` is the time at which the
+    broker appended the event: the one clock that all events share.
+    """
+
+    name: ClassVar[str]
+    """Names the consumer group and the changelog."""
+    consumes: ClassVar[tuple[type[Event], ...]]
+
+    @property
+    def state_type(self) -> type[S]:
+        """The type of a table's state: immutable, and one that pydantic can convert to JSON."""
+        ...
+
+    def initial(self) -> S:
+        """The state of a table of which no event was seen. A state equal to it is not stored."""
+        ...
+
+    def decide(self, state: S, event: Event, at: datetime) -> Decision[S]:
+        """Decide on one event; equal arguments give equal decisions.
+
+        Where nothing changes, the decision holds the same state object that was passed in: the
+        loop then writes nothing.
+        """
+        ...
+
+
+class Pieces(Protocol):
+    """The records of one table beside its main one, by name. A read-only and live view."""
+
+    def names(self) -> Iterable[str]:
+        """Every name, in no particular order."""
+        ...
+
+    def get(self, name: str) -> object | None:
+        """The piece of this name, parsed; None where there is none."""
+        ...
+
+
+@runtime_checkable
+class PiecewiseDecider(Decider[S], Protocol[S]):
+    """A decider whose state of one table can be large: it is stored as a main record and pieces.
+
+    The state is the main record; pieces are records of their own, loaded when they are asked for.
+    Of an event that changes several, they are written in this order: new and changed pieces,
+    removed ones, the main record, which says up to where the table was applied. After a crash in
+    between, the events of that write are decided again on what had been written. A piecewise
+    decider has to come to the same end then: that holds where pieces are put whole, never added to,
+    and a removed piece is known from the commands that it gave rise to.
+    """
+
+    def prepare(self, state: S, pieces: Pieces) -> S:
+        """Prepare a loaded table: attach to the state what is derived from its pieces.
+
+        What is attached may be changed in place by `decide`. Where `decide` raises, the table is
+        opened again.
+        """
+        ...
+
+    def parse_piece(self, name: str, record: bytes) -> object:
+        """Read a piece.
+
+        Raises:
+            ValueError, TypeError, KeyError: the record can't be read.
+        """
+        ...
+
+    def dump_piece(self, piece: object) -> bytes:
+        """Serialize a piece: at most about a megabyte."""
+        ...
+
+    def upgrade(self, state: object) -> tuple[S, Mapping[str, object]]:
+        """Convert the JSON of a main record of an older version to a state and pieces.
+
+        Raises:
+            ValueError: it is not one.
+        """
+        ...
+
+
+class Executor(Protocol):
+    """Carries out the commands of some kinds and yields their outcomes.
+
+    The loop calls `execute` once or more for each command, from several threads for different
+    tables. It may block for as long as it takes. Outcomes are published as they are yielded; the
+    command is acknowledged after the last one. A refusal is an outcome, not an error.
+
+    Raises (from `execute`):
+        TransientError, OSError: the loop retries with backoff.
+        PermanentError: the loop writes the command to the dead letters.
+    """
+
+    name: ClassVar[str]
+    consumes: ClassVar[tuple[type[Command], ...]]
+    checks_past_outcomes: ClassVar[bool]
+    """Whether running a command twice could do harm: the loop then calls `is_answered` first."""
+
+    def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:
+        """Whether a command that has these outcomes, oldest first, must not be run again.
+
+        All name the command as their cause. Anybody who may write outcomes can claim that: one
+        counts only if it is about the command's own table and subject.
+
+        Called before `execute`, for every command, and only where `checks_past_outcomes` is set.
+        """
+        ...
+
+    def execute(self, command: Command) -> Iterator[Outcome]:
+        """Plan, act, and yield the outcomes."""
+        ...

@@ -1,0 +1,142 @@
+"""Retries of transient faults: exponential backoff with jitter, up to a number of attempts."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception,
+    stop_after_attempt,
+    stop_when_event_set,
+    wait_random_exponential,
+)
+from tenacity.nap import sleep_using_event
+from tenacity.stop import stop_any
+
+from tidegate.errors import DeliveryError, MessageTooLargeError, TransientError
+
+log = logging.getLogger(__name__)
+_MAX_DOUBLINGS: Final = 30
+R = TypeVar("R")
+
+
+DENIED_ATTEMPTS: Final = 8
+"""Attempts at what is not permitted: about ten seconds, enough for credentials that are renewed.
+
+Whoever grants the permission later redrives the dead letter: nothing of the command is lost."""
+
+# What the same call can never get past: a name or a path that is wrong, or what the file system
+# does not do at all. Whatever is not here, a full disk or an unreachable host, may pass.
+_PERMANENT_ERRNOS: Final = {
+    errno.EFBIG,
+    errno.EILSEQ,
+    errno.EINVAL,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.EMLINK,
+    errno.ENAMETOOLONG,
+    errno.ENOSYS,
+    errno.ENOTDIR,
+    errno.ENOTSUP,
+    errno.EOVERFLOW,
+    errno.EXDEV,
+}
+# Network faults of file system clients that are not OSErrors; named, so that none is imported.
+_NETWORK_FAULTS: Final = {
+    "aiohttp.client_exceptions.ClientError",
+    "azure.core.exceptions.ServiceRequestError",
+    "azure.core.exceptions.ServiceResponseError",
+    "botocore.exceptions.HTTPClientError",
+    "google.auth.exceptions.TransportError",
+    "urllib3.exceptions.HTTPError",
+}
+
+
+def is_retriable(error: BaseException) -> bool:
+    """Whether the same call may work later: faults of the broker, the storage or the network."""
+    if isinstance(error, OSError):
+        return not _is_permanent(error)
+    if isinstance(error, TransientError | DeliveryError):
+        return not isinstance(error, MessageTooLargeError)
+    kinds = type(error).__mro__
+    return any(f"{kind.__module__}.{kind.__qualname__}" in _NETWORK_FAULTS for kind in kinds)
+
+
+def _is_permanent(error: OSError) -> bool:
+    kinds = IsADirectoryError | NotADirectoryError
+    return error.errno in _PERMANENT_ERRNOS or isinstance(error, kinds)
+
+
+def _is_denied(error: BaseException) -> bool:
+    """No permission, or a file system that is mounted read-only.
+
+    By class: an SSLError has a number of its own in `errno`, one that is also EPERM's.
+    """
+    return isinstance(error, PermissionError) or (
+        isinstance(error, OSError) and error.errno == errno.EROFS
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often to try, and how long to wait: `first` to `longest` seconds, with full jitter."""
+
+    attempts: int = 8
+    first: float = 0.2
+    longest: float = 30.0
+
+    def at_most(self, other: RetryPolicy) -> RetryPolicy:
+        """The stricter of two policies: the lower limit of each kind."""
+        return RetryPolicy(
+            min(self.attempts, other.attempts),
+            min(self.first, other.first),
+            min(self.longest, other.longest),
+        )
+
+    def wait_after(self, failed: int, error: BaseException) -> float | None:
+        """Give the seconds to wait after so many failed attempts, the last with this error.
+
+        None: no further attempt can help, or they are used up.
+        """
+        attempts = min(self.attempts, DENIED_ATTEMPTS) if _is_denied(error) else self.attempts
+        if failed >= attempts or not is_retriable(error):
+            return None
+        longest = self.longest if failed > _MAX_DOUBLINGS else self.first * 2.0 ** (failed - 1)
+        return random.uniform(0, min(self.longest, longest))  # noqa: S311 - jitter, no secret
+
+    def call(self, action: Callable[[], R], stop: threading.Event | None = None) -> R:
+        """Call until it succeeds or the attempts are used up; waits on the calling thread.
+
+        Set `stop` to end the wait between two attempts: no further attempt is made.
+
+        Raises:
+            Exception: the fault of the last attempt, unchanged.
+        """
+        halt = stop or threading.Event()
+        return Retrying(
+            retry=retry_if_exception(is_retriable),
+            wait=wait_random_exponential(self.first, self.longest),
+            stop=stop_any(stop_after_attempt(self.attempts), stop_when_event_set(halt)),
+            sleep=sleep_using_event(halt),
+            before_sleep=_log_failure,
+            reraise=True,
+        )(action)
+
+
+BROKER_RETRIES: Final = RetryPolicy()
+"""Waits of half a minute at most: the group allows five minutes until the next poll."""
+TABLE_RETRIES: Final = RetryPolicy(attempts=150, longest=60.0)
+"""Over an hour in all: a storage outage must not leave a restore half done."""
+
+
+def _log_failure(state: RetryCallState) -> None:
+    fault = state.outcome.exception() if state.outcome else None
+    log.warning("attempt %d failed and will be repeated: %s", state.attempt_number, fault)
