@@ -1,13 +1,20 @@
-"""Cleaning: the reader gate (who still reads), the plan (what may go), the cleaner (the act)."""
+"""Cleaning of Hive ACID tables after a vacuum.
+
+Hive calls such a vacuum a compaction: it has merged directories of row events into new ones. Delta
+Lake's VACUUM deletes files; here, that is the step after the vacuum, the cleaning.
+
+The reader gate releases a vacuum once nobody reads what it replaced. The plan says which
+directories are obsolete, or why none may be removed. The cleaner removes them.
+"""
 
 from __future__ import annotations
 
-from tidegate.cleaning.cleaner import Cleaner
+from tidegate.cleaning.directory_reader import read_acid_directories
+from tidegate.cleaning.executor import Cleaner
 from tidegate.cleaning.gate import ReaderGate, command_for
+from tidegate.cleaning.gate_state import GateState, WaitingVacuum
 from tidegate.cleaning.listing import ListedDirectory, ListedFile
-from tidegate.cleaning.looking import look
 from tidegate.cleaning.plan import CleaningPlan, plan_cleaning
-from tidegate.cleaning.waiting import GateState, WaitingVacuum
 
 __all__ = [
     "Cleaner",
@@ -18,6 +25,6 @@ __all__ = [
     "ReaderGate",
     "WaitingVacuum",
     "command_for",
-    "look",
     "plan_cleaning",
+    "read_acid_directories",
 ]

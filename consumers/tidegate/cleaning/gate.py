@@ -1,109 +1,106 @@
-"""The reader gate: a vacuum waits until the last lock and transaction that it saw is gone.
+"""The reader gate: a vacuum waits until the last lock and transaction that it saw has ended.
 
-Events may come in any order, twice, or late. Every release is remembered, because a second vacuum
-that lists the same lock may still be on its way. Forgetting is always safe: a vacuum whose release
-was forgotten waits (an alarm, and healed by a release published again); none is let go too early.
+A vacuum, here, is what Hive calls a compaction. Events may arrive in any order, twice, or late. The
+end of a lock is remembered for as long as a vacuum waits that lists it, and for `remember_for`
+besides, because a vacuum that lists it may still be on its way. What is forgotten then leaves a
+mark: a vacuum that arrives with a hold at or below the mark makes an outcome that people see, and
+publishing the release again sets it free. Forgetting delays a cleaning; it never makes one unsafe,
+and it is never silent.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from tidegate.cleaning.memory import Bounds, all_heard, heard, milliseconds, remember
-from tidegate.cleaning.waiting import TOLD, GateState, Vacuum, WaitingVacuum
+from tidegate.cleaning.gate_decision import (
+    GATE,
+    Turn,
+    chunks_of,
+    command,
+    index_vacuum,
+    waiting_vacuum,
+)
+from tidegate.cleaning.gate_index import GateIndex, RememberedIds
+from tidegate.cleaning.gate_state import (
+    CLEANED,
+    RELEASED,
+    VACUUM,
+    GateState,
+    Vacuum,
+    dump_piece,
+    parse_piece,
+)
+from tidegate.cleaning.gate_upgrade import upgraded
 from tidegate.events import CleaningReleased, Event, LockReleased, VacuumFinished
-from tidegate.runtime.services import Decision
+from tidegate.runtime.protocols import Decision, Pieces
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderGate:
-    """A decider (see `tidegate.runtime.services`) that says CleaningReleased once a vacuum is free.
+    """A decider (see `tidegate.runtime.protocols`) that releases a vacuum's cleaning.
 
-    Each kind of release is remembered for `remember_for`, and at most `remember_most` of a kind a
-    table, the oldest forgotten first. Waiting vacuums are never forgotten.
+    Ended locks and transactions are remembered for `remember_for` of the broker's time, and about
+    `remember_most` of them a table, the oldest forgotten first; those that a waiting vacuum lists
+    are kept beyond that. Waiting vacuums are never forgotten.
     """
 
-    name: ClassVar[str] = "reader-gate"
-    hears: ClassVar[tuple[type[Event], ...]] = (VacuumFinished, LockReleased)
+    name: ClassVar[str] = GATE
+    consumes: ClassVar[tuple[type[Event], ...]] = (VacuumFinished, LockReleased)
     state_type: type[GateState] = GateState
     remember_for: timedelta = timedelta(days=7)
-    remember_most: int = 4096
+    remember_most: int = 2**18
     _remember_ms: int = field(init=False, repr=False)
-    _bounds: Bounds = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Work out once what `decide` needs for every event."""
         object.__setattr__(self, "_remember_ms", self.remember_for // timedelta(milliseconds=1))
-        object.__setattr__(self, "_bounds", Bounds.of(self.remember_most))
 
     def initial(self) -> GateState:
-        """Know nothing of the table."""
+        """Nothing is known of the table."""
         return GateState()
 
-    def decide(self, state: GateState, event: Event, at: datetime) -> Decision[GateState]:
-        """Take in one event; let go every vacuum that it sets free."""
-        now = milliseconds(at)
-        before = now - self._remember_ms
-        if state.has_old(before):
-            state = state.without_old(before)
-        if isinstance(event, LockReleased):
-            state = self._with_release(state, event, now)
-        elif isinstance(event, VacuumFinished):
-            state = self._with_vacuum(state, event, at)
-        return self._let_go(state, event.table, at) if state.waiting else Decision(state)
+    def dump_piece(self, piece: object) -> bytes:
+        """Serialize one of the records beside the main one."""
+        return dump_piece(piece)
 
-    def _with_vacuum(self, state: GateState, vacuum: VacuumFinished, at: datetime) -> GateState:
-        key = vacuum.event_id
-        if heard(state.released_vacuums, key):
-            return state
-        before = state.waiting.get(key) or WaitingVacuum((), (), at, Vacuum.of(vacuum))
-        released, ended = all_heard(state.released_locks), all_heard(state.ended_transactions)
-        after = before.told(vacuum, released, ended)
-        if after == before and key in state.waiting:
-            return state
-        return replace(state, waiting={**state.waiting, key: after})
+    def parse_piece(self, name: str, record: bytes) -> object:
+        """Read one of them back."""
+        return parse_piece(name, record)
 
-    def _with_release(self, state: GateState, release: LockReleased, now: int) -> GateState:
-        lock, txn, bounds = release.lock_id, release.transaction_id, self._bounds
-        locks, transactions, waiting = (
-            state.released_locks,
-            state.ended_transactions,
-            state.waiting,
+    def upgrade(self, state: object) -> tuple[GateState, Mapping[str, object]]:
+        """Convert a record of version 0.1, which held the whole table."""
+        return upgraded(state)
+
+    def prepare(self, state: GateState, pieces: Pieces) -> GateState:
+        """Derive the index from all records of the table."""
+        index = GateIndex(
+            pieces,
+            RememberedIds(chunks_of(pieces, RELEASED), state.released),
+            RememberedIds(chunks_of(pieces, CLEANED), state.cleaned),
         )
-        if lock is not None:
-            locks = remember(locks, lock, now, bounds)
-        if txn is not None:
-            transactions = remember(transactions, txn, now, bounds)
-        if waiting:
-            waiting = {key: each.without(lock, txn) for key, each in waiting.items()}
-        return GateState(waiting, locks, transactions, state.released_vacuums)
+        for name in pieces.names():
+            if name[0] == VACUUM and not index_vacuum(index, name, waiting_vacuum(pieces, name)):
+                index.ready.append(name)
+        return replace(state, index=index)
 
-    def _let_go(self, state: GateState, table: str, at: datetime) -> Decision[GateState]:
-        free = {key: each for key, each in state.waiting.items() if each.is_free}
-        if not free:
+    def decide(self, state: GateState, event: Event, at: datetime) -> Decision[GateState]:
+        """Apply one event; release every vacuum that it sets free."""
+        turn = Turn(state, event, at)
+        before = turn.now - self._remember_ms
+        turn.close_if_old(before)
+        if isinstance(event, LockReleased):
+            turn.release(event)
+        elif isinstance(event, VacuumFinished):
+            turn.vacuum(event)
+        else:
             return Decision(state)
-        released = state.released_vacuums
-        for key in free:
-            released = remember(released, key, milliseconds(at), self._bounds)
-        waiting = {key: each for key, each in state.waiting.items() if key not in free}
-        commands = tuple(_command(table, key, each.vacuum, at) for key, each in free.items())
-        return Decision(replace(state, waiting=waiting, released_vacuums=released), commands)
+        turn.free_those_ready()
+        return turn.finish(before, self.remember_most)
 
 
 def command_for(vacuum: VacuumFinished, at: datetime) -> CleaningReleased:
     """The command that follows once the vacuum is free; also what a dry run plans for."""
-    return _command(vacuum.table, vacuum.event_id, Vacuum.of(vacuum), at)
-
-
-def _command(table: str, vacuum_id: str, vacuum: Vacuum, at: datetime) -> CleaningReleased:
-    """Derived from the vacuum alone, but for the time: its id does not depend on who came last."""
-    envelope = {
-        "table": table,
-        "caused_by": vacuum_id,
-        "said_by": ReaderGate.name,
-        "occurred_at": at,
-    }
-    told = {name: getattr(vacuum, name) for name in TOLD}
-    return CleaningReleased.model_validate(envelope | told)
+    return command(vacuum.table, vacuum.event_id, Vacuum.of(vacuum), at)

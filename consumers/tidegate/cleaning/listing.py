@@ -1,32 +1,47 @@
-"""What is in a table's or partition's directory, as values."""
+"""The content of a table's or partition's directory, as values. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+MARKER_SUFFIX: Final = "_$folder$"
+"""Hadoop's file systems for object stores mark a directory by an empty file of this suffix."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A file somewhere below an ACID directory; a link counts as a file."""
+    """A file somewhere below an ACID directory. A symbolic link counts as a file.
+
+    `size` is in bytes; `modified_ms` is in milliseconds since the epoch, 0 if the store has none.
+    """
 
     name: str
     size: int
     is_link: bool = False
+    modified_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ListedDirectory:
-    """An entry with the name of an ACID directory, and all files below it.
+    """An entry named as an ACID directory, with all files below it.
 
-    `is_plain` is false for a file or a link of such a name.
+    `is_plain` is false for a file or a symbolic link of such a name. `has_marker` is true if an
+    object store keeps an empty file `NAME_$folder$` beside the directory.
     """
 
     name: str
     path: str
     files: tuple[ListedFile, ...] = ()
     is_plain: bool = True
+    has_marker: bool = False
+
+    @property
+    def marker_path(self) -> str:
+        """Where an object store keeps its marker of this directory."""
+        return f"{self.path}{MARKER_SUFFIX}"
 
     @property
     def size(self) -> int:
-        """Bytes in its files; a link's target is not counted."""
+        """Total bytes of its files; the targets of links are not counted."""
         return sum(file.size for file in self.files if not file.is_link)

@@ -1,20 +1,7 @@
-"""The plan of a cleaning: what would go, or why nothing may. Pure, so it is the dry run too.
+"""Decide what a released vacuum's cleaning removes, or why nothing may be removed.
 
-Reason codes, here and in `cleaner`:
-
-    bad-partition        the partition is no relative path below the table
-    outside-warehouse    the location is not below a warehouse root, or a link leads out of one
-    link-inside          a link to the table or partition, among its ACID directories, or in one to
-                         remove
-    no-such-table        there is no such directory
-    bad-snapshot         the vacuum's ValidWriteIdList can't be read, or is another table's
-    bad-name             an ACID directory's name, in the vacuum or in the table, can't be parsed
-    vacuum-mismatch      the vacuum's kind, range, products and snapshot contradict each other
-    not-enough-history   no base serves the vacuum's snapshot
-    products-missing     what the vacuum made is not there, and nothing that holds it is
-    products-incomplete  what the vacuum made is there without a bucket file, and is no base of a
-                         table whose rows were all deleted
-    not-covered          something obsolete is not held by a product that is there
+Pure: the same plan is the dry run and what the cleaner carries out. A refusal is raised as
+`Refused`; the codes are documented in `tidegate.events.reasons`.
 """
 
 from __future__ import annotations
@@ -24,100 +11,145 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tidegate.cleaning.listing import ListedDirectory
-from tidegate.cleaning.products import check_emptied, covered, dead, whole_products
+from tidegate.cleaning.products import (
+    AcidEntry,
+    aborted_directories,
+    check_empty_base,
+    complete_products,
+    obsolete_directories,
+)
+from tidegate.cleaning.superseded import superseding_directories
 from tidegate.errors import FormatError
 from tidegate.events import CleaningReleased, VacuumKind
+from tidegate.events.reasons import Reason
 from tidegate.hive import (
-    FoundDirectory,
+    Compaction,
+    InconsistentCompaction,
     NotEnoughHistory,
-    Vacuum,
-    VacuumMismatch,
     ValidWriteIds,
+    shortened,
 )
-from tidegate.refusals import Refusal, Refused
+from tidegate.tables.refusal import Refused
 
 
 @dataclass(frozen=True, slots=True)
 class CleaningPlan:
-    """The directories to remove, sorted by name."""
+    """The directories to remove.
+
+    Attributes:
+        remove: The directories, sorted by name.
+        products: The vacuum's complete products: while they are there, `remove` is not needed.
+        superseded_by: Names of later vacuums' directories, if their cleaning has done this one's
+            work; then there is nothing to remove.
+    """
 
     remove: tuple[ListedDirectory, ...]
+    products: tuple[ListedDirectory, ...] = ()
+    superseded_by: tuple[str, ...] = ()
 
     @property
     def directories(self) -> tuple[str, ...]:
-        """Their names."""
+        """The names of the directories to remove."""
         return tuple(each.name for each in self.remove)
 
     @property
-    def waves(self) -> tuple[tuple[ListedDirectory, ...], ...]:
-        """What may go at once, in order: deletes outlive the rows that they delete.
+    def phases(self) -> tuple[tuple[ListedDirectory, ...], ...]:
+        """What may be removed at the same time, in order: delete deltas after everything else.
 
-        So a reader never sees a deleted row, and what a crash left still says why a base is empty.
+        So no reader ever sees a deleted row again, and after a crash the delete deltas still
+        explain why a base is empty.
         """
-        waves: tuple[list[ListedDirectory], list[ListedDirectory]] = ([], [])
+        phases: tuple[list[ListedDirectory], list[ListedDirectory]] = ([], [])
         for each in self.remove:
-            waves[each.name.startswith("delete_delta_")].append(each)
-        return tuple(tuple(wave) for wave in waves if wave)
+            phases[each.name.startswith("delete_delta_")].append(each)
+        return tuple(tuple(phase) for phase in phases if phase)
 
     @property
     def files(self) -> int:
-        """How many files are in them."""
+        """The number of files in these directories."""
         return sum(len(each.files) for each in self.remove)
 
     @property
     def bytes(self) -> int:
-        """How many bytes."""
+        """The total size of these files in bytes."""
         return sum(each.size for each in self.remove)
 
 
-def partition_path(command: CleaningReleased) -> str | Refusal:
-    """Give the partition as a path below the table: empty for the table itself."""
+def partition_path(command: CleaningReleased) -> str:
+    """The partition as a path below the table; empty for the table itself.
+
+    Raises:
+        Refused: BAD_PARTITION.
+    """
     partition = command.partition or ""
     names = partition.split("/")
     stray = {"", ".", ".."} & set(names) or re.search(r"[\\\x00-\x1f]", partition)
     if partition and (stray or "://" in partition):
-        return Refusal("bad-partition", f"{partition!r} is no path below the table")
+        raise Refused(
+            Reason.BAD_PARTITION, f"not a relative path below the table: {shortened(partition)}"
+        )
     return partition
 
 
 def plan_cleaning(
     listing: Sequence[ListedDirectory] | None, command: CleaningReleased
-) -> CleaningPlan | Refusal:
-    """Plan from what is there now and the vacuum's own snapshot.
+) -> CleaningPlan:
+    """Plan from the directory as it is now and the vacuum's own snapshot.
 
     Original files (outside any ACID directory), which Hive calls obsolete once there is a base,
-    are not in the listing and stay: nobody reads them, and keeping them loses nothing.
+    are not in the listing, so they stay.
 
     Args:
-        listing: What `look` found; None where the directory is not there.
+        listing: The result of `read_acid_directories`; None if the directory does not exist.
         command: The released vacuum.
+
+    Raises:
+        Refused: nothing may be removed.
+        TransientError: a later vacuum's cleaning is under way; plan again later.
     """
     if listing is None:
-        return Refusal("no-such-table", f"there is no directory at {_where(command)}")
+        raise Refused(Reason.NO_SUCH_TABLE, f"there is no directory at {_place(command)}")
+    compaction = _compaction(command)
+    entries = _parsed(listing)
     try:
-        vacuum = _vacuum(command)
-        found = _parsed(listing)
-        whole = whole_products(vacuum, listing, found)
-        obsolete = covered(vacuum, found, whole)
-        check_emptied(vacuum, listing, found, obsolete)
-        gone = {*obsolete, *dead(vacuum, found, whole)}
-        remove = tuple(each for each in listing if each.name in gone)
-        _check_links(remove)
+        return _plan(compaction, entries)
     except Refused as refused:
-        return refused.refusal
-    except NotEnoughHistory as error:
-        return Refusal("not-enough-history", str(error))
-    return CleaningPlan(tuple(sorted(remove, key=lambda each: each.name)))
+        later = superseding_directories(compaction, entries) if _may_change(refused) else ()
+        if not later:
+            raise
+        return CleaningPlan((), superseded_by=later)
 
 
-def _where(command: CleaningReleased) -> str:
-    below = "" if command.partition is None else f" for the partition {command.partition}"
-    return command.location + below
+def _may_change(refused: Refused) -> bool:
+    return refused.reason in {
+        Reason.PRODUCTS_MISSING,
+        Reason.PRODUCTS_INCOMPLETE,
+        Reason.NOT_COVERED,
+    }
 
 
-def _vacuum(command: CleaningReleased) -> Vacuum:
+def _plan(compaction: Compaction, entries: Sequence[AcidEntry]) -> CleaningPlan:
+    products = complete_products(compaction, entries)
     try:
-        return Vacuum.of(
+        obsolete = obsolete_directories(compaction, entries, products)
+        check_empty_base(compaction, entries, frozenset(obsolete))
+        names = {*obsolete, *aborted_directories(compaction, entries, products)}
+    except NotEnoughHistory as error:
+        raise Refused(Reason.NOT_ENOUGH_HISTORY, str(error)) from error
+    remove = [each.listed for each in entries if each.name in names]
+    _check_links(remove)
+    ordered = sorted(remove, key=lambda each: each.name)
+    return CleaningPlan(tuple(ordered), tuple(each.listed for each in products))
+
+
+def _place(command: CleaningReleased) -> str:
+    partition = "" if command.partition is None else f" for the partition {command.partition}"
+    return command.location + partition
+
+
+def _compaction(command: CleaningReleased) -> Compaction:
+    try:
+        return Compaction.of(
             command.directories,
             major=command.kind is VacuumKind.MAJOR,
             min_write_id=command.min_write_id,
@@ -126,34 +158,39 @@ def _vacuum(command: CleaningReleased) -> Vacuum:
             own_txn=command.own_transaction_id,
         )
     except FormatError as error:
-        raise Refused("bad-name", str(error)) from error
-    except VacuumMismatch as error:
-        raise Refused("vacuum-mismatch", str(error)) from error
+        raise Refused(Reason.BAD_NAME, str(error)) from error
+    except InconsistentCompaction as error:
+        raise Refused(Reason.VACUUM_MISMATCH, str(error)) from error
 
 
 def _snapshot(command: CleaningReleased) -> ValidWriteIds:
     try:
         snapshot = ValidWriteIds.parse(command.valid_write_ids)
     except FormatError as error:
-        raise Refused("bad-snapshot", str(error)) from error
+        raise Refused(Reason.BAD_SNAPSHOT, str(error)) from error
     table = snapshot.table.lower()
-    if "." in table and not f".{command.table}".endswith(f".{table}"):
-        raise Refused("bad-snapshot", f"the snapshot is of {table}, not of {command.table}")
+    if not f".{command.table}".endswith(f".{table}"):
+        raise Refused(
+            Reason.BAD_SNAPSHOT,
+            f"the snapshot is of the table {shortened(table)}, not of {command.table}",
+        )
     return snapshot
 
 
-def _parsed(listing: Iterable[ListedDirectory]) -> list[FoundDirectory]:
+def _parsed(listing: Iterable[ListedDirectory]) -> list[AcidEntry]:
     try:
-        found = [FoundDirectory.named(each.name) for each in listing]
+        entries = [AcidEntry.parse(each) for each in listing]
     except FormatError as error:
-        raise Refused("bad-name", str(error)) from error
+        raise Refused(Reason.BAD_NAME, str(error)) from error
     for each in listing:
         if not each.is_plain:
-            raise Refused("link-inside", f"{each.path} is a link or a file, not a directory")
-    return found
+            raise Refused(
+                Reason.LINK_INSIDE, f"{each.path} is a symbolic link or a file, not a directory"
+            )
+    return entries
 
 
 def _check_links(remove: Iterable[ListedDirectory]) -> None:
     for each in remove:
         if link := next((file.name for file in each.files if file.is_link), None):
-            raise Refused("link-inside", f"{each.path} holds a link: {link}")
+            raise Refused(Reason.LINK_INSIDE, f"{each.path} contains a symbolic link: {link}")

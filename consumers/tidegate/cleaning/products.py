@@ -1,120 +1,172 @@
-"""The products of a vacuum: whether they are there, and what they hold. Pure."""
+"""Check that a vacuum's products are complete and contain all that would be removed. Pure.
+
+Products are the directories that the vacuum (in Hive: the compaction) wrote.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
-from tidegate.cleaning.listing import ListedDirectory
-from tidegate.hive import AcidDirectory, Base, Delta, FoundDirectory, Vacuum
-from tidegate.hive.vacuum import covers
-from tidegate.refusals import Refused
+from tidegate.cleaning.listing import ListedDirectory, ListedFile
+from tidegate.events.reasons import Reason
+from tidegate.hive import AcidDirectory, Base, Compaction, Delta, FoundDirectory, covers
+from tidegate.tables.refusal import Refused
 
 _VERSION_FILE: Final = "_orc_acid_version"
-_BUCKET_FILE: Final = re.compile(r"bucket_[0-9]+(_[0-9]+)?|[0-9]+_[0-9]+(_copy_[0-9]+)?")
+_MARKER_FILE: Final = "_metadata_acid"
+_BUCKET_FILE: Final = re.compile(
+    r"(bucket_[0-9]+(_[0-9]+)?|[0-9]+_[0-9]+(_copy_[0-9]+)?)"
+    r"(\.(gz|bz2|deflate|snappy|lz4|lzo|lzo_deflate|zst|zstd))?(\.(orc|parquet|avro|txt))?"
+)
+"""Names of data files; insert-only tables may be compressed, or name their format."""
 
 
-def whole_products(
-    vacuum: Vacuum, listing: Iterable[ListedDirectory], found: Sequence[FoundDirectory]
-) -> list[AcidDirectory]:
-    """Choose the products that are there, each with a bucket file, or a base of no rows.
+@dataclass(frozen=True, slots=True)
+class AcidEntry:
+    """An ACID directory with its parsed name and its files."""
 
-    A delete delta may be empty or absent, when there was no delete to compact: if there was one
-    after all, it is not covered.
+    listed: ListedDirectory
+    found: FoundDirectory
+
+    @classmethod
+    def parse(cls, listed: ListedDirectory) -> Self:
+        """Parse the name. A compaction of Hive 3 left a `_metadata_acid` file in the base.
+
+        Raises:
+            FormatError: the name is not the name of an ACID directory.
+        """
+        found = FoundDirectory.named(listed.name)
+        if isinstance(found.acid, Base):
+            compacted = any(_is_file(each, _MARKER_FILE) for each in listed.files)
+            found = replace(found, compacted=compacted)
+        return cls(listed, found)
+
+    @property
+    def name(self) -> str:
+        """The name as it was found."""
+        return self.listed.name
+
+    @property
+    def acid(self) -> AcidDirectory:
+        """The parsed name."""
+        return self.found.acid
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether it contains a bucket file."""
+        return any(
+            _BUCKET_FILE.fullmatch(each.name) and _has_content(each) for each in self.listed.files
+        )
+
+    @property
+    def is_empty_base(self) -> bool:
+        """Whether this is the base of a table without rows, as Hive writes it.
+
+        It contains the version file and, from Hive 3's compactor, a marker. Without the version
+        file readers would not see the base: they would read the deltas instead, and deleted rows
+        would be back once the first delete delta is removed.
+        """
+        files = [each for each in self.listed.files if not each.name.startswith(".")]
+        expected = all(_is_file(each, _VERSION_FILE, _MARKER_FILE) for each in files)
+        has_version = any(each.name == _VERSION_FILE for each in files)
+        return isinstance(self.acid, Base) and expected and has_version
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether readers see it: with a bucket file, or as an empty base."""
+        return self.has_rows or self.is_empty_base
+
+
+def complete_products(compaction: Compaction, entries: Iterable[AcidEntry]) -> list[AcidEntry]:
+    """Choose the products that are there and complete.
+
+    A minor vacuum's event may name a delta and a delete delta though there was only one kind of
+    events to compact, so one of the two may be missing or empty. If it is needed after all,
+    `obsolete_directories` finds that no product contains what would be removed.
 
     Raises:
-        Refused: a product of another kind lacks.
+        Refused: PRODUCTS_MISSING or PRODUCTS_INCOMPLETE, if none is complete.
     """
-    pairs = zip(listing, found, strict=True)
-    filled = [each.acid for entry, each in pairs if _has_bucket(entry) or is_emptied(entry, each)]
-    whole = [acid for acid in filled if vacuum.is_product(acid)]
-    for product in vacuum.products:
-        may_lack = isinstance(product, Delta) and product.deletes
-        if not may_lack and not any(covers(acid, product) for acid in whole):
-            _check_overtaken(product, vacuum, found, filled)
-    return whole
+    products = [each for each in entries if compaction.is_product(each.acid)]
+    complete = [each for each in products if each.is_complete]
+    if complete:
+        return complete
+    if products:
+        raise Refused(Reason.PRODUCTS_INCOMPLETE, f"{products[0].name} contains no bucket file")
+    raise Refused(Reason.PRODUCTS_MISSING, f"{compaction.products[0].name} does not exist")
 
 
-def _check_overtaken(
-    product: AcidDirectory,
-    vacuum: Vacuum,
-    found: Iterable[FoundDirectory],
-    filled: Iterable[AcidDirectory],
-) -> None:
-    """A product may lack once a later vacuum's cleaning took it, and all below it, away."""
-    if any(vacuum.is_product(each.acid) and covers(each.acid, product) for each in found):
-        raise Refused("products-incomplete", f"{product.name} holds no bucket file")
-    left = next((each.name for each in found if vacuum.reaches(each.acid)), None)
-    if left is not None or not any(covers(acid, product) for acid in filled):
-        raise Refused("products-missing", f"{product.name} is not there")
-
-
-def is_emptied(entry: ListedDirectory, found: FoundDirectory) -> bool:
-    """Whether this is the base of a table without rows, as Hive's compactor leaves it.
-
-    Its version file alone is there. Without that file no reader would see the base: it would read
-    on from the deltas, and deleted rows would be back as soon as the first delete delta went.
-    """
-    files = [file for file in entry.files if not file.name.startswith(".")]
-    alone = [file.name for file in files] == [_VERSION_FILE]
-    return isinstance(found.acid, Base) and alone and files[0].size > 0 and not files[0].is_link
-
-
-def check_emptied(
-    vacuum: Vacuum,
-    listing: Sequence[ListedDirectory],
-    found: Sequence[FoundDirectory],
-    obsolete: Collection[str],
-) -> None:
-    """A base of no rows replaces rows only together with what deleted them.
-
-    Raises:
-        Refused: without one delete, the rows must have got lost.
-    """
-    pairs = list(zip(listing, found, strict=True))
-    if not any(vacuum.is_product(each.acid) and is_emptied(entry, each) for entry, each in pairs):
-        return
-    gone = [(entry, each.acid) for entry, each in pairs if each.name in obsolete]
-    if any(isinstance(acid, Delta) and acid.deletes for _, acid in gone):
-        return
-    if left := next((entry.name for entry, _ in gone if _has_bucket(entry)), None):
-        raise Refused("products-incomplete", f"the base is empty, but nothing deleted {left}")
-
-
-def _has_bucket(entry: ListedDirectory) -> bool:
-    return any(
-        _BUCKET_FILE.fullmatch(file.name) and file.size > 0 and not file.is_link
-        for file in entry.files
-    )
-
-
-def covered(
-    vacuum: Vacuum, found: Sequence[FoundDirectory], whole: Sequence[AcidDirectory]
+def obsolete_directories(
+    compaction: Compaction, entries: Sequence[AcidEntry], products: Sequence[AcidEntry]
 ) -> list[str]:
-    """Name what the vacuum made obsolete.
+    """Name the directories that the vacuum made obsolete.
 
     Raises:
-        Refused: no product in `whole` holds one of it.
+        Refused: NOT_COVERED: one of them is in no complete product.
+        NotEnoughHistory: as `acid_state`.
     """
-    obsolete = vacuum.obsolete(found)
+    obsolete = compaction.obsolete([each.found for each in entries])
     for each in obsolete:
-        if not any(covers(product, each.acid) for product in whole):
-            raise Refused("not-covered", f"{each.name} is obsolete, but no product here holds it")
+        if not any(covers(product.acid, each.acid) for product in products):
+            raise Refused(
+                Reason.NOT_COVERED,
+                f"{each.name} is obsolete, but none of the vacuum's products contains it",
+            )
     return [each.name for each in obsolete]
 
 
-def dead(
-    vacuum: Vacuum, found: Sequence[FoundDirectory], whole: Sequence[AcidDirectory]
+def check_empty_base(
+    compaction: Compaction, entries: Sequence[AcidEntry], obsolete: Collection[str]
+) -> None:
+    """Check that the rows which an empty base replaces were deleted or overwritten.
+
+    Raises:
+        Refused: PRODUCTS_INCOMPLETE: nothing deleted them, so they must have been lost.
+    """
+    if not any(each.is_empty_base for each in entries if compaction.is_product(each.acid)):
+        return
+    replaced = [each for each in entries if each.name in obsolete]
+    if any(isinstance(each.acid, Delta) and each.acid.deletes for each in replaced):
+        return
+    # an insert overwrite of nothing leaves an empty base, below which no rows were left to compact
+    empty_bases = [each.acid.max_write_id for each in replaced if each.is_empty_base]
+    overwritten = max(empty_bases, default=None)
+    for each in replaced:
+        if each.has_rows and (overwritten is None or each.acid.max_write_id > overwritten):
+            raise Refused(
+                Reason.PRODUCTS_INCOMPLETE,
+                f"the vacuum's base is empty, but nothing deletes the rows of {each.name}",
+            )
+
+
+def aborted_directories(
+    compaction: Compaction, entries: Sequence[AcidEntry], products: Sequence[AcidEntry]
 ) -> list[str]:
-    """Name what holds aborted rows only: no product holds those, one spans their write ids."""
+    """Name the directories with aborted rows only, within a product's range of write ids.
+
+    No product contains those rows, because readers never see them.
+
+    Raises:
+        NotEnoughHistory: as `acid_state`.
+    """
     return [
         each.name
-        for each in vacuum.dead(found)
-        if any(_spans(product, each.acid) for product in whole)
+        for each in compaction.aborted([entry.found for entry in entries])
+        if any(_spans(product.acid, each.acid) for product in products)
     ]
 
 
 def _spans(product: AcidDirectory, acid: AcidDirectory) -> bool:
     low, high = product.min_write_id, product.max_write_id
     return low <= acid.min_write_id and acid.max_write_id <= high
+
+
+def _is_file(file: ListedFile, *names: str) -> bool:
+    return file.name in names and _has_content(file)
+
+
+def _has_content(file: ListedFile) -> bool:
+    return file.size > 0 and not file.is_link

@@ -1,0 +1,61 @@
+"""List the ACID directories of a table or partition, with their files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from tidegate.cleaning.listing import MARKER_SUFFIX, ListedDirectory, ListedFile
+from tidegate.hive import is_acid_name
+from tidegate.storage import FileInfo, NotFound, ParallelMap, Storage
+
+
+def read_acid_directories(
+    storage: Storage, location: str, parallel_map: ParallelMap
+) -> tuple[ListedDirectory, ...] | None:
+    """List the ACID directories directly below a location, empty ones too, sorted by name.
+
+    Everything else there (hidden directories, original files, an object store's markers) is left
+    out, so it is never removed. None if the location does not exist.
+    """
+    try:
+        entries = [entry for entry in storage.list(location) if is_acid_name(entry.name)]
+    except NotFound:
+        return None
+    markers = {entry.name for entry in entries if _is_marker(entry)}
+    entries = [entry for entry in entries if entry.name not in markers]
+    plain = [entry for entry in entries if entry.is_dir and not entry.is_link]
+    contents: Sequence[tuple[ListedFile, ...] | None]
+    contents = parallel_map.map(partial(files_below, storage), [entry.path for entry in plain])
+    files = {entry.path: found for entry, found in zip(plain, contents, strict=True)}
+    listed = [_listed(entry, files.get(entry.path, ()), markers) for entry in entries]
+    return tuple(each for each in listed if each is not None)
+
+
+def files_below(storage: Storage, path: str) -> tuple[ListedFile, ...] | None:
+    """List all files below a directory, sorted by path; None if the directory does not exist."""
+    try:
+        found = list(storage.walk(path))
+    except NotFound:
+        return None
+    return tuple(
+        ListedFile(entry.name, entry.size, entry.is_link, entry.modified_ms) for entry in found
+    )
+
+
+def _is_marker(entry: FileInfo) -> bool:
+    return entry.name.endswith(MARKER_SUFFIX) and not entry.is_dir and not entry.is_link
+
+
+def _listed(
+    entry: FileInfo, files: tuple[ListedFile, ...] | None, markers: set[str]
+) -> ListedDirectory | None:
+    if files is None:
+        return None
+    return ListedDirectory(
+        entry.name,
+        entry.path,
+        files,
+        is_plain=entry.is_dir and not entry.is_link,
+        has_marker=f"{entry.name}{MARKER_SUFFIX}" in markers,
+    )

@@ -1,0 +1,343 @@
+"""One decision of the reader gate in the making: what a release or a vacuum sets in motion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import lru_cache
+from typing import Final
+
+from tidegate.cleaning.gate_flags import content_changed, holds_after_release, may_be_forgotten
+from tidegate.cleaning.gate_index import ClosedChunk, GateIndex, lock_token, transaction_token
+from tidegate.cleaning.gate_state import (
+    CLEANED,
+    COPIED,
+    MARKS,
+    RELEASED,
+    VACUUM,
+    Chunk,
+    GateState,
+    HeldLock,
+    Marks,
+    Vacuum,
+    WaitingVacuum,
+    content,
+    hashed,
+    identity,
+    vacuum_name,
+)
+from tidegate.events import CleaningReleased, Command, Event, LockReleased, Outcome, VacuumFinished
+from tidegate.runtime.protocols import Decision, Pieces
+
+CHUNK: Final = 128
+"""Ids in the main record before they become a chunk of their own."""
+_KEPT_CHUNK: Final = 4096
+"""Ids in a chunk of those that had to be kept when others were forgotten: about 50 kB."""
+_CLEANED_LIMIT: Final = 2 * 4096
+"""Two for each vacuum: beyond these a repeat is released again, with the id that it had."""
+GATE: Final = "reader-gate"
+
+
+class Turn:
+    """One decision in the making."""
+
+    __slots__ = (
+        "at", "changed", "commands", "event", "freed", "index", "now", "outcomes", "pieces",
+        "released", "state",
+    )  # fmt: skip
+
+    def __init__(self, state: GateState, event: Event, at: datetime) -> None:
+        """Begin with nothing changed."""
+        self.state, self.index = state, state.loaded
+        self.pieces = self.index.pieces
+        self.event, self.at, self.now = event, at, milliseconds(at)
+        self.changed: dict[str, object] = {}
+        self.released: list[int] = []
+        self.freed: list[tuple[str, WaitingVacuum]] = []
+        self.commands: list[Command] = []
+        self.outcomes: list[Outcome] = []
+
+    def close_if_old(self, before: int) -> None:
+        """Close the open chunk of a table that was quiet since a moment (ms of the epoch)."""
+        state = self.state
+        if state.released and state.released_at < before:
+            number = self.index.released.close_chunk(state.released_at, len(state.released))
+            self.changed[f"{RELEASED}{number}"] = Chunk(state.released_at, state.released)
+            self.state = replace(state, released=(), released_at=0)
+
+    def release(self, event: LockReleased) -> None:
+        """A lock, a transaction, or both have ended."""
+        tokens: list[int] = []
+        if event.lock_id is not None:
+            tokens.append(lock_token(event.lock_id))
+        if event.transaction_id is not None:
+            tokens.append(transaction_token(event.transaction_id))
+        index = self.index
+        self.released += [token for token in tokens if index.released.add(token)]
+        for token in tokens:
+            for name in index.watching(token):
+                self._watch_next(name)
+
+    def vacuum(self, event: VacuumFinished) -> None:
+        """A vacuum was published, perhaps not for the first time."""
+        name, index, done = vacuum_name(event), self.index, self.index.cleaned
+        now = WaitingVacuum(
+            event.event_id, self.at, content(event), _locks(event), event.open_transactions,
+            Vacuum.of(event),
+        )  # fmt: skip
+        before = self.pieces.get(name)
+        if isinstance(before, WaitingVacuum):
+            self._published_again(name, event, before, now)
+            return
+        if now.content in done or hashed(event.event_id) in done:
+            late = [each for each in now.holds() if not index.has_ended(each)]
+            if late and not all(self._is_below_mark(each) for each in late):
+                self.outcomes.append(holds_after_release(event, self.at))
+            return
+        if identity(event) in done:
+            self.outcomes.append(content_changed(event, self.at))
+        self._wait(name, event, now)
+
+    def _published_again(
+        self, name: str, event: VacuumFinished, before: WaitingVacuum, now: WaitingVacuum
+    ) -> None:
+        """A writer and a bridge may have seen different holds: wait for those of both."""
+        known = {each.lock_id: each for each in before.locks}
+        for each in now.locks:
+            if each.lock_id not in known or known[each.lock_id].transaction_id is None:
+                known[each.lock_id] = each
+        locks = tuple(known.values())
+        txns = tuple(dict.fromkeys((*before.transactions, *now.transactions)))
+        merged = replace(before, locks=locks, transactions=txns)
+        if before.content != now.content:  # the later publication is the correction
+            merged = replace(now, since=before.since, locks=locks, transactions=txns)
+            self.outcomes.append(content_changed(event, self.at))
+        if merged == before:
+            return
+        self.index.holds += _count(merged) - _count(before)
+        self.changed[name] = merged
+        if not index_vacuum(self.index, name, merged, is_new=False):
+            self.freed.append((name, merged))
+
+    def _wait(self, name: str, event: VacuumFinished, vacuum: WaitingVacuum) -> None:
+        if not index_vacuum(self.index, name, vacuum):
+            self.freed.append((name, vacuum))
+            return
+        self.changed[name] = vacuum
+        if _marks(self.pieces) == _NO_MARKS:  # nothing was ever forgotten
+            return
+        unknown = [
+            each
+            for each in vacuum.holds()
+            if not self.index.has_ended(each) and self._is_below_mark(each)
+        ]
+        if unknown:
+            self.outcomes.append(may_be_forgotten(event, self.at, unknown))
+
+    def _is_below_mark(self, hold: Sequence[int]) -> bool:
+        marks = _marks(self.pieces)
+        limits = (marks.lock, marks.transaction)
+        return any(
+            (limit := limits[token & 1]) is not None and token >> 1 <= limit for token in hold
+        )
+
+    def _watch_next(self, name: str) -> None:
+        vacuum = self.pieces.get(name)
+        if not isinstance(vacuum, WaitingVacuum) or name in self.changed:
+            return
+        hold = self.index.next_hold(vacuum.holds())
+        if hold is not None:
+            self.index.watch(name, hold)
+        elif all(name != freed for freed, _ in self.freed):
+            self.freed.append((name, vacuum))
+
+    def free_those_ready(self) -> None:
+        """Those that turned out, when the table was loaded, to wait for nothing."""
+        for name in self.index.ready:
+            self._watch_next(name)
+        self.index.ready = []
+
+    def finish(self, before: int, limit: int) -> Decision[GateState]:
+        """The decision. Records from before a moment (ms), or beyond the limit, are forgotten."""
+        cleaned = self._free() if self.freed else ()
+        state = self.state
+        if self.released or cleaned:
+            state = self._remember(tuple(self.released), cleaned)
+        index, old = self.index, self.index.released
+        if old.has_old(before) or len(old) > limit:
+            state = self._forget(state, before, limit)
+        if index.cleaned.has_old(before) or len(index.cleaned) > _CLEANED_LIMIT + CHUNK:
+            self._forget_cleaned(before)
+        return Decision(state, self.commands, self.outcomes, self.changed)
+
+    def _free(self) -> tuple[int, ...]:
+        done: list[int] = []
+        self.freed.sort(key=lambda each: (each[1].since, each[1].event_id))
+        for name, vacuum in self.freed:
+            if name in self.changed or self.pieces.get(name) is not None:
+                self.changed[name] = None
+            self.index.waiting -= 1
+            self.index.holds -= _count(vacuum)
+            done += [int(name[1:], 16), vacuum.content]
+            self.commands.append(command(self.event.table, vacuum.event_id, vacuum.vacuum, self.at))
+        return tuple(key for key in done if self.index.cleaned.add(key))
+
+    def _remember(self, released: tuple[int, ...], cleaned: tuple[int, ...]) -> GateState:
+        state, at = self.state, self.now
+        released, cleaned = (*state.released, *released), (*state.cleaned, *cleaned)
+        if len(released) >= CHUNK:
+            number = self.index.released.close_chunk(at, len(released))
+            self.changed[f"{RELEASED}{number}"] = Chunk(at, released)
+            released = ()
+        if len(cleaned) >= CHUNK:
+            number = self.index.cleaned.close_chunk(at, len(cleaned))
+            self.changed[f"{CLEANED}{number}"] = Chunk(at, cleaned)
+            cleaned = ()
+        return GateState(
+            released,
+            at if released != state.released else state.released_at,
+            cleaned,
+            at if cleaned != state.cleaned else state.cleaned_at,
+            self.index,
+        )
+
+    def _forget(self, state: GateState, before: int, limit: int) -> GateState:
+        """Forget what is old, but not what a waiting vacuum lists; leave a mark of the rest.
+
+        It takes a look at every waiting vacuum, so it waits until that many ids can be forgotten.
+        """
+        index, memory = self.index, self.index.released
+        expired = memory.expired(before, limit)
+        if not expired or sum(each.size for each in expired) < index.holds:
+            return state
+        needed = self._needed() if index.waiting else frozenset[int]()
+        forgotten: list[int] = []
+        kept: list[int] = []
+        for chunk in expired:
+            name = f"{RELEASED}{chunk.number}"
+            for key in memory.forget(chunk, self._chunk(name).ids):
+                (kept if key in needed else forgotten).append(key)
+            self.changed[name] = None
+        for start in range(0, len(kept), _KEPT_CHUNK):
+            ids = tuple(kept[start : start + _KEPT_CHUNK])
+            for key in ids:
+                memory.add(key)
+            self.changed[f"{RELEASED}{memory.close_chunk(self.now, len(ids))}"] = Chunk(
+                self.now, ids
+            )
+        if kept and state.released:  # the open chunk has a new number
+            for key in state.released:
+                memory.add(key)
+        if forgotten:
+            self.changed[MARKS] = _raised(_marks(self.pieces), forgotten)
+        return state
+
+    def _forget_cleaned(self, before: int) -> None:
+        for chunk in self.index.cleaned.expired(before, _CLEANED_LIMIT):
+            name = f"{CLEANED}{chunk.number}"
+            self.index.cleaned.forget(chunk, self._chunk(name).ids)
+            self.changed[name] = None
+
+    def _needed(self) -> frozenset[int]:
+        """The tokens of everything that waiting vacuums list."""
+        waiting = {name: None for name in self.pieces.names() if name[0] == VACUUM}
+        waiting |= {name: None for name in self.changed if name[0] == VACUUM}
+        tokens: set[int] = set()
+        for name in waiting:
+            vacuum = self.changed[name] if name in self.changed else self.pieces.get(name)
+            if isinstance(vacuum, WaitingVacuum):
+                for hold in vacuum.holds():
+                    tokens.update(hold)
+        return frozenset(tokens)
+
+    def _chunk(self, name: str) -> Chunk:
+        chunk = self.changed.get(name) or self.pieces.get(name)
+        if not isinstance(chunk, Chunk):
+            raise TypeError(f"chunk {name} is missing")
+        return chunk
+
+
+def command(table: str, vacuum_id: str, vacuum: Vacuum, at: datetime) -> CleaningReleased:
+    """Derived from the vacuum alone, but for the time: its id does not depend on who came last."""
+    envelope = {
+        "table": table,
+        "caused_by": vacuum_id,
+        "said_by": GATE,
+        "occurred_at": at,
+    }
+    copied = {name: getattr(vacuum, name) for name in COPIED}
+    return CleaningReleased.model_validate(envelope | copied)
+
+
+def _locks(event: VacuumFinished) -> tuple[HeldLock, ...]:
+    own, own_txn = event.own_lock_id, event.own_transaction_id
+    return tuple(
+        HeldLock(
+            each.lock_id,
+            own_txn if each.lock_id == own and each.transaction_id is None else each.transaction_id,
+            each.partition,
+            each.lock_type,
+            each.owner,
+        )
+        for each in event.locks
+    )
+
+
+def _count(vacuum: WaitingVacuum) -> int:
+    return len(vacuum.locks) + len(vacuum.transactions)
+
+
+def index_vacuum(
+    index: GateIndex, name: str, vacuum: WaitingVacuum, *, is_new: bool = True
+) -> bool:
+    """Count a vacuum, and let it watch a hold; False where all have ended."""
+    if is_new:
+        index.waiting += 1
+        index.holds += _count(vacuum)
+    hold = index.next_hold(vacuum.holds())
+    if hold is None:
+        return False
+    index.watch(name, hold)
+    return True
+
+
+def chunks_of(pieces: Pieces, letter: str) -> list[tuple[ClosedChunk, tuple[int, ...]]]:
+    """The closed chunks whose names begin with a letter."""
+    return [
+        (ClosedChunk(int(name[1:]), chunk.at, len(chunk.ids)), chunk.ids)
+        for name in pieces.names()
+        if name[0] == letter and isinstance(chunk := pieces.get(name), Chunk)
+    ]
+
+
+def waiting_vacuum(pieces: Pieces, name: str) -> WaitingVacuum:
+    """The waiting vacuum of a name."""
+    piece = pieces.get(name)
+    if not isinstance(piece, WaitingVacuum):
+        raise TypeError(f"{name} is not a vacuum")
+    return piece
+
+
+_NO_MARKS: Final = Marks()
+
+
+def _marks(pieces: Pieces) -> Marks:
+    marks = pieces.get(MARKS)
+    return marks if isinstance(marks, Marks) else _NO_MARKS
+
+
+def _raised(marks: Marks, forgotten: Sequence[int]) -> Marks:
+    locks = [token >> 1 for token in forgotten if not token & 1]
+    txns = [token >> 1 for token in forgotten if token & 1]
+    known = ([each] if each is not None else [] for each in (marks.lock, marks.transaction))
+    lock, txn = (
+        max((*old, *new), default=None) for old, new in zip(known, (locks, txns), strict=True)
+    )
+    return Marks(lock, txn)
+
+
+@lru_cache(maxsize=100)  # all messages of a batch have the broker's time of that batch
+def milliseconds(at: datetime) -> int:
+    """The milliseconds since the epoch."""
+    return round(at.timestamp() * 1000)

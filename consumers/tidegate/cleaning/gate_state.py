@@ -1,0 +1,207 @@
+"""What the reader gate stores of a table, as the records of its changelog.
+
+A table has one main record (`GateState`), one record for each waiting vacuum, and the ids of ended
+locks and transactions in chunks of bounded size. An event changes the main record and the few
+others that it concerns, however many vacuums wait.
+
+The types are plain: one is made for nearly every event, and pydantic's models cost ten times as
+much to make and to read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, fields
+from datetime import datetime
+from hashlib import sha256
+from typing import Annotated, Any, ClassVar, Final, NamedTuple
+
+from pydantic import ConfigDict, Field
+
+from tidegate.cleaning.gate_index import GateIndex, Hold, lock_token, transaction_token
+from tidegate.events import VacuumFinished, VacuumKind
+
+VACUUM: Final = "v"
+"""The names of waiting vacuums' records begin with it."""
+RELEASED: Final = "r"
+"""Those of chunks of ended locks and transactions."""
+CLEANED: Final = "c"
+"""Those of chunks of vacuums whose cleaning was released."""
+MARKS: Final = "m"
+"""The name of the record of what was forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vacuum:
+    """The fields of a vacuum that its CleaningReleased repeats. A vacuum is Hive's compaction."""
+
+    location: str
+    kind: VacuumKind
+    partition: str | None
+    directories: tuple[str, ...]
+    min_write_id: int
+    max_write_id: int
+    valid_write_ids: str
+    own_transaction_id: int | None
+
+    @classmethod
+    def of(cls, event: VacuumFinished) -> Vacuum:
+        """The fields of an event."""
+        return cls(*(getattr(event, name) for name in COPIED))
+
+
+COPIED: Final = tuple(each.name for each in fields(Vacuum))
+
+
+class HeldLock(NamedTuple):
+    """A lock that a vacuum waits for, with what people want to know of it."""
+
+    lock_id: int
+    transaction_id: int | None = None
+    partition: str | None = None
+    lock_type: str | None = None
+    owner: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingVacuum:
+    """A vacuum and all its holds, ended ones too: the record does not change when one ends."""
+
+    event_id: str
+    since: datetime
+    content: int
+    """A hash of what the cleaner is to do, by which a corrected publication is recognised."""
+    locks: tuple[HeldLock, ...]
+    transactions: tuple[int, ...]
+    vacuum: Vacuum
+
+    def holds(self) -> Iterator[Hold]:
+        """Each hold as the tokens of what ends it: a lock ends with its transaction, too."""
+        for lock in self.locks:
+            lock_id, txn = lock[0], lock[1]
+            if txn is None:
+                yield (lock_token(lock_id),)
+            else:
+                yield lock_token(lock_id), transaction_token(txn)
+        for txn in self.transactions:
+            yield (transaction_token(txn),)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Ids that were remembered together, and when the last of them was (ms of the epoch)."""
+
+    at: int
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The highest ids of a lock and of a transaction whose end was forgotten."""
+
+    lock: int | None = None
+    transaction: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GateState:
+    """A table's main record: the newest ids, before they fill a chunk.
+
+    `index` is derived from all records of the table when they are loaded, and kept up to date in
+    place; it is not stored.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    released: tuple[int, ...] = ()
+    """Tokens of locks and transactions that have ended."""
+    released_at: int = 0
+    """When the last of them did (ms of the epoch)."""
+    cleaned: tuple[int, ...] = ()
+    """Hashes of vacuums whose cleaning was released."""
+    cleaned_at: int = 0
+    index: Annotated[Any, Field(exclude=True)] = field(default=None, compare=False, repr=False)
+
+    def __len__(self) -> int:
+        """How much memory it takes, in ids."""
+        return len(self.released) + len(self.cleaned) + len(self.index or ())
+
+    @property
+    def loaded(self) -> GateIndex:
+        """The index, once the table is loaded."""
+        if not isinstance(self.index, GateIndex):
+            raise TypeError("the state of a table is opened before it is used")
+        return self.index
+
+
+def vacuum_name(event: VacuumFinished) -> str:
+    """The record's name: the same for every publication of one vacuum."""
+    return f"{VACUUM}{identity(event):016x}"
+
+
+def identity(event: VacuumFinished) -> int:
+    """A hash of what makes it this vacuum, whatever else a publication says of it."""
+    made = sorted(event.directories)
+    return hashed(f"{event.partition}\x1f{made}\x1f{event.own_lock_id}")
+
+
+def content(event: VacuumFinished) -> int:
+    """A hash of what the cleaner is to do; the holds are not part of it."""
+    parts = (
+        identity(event),
+        event.location,
+        event.kind.value,
+        event.min_write_id,
+        event.max_write_id,
+        event.valid_write_ids,
+        event.own_transaction_id,
+    )
+    return hashed("\x1f".join(map(str, parts)))
+
+
+def hashed(text: str) -> int:
+    """63 bits of SHA-256: a number that every JSON reader can hold."""
+    return int.from_bytes(sha256(text.encode("utf-8", "surrogatepass")).digest()[:8]) >> 1
+
+
+def dump_piece(piece: object) -> bytes:
+    """The record of a piece."""
+    if isinstance(piece, WaitingVacuum):
+        fields_of = {
+            "event_id": piece.event_id,
+            "since": piece.since.isoformat(),
+            "content": piece.content,
+            "locks": piece.locks,
+            "transactions": piece.transactions,
+            "vacuum": {name: getattr(piece.vacuum, name) for name in COPIED},
+        }
+    elif isinstance(piece, Chunk | Marks):
+        fields_of = asdict(piece)
+    else:
+        raise TypeError(f"the gate stores nothing of type {type(piece).__name__}")
+    return json.dumps(fields_of, separators=(",", ":")).encode()
+
+
+def parse_piece(name: str, record: bytes) -> WaitingVacuum | Chunk | Marks:
+    """The piece of a record.
+
+    Raises:
+        ValueError, TypeError, KeyError: it is not one that `dump_piece` made.
+    """
+    read = json.loads(record)
+    if name[0] == VACUUM:
+        vacuum = read["vacuum"]
+        vacuum["kind"] = VacuumKind(vacuum["kind"])
+        vacuum["directories"] = tuple(vacuum["directories"])
+        return WaitingVacuum(
+            read["event_id"],
+            datetime.fromisoformat(read["since"]),
+            read["content"],
+            tuple(HeldLock(*each) for each in read["locks"]),
+            tuple(read["transactions"]),
+            Vacuum(**vacuum),
+        )
+    if name == MARKS:
+        return Marks(**read)
+    return Chunk(read["at"], tuple(read["ids"]))

@@ -1,0 +1,61 @@
+"""Find out whether a later vacuum has replaced the work of an earlier one. Pure.
+
+A later vacuum's cleaning removes the earlier one's products together with all that they replaced.
+If it came first, the earlier vacuum has nothing left to do: it is superseded. While it is under
+way, nobody can tell what it leaves to the earlier one, which therefore waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidegate.cleaning.products import AcidEntry
+from tidegate.errors import TransientError
+from tidegate.hive import AcidDirectory, Base, Compaction, Delta, covers
+
+
+def superseding_directories(
+    compaction: Compaction, entries: Sequence[AcidEntry]
+) -> tuple[str, ...]:
+    """Name the later vacuums' directories that contain the missing products of a vacuum.
+
+    Returns:
+        Their names. None if no product is missing, or if a missing product, which was needed, is
+        in no later vacuum's directory.
+
+    Raises:
+        TransientError: a later vacuum's cleaning has removed a product, but not yet all that the
+            product replaced.
+    """
+    complete = [each for each in entries if each.is_complete]
+    present = [each.acid for each in complete if compaction.is_product(each.acid)]
+    later = [each for each in complete if _is_later(compaction, each.acid)]
+    left = [each for each in entries if compaction.reaches(each.acid)]
+    names: set[str] = set()
+    for product in compaction.products:
+        if any(covers(each, product) for each in present):
+            continue
+        containing = {each.name for each in later if covers(each.acid, product)}
+        if not containing and any(_is_alike(product, each.acid) for each in left):
+            return ()
+        names |= containing
+    if names and left:
+        raise TransientError(
+            f"{compaction.products[0].name} was replaced by {', '.join(sorted(names))} and a later"
+            f" vacuum's cleaning is under way: {left[0].name} still exists; waiting for its end"
+        )
+    return tuple(sorted(names))
+
+
+def _is_later(compaction: Compaction, acid: AcidDirectory) -> bool:
+    """Whether a later compaction (or insert overwrite) wrote it: it reaches further."""
+    if isinstance(acid, Delta):
+        return acid.statement is None and acid.max_write_id > compaction.max_write_id
+    return acid.write_id > compaction.max_write_id or not compaction.is_major
+
+
+def _is_alike(product: AcidDirectory, acid: AcidDirectory) -> bool:
+    """Whether a directory would have been compacted into this product: by its kind of events."""
+    if isinstance(product, Base):
+        return True
+    return isinstance(acid, Delta) and acid.deletes == product.deletes
