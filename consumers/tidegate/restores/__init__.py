@@ -1,21 +1,21 @@
-"""Restores: what one would do (plan), why not (checks), doing it (act), the answer (executor)."""
+"""Restores: plan (what one would do), checks (why not), run (doing it), executor (outcomes)."""
 
 from __future__ import annotations
 
+from tidegate.restores.context import RestoreContext
 from tidegate.restores.executor import Restorer
-from tidegate.restores.liveness import RestoreSettings
+from tidegate.restores.liveness import LivenessSettings
 from tidegate.restores.permission import PermittedRestorer
 from tidegate.restores.plan import PlannedFile, PlannedRestore, Step
 from tidegate.restores.preparation import plan_restore
-from tidegate.restores.tools import Tools
 
 __all__ = [
+    "LivenessSettings",
     "PermittedRestorer",
     "PlannedFile",
     "PlannedRestore",
-    "RestoreSettings",
+    "RestoreContext",
     "Restorer",
     "Step",
-    "Tools",
     "plan_restore",
 ]

@@ -2,153 +2,221 @@
 
 Real Hudi makes most of these checks when it reaches the instant in question. By then the later
 commits are gone, the restore stays pending, and the table refuses every writer.
-
-Reason codes: no-such-savepoint, savepoint-archived, restore-pending, rollback-pending,
-indexing-pending, greater-savepoint, unsupported-instant, greater-commit, later-commit-stays,
-unsafe-path, missing-files, deletes-savepoint-file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from tidegate.hudi import Action, Instant, SavepointMetadata, State, Timeline
-from tidegate.hudi_reader import Partition
-from tidegate.refusals import Refusal
+from tidegate.events.reasons import Reason
+from tidegate.hudi import (
+    Action,
+    BaseFile,
+    CommitMetadata,
+    Instant,
+    InstantState,
+    SavepointMetadata,
+    Timeline,
+    is_instant,
+)
+from tidegate.hudi_reader import PartitionFiles
 from tidegate.restores.plan import Step
+from tidegate.tables.refusal import Refused
 
-_ROLLED_BACK: Final = frozenset({Action.COMMIT, Action.REPLACE_COMMIT, Action.CLUSTERING})
+_CAN_ROLL_BACK: Final = frozenset({Action.COMMIT, Action.REPLACE_COMMIT, Action.CLUSTERING})
+_PENDING: Final = (InstantState.REQUESTED, InstantState.INFLIGHT)
 _SHOWN: Final = 3
 
-IsClustering = Callable[[Instant], bool]
 
+def find_savepoint(timeline: Timeline, savepoint: str) -> Instant:
+    """The savepointed commit: it must have a completed savepoint and be on the active timeline.
 
-def find_savepoint(timeline: Timeline, savepoint: str) -> Instant | Refusal:
-    """The savepointed commit: it must have a completed savepoint and be on the active timeline."""
+    Raises:
+        Refused: it has none, or was archived.
+    """
     if savepoint not in timeline.savepoints:
-        return Refusal("no-such-savepoint", f"the table has no savepoint {savepoint}")
+        raise Refused(Reason.NO_SUCH_SAVEPOINT, f"the table has no savepoint {savepoint}")
     commit = timeline.completed_write(savepoint)
     if commit is None:
-        return Refusal("savepoint-archived", f"commit {savepoint} is off the active timeline")
+        raise Refused(
+            Reason.SAVEPOINT_ARCHIVED, f"commit {savepoint} is not on the active timeline"
+        )
     return commit
 
 
-def check_timeline(
-    timeline: Timeline,
-    savepoint: Instant,
-    later: Sequence[Instant],
-    is_clustering: IsClustering,
-) -> Refusal | None:
-    """Check everything that the timeline alone can tell.
+def check_timeline(timeline: Timeline, savepoint: Instant, later: Sequence[Instant]) -> None:
+    """Check everything that the timeline alone shows.
 
     Args:
         timeline: The table's timeline.
         savepoint: The savepointed commit.
         later: The instants to roll back, in order.
-        is_clustering: Tells whether a pending replacecommit is a clustering.
+
+    Raises:
+        Refused: a check failed.
     """
-    return (
-        _no_greater_savepoint(timeline, savepoint, later)
-        or _only_known_actions(later)
-        or _nothing_half_done(timeline, savepoint)
-        or _no_greater_commit(timeline, later, is_clustering)
-        or _savepoint_will_be_last(timeline, savepoint, later)
-    )
+    _check_later_savepoints(timeline, savepoint, later)
+    _check_actions(later)
+    _check_pending_services(timeline, savepoint)
+    _check_savepoint_becomes_last(timeline, savepoint, later)
 
 
-def _no_greater_savepoint(
+def _check_later_savepoints(
     timeline: Timeline, savepoint: Instant, later: Sequence[Instant]
-) -> Refusal | None:
-    doomed = {instant.timestamp for instant in later}
+) -> None:
+    rolled_back = {instant.timestamp for instant in later}
     for other in timeline.of_action(Action.SAVEPOINT):
-        if other.timestamp in doomed or other.timestamp > savepoint.timestamp:
-            return Refusal(
-                "greater-savepoint",
+        if is_abandoned_savepoint(timeline, other):
+            continue
+        if other.timestamp in rolled_back or other.timestamp > savepoint.timestamp:
+            raise Refused(
+                Reason.GREATER_SAVEPOINT,
                 f"commit {other.timestamp} has a savepoint; remove that savepoint first",
             )
-    return None
 
 
-def _only_known_actions(later: Sequence[Instant]) -> Refusal | None:
+def is_abandoned_savepoint(timeline: Timeline, savepoint: Instant) -> bool:
+    """Whether it is the inflight file of a savepoint whose commit is gone: it protects nothing.
+
+    A savepoint writer that is alive removes its own as soon as it finds the commit gone.
+    """
+    is_inflight = savepoint.state is InstantState.INFLIGHT
+    return is_inflight and timeline.completed_write(savepoint.timestamp) is None
+
+
+def _check_actions(later: Sequence[Instant]) -> None:
     for instant in later:
-        if instant.action not in _ROLLED_BACK:
-            return Refusal(
-                "unsupported-instant",
-                f"{instant.timestamp}.{instant.action} can't be rolled back on copy-on-write",
+        if instant.action not in _CAN_ROLL_BACK:
+            raise Refused(
+                Reason.UNSUPPORTED_INSTANT,
+                f"{instant.timestamp}.{instant.action}: a {instant.action} can't be rolled back"
+                " on a copy-on-write table",
             )
-    return None
 
 
-def _nothing_half_done(timeline: Timeline, savepoint: Instant) -> Refusal | None:
-    pending = (State.REQUESTED, State.INFLIGHT)
-    for rollback in timeline.of_action(Action.ROLLBACK, *pending):
+def _check_pending_services(timeline: Timeline, savepoint: Instant) -> None:
+    for rollback in timeline.of_action(Action.ROLLBACK, *_PENDING):
         if rollback.timestamp < savepoint.timestamp:
-            return Refusal(
-                "rollback-pending", f"rollback {rollback.timestamp} has not completed yet"
+            raise Refused(
+                Reason.ROLLBACK_PENDING, f"rollback {rollback.timestamp} has not completed yet"
             )
-    for indexing in timeline.of_action(Action.INDEXING, *pending):
-        return Refusal("indexing-pending", f"indexing {indexing.timestamp} has not completed yet")
-    return None
+    for indexing in timeline.of_action(Action.INDEXING, *_PENDING):
+        raise Refused(
+            Reason.INDEXING_PENDING, f"indexing {indexing.timestamp} has not completed yet"
+        )
 
 
-def _no_greater_commit(
-    timeline: Timeline, later: Sequence[Instant], is_clustering: IsClustering
-) -> Refusal | None:
-    """No write may be rolled back under a completed one that was requested after it."""
-    standing = {instant.timestamp for instant in timeline.completed_writes}
-    for instant in later:
-        standing.discard(instant.timestamp)
-        pending = instant.state is not State.COMPLETED
-        if pending and is_clustering(instant):
-            continue
-        greater = max(standing, default="")
-        if greater > instant.timestamp:
-            return Refusal(
-                "greater-commit",
-                f"{instant.timestamp} can't be rolled back under the completed commit {greater}",
-            )
-    return None
+def check_not_built_upon(steps: Iterable[Step], staying: Mapping[str, CommitMetadata]) -> None:
+    """Check that no commit that stays was built upon one that is rolled back.
+
+    A write that was requested before the savepointed commit and completed after it is rolled back,
+    as Hudi does with its lazy policy for failed writes (its eager policy knows one writer only,
+    whose writes don't overlap). Up to table version 6 the modification time of a file is all that
+    shows the completion, and a copy of the table may have lost it: then the metadata show it.
+
+    Args:
+        steps: Those of completed writes that were requested before the savepointed commit.
+        staying: The metadata of the commits that stay, by timestamp.
+
+    Raises:
+        Refused: a commit that stays needs one that would be rolled back.
+    """
+    older = {
+        step.target.timestamp: {
+            (file.partition, base.file_id)
+            for file in step.files
+            if (base := BaseFile.parse(file.path.rpartition("/")[2])) is not None
+        }
+        for step in steps
+    }
+    for timestamp, commit in staying.items():
+        replaced = {(p, group) for p, groups in commit.replaced.items() for group in groups}
+        previous = {stat.previous for stat in commit.writes}
+        for target, groups in older.items():
+            if target < timestamp and (target in previous or groups & replaced):
+                raise Refused(
+                    Reason.GREATER_COMMIT,
+                    f"{target} can't be rolled back: the commit {timestamp}, which stays, was"
+                    " built upon it",
+                )
 
 
-def _savepoint_will_be_last(
+def _check_savepoint_becomes_last(
     timeline: Timeline, savepoint: Instant, later: Sequence[Instant]
-) -> Refusal | None:
+) -> None:
     """A write requested after the savepoint's commit and completed before it would stay.
 
     Hudi restores then, and leaves rows in the table that the savepoint does not have.
     """
-    doomed = {instant.timestamp for instant in later}
+    rolled_back = {instant.timestamp for instant in later}
     for commit in timeline.completed_writes:
-        if commit.timestamp > savepoint.timestamp and commit.timestamp not in doomed:
-            return Refusal(
-                "later-commit-stays",
+        if commit.timestamp > savepoint.timestamp and commit.timestamp not in rolled_back:
+            raise Refused(
+                Reason.LATER_COMMIT_STAYS,
                 f"commit {commit.timestamp} began after the savepoint's commit and completed"
                 " before it: a restore would leave its rows",
             )
-    return None
+
+
+def check_seen(timeline: Timeline, later: Iterable[Instant], seen_up_to: str) -> None:
+    """Check that the requester knew of every completed commit that would be rolled back.
+
+    Args:
+        timeline: The table's timeline.
+        later: The instants to roll back.
+        seen_up_to: The latest instant that the requester knew of: the requested time of a commit,
+            or a completion time.
+
+    Raises:
+        Refused: a commit completed after it.
+    """
+    if not is_instant(seen_up_to):
+        raise Refused(Reason.NEWER_COMMITS, f"seen_up_to is not an instant: {seen_up_to}")
+    seen = timeline.completed_write(seen_up_to)
+    bound = max(seen_up_to, (seen and seen.completion) or "")
+    newer = {
+        max(each.timestamp, each.completion or ""): each.timestamp
+        for each in later
+        if each.state is InstantState.COMPLETED
+    }
+    last = max(newer, default="")
+    if last > bound:
+        raise Refused(
+            Reason.NEWER_COMMITS,
+            f"commit {newer[last]} completed after {seen_up_to}: look at the plan again, then"
+            f" request the restore with seen_up_to {last} or with the plan's id",
+        )
 
 
 def check_files(
-    kept: SavepointMetadata, steps: Iterable[Step], partitions: Iterable[Partition]
-) -> Refusal | None:
-    """Check that the savepoint's files are all there, and that no step deletes one or strays."""
-    there = {partition.path: partition.sizes for partition in partitions}
+    kept: SavepointMetadata, steps: Iterable[Step], partitions: Iterable[PartitionFiles]
+) -> None:
+    """Check that all of the savepoint's files exist, and that no step deletes one or strays.
+
+    Raises:
+        Refused: a check failed.
+    """
+    present = {partition.path: partition.sizes for partition in partitions}
     wanted = [(partition, name) for partition, names in kept.files.items() for name in names]
-    missing = [name for partition, name in wanted if name not in there.get(partition, ())]
+    missing = [name for partition, name in wanted if name not in present.get(partition, ())]
     if missing:
         shown = ", ".join(missing[:_SHOWN])
-        return Refusal("missing-files", f"{len(missing)} files of the savepoint are gone: {shown}")
+        raise Refused(
+            Reason.MISSING_FILES, f"{len(missing)} files of the savepoint are gone: {shown}"
+        )
     keep = {f"{partition}/{name}" if partition else name for partition, name in wanted}
     for file in (file for step in steps for file in step.files):
         if not _stays_inside(file.path):
-            return Refusal("unsafe-path", f"a commit names {file.path}, which is no data file")
+            raise Refused(
+                Reason.UNSAFE_PATH,
+                f"a commit names {file.path}, which is not one of its data files",
+            )
         if file.path in keep:
-            return Refusal(
-                "deletes-savepoint-file",
+            raise Refused(
+                Reason.DELETES_SAVEPOINT_FILE,
                 f"{file.path} belongs to the savepoint and to a commit that completed after it",
             )
-    return None
 
 
 def _stays_inside(path: str) -> bool:

@@ -1,11 +1,11 @@
-"""The restorer: takes a table back to a savepoint, or says why not."""
+"""The restorer: takes a table back to a savepoint, or publishes why it refuses to."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from tidegate.errors import ConfinementError, FormatError, PermanentError, TransientError
 from tidegate.events import (
@@ -19,54 +19,64 @@ from tidegate.events import (
     RestoreRequested,
     RestoreStarted,
 )
-from tidegate.fanout import FanOut
+from tidegate.events.reasons import Reason
 from tidegate.hudi import Instant, InstantInfo, RestoreMetadata
 from tidegate.hudi_reader import HudiTable
-from tidegate.hudi_tables import open_table
-from tidegate.refusals import Refusal, Refused, readable
-from tidegate.restores.act import RestoreRun
-from tidegate.restores.liveness import RestoreSettings, check_writers
+from tidegate.restores.checks import check_seen
+from tidegate.restores.context import RestoreContext
+from tidegate.restores.liveness import LivenessSettings, check_writers
 from tidegate.restores.plan import PlannedRestore
 from tidegate.restores.preparation import prepare
-from tidegate.restores.repeats import answered_before, answers_of
-from tidegate.restores.tools import Tools
-from tidegate.storage import NotFound
-from tidegate.warehouse import Warehouse
+from tidegate.restores.repeats import concerns, outcome_store, previous_outcome
+from tidegate.restores.run import RestoreRun
+from tidegate.storage import NotFound, ParallelMap
+from tidegate.tables.hudi import open_table
+from tidegate.tables.refusal import Refused, readable, refusal_of
+from tidegate.tables.warehouse import Warehouse
+
+_NOT_CONFIRMED: Final = (
+    "Nothing was changed: the request names neither a plan nor the latest commit that its requester"
+    " knew of. Look at this plan, then request the restore with expected_plan {plan_id}, or with"
+    " seen_up_to set to the table's latest instant that you know of."
+)
 
 
 class Restorer:
-    """Answers a RestoreRequested.
+    """Carries out RestoreRequested.
 
-    With RestorePlanned where only the plan is wanted; with RestoreRejected where a check says no;
-    else with RestoreStarted and then RestoreCompleted, or RestoreFailed. A restore that died is
-    taken up by the next request to the same savepoint, also in another process. A request to a
-    savepoint that the table has just been restored to gets its RestoreCompleted again. A request
-    that was answered is answered the same for ever, whatever was written since: it is never
-    carried out again.
-
-    Reason codes: those of `hudi_tables.opening`, `restores.checks` and `restores.liveness`, and
-    plan-changed, restore-abandoned, unreadable-table.
+    Its outcomes: RestorePlanned if only the plan is wanted, or if the request confirms neither a
+    plan nor what its requester saw; RestoreRejected if a check fails; else
+    RestoreStarted and then RestoreCompleted or RestoreFailed. A restore that was interrupted is
+    resumed by the next request to the same savepoint, also in another process. A request to a
+    savepoint to which the table has just been restored gets that RestoreCompleted. A repeated
+    request gets its first outcome again, whatever was written since: it is never carried out twice.
     """
 
     name: ClassVar[str] = "restorer"
-    hears: ClassVar[tuple[type[Command], ...]] = (RestoreRequested,)
-    looks_back: ClassVar[bool] = True
+    consumes: ClassVar[tuple[type[Command], ...]] = (RestoreRequested,)
+    checks_past_outcomes: ClassVar[bool] = True
 
     def __init__(
         self,
         warehouse: Warehouse,
-        fan_out: FanOut,
+        parallel_map: ParallelMap,
         clock: Callable[[], datetime],
-        settings: RestoreSettings | None = None,
+        settings: LivenessSettings | None = None,
     ) -> None:
-        """Take what may be changed, what does much at once, the time (aware), and the settings."""
-        self.tools = Tools(warehouse, fan_out, clock, settings or RestoreSettings())
+        """Take what may be changed, the parallel map, a clock (aware times), and the settings."""
+        self.context = RestoreContext(
+            warehouse, parallel_map, clock, settings or LivenessSettings()
+        )
 
-    def is_answered(self, outcomes: Sequence[Outcome]) -> bool:
+    def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:
         """Whether a request was planned, completed, or rejected before anything was begun.
 
-        A restore that was begun is resumed by its own request, whatever stopped it on the way.
+        A restore that was begun is resumed by its own request, whatever interrupted it. Outcomes of
+        another table, location or savepoint don't count, whatever cause they name.
         """
+        if not isinstance(command, RestoreRequested):
+            return False
+        outcomes = [each for each in outcomes if concerns(each, command)]
         if any(isinstance(each, RestoreCompleted | RestorePlanned) for each in outcomes):
             return True
         begun = any(isinstance(each, RestoreStarted) for each in outcomes)
@@ -76,64 +86,65 @@ class Restorer:
         """Plan, check, restore.
 
         Raises:
-            PermanentError: the command is no RestoreRequested.
-            TransientError: the table changed in between, or a file went away; ask again.
+            PermanentError: the command is not a RestoreRequested.
+            TransientError: the table changed meanwhile, or a file was removed; try again.
         """
         if not isinstance(command, RestoreRequested):
-            raise PermanentError(f"{self.name} does not answer a {type(command).__name__}")
+            raise PermanentError(f"{self.name} can't carry out a {type(command).__name__}")
         try:
-            yield from self._answer(command)
+            yield from self._restore(command)
         except Refused as refused:
-            yield self._rejected(command, refused.refusal)
-        except FormatError as error:
-            yield self._rejected(command, Refusal("unreadable-table", str(error)))
+            yield self.rejected(command, refused)
+        except (ConfinementError, FormatError) as error:
+            yield self.rejected(command, refusal_of(error))
         except NotFound as error:
-            raise TransientError(f"{error} went away in between") from error
+            raise TransientError(f"{error} was removed while it was needed") from error
 
-    def _answer(self, command: RestoreRequested) -> Iterator[Outcome]:
-        table = open_table(self.tools.warehouse, command.location, command.table)
+    def _restore(self, command: RestoreRequested) -> Iterator[Outcome]:
+        table = open_table(self.context.warehouse, command.location, command.table)
         if not command.plan_only:
-            known = answered_before(self.tools, table, command, partial(self._completed, command))
-            if known is not None:
-                yield known
+            completed = partial(self._completed, command)
+            outcome = previous_outcome(self.context, table, command, completed)
+            if outcome is not None:
+                yield outcome
                 return
-        plan = prepare(table, command.savepoint, self.tools)
+        plan = prepare(table, command.savepoint, self.context)
         if command.plan_only:
             yield RestorePlanned.about(command, **self._plan_fields(plan))
-            return
-        if command.expected_plan not in (None, plan.plan_id):
-            raise Refused("plan-changed", f"the plan is {plan.plan_id} by now")
-        yield from self._carry_out(command, table, plan)
+        elif command.expected_plan is None and command.seen_up_to is None:
+            message = _NOT_CONFIRMED.format(plan_id=plan.plan_id)
+            yield RestorePlanned.about(command, **self._plan_fields(plan), message=message)
+        else:
+            _check_confirmation(command, table, plan)
+            yield from self._carry_out(command, table, plan)
 
     def _carry_out(
         self, command: RestoreRequested, table: HudiTable, plan: PlannedRestore
     ) -> Iterator[Outcome]:
-        began = self.tools.clock()
-        run = RestoreRun.begin(self.tools, table, plan, command.event_id)
+        began = self.context.clock()
+        run = RestoreRun.begin(self.context, table, plan, command.event_id)
         yield RestoreStarted.about(
             command,
             **self._plan_fields(plan),
             restore_instant=run.instant.timestamp,
             resumed=plan.resumes is not None,
         )
-        late = check_writers(
-            self.tools.warehouse, table.location, self.tools.clock(), self.tools.settings
-        )
-        if late is not None:  # it began before the restore stood on the timeline for it to see
-            told = f"{late.message}; nothing was removed: ask again when it has ended"
-            yield self._failed(command, run.instant, told)
+        try:
+            check_writers(
+                self.context.warehouse, table.location, self.context.clock(), self.context.settings
+            )
+        except Refused as late:  # it began before the restore was on the timeline for it to see
+            message = f"{late.message}; nothing was removed: request it again when that has ended"
+            yield self._failed(command, run.instant, message)
             return
         try:
             run.drop_metadata_table()
             rollbacks = tuple(run.roll_back(step) for step in plan.steps)
-            last = table.reloaded().timeline.last_completed_write()
-            if last is None or last.timestamp != plan.savepoint:
-                yield self._failed(command, run.instant, f"{plan.savepoint} is not last: {last}")
-                return
-            took_ms = int((self.tools.clock() - began).total_seconds() * 1000)
+            run.check_end()
+            took_ms = int((self.context.clock() - began).total_seconds() * 1000)
             metadata = RestoreMetadata(run.instant.timestamp, max(0, took_ms), rollbacks)
             completed = self._completed(command, metadata)
-            answers_of(self.tools.warehouse, table.location).keep(command.event_id, completed)
+            outcome_store(self.context.warehouse, table.location).put(command.event_id, completed)
             run.finish(metadata)
         except (FormatError, ConfinementError) as error:
             yield self._failed(command, run.instant, str(error))
@@ -143,7 +154,7 @@ class Restorer:
     def _plan_fields(self, plan: PlannedRestore) -> dict[str, Any]:
         return {
             "said_by": self.name,
-            "occurred_at": self.tools.clock(),
+            "occurred_at": self.context.clock(),
             "savepoint": plan.savepoint,
             "plan_id": plan.plan_id,
             "instants": _refs(plan.targets),
@@ -155,7 +166,7 @@ class Restorer:
         return RestoreCompleted.about(
             command,
             said_by=self.name,
-            occurred_at=self.tools.clock(),
+            occurred_at=self.context.clock(),
             savepoint=command.savepoint,
             restore_instant=done.started,
             instants=_refs(done.instants),
@@ -167,21 +178,37 @@ class Restorer:
         return RestoreFailed.about(
             command,
             said_by=self.name,
-            occurred_at=self.tools.clock(),
+            occurred_at=self.context.clock(),
             savepoint=command.savepoint,
             restore_instant=instant.timestamp,
             message=readable(message),
         )
 
-    def _rejected(self, command: RestoreRequested, refusal: Refusal) -> RestoreRejected:
+    def rejected(self, command: RestoreRequested, refused: Refused) -> RestoreRejected:
+        """The outcome of a refusal."""
         return RestoreRejected.about(
             command,
             said_by=self.name,
-            occurred_at=self.tools.clock(),
+            occurred_at=self.context.clock(),
             savepoint=command.savepoint,
-            reason=refusal.reason,
-            message=refusal.message,
+            reason=refused.reason,
+            message=refused.message,
         )
+
+
+def _check_confirmation(command: RestoreRequested, table: HudiTable, plan: PlannedRestore) -> None:
+    """Check that the requester knew what this restore destroys."""
+    if command.expected_plan is not None and command.expected_plan not in plan.approved_by:
+        approved = " or ".join(sorted(plan.approved_by))
+        raise Refused(
+            Reason.PLAN_CHANGED,
+            f"the plan is {approved} by now, not {command.expected_plan}: look at it again, then"
+            " request the restore with its id",
+        )
+    if command.seen_up_to is not None:
+        targets = {step.target.timestamp for step in plan.steps}
+        later = [write for write in table.timeline.writes if write.timestamp in targets]
+        check_seen(table.timeline, later, command.seen_up_to)
 
 
 def _refs(instants: tuple[InstantInfo, ...]) -> tuple[InstantRef, ...]:

@@ -1,7 +1,4 @@
-"""The end of a restore: clearing up after it, and recognising one that is done.
-
-A restore that is done and asked for again is answered, not repeated.
-"""
+"""After a restore: removing its rollbacks, and recognising a restore that is complete."""
 
 from __future__ import annotations
 
@@ -11,14 +8,16 @@ from dataclasses import replace
 from tidegate.hudi import (
     Action,
     Instant,
+    InstantState,
     RestoreMetadata,
     RestorePlanFile,
     RollbackPlan,
-    State,
 )
 from tidegate.hudi_reader import HudiTable
-from tidegate.hudi_tables import TimelineWriter
+from tidegate.restores.checks import is_abandoned_savepoint
+from tidegate.restores.removal_record import RemovalRecord
 from tidegate.storage import NotFound
+from tidegate.tables.hudi import TimelineWriter
 
 
 def finished_restore(table: HudiTable, savepoint: str) -> RestoreMetadata | None:
@@ -26,7 +25,7 @@ def finished_restore(table: HudiTable, savepoint: str) -> RestoreMetadata | None
 
     Raises:
         FormatError: its files can't be read.
-        NotFound: they went away in between.
+        NotFound: they were removed meanwhile.
     """
     timeline = table.timeline
     commit = timeline.completed_write(savepoint)
@@ -34,18 +33,30 @@ def finished_restore(table: HudiTable, savepoint: str) -> RestoreMetadata | None
         return None
     if timeline.completed_after(commit) or timeline.last_completed_write() != commit:
         return None
-    for restore in reversed(timeline.of_action(Action.RESTORE, State.COMPLETED)):
-        requested = replace(restore, state=State.REQUESTED, completion=None)
-        if RestorePlanFile.decode(table.read(requested)).savepoint == savepoint:
+    for restore in reversed(timeline.of_action(Action.RESTORE, InstantState.COMPLETED)):
+        if savepoint_of(table, restore) == savepoint:
             return RestoreMetadata.decode(table.read(restore))
     return None
 
 
-def trim(writer: TimelineWriter, savepoint: str, metadata: RestoreMetadata) -> None:
-    """Remove the rollbacks after the savepoint that are older than a completed restore or its own.
+def savepoint_of(table: HudiTable, restore: Instant) -> str | None:
+    """The savepoint that a restore on the timeline goes back to.
 
-    Left there they would tell Hudi of rollbacks of instants that no timeline knows. Rollbacks that
-    a writer made after the restore stay.
+    Raises:
+        FormatError: its plan can't be read.
+        NotFound: it was removed meanwhile.
+    """
+    requested = replace(restore, state=InstantState.REQUESTED, completion=None)
+    return RestorePlanFile.decode(table.read(requested)).savepoint
+
+
+def trim(writer: TimelineWriter, savepoint: str, metadata: RestoreMetadata) -> None:
+    """Remove what a completed restore leaves on the timeline after the savepoint.
+
+    That is the rollbacks that it made, older ones, and abandoned inflight savepoints.
+
+    If they stayed, Hudi would find rollbacks of instants that are on no timeline. Rollbacks that a
+    writer made after the restore stay.
     """
     now = writer.table.reloaded()
     own = {target.timestamp for target in metadata.instants}
@@ -56,20 +67,26 @@ def trim(writer: TimelineWriter, savepoint: str, metadata: RestoreMetadata) -> N
         and (rollback.timestamp < metadata.started or _is_of(own, plan_of_rollback(now, rollback)))
     }
     files = [f for f in now.files if f.action is Action.ROLLBACK and f.timestamp in gone]
-    # the requested file last: it says whose rollback this is, should we die in between
+    files += [
+        f
+        for f in now.timeline.of_action(Action.SAVEPOINT)
+        if f.timestamp > savepoint and is_abandoned_savepoint(now.timeline, f)
+    ]
+    # the requested file last: after a crash it still shows which instant this rollback was of
     writer.remove(sorted(files, key=lambda f: f.state, reverse=True))
+    RemovalRecord(writer.warehouse, now.location, metadata.started).discard()
 
 
 def plan_of_rollback(table: HudiTable, rollback: Instant) -> RollbackPlan | None:
-    """What a rollback on the timeline rolls back.
+    """The plan of a rollback on the timeline.
 
-    None where it has no plan: of two processes that ran one restore, the slower went on with a
-    rollback that the faster had cleared away.
+    None if it has none: of two processes that ran one restore, the slower one continued a rollback
+    that the faster one had already removed.
 
     Raises:
         FormatError: its plan can't be read.
     """
-    requested = replace(rollback, state=State.REQUESTED, completion=None)
+    requested = replace(rollback, state=InstantState.REQUESTED, completion=None)
     try:
         return RollbackPlan.decode(table.read(requested))
     except NotFound:

@@ -5,14 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import astuple, dataclass, replace
 from typing import Final
 
-from tidegate.hudi import BaseFile, CommitMetadata, Instant, InstantInfo, State
-from tidegate.hudi_reader import Partition
+from tidegate.hudi import (
+    BaseFile,
+    CommitMetadata,
+    Instant,
+    InstantInfo,
+    InstantState,
+    RestorePlanFile,
+)
+from tidegate.hudi_reader import PartitionFiles
 
 METADATA_TABLE: Final = ".hoodie/metadata"
 MARKERS: Final = ".hoodie/.temp"
+
+STEPS_KEY: Final = "tidegate.steps"
+COMMAND_KEY: Final = "tidegate.command"
+"""Keys in the header of the plan that a restore puts on the timeline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +43,40 @@ class Step:
     target: InstantInfo
     files: tuple[PlannedFile, ...]
 
+    @property
+    def summary(self) -> StepSummary:
+        """What a plan's id is made of."""
+        names = [[file.partition, file.path] for file in self.files]
+        return StepSummary(
+            timestamp=self.target.timestamp,
+            action=self.target.action,
+            files=len(self.files),
+            bytes=sum(file.size for file in self.files),
+            digest=hashlib.sha256(json.dumps(names).encode()).hexdigest(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StepSummary:
+    """A step in brief; `digest` is a hash over the paths of its files."""
+
+    timestamp: str
+    action: str
+    files: int
+    bytes: int
+    digest: str
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedRestore:
     """The instants to roll back, in order (newest first).
 
-    `resumes` is the pending restore that an earlier attempt left, `begun_for` the command it was
-    begun for. `plan_id`, `files` and `bytes` are then those of that attempt as far as it noted
-    them, while `steps` are what remains.
+    `resumes` is the pending restore of an earlier attempt, `begun_for` the command that it was
+    begun for. `plan_id`, `files` and `bytes` are then those of that attempt as far as it recorded
+    them, while `steps` are what remains to be done.
+
+    `approved_by` are the ids of plans that cover this one: whoever approved one of them approved
+    this restore.
     """
 
     savepoint: str
@@ -46,30 +84,122 @@ class PlannedRestore:
     plan_id: str
     files: int
     bytes: int
+    approved_by: frozenset[str]
     resumes: str | None = None
     begun_for: str | None = None
 
     @property
     def targets(self) -> tuple[InstantInfo, ...]:
-        """The instants alone."""
+        """The instants, without their files."""
         return tuple(step.target for step in self.steps)
 
 
 def plan_of(savepoint: str, steps: tuple[Step, ...]) -> PlannedRestore:
     """Count the steps and give the plan its id, a hash of its content."""
-    content = json.dumps([savepoint, [asdict(step) for step in steps]], sort_keys=True)
-    files = [file for step in steps for file in step.files]
+    summaries = [step.summary for step in steps]
+    plan_id = _plan_id(savepoint, summaries)
     return PlannedRestore(
         savepoint=savepoint,
         steps=steps,
-        plan_id=hashlib.sha256(content.encode()).hexdigest()[:32],
-        files=len(files),
-        bytes=sum(file.size for file in files),
+        plan_id=plan_id,
+        files=sum(each.files for each in summaries),
+        bytes=sum(each.bytes for each in summaries),
+        approved_by=frozenset({plan_id}),
     )
 
 
+def summarise(plan: PlannedRestore) -> str:
+    """The steps of a plan as text, for the attempt that resumes it; `resume` reads it."""
+    return json.dumps([astuple(step.summary) for step in plan.steps])
+
+
+def resume(
+    rest: PlannedRestore,
+    pending: Instant,
+    file: RestorePlanFile,
+    completed: AbstractSet[str],
+    gone: AbstractSet[str],
+) -> PlannedRestore:
+    """The rest of a restore as the continuation of an earlier attempt.
+
+    What that attempt left on the table decides nothing: the rest was planned and checked anew. Its
+    summary shows which plan it was begun with, because that plan's id is a hash of the summary: an
+    approval of that plan covers the rest if all of the rest is in it.
+
+    Args:
+        rest: The plan from the table as it is now.
+        pending: The restore's instant.
+        file: The plan on the timeline, as somebody wrote it.
+        completed: The instants of the rest that have not been unpublished yet.
+        gone: The instants in `file` that are off the timeline: rolled back already.
+    """
+    done = tuple(Step(i, ()) for i in file.instants if i.timestamp in gone)
+    resumed = replace(
+        rest,
+        steps=done + rest.steps,
+        resumes=pending.timestamp,
+        begun_for=file.header.get(COMMAND_KEY),
+    )
+    summaries = _read_summaries(file.header.get(STEPS_KEY, ""))
+    if not summaries or not _covers(summaries, rest, completed):
+        return resumed
+    plan_id = _plan_id(rest.savepoint, summaries)
+    return replace(
+        resumed,
+        plan_id=plan_id,
+        files=sum(each.files for each in summaries),
+        bytes=sum(each.bytes for each in summaries),
+        approved_by=rest.approved_by | {plan_id},
+    )
+
+
+def _plan_id(savepoint: str, summaries: Iterable[StepSummary]) -> str:
+    content = json.dumps([savepoint, [astuple(each) for each in summaries]])
+    return hashlib.sha256(content.encode()).hexdigest()[:32]
+
+
+def _covers(
+    summaries: Iterable[StepSummary], rest: PlannedRestore, completed: AbstractSet[str]
+) -> bool:
+    known = {each.timestamp: each for each in summaries}
+    for step in rest.steps:
+        approved = known.get(step.target.timestamp)
+        if approved is None:
+            return False
+        # of an instant that was unpublished, some files may be gone already
+        if approved.timestamp in completed and approved.digest != step.summary.digest:
+            return False
+    return True
+
+
+def _read_summaries(text: str) -> tuple[StepSummary, ...]:
+    """Read what `summarise` wrote; empty if it is anything else, as in restores that Hudi began."""
+    try:
+        return tuple(_read_summary(*each) for each in json.loads(text))
+    except (ValueError, TypeError, RecursionError):
+        return ()
+
+
+def _read_summary(
+    timestamp: object, action: object, files: object, size: object, digest: object
+) -> StepSummary:
+    return StepSummary(_text(timestamp), _text(action), _count(files), _count(size), _text(digest))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise TypeError(value)
+    return value
+
+
 def plan_step(
-    instant: Instant, commit: CommitMetadata | None, partitions: Iterable[Partition]
+    instant: Instant, commit: CommitMetadata | None, partitions: Iterable[PartitionFiles]
 ) -> Step:
     """Find the data files of one instant, as Hudi does for copy-on-write tables.
 
@@ -77,7 +207,7 @@ def plan_step(
     by the instant in their names; a requested one has none.
     """
     target = InstantInfo(instant.timestamp, str(instant.action))
-    if instant.state is State.REQUESTED:
+    if instant.state is InstantState.REQUESTED:
         return Step(target, ())
     if commit is None:
         found = _by_listing(instant.timestamp, partitions)
@@ -98,7 +228,7 @@ def _by_metadata(
             yield PlannedFile(stat.partition, stat.path, size)
 
 
-def _by_listing(timestamp: str, partitions: Iterable[Partition]) -> Iterable[PlannedFile]:
+def _by_listing(timestamp: str, partitions: Iterable[PartitionFiles]) -> Iterable[PlannedFile]:
     for partition in partitions:
         for name, size in partition.sizes.items():
             base = BaseFile.parse(name)

@@ -1,4 +1,4 @@
-"""From a table to a plan: everything read, everything checked, nothing touched."""
+"""From a table to a plan: everything is read and checked, nothing is touched."""
 
 from __future__ import annotations
 
@@ -6,93 +6,102 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final
 
+from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import ConfinementError, FormatError, TransientError
-from tidegate.fanout import FanOut, InPlace
+from tidegate.events.reasons import Reason
 from tidegate.hudi import (
     Action,
     CommitMetadata,
     Instant,
+    InstantState,
     RestorePlanFile,
     SavepointMetadata,
-    State,
 )
 from tidegate.hudi_reader import HudiTable, list_partitions
-from tidegate.hudi_tables import open_table
-from tidegate.refusals import Refusal, Refused, granted
-from tidegate.restores.checks import check_files, check_timeline, find_savepoint
-from tidegate.restores.liveness import RestoreSettings, check_writers
-from tidegate.restores.plan import MARKERS, METADATA_TABLE, PlannedRestore, Step, plan_of, plan_step
-from tidegate.restores.tools import Tools
+from tidegate.restores.checks import (
+    check_files,
+    check_not_built_upon,
+    check_timeline,
+    find_savepoint,
+)
+from tidegate.restores.context import RestoreContext
+from tidegate.restores.liveness import LivenessSettings, check_writers
+from tidegate.restores.plan import (
+    MARKERS,
+    METADATA_TABLE,
+    PlannedRestore,
+    Step,
+    plan_of,
+    plan_step,
+    resume,
+)
 from tidegate.restores.watching import watch_writers
-from tidegate.storage import NotFound, join
-from tidegate.warehouse import Warehouse
-
-PLAN_NOTE: Final = "tidegate.plan"
-FILES_NOTE: Final = "tidegate.files"
-BYTES_NOTE: Final = "tidegate.bytes"
-COMMAND_NOTE: Final = "tidegate.command"
+from tidegate.storage import NotFound, ParallelMap, join
+from tidegate.tables.hudi import open_table
+from tidegate.tables.refusal import Refused
+from tidegate.tables.warehouse import Warehouse
 
 
 def plan_restore(
-    warehouse: Warehouse, location: str, savepoint: str, tools: Tools | None = None
-) -> PlannedRestore | Refusal:
-    """The dry run: what a restore would do now, or why it would be refused. Changes nothing.
+    warehouse: Warehouse, location: str, savepoint: str, context: RestoreContext | None = None
+) -> PlannedRestore:
+    """The dry run: what a restore would do now. Changes nothing.
 
     Args:
         warehouse: Its roots decide what may be read at all.
         location: The table's base path.
         savepoint: The instant of the savepoint.
-        tools: What to work with; none given: this process alone, and the default settings.
+        context: What to work with; by default threads of this process and the default settings.
 
     Raises:
-        TransientError: a file went away while it was needed; the next look may go well.
+        Refused: a restore would be refused now, for this reason.
+        TransientError: a file was removed while it was needed; try again.
     """
     try:
         table = open_table(warehouse, location)
-        return prepare(table, savepoint, tools or _own_tools(warehouse))
-    except Refused as refused:
-        return refused.refusal
+        return prepare(table, savepoint, context or _default_context(warehouse))
     except FormatError as error:
-        return Refusal("unreadable-table", str(error))
+        raise Refused(Reason.UNREADABLE_TABLE, str(error)) from error
     except NotFound as error:
-        raise TransientError(f"{error} went away in between") from error
+        raise TransientError(f"{error} was removed while the restore was planned") from error
 
 
-def _own_tools(warehouse: Warehouse) -> Tools:
-    return Tools(warehouse, InPlace(), partial(datetime.now, UTC), RestoreSettings())
+def _default_context(warehouse: Warehouse) -> RestoreContext:
+    return RestoreContext(warehouse, ThreadMap(), partial(datetime.now, UTC), LivenessSettings())
 
 
-def prepare(table: HudiTable, savepoint: str, tools: Tools) -> PlannedRestore:
+def prepare(table: HudiTable, savepoint: str, context: RestoreContext) -> PlannedRestore:
     """Make the plan, or the rest of the plan of a restore that an earlier attempt began.
 
+    Both go through the same checks: what the earlier attempt left on the table is not trusted.
+
     Raises:
-        Refused: a check said no.
+        Refused: a check failed.
         FormatError: a file of the table can't be read.
-        NotFound: a file went away in between.
+        NotFound: a file was removed meanwhile.
     """
-    commit = granted(find_savepoint(table.timeline, savepoint))
+    commit = find_savepoint(table.timeline, savepoint)
     pending = pending_restore(table, savepoint)
-    granted(check_writers(tools.warehouse, table.location, tools.clock(), tools.settings))
-    if pending is not None:
-        granted(watch_writers(table, tools))
-        return _rest_of(table, pending, tools.fan_out)
+    check_writers(context.warehouse, table.location, context.clock(), context.settings)
     later = table.timeline.completed_after(commit)
-    granted(check_timeline(table.timeline, commit, later, partial(_is_clustering, table)))
-    granted(watch_writers(table, tools))
-    steps = _steps(table, later, tools.fan_out, _kept_files(table, savepoint))
-    _check_roots(tools.warehouse, table.location, steps)
-    return plan_of(savepoint, steps)
+    check_timeline(table.timeline, commit, later)
+    watch_writers(table, context)
+    steps = _steps(table, later, context.parallel_map, _kept_files(table, savepoint))
+    _check_older(table, commit, later, steps)
+    _check_roots(context.warehouse, table.location, steps)
+    plan = plan_of(savepoint, steps)
+    return plan if pending is None else _resumed(table, plan, pending)
 
 
 def _check_roots(warehouse: Warehouse, location: str, steps: Sequence[Step]) -> None:
-    paths = [METADATA_TABLE, MARKERS, *(file.path for step in steps for file in step.files)]
+    """Check every directory in which something will be removed."""
+    folders = {file.path.rpartition("/")[0] for step in steps for file in step.files} - {""}
     try:
-        for path in paths:
+        for path in (METADATA_TABLE, MARKERS, *sorted(folders)):
             warehouse.roots.check(join(location, path))
     except ConfinementError as error:
-        raise Refused("unsafe-path", str(error)) from error
+        raise Refused(Reason.UNSAFE_PATH, str(error)) from error
 
 
 def pending_restore(table: HudiTable, savepoint: str) -> tuple[Instant, RestorePlanFile] | None:
@@ -103,61 +112,83 @@ def pending_restore(table: HudiTable, savepoint: str) -> tuple[Instant, RestoreP
     """
     found: tuple[Instant, RestorePlanFile] | None = None
     for instant in table.timeline.pending_restores:
-        plan = RestorePlanFile.decode(table.read(replace(instant, state=State.REQUESTED)))
+        plan = _pending_plan(table, replace(instant, state=InstantState.REQUESTED))
         if plan.savepoint != savepoint:
             raise Refused(
-                "restore-pending",
+                Reason.RESTORE_PENDING,
                 f"restore {instant.timestamp} to {plan.savepoint} has not completed yet",
             )
         found = found or (instant, plan)
     return found
 
 
-def _rest_of(
-    table: HudiTable, pending: tuple[Instant, RestorePlanFile], fan_out: FanOut
+def _pending_plan(table: HudiTable, requested: Instant) -> RestorePlanFile:
+    try:
+        return RestorePlanFile.decode(table.read(requested))
+    except NotFound as error:
+        raise FormatError(
+            f"restore {requested.timestamp} is pending, but its plan {table.path_of(requested)} is"
+            " missing"
+        ) from error
+
+
+def _resumed(
+    table: HudiTable, rest: PlannedRestore, pending: tuple[Instant, RestorePlanFile]
 ) -> PlannedRestore:
-    instant, plan = pending
-    there = {write.timestamp: write for write in table.timeline.writes}
-    left = [there[i.timestamp] for i in plan.instants if i.timestamp in there]
-    known = {step.target.timestamp: step for step in _steps(table, left, fan_out, None)}
-    steps = tuple(known.get(i.timestamp) or Step(i, ()) for i in plan.instants)
-    rest = plan_of(plan.savepoint or "", steps)
-    return replace(
-        rest,
-        resumes=instant.timestamp,
-        begun_for=plan.notes.get(COMMAND_NOTE),
-        plan_id=plan.notes.get(PLAN_NOTE, rest.plan_id),
-        files=int(plan.notes.get(FILES_NOTE, rest.files)),
-        bytes=int(plan.notes.get(BYTES_NOTE, rest.bytes)),
-    )
+    instant, file = pending
+    timeline = table.timeline
+    present = {write.timestamp for write in timeline.writes}
+    left = {step.target.timestamp for step in rest.steps}
+    for target in file.instants:
+        if target.timestamp in present - left:
+            raise Refused(
+                Reason.RESTORE_PENDING,
+                f"the pending restore {instant.timestamp} is to roll back {target.timestamp}, which"
+                f" is not later than savepoint {rest.savepoint}: finish it with the tool that"
+                " began it",
+            )
+    completed = {write.timestamp for write in timeline.completed_writes}
+    gone = {target.timestamp for target in file.instants} - present
+    return resume(rest, instant, file, completed, gone)
+
+
+def _check_older(
+    table: HudiTable, savepoint: Instant, later: Sequence[Instant], steps: Sequence[Step]
+) -> None:
+    """Check the writes that were requested before the savepointed commit, completed after it."""
+    older = {
+        instant.timestamp
+        for instant in later
+        if instant.state is InstantState.COMPLETED and instant.timestamp < savepoint.timestamp
+    }
+    if not older:
+        return
+    rolled_back = {instant.timestamp for instant in later}
+    staying = {
+        commit.timestamp: table.read_commit(commit)
+        for commit in table.timeline.completed_writes
+        if commit.timestamp > min(older) and commit.timestamp not in rolled_back
+    }
+    check_not_built_upon([s for s in steps if s.target.timestamp in older], staying)
 
 
 def _steps(
     table: HudiTable,
     instants: Sequence[Instant],
-    fan_out: FanOut,
-    kept: SavepointMetadata | None,
+    parallel_map: ParallelMap,
+    kept: SavepointMetadata,
 ) -> tuple[Step, ...]:
-    partitions = list_partitions(table.storage, table.location, fan_out)
-    completed = [i for i in instants if i.state is State.COMPLETED]
-    read = fan_out.map(partial(HudiTable.read_commit, table), completed)
+    partitions = list_partitions(table.storage, table.location, parallel_map)
+    completed = [i for i in instants if i.state is InstantState.COMPLETED]
+    read = parallel_map.map(partial(HudiTable.read_commit, table), completed)
     commits = dict[Instant, CommitMetadata](zip(completed, read, strict=True))
     steps = tuple(plan_step(i, commits.get(i), partitions) for i in instants)
-    if kept is not None:
-        granted(check_files(kept, steps, partitions))
+    check_files(kept, steps, partitions)
     return steps
 
 
 def _kept_files(table: HudiTable, savepoint: str) -> SavepointMetadata:
-    completed = table.timeline.of_action(Action.SAVEPOINT, State.COMPLETED)
+    completed = table.timeline.of_action(Action.SAVEPOINT, InstantState.COMPLETED)
     return SavepointMetadata.decode(
         table.read(next(i for i in completed if i.timestamp == savepoint))
     )
-
-
-def _is_clustering(table: HudiTable, instant: Instant) -> bool:
-    """Whether a pending instant is a clustering; layout 1 has them as replacecommits."""
-    if instant.action is not Action.REPLACE_COMMIT:
-        return instant.action is Action.CLUSTERING
-    requested = table.read(replace(instant, state=State.REQUESTED, completion=None))
-    return bool(requested) and CommitMetadata.decode(requested).operation == "CLUSTER"

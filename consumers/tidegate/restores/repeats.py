@@ -1,65 +1,91 @@
-"""Recognising a request that was heard before: nothing is ever restored twice for one command.
+"""Recognising a repeated request: nothing is ever restored twice for one command.
 
-A replay, a redelivery or a dead letter sent back may bring a request long after its restore, when
-writers have gone on: carried out again it would destroy what they wrote since. A completed restore
-is therefore noted on its table. A rejection leaves nothing there: that it was given is on the
-outcomes topic, where the loop looks before it asks the restorer (`final`).
+A replay, a redelivery or a redriven dead letter may bring a request long after its restore, when
+writers have moved on: carried out again, it would destroy what they wrote since. So the table
+itself records which command a restore was begun for, and its outcome. A rejection is not recorded
+there: it is on the outcomes topic, which the loop reads before it calls the restorer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeGuard
 
-from tidegate.events import RestoreCompleted, RestoreRequested
-from tidegate.hudi import Action, RestoreMetadata, State
+from tidegate.errors import FormatError
+from tidegate.events import Outcome, RestoreCompleted, RestoreRequested
+from tidegate.events.reasons import Reason
+from tidegate.hudi import Action, InstantState, RestoreMetadata
 from tidegate.hudi_reader import HudiTable
-from tidegate.hudi_tables import Answers, TimelineWriter
-from tidegate.refusals import Refused
-from tidegate.restores.finished import finished_restore, trim
-from tidegate.restores.tools import Tools
-from tidegate.warehouse import Warehouse
+from tidegate.restores.context import RestoreContext
+from tidegate.restores.finished import finished_restore, savepoint_of, trim
+from tidegate.tables.hudi import OutcomeStore, TimelineWriter
+from tidegate.tables.refusal import Refused
+from tidegate.tables.warehouse import Warehouse
 
-_SHELF: Final = "restorer"
-
-
-def answers_of(warehouse: Warehouse, location: str) -> Answers:
-    """The answers to restore requests that a table keeps, of all times: restores are rare."""
-    return Answers(warehouse, location, _SHELF)
+_FOLDER: Final = "restorer"
 
 
-def answered_before(
-    tools: Tools,
+def outcome_store(warehouse: Warehouse, location: str) -> OutcomeStore:
+    """The outcomes of all restores of a table, ever: restores are rare."""
+    return OutcomeStore(warehouse, location, _FOLDER)
+
+
+def completes(outcome: Outcome, command: RestoreRequested) -> TypeGuard[RestoreCompleted]:
+    """Whether an outcome says that this very request is complete, as far as it can be checked."""
+    return isinstance(outcome, RestoreCompleted) and concerns(outcome, command)
+
+
+def concerns(outcome: Outcome, command: RestoreRequested) -> bool:
+    """Whether an outcome is about the table, the place, the savepoint and the cause of a request.
+
+    Others may write outcomes too, by mistake or on purpose: the cause alone proves nothing.
+    """
+    theirs = (outcome.table, outcome.location, getattr(outcome, "savepoint", None))
+    ours = (command.table, command.location, command.savepoint)
+    return theirs == ours and outcome.caused_by == command.event_id
+
+
+def previous_outcome(
+    context: RestoreContext,
     table: HudiTable,
     command: RestoreRequested,
     completed: Callable[[RestoreMetadata], RestoreCompleted],
 ) -> RestoreCompleted | None:
-    """The answer to a request that was answered, or whose work is done; None: carry it out.
+    """The outcome of a request that was carried out before; None: carry it out, or resume it.
 
     Raises:
-        Refused: its restore was begun, and somebody took it off the timeline.
+        Refused: its restore was begun, and somebody removed it from the timeline.
+        FormatError: what is stored for this request is about something else.
     """
-    answers = answers_of(tools.warehouse, table.location)
-    kept = answers.given(command.event_id)
-    given = kept if isinstance(kept, RestoreCompleted) else None
-    begun = given.restore_instant if given else answers.begun(command.event_id)
+    store = outcome_store(context.warehouse, table.location)
+    outcome = store.outcome_of(command.event_id)
+    if outcome is not None and not completes(outcome, command):
+        raise FormatError(
+            f"the outcome stored in {store.path_of(command.event_id)} is not of this request:"
+            " somebody else wrote it; remove it"
+        )
+    begun = outcome.restore_instant if outcome else store.started_at(command.event_id)
     if begun in {pending.timestamp for pending in table.timeline.pending_restores}:
         return None
-    done = _completed_at(table, begun) if begun else finished_restore(table, command.savepoint)
+    done = (
+        _completed_at(table, begun, command.savepoint)
+        if begun
+        else finished_restore(table, command.savepoint)
+    )
     if done is not None:
-        trim(TimelineWriter(tools.warehouse, table, tools.clock), command.savepoint, done)
-        given = given or completed(done)
-        answers.keep(command.event_id, given)
-    if given is None and begun is not None:
+        trim(TimelineWriter(context.warehouse, table, context.clock), command.savepoint, done)
+        outcome = outcome or completed(done)
+        store.put(command.event_id, outcome)
+    if outcome is None and begun is not None:
         raise Refused(
-            "restore-abandoned",
+            Reason.RESTORE_ABANDONED,
             f"restore {begun}, begun for this request, is neither pending nor completed any more",
         )
-    return given
+    return outcome
 
 
-def _completed_at(table: HudiTable, instant: str) -> RestoreMetadata | None:
-    for restore in table.timeline.of_action(Action.RESTORE, State.COMPLETED):
-        if restore.timestamp == instant:
+def _completed_at(table: HudiTable, instant: str, savepoint: str) -> RestoreMetadata | None:
+    for restore in table.timeline.of_action(Action.RESTORE, InstantState.COMPLETED):
+        if restore.timestamp == instant and savepoint_of(table, restore) == savepoint:
             return RestoreMetadata.decode(table.read(restore))
     return None

@@ -1,10 +1,7 @@
-"""Whether a pending write moves: a writer that leaves neither heartbeat nor lock file.
+"""Whether a pending write makes progress: for writers that leave neither heartbeat nor lock file.
 
-Hudi's single writers, with its default settings, are of that kind. What they have begun shows:
-files of the timeline come, markers and data files come and grow. No clock is asked: two looks are
-compared.
-
-Reason code: writer-alive.
+Hudi's single writers are like that with default settings. Their progress shows on the disk: new
+files on the timeline, new or growing markers and data files. Two looks are compared, no clocks.
 """
 
 from __future__ import annotations
@@ -12,45 +9,52 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tidegate.hudi import Action, BaseFile, State
+from tidegate.events.reasons import Reason
+from tidegate.hudi import Action, BaseFile, InstantState
 from tidegate.hudi_reader import HudiTable, list_partitions
-from tidegate.refusals import Refusal
+from tidegate.restores.context import RestoreContext
 from tidegate.restores.plan import MARKERS
-from tidegate.restores.tools import Tools
 from tidegate.storage import NotFound, join
+from tidegate.tables.refusal import Refused
 
 _OURS: Final = frozenset({Action.SAVEPOINT, Action.RESTORE, Action.ROLLBACK})
 """What Tidegate's own processes may be writing at the same time."""
 
 
-def watch_writers(table: HudiTable, tools: Tools) -> Refusal | None:
-    """Look twice at what is pending, and refuse if any of it came or grew in between.
+def watch_writers(table: HudiTable, context: RestoreContext) -> None:
+    """Look twice at what is pending. Without pending writes this takes no time.
 
-    Where nothing is pending there is nothing to watch, and no time is lost. A writer that pauses
-    for longer than the watch is not seen.
+    A writer that pauses for longer than the watch is not noticed.
+
+    Raises:
+        Refused: a file of a pending write appeared or grew in between.
     """
     pending = _pending(table)
-    if not tools.settings.watch or not pending:
-        return None
-    before = frozenset(_traces(table, pending, tools))
-    seconds = tools.settings.watch.total_seconds()
-    tools.wait(seconds)
-    moved = frozenset(_traces(table.reloaded(), pending, tools)) - before
+    if not context.settings.watch or not pending:
+        return
+    before = frozenset(_files_of(table, pending, context))
+    seconds = context.settings.watch.total_seconds()
+    context.wait(seconds)
+    moved = frozenset(_files_of(table.reloaded(), pending, context)) - before
     if not moved:
-        return None
+        return
     path, _ = min(moved)
-    return Refusal("writer-alive", f"a write goes on: {path} came or grew within {seconds:g} s")
+    raise Refused(
+        Reason.WRITER_ALIVE, f"a write is in progress: {path} appeared or grew within {seconds:g} s"
+    )
 
 
 def _pending(table: HudiTable) -> frozenset[str]:
     return frozenset(
         instant.timestamp
         for instant in table.timeline.instants
-        if instant.state is not State.COMPLETED and instant.action not in _OURS
+        if instant.state is not InstantState.COMPLETED and instant.action not in _OURS
     )
 
 
-def _traces(table: HudiTable, pending: frozenset[str], tools: Tools) -> Iterator[tuple[str, int]]:
+def _files_of(
+    table: HudiTable, pending: frozenset[str], context: RestoreContext
+) -> Iterator[tuple[str, int]]:
     """The files of the timeline, and the markers and data files of pending writes, with sizes."""
     for instant in table.files:
         if instant.action not in _OURS:
@@ -61,7 +65,7 @@ def _traces(table: HudiTable, pending: frozenset[str], tools: Tools) -> Iterator
                 yield entry.path, entry.size
         except NotFound:
             continue
-    for partition in list_partitions(table.storage, table.location, tools.fan_out):
+    for partition in list_partitions(table.storage, table.location, context.parallel_map):
         for name, size in partition.sizes.items():
             base = BaseFile.parse(name)
             if base is not None and base.instant in pending:

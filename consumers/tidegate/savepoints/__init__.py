@@ -1,19 +1,19 @@
-"""Savepoints: when to ask for one (policy), what it holds (plan), and writing it (executor)."""
+"""Savepoints: when to request one (policy), what it keeps (plan), and writing it (executor)."""
 
 from __future__ import annotations
 
 from tidegate.savepoints.executor import SavepointWriter
 from tidegate.savepoints.policy import (
+    PolicyRule,
     SavepointMode,
     SavepointPolicy,
     SavepointPolicyService,
-    SavepointRule,
 )
 
 __all__ = [
+    "PolicyRule",
     "SavepointMode",
     "SavepointPolicy",
     "SavepointPolicyService",
-    "SavepointRule",
     "SavepointWriter",
 ]

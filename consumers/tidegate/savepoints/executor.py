@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from tidegate.errors import FormatError, PermanentError, TransientError
+from tidegate.errors import ConfinementError, FormatError, PermanentError, TransientError
 from tidegate.events import (
     Command,
     Outcome,
@@ -14,74 +14,78 @@ from tidegate.events import (
     SavepointRejected,
     SavepointRequested,
 )
-from tidegate.fanout import FanOut
-from tidegate.hudi import Action, Instant, SavepointMetadata, State
+from tidegate.events.reasons import Reason
+from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, Timeline
 from tidegate.hudi_reader import HudiTable, list_partitions
-from tidegate.hudi_tables import TimelineWriter, open_table
-from tidegate.refusals import Refusal, Refused, granted
 from tidegate.savepoints.lookup import clean_bound, read_commits
 from tidegate.savepoints.plan import SavepointPlan, check_bound, choose_commit, plan_savepoint
 from tidegate.savepoints.repeats import Repeats, was_removed
-from tidegate.storage import NotFound
-from tidegate.warehouse import Warehouse
+from tidegate.storage import NotFound, ParallelMap
+from tidegate.tables.hudi import TimelineWriter, open_table
+from tidegate.tables.refusal import Refused, refusal_of
+from tidegate.tables.warehouse import Warehouse
+
+_REMOVES_FILES: Final = frozenset({Action.CLEAN, Action.RESTORE, Action.ROLLBACK})
 
 
 class SavepointWriter:
-    """Answers a SavepointRequested with SavepointCreated or SavepointRejected.
+    """Carries out SavepointRequested; its outcome is SavepointCreated or SavepointRejected.
 
-    Nothing of the table's but the savepoint's own two files is written, inflight first, then
-    completed. An inflight file that a dead process left is taken up; a completed one is the answer.
-    A request that was answered is answered the same for ever: a savepoint that was removed since
-    does not come back.
-
-    Reason codes: those of `hudi_tables.opening` and `savepoints.plan`, and restore-pending.
+    Only the savepoint's own two files of the table are written, first inflight, then completed. An
+    inflight file that an interrupted attempt left is completed. If the savepoint exists already,
+    the outcome says so. A repeated request gets its first outcome again: a savepoint that was
+    removed meanwhile does not come back.
     """
 
     name: ClassVar[str] = "savepoint-writer"
-    hears: ClassVar[tuple[type[Command], ...]] = (SavepointRequested,)
-    looks_back: ClassVar[bool] = False
+    consumes: ClassVar[tuple[type[Command], ...]] = (SavepointRequested,)
+    checks_past_outcomes: ClassVar[bool] = False
 
     def __init__(
-        self, warehouse: Warehouse, fan_out: FanOut, clock: Callable[[], datetime]
+        self, warehouse: Warehouse, parallel_map: ParallelMap, clock: Callable[[], datetime]
     ) -> None:
-        """Take what may be changed, what lists many partitions at once, and the time (aware)."""
+        """Take what may be changed, the parallel map for listings, and a clock (aware times)."""
         self.warehouse = warehouse
-        self.fan_out = fan_out
+        self.parallel_map = parallel_map
         self.clock = clock
 
-    def is_answered(self, outcomes: Sequence[Outcome]) -> bool:  # noqa: ARG002 - the protocol's
+    def is_answered(
+        self,
+        command: Command,  # noqa: ARG002 - the protocol's
+        outcomes: Sequence[Outcome],  # noqa: ARG002 - the protocol's
+    ) -> bool:
         """Never: a savepoint destroys nothing."""
         return False
 
     def execute(self, command: Command) -> Iterator[Outcome]:
-        """Write the savepoint, or say why not.
+        """Write the savepoint, or yield why not.
 
         Raises:
-            PermanentError: the command is no SavepointRequested.
-            TransientError: a file went away while it was needed; the next look may go well.
+            PermanentError: the command is not a SavepointRequested.
+            TransientError: a file was removed while it was needed; try again.
         """
         if not isinstance(command, SavepointRequested):
-            raise PermanentError(f"{self.name} does not answer a {type(command).__name__}")
+            raise PermanentError(f"{self.name} can't carry out a {type(command).__name__}")
         try:
             yield self._savepoint(command)
         except Refused as refused:
-            yield self._rejected(command, refused.refusal)
-        except FormatError as error:
-            yield self._rejected(command, Refusal("unreadable-table", str(error)))
+            yield self._rejected(command, refused)
+        except (ConfinementError, FormatError) as error:
+            yield self._rejected(command, refusal_of(error))
         except NotFound as error:
-            raise TransientError(f"{error} went away in between") from error
+            raise TransientError(f"{error} was removed while it was needed") from error
 
     def _savepoint(self, command: SavepointRequested) -> SavepointCreated:
         began = self.clock()
         table = open_table(self.warehouse, command.location, command.table)
         repeats = Repeats.of(self.warehouse, table.location, command)
-        kept = repeats.given()
-        if kept and was_removed(table.timeline, kept):
-            return kept
-        wanted = kept.instant if kept else command.instant
-        commit = granted(choose_commit(table.timeline, wanted)).timestamp
-        there = self._existing(table, commit)
-        metadata = there or self._begin(command, table, commit)
+        previous = repeats.outcome()
+        if previous and was_removed(table.timeline, previous):
+            return previous
+        wanted = previous.instant if previous else command.instant
+        commit = choose_commit(table.timeline, wanted).timestamp
+        existing = self._existing(table, commit)
+        metadata = existing or self._begin(command, table, commit)
         ended = self.clock()
         created = SavepointCreated.about(
             command,
@@ -90,11 +94,11 @@ class SavepointWriter:
             instant=commit,
             partitions=len(metadata.files),
             files=metadata.file_count,
-            already_there=there is not None,
+            already_there=existing is not None,
             duration_ms=max(0, int((ended - began).total_seconds() * 1000)),
         )
-        repeats.keep(created, ended)
-        if there is None:
+        repeats.put(created, ended)
+        if existing is None:
             self._complete(table, commit, metadata)
         return created
 
@@ -102,36 +106,61 @@ class SavepointWriter:
         self, command: SavepointRequested, table: HudiTable, commit: str
     ) -> SavepointMetadata:
         plan = self._plan(table, commit)
-        writer = TimelineWriter(self.warehouse, table, self.clock)
-        writer.begin(Instant(commit, Action.SAVEPOINT, State.INFLIGHT))
+        self._claim(table, commit)
         moment_ms = int(self.clock().timestamp() * 1000)
         return SavepointMetadata(command.requested_by, moment_ms, command.comment, plan.files)
+
+    def _claim(self, table: HudiTable, commit: str) -> None:
+        """Create the inflight file; withdraw it if the plan may not hold any more.
+
+        From the inflight file on no restore begins. One that began before, a rollback or a clean
+        may have removed files of the plan, or the commit itself.
+        """
+        writer = TimelineWriter(self.warehouse, table, self.clock)
+        inflight = Instant(commit, Action.SAVEPOINT, InstantState.INFLIGHT)
+        is_ours = writer.begin(inflight)
+        now = table.reloaded().timeline
+        is_there = now.completed_write(commit) is not None
+        if is_there and _removals(now) == _removals(table.timeline):
+            return
+        if is_ours:
+            # nobody else relies on it: who finds an inflight file checks the timeline as well
+            writer.remove([inflight])
+        raise TransientError(
+            f"a restore, rollback or clean of {table.location} began while savepoint {commit} was"
+            " planned"
+        )
 
     def _complete(self, table: HudiTable, commit: str, metadata: SavepointMetadata) -> None:
         if self._existing(table.reloaded(), commit) is None:
             writer = TimelineWriter(self.warehouse, table, self.clock)
-            savepoint = Instant(commit, Action.SAVEPOINT, State.INFLIGHT)
+            savepoint = Instant(commit, Action.SAVEPOINT, InstantState.INFLIGHT)
             writer.complete(savepoint, metadata.encode())
 
     def _plan(self, table: HudiTable, commit: str) -> SavepointPlan:
         if table.timeline.pending_restores:
-            raise Refused("restore-pending", "a restore of this table has not completed yet")
-        granted(check_bound(commit, clean_bound(table)))
-        commits = read_commits(table, self.fan_out)
-        partitions = list_partitions(self.warehouse, table.location, self.fan_out)
-        return granted(plan_savepoint(commit, table.timeline, commits, partitions))
+            raise Refused(Reason.RESTORE_PENDING, "a restore of this table has not completed yet")
+        check_bound(commit, clean_bound(table))
+        commits = read_commits(table, self.parallel_map)
+        partitions = list_partitions(self.warehouse, table.location, self.parallel_map)
+        return plan_savepoint(commit, table.timeline, commits, partitions)
 
     def _existing(self, table: HudiTable, commit: str) -> SavepointMetadata | None:
-        done = table.timeline.of_action(Action.SAVEPOINT, State.COMPLETED)
+        done = table.timeline.of_action(Action.SAVEPOINT, InstantState.COMPLETED)
         found = next((i for i in done if i.timestamp == commit), None)
         return SavepointMetadata.decode(table.read(found)) if found else None
 
-    def _rejected(self, command: SavepointRequested, refusal: Refusal) -> SavepointRejected:
+    def _rejected(self, command: SavepointRequested, refused: Refused) -> SavepointRejected:
         return SavepointRejected.about(
             command,
             said_by=self.name,
             occurred_at=self.clock(),
             instant=command.instant,
-            reason=refusal.reason,
-            message=refusal.message,
+            reason=refused.reason,
+            message=refused.message,
         )
+
+
+def _removals(timeline: Timeline) -> frozenset[Instant]:
+    """The instants that may remove data files, each in its state."""
+    return frozenset(i for i in timeline.instants if i.action in _REMOVES_FILES)

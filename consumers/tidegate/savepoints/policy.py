@@ -1,4 +1,4 @@
-"""When to ask for a savepoint: a frozen policy, and the decider that applies it to commits."""
+"""When to request a savepoint: a frozen policy, and the decider that applies it to commits."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 from typing import ClassVar, Final
 
 from tidegate.events import CommitCompleted, Event, SavepointRequested, Value
-from tidegate.events.base import Text
-from tidegate.runtime.services import Decision
+from tidegate.events.limits import Text
+from tidegate.runtime.protocols import Decision
 
 REMEMBERED: Final = 256
 _SAVEPOINTABLE: Final = frozenset({"commit", "deltacommit", "replacecommit"})
@@ -22,22 +22,22 @@ class SavepointMode(StrEnum):
     ON_REQUEST = "on_request"
 
 
-class SavepointRule(Value, frozen=True):
+class PolicyRule(Value, frozen=True):
     """A mode for the tables whose identity matches `pattern` (`*`, `?` and `[...]`)."""
 
     pattern: Text
     mode: SavepointMode
 
     def covers(self, table: str) -> bool:
-        """Whether a table (`catalog.database.table`, lower case) falls under this rule."""
+        """Whether this rule applies to a table (`catalog.database.table`, lower case)."""
         return fnmatchcase(table, self.pattern.lower())
 
 
 class SavepointPolicy(Value, frozen=True):
-    """Rules in order: the first that covers a table counts; a table without one is on request."""
+    """Rules in order: the first that covers a table applies; by default ON_REQUEST."""
 
     name: Text = "default"
-    rules: tuple[SavepointRule, ...] = ()
+    rules: tuple[PolicyRule, ...] = ()
 
     def mode_of(self, table: str) -> SavepointMode:
         """The mode of a table."""
@@ -45,43 +45,45 @@ class SavepointPolicy(Value, frozen=True):
         return next(modes, SavepointMode.ON_REQUEST)
 
 
-class AskedInstants(Value, frozen=True):
-    """A table's instants that a savepoint was asked for, ascending, the last REMEMBERED of them.
+class RequestedInstants(Value, frozen=True):
+    """A table's instants for which a savepoint was requested: the last REMEMBERED, ascending.
 
     Instants order as strings, as in Hudi. Once the memory is full, an instant below the least
-    remembered one counts as asked for: a late repeat never asks twice, at the price that a commit
-    told of more than REMEMBERED commits late gets no savepoint by policy.
+    remembered one counts as requested: a late repeat never requests twice, at the price that a
+    commit published more than REMEMBERED commits late gets no savepoint by policy.
     """
 
     instants: tuple[str, ...] = ()
 
     def has(self, instant: str) -> bool:
-        """Whether a savepoint was asked for on this instant, or it is too old to know."""
+        """Whether a savepoint was requested on this instant, or it is too old to know."""
         forgotten = len(self.instants) == REMEMBERED and instant < self.instants[0]
         return forgotten or instant in self.instants
 
-    def with_(self, instant: str) -> AskedInstants:
+    def with_(self, instant: str) -> RequestedInstants:
         """The memory with one more instant in it."""
-        return AskedInstants(instants=tuple(sorted((*self.instants, instant)))[-REMEMBERED:])
+        return RequestedInstants(instants=tuple(sorted((*self.instants, instant)))[-REMEMBERED:])
 
 
 class SavepointPolicyService:
-    """Asks for a savepoint on every commit of the tables whose policy says so, once an instant."""
+    """Requests a savepoint on every commit of the tables whose policy says so, once an instant."""
 
     name: ClassVar[str] = "savepoint-policy"
-    hears: ClassVar[tuple[type[Event], ...]] = (CommitCompleted,)
-    state_type: type[AskedInstants] = AskedInstants
+    consumes: ClassVar[tuple[type[Event], ...]] = (CommitCompleted,)
+    state_type: type[RequestedInstants] = RequestedInstants
 
     def __init__(self, policy: SavepointPolicy) -> None:
         """Take the policy; it does not change while the service runs."""
         self.policy = policy
 
-    def initial(self) -> AskedInstants:
-        """Nothing asked for yet."""
-        return AskedInstants()
+    def initial(self) -> RequestedInstants:
+        """Nothing requested yet."""
+        return RequestedInstants()
 
-    def decide(self, state: AskedInstants, event: Event, at: datetime) -> Decision[AskedInstants]:
-        """Ask for a savepoint on a commit that can have one and was not asked for before."""
+    def decide(
+        self, state: RequestedInstants, event: Event, at: datetime
+    ) -> Decision[RequestedInstants]:
+        """Request a savepoint on a commit that can have one and has none requested."""
         if not isinstance(event, CommitCompleted) or not self._wants(event):
             return Decision(state)
         if state.has(event.instant):

@@ -1,7 +1,7 @@
-"""Recognising a request that was heard before: a savepoint that was removed stays removed.
+"""Recognising a repeated request: a savepoint that was removed stays removed.
 
-Also a request without an instant means the newest commit of when it was first heard. One that was
-rejected left nothing on the table, and is looked at anew: a savepoint destroys nothing.
+A request without an instant means the newest commit at the time when it was first carried out. A
+rejected request left nothing on the table and is checked anew: a savepoint destroys nothing.
 """
 
 from __future__ import annotations
@@ -12,45 +12,45 @@ from typing import Final, Self
 
 from tidegate.events import SavepointCreated, SavepointRequested
 from tidegate.hudi import Action, Timeline
-from tidegate.hudi_tables import Answers, forget_before
-from tidegate.warehouse import Warehouse
+from tidegate.tables.hudi import OutcomeStore, remove_before
+from tidegate.tables.warehouse import Warehouse
 
-_SHELF: Final = "savepoint-writer"
+_FOLDER: Final = "savepoint-writer"
 _REMEMBERED: Final = timedelta(days=90)
-"""Commands stay 30 days on their topic: what can't be heard again need not be remembered."""
+"""Commands stay 30 days on their topic: what can't come again need not be remembered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """The answers that a table keeps for one request."""
+    """What a table records about one request."""
 
-    answers: Answers
+    store: OutcomeStore
     command: SavepointRequested
 
     @classmethod
     def of(cls, warehouse: Warehouse, location: str, command: SavepointRequested) -> Self:
-        """Look on the shelf of the request's own day: a table may get a savepoint every minute."""
+        """Use the folder of the request's own day: a table may get a savepoint every minute."""
         day = command.occurred_at.astimezone(UTC).date().isoformat()
-        return cls(Answers(warehouse, location, f"{_SHELF}/{day}"), command)
+        return cls(OutcomeStore(warehouse, location, f"{_FOLDER}/{day}"), command)
 
-    def given(self) -> SavepointCreated | None:
-        """The answer that was given, if one was.
+    def outcome(self) -> SavepointCreated | None:
+        """The outcome of an earlier attempt.
 
         Raises:
             FormatError: it can't be read.
         """
-        kept = self.answers.given(self.command.event_id)
-        return kept if isinstance(kept, SavepointCreated) else None
+        stored = self.store.outcome_of(self.command.event_id)
+        return stored if isinstance(stored, SavepointCreated) else None
 
-    def keep(self, outcome: SavepointCreated, now: datetime) -> None:
-        """Keep an answer, and forget those of commands that can't be heard any more."""
-        answers = self.answers
-        answers.keep(self.command.event_id, outcome)
+    def put(self, outcome: SavepointCreated, now: datetime) -> None:
+        """Store an outcome, and remove those of commands that can't come again."""
+        store = self.store
+        store.put(self.command.event_id, outcome)
         oldest = (now - _REMEMBERED).astimezone(UTC).date()
-        forget_before(answers.warehouse, answers.location, _SHELF, oldest)
+        remove_before(store.warehouse, store.location, _FOLDER, oldest)
 
 
 def was_removed(timeline: Timeline, created: SavepointCreated) -> bool:
     """Whether a savepoint that was created is gone: a crash leaves at least its inflight file."""
-    there = timeline.of_action(Action.SAVEPOINT)
-    return all(each.timestamp != created.instant for each in there)
+    savepoints = timeline.of_action(Action.SAVEPOINT)
+    return all(each.timestamp != created.instant for each in savepoints)

@@ -1,0 +1,26 @@
+"""What a restore works with."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from tidegate.restores.liveness import LivenessSettings
+from tidegate.storage import ParallelMap
+from tidegate.tables.warehouse import Warehouse
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreContext:
+    """The warehouse, the parallel map, the clock (aware times) and the settings of a restorer.
+
+    `wait` blocks for a number of seconds.
+    """
+
+    warehouse: Warehouse
+    parallel_map: ParallelMap
+    clock: Callable[[], datetime]
+    settings: LivenessSettings
+    wait: Callable[[float], None] = time.sleep

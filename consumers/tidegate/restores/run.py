@@ -1,0 +1,195 @@
+"""Carrying out a restore. Every step can be repeated: a crash anywhere is resumed to the same end.
+
+Order of the steps, as in Hudi: the restore is put on the timeline, where it keeps writers out; then
+each instant is rolled back, newest first; then the restore is completed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+from tidegate.errors import ConfinementError, FormatError, TransientError
+from tidegate.hudi import (
+    WRITES,
+    Action,
+    Instant,
+    InstantState,
+    RestoreMetadata,
+    RestorePlanFile,
+    RollbackMetadata,
+    instant_of,
+)
+from tidegate.hudi.properties import METADATA_PARTITIONS, without
+from tidegate.hudi_reader import HudiTable
+from tidegate.hudi_reader.table import PROPERTIES, read_properties
+from tidegate.restores.context import RestoreContext
+from tidegate.restores.finished import trim
+from tidegate.restores.plan import (
+    COMMAND_KEY,
+    MARKERS,
+    METADATA_TABLE,
+    STEPS_KEY,
+    PlannedRestore,
+    Step,
+    summarise,
+)
+from tidegate.restores.removal_record import RemovalRecord
+from tidegate.restores.repeats import outcome_store
+from tidegate.storage import is_below, join
+from tidegate.tables.hudi import TimelineWriter, with_checksum
+
+
+@dataclass(frozen=True)
+class RestoreRun:
+    """One attempt: `begin`, `drop_metadata_table`, `roll_back` each step, `check_end`, `finish`."""
+
+    context: RestoreContext
+    table: HudiTable
+    plan: PlannedRestore
+    instant: Instant
+
+    @classmethod
+    def begin(
+        cls, context: RestoreContext, table: HudiTable, plan: PlannedRestore, command_id: str
+    ) -> Self:
+        """Create the restore's requested and inflight files, or adopt those of a pending restore.
+
+        Both this command, and the one for which a pending restore was begun, are recorded on the
+        table as belonging to this restore.
+
+        Raises:
+            TransientError: the table changed since the plan was made, or another restore began.
+        """
+        writer = TimelineWriter(context.warehouse, table, context.clock)
+        timestamp = plan.resumes or writer.new_instant()
+        requested = Instant(timestamp, Action.RESTORE, InstantState.REQUESTED)
+        if plan.resumes is None:
+            header = {STEPS_KEY: summarise(plan), COMMAND_KEY: command_id}
+            content = RestorePlanFile(plan.targets, plan.savepoint, header).encode()
+            cls._claim(writer, requested, content)
+        store = outcome_store(context.warehouse, table.location)
+        for command in {plan.begun_for or command_id, command_id}:
+            store.record_start(command, timestamp)
+        inflight = replace(requested, state=InstantState.INFLIGHT)
+        writer.begin(inflight)
+        return cls(context, table, plan, inflight)
+
+    @staticmethod
+    def _claim(writer: TimelineWriter, requested: Instant, content: bytes) -> None:
+        """Create the requested file; withdraw it if anything else on the timeline changed."""
+        if not writer.begin(requested, content):
+            raise TransientError(f"another restore began at {requested.timestamp}")
+        before = (*writer.table.timeline.instants, requested)
+        now = writer.table.reloaded().timeline.instants
+        if sorted(before, key=repr) != sorted(now, key=repr):
+            writer.remove([requested])
+            raise TransientError("the table changed while its restore was planned")
+
+    @property
+    def _writer(self) -> TimelineWriter:
+        return TimelineWriter(self.context.warehouse, self.table, self.context.clock)
+
+    def drop_metadata_table(self) -> None:
+        """Remove the metadata table: readers list files, the next Hudi write rebuilds it.
+
+        The properties are edited first, so that no reader uses a metadata table that is being
+        removed.
+
+        Raises:
+            TransientError: another process completed the restore meanwhile.
+        """
+        if not self.plan.steps:
+            return
+        self._reload()
+        content = read_properties(self.context.warehouse, self.table.location)
+        edited = without(content, METADATA_PARTITIONS)
+        if edited != content:
+            self.context.warehouse.replace(join(self.table.location, PROPERTIES), edited)
+        self.context.warehouse.remove_tree(join(self.table.location, METADATA_TABLE))
+
+    def roll_back(self, step: Step) -> RollbackMetadata:
+        """Roll back one instant in Hudi's order: its completed file, its data files, the rest.
+
+        A crash in between leaves an inflight write, whose data files are found by listing. So
+        Hudi can finish the restore too, and no list of files that somebody else may have written
+        decides what is removed.
+
+        Raises:
+            ConfinementError: a file lies outside the table; nothing of this instant was removed.
+        """
+        began = self.context.clock()
+        target = step.target.timestamp
+        files = sorted(self._write_files.get(target, ()), key=lambda f: f.state, reverse=True)
+        paths = [self._data_file(file.path) for file in step.files]
+        data = [file for path in paths for file in with_checksum(path)]
+        removed = self._record.of_step(step)
+        self._writer.remove([i for i in files if i.state is InstantState.COMPLETED])
+        self.context.warehouse.remove_files_in_parallel(data, self.context.parallel_map)
+        self._writer.remove([i for i in files if i.state is not InstantState.COMPLETED])
+        self.context.warehouse.remove_tree(join(self.table.location, MARKERS, target))
+        deleted = defaultdict[str, list[str]](list)
+        for file in removed:
+            deleted[file.partition].append(join(self.table.location, file.path))
+        return RollbackMetadata(
+            instant_of(began, self.table.properties.zone),
+            max(0, int((self.context.clock() - began).total_seconds() * 1000)),
+            step.target,
+            {partition: tuple(paths) for partition, paths in deleted.items()},
+        )
+
+    @cached_property
+    def _write_files(self) -> Mapping[str, list[Instant]]:
+        """Every timeline file of each write.
+
+        This includes the pending files of a completed clustering. Hudi leaves them behind, and its
+        next write then fails on the file groups that they claim.
+        """
+        found = defaultdict[str, list[Instant]](list)
+        for file in self.table.files:
+            if file.action in WRITES:
+                found[file.timestamp].append(file)
+        return found
+
+    @property
+    def _record(self) -> RemovalRecord:
+        return RemovalRecord(self.context.warehouse, self.table.location, self.instant.timestamp)
+
+    def check_end(self) -> None:
+        """Check that the savepointed commit is the last completed write now.
+
+        Raises:
+            FormatError: a write that began before the restore completed while it ran.
+            TransientError: another process completed the restore meanwhile.
+        """
+        last = self._reload().timeline.last_completed_write()
+        if last is None or last.timestamp != self.plan.savepoint:
+            found = "there is none" if last is None else f"it is {last.timestamp}.{last.action}"
+            raise FormatError(
+                f"{self.plan.savepoint} should be the last completed commit now, but {found}: a"
+                " write completed during the restore. The table accepts no writes until the"
+                " restore completes: stop that writer, look at the plan, and request the restore"
+                " again with the plan's id to roll that write back too"
+            )
+
+    def finish(self, metadata: RestoreMetadata) -> None:
+        """Complete the restore and remove its rollbacks. The outcome must be stored before."""
+        self._writer.complete(self.instant, metadata.encode())
+        trim(self._writer, self.plan.savepoint, metadata)
+
+    def _reload(self) -> HudiTable:
+        """The table now. Stops a process that paused while another one completed this restore."""
+        now = self.table.reloaded()
+        if all(i.timestamp != self.instant.timestamp for i in now.timeline.pending_restores):
+            raise TransientError(f"restore {self.instant.timestamp} is no longer pending")
+        return now
+
+    def _data_file(self, path: str) -> str:
+        where = join(self.table.location, path)
+        meta = join(self.table.location, ".hoodie")
+        if not is_below(where, self.table.location) or is_below(where, meta):
+            raise ConfinementError(f"{path} is not a data file of {self.table.location}")
+        return where
