@@ -1,0 +1,1 @@
+"""What people operate a deployment with: doctor, replay, dead letters, topics."""

@@ -1,0 +1,101 @@
+"""A dead letter: the original message, its origin, and why it failed. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from tidegate.errors import FormatError
+from tidegate.events import Event, derived_id, table_identity
+from tidegate.events.audit import UNKNOWN_TABLE
+from tidegate.events.message import Headers
+from tidegate.events.wire import Wire
+from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.input.dead_letters import ID_HEADER, VALUE_LEFT_OUT
+
+_FAMILIES: Final = ("__connect.errors.", "__streams.errors.", "x-original-", "x-exception-")
+_UNKNOWN: Final = "(unknown)"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One dead letter. `record` is the record on its topic, with all headers."""
+
+    dead_letter_id: str
+    record: Record
+    service: str
+    origin: Partition
+    origin_offset: int
+    error: str
+    headers: Headers
+    """The original message's headers."""
+    origin_timestamp_ms: int | None = None
+    """When the broker appended the original; None if the dead letter does not say."""
+
+    @property
+    def has_value(self) -> bool:
+        """Whether the original value is in it: it may have been too large."""
+        return VALUE_LEFT_OUT not in dict(self.record.headers)
+
+    @property
+    def at(self) -> datetime:
+        """When it was dead-lettered, by the broker's clock."""
+        return datetime.fromtimestamp(self.record.timestamp_ms / 1000, UTC)
+
+    @property
+    def place(self) -> str:
+        """The original message's place, as topic/partition/offset."""
+        return f"{self.origin.topic}/{self.origin.number}/{self.origin_offset}"
+
+    @property
+    def table(self) -> str:
+        """The table that its key names; a placeholder if the key is not a table's name."""
+        try:
+            return table_identity((self.record.key or b"").decode())
+        except ValueError:
+            return UNKNOWN_TABLE
+
+    def event(self, wire: Wire) -> Event | None:
+        """The event in it, if it can be decoded (by now)."""
+        try:
+            return wire.deserialize(self.record.key, self.record.value, self.headers)
+        except FormatError:
+            return None
+
+
+def read_dead_letter(record: Record) -> DeadLetter:
+    """Read a record of the dead-letters topic, also one that another tool wrote.
+
+    The origin is in Kafka Connect's headers, else in Spring's; without either it is unknown, and
+    the dead letter can't be redriven.
+    """
+    headers = {name: (value or b"").decode(errors="replace") for name, value in record.headers}
+    topic = headers.get("__connect.errors.topic") or headers.get("x-original-topic") or ""
+    number = headers.get("__connect.errors.partition") or headers.get("x-original-partition") or ""
+    offset = headers.get("__connect.errors.offset") or headers.get("x-original-offset") or ""
+    stamp = headers.get("x-original-timestamp") or ""
+    error = headers.get("__connect.errors.exception.message") or headers.get("x-exception-message")
+    where = f"{record.partition.topic}/{record.partition.number}/{record.offset}"
+    return DeadLetter(
+        dead_letter_id=headers.get(ID_HEADER) or derived_id("foreign-dead-letter", where),
+        record=record,
+        service=headers.get("__connect.errors.connector.name") or _UNKNOWN,
+        origin=Partition(topic, int(number) if number.isdecimal() else 0),
+        origin_offset=int(offset) if offset.isdecimal() else 0,
+        error=error or _UNKNOWN,
+        headers=own_headers(record.headers),
+        origin_timestamp_ms=int(stamp) if stamp.isdecimal() else None,
+    )
+
+
+def own_headers(headers: Headers) -> Headers:
+    """The headers of the original message.
+
+    What we add begins with the dead letter's id; everything before it is original, headers of an
+    earlier failure too. In another tool's dead letter the error headers are known by their names.
+    """
+    ids = [index for index, (name, _) in enumerate(headers) if name == ID_HEADER]
+    if ids:
+        return headers[: ids[-1]]
+    return tuple(each for each in headers if not each[0].startswith(_FAMILIES))

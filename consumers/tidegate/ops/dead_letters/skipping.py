@@ -1,0 +1,160 @@
+"""Skip one offset that a service can't get past: on record, and only while the service is stopped.
+
+The dead letter names the place only, because a record that can't be read can't be copied. It is
+resolved at once by an audit event that says who skipped it and why. Repeated after a crash, both
+have the ids that they had.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from confluent_kafka.admin import AdminClient
+
+from tidegate.errors import ConfigError, TidegateError
+from tidegate.events import DeadLetterDiscarded, derived_id
+from tidegate.events.audit import UNKNOWN_TABLE
+from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC, changelog, topic_of
+from tidegate.ops.dead_letters.resolution import SAID_BY
+from tidegate.ops.groups import Groups
+from tidegate.publisher import Message
+from tidegate.registry import wire_for
+from tidegate.runtime.bus import Partition
+from tidegate.runtime.decider.state_store import POSITIONS_KEY
+from tidegate.runtime.input.dead_letters import ID_HEADER, VALUE_LEFT_OUT
+from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.service.assembly import CONSUMED_EVENTS, DECIDERS
+from tidegate.service.settings import Settings
+
+_UNKNOWN: Final = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """One offset of a service's input that is to be skipped."""
+
+    service: str
+    partition: Partition
+    offset: int
+
+    @property
+    def dead_letter_id(self) -> str:
+        """The id of the dead letter, the same however often it is skipped."""
+        where = self.partition
+        return derived_id("skipped", self.service, where.topic, str(where.number), str(self.offset))
+
+
+def plan_skip(settings: Settings, service: str, topic: str, number: int, offset: int) -> Skip:
+    """Check that a service would read this offset next.
+
+    Raises:
+        ConfigError: there is no such service, or it does not consume that topic.
+        GroupInUseError: the service is running.
+        TidegateError: the service would go on elsewhere.
+    """
+    prefix = settings.topics.prefix
+    if service not in CONSUMED_EVENTS:
+        raise ConfigError(
+            f"unknown service {service!r}: choose one of {', '.join(CONSUMED_EVENTS)}"
+        )
+    topics = sorted({topic_of(kind).suffix for kind in CONSUMED_EVENTS[service]})
+    suffix = topic.removeprefix(f"{prefix}.")
+    if suffix not in topics:
+        raise ConfigError(f"{service} does not consume {topic}, only {', '.join(topics)}")
+    partition = Partition(f"{prefix}.{suffix}", number)
+    groups = Groups(AdminClient({**settings.connection(), "log_level": 0}))
+    group = f"{prefix}.{service}"
+    groups.check_unused(group)
+    bus = KafkaBus(settings.connection())
+    try:
+        if number >= bus.partitions(partition.topic):
+            raise ConfigError(f"{partition.topic} has no partition {number}")
+        available = bus.watermarks(partition)
+    finally:
+        bus.close()
+    following = groups.committed(group, [partition]).get(partition, available.first)
+    if offset != following:
+        raise TidegateError(
+            f"{service} reads offset {following} of {partition.topic}[{number}] next: only that one"
+            " can be skipped"
+        )
+    if offset >= available.end:
+        raise TidegateError(f"{partition.topic}[{number}] has no record at offset {offset} yet")
+    return Skip(service, partition, offset)
+
+
+def carry_out_skip(settings: Settings, skip: Skip, by: str, because: str, at: datetime) -> None:
+    """Publish the dead letter and the audit event, then move the service past the offset.
+
+    Raises:
+        GroupInUseError: the service was started meanwhile; it was not moved.
+        FencedError: likewise.
+    """
+    prefix = settings.topics.prefix
+    bus = KafkaBus(settings.connection())
+    groups = Groups(AdminClient({**settings.connection(), "log_level": 0}))
+    try:
+        groups.check_unused(f"{prefix}.{skip.service}")
+        outcomes = OUTCOME_TOPIC.name(prefix)
+        audit = wire_for(settings.registry).serialize(_audit_event(skip, by, because, at), outcomes)
+        bus.send([_dead_letter(skip, because, DEAD_LETTERS.name(prefix)), audit])
+        if skip.service in DECIDERS:
+            _advance_changelog(bus, changelog(skip.service).name(prefix), skip)
+        groups.set_offsets(f"{prefix}.{skip.service}", {skip.partition: skip.offset + 1})
+    finally:
+        bus.close()
+
+
+def _advance_changelog(bus: KafkaBus, topic: str, skip: Skip) -> None:
+    """A decider's own positions are moved first: behind its group's, it refuses to start."""
+    log = bus.changelog(topic, skip.partition.number)
+    try:
+        positions: dict[str, int] = {}
+        for key, value in log.read():
+            if key == POSITIONS_KEY:
+                positions = json.loads(value or b"{}")
+        if positions.get(skip.partition.topic, skip.offset) <= skip.offset:
+            moved = positions | {skip.partition.topic: skip.offset + 1}
+            log.write([(POSITIONS_KEY, json.dumps(moved).encode())])
+    finally:
+        log.close()
+
+
+def _dead_letter(skip: Skip, because: str, topic: str) -> Message:
+    where, offset = skip.partition, str(skip.offset)
+    reason = f"skipped by a person: {because}"
+    headers = {
+        ID_HEADER: skip.dead_letter_id,
+        "__connect.errors.topic": where.topic,
+        "__connect.errors.partition": str(where.number),
+        "__connect.errors.offset": offset,
+        "__connect.errors.connector.name": skip.service,
+        "__connect.errors.exception.message": reason,
+        "x-original-topic": where.topic,
+        "x-original-partition": str(where.number),
+        "x-original-offset": offset,
+        "x-exception-message": reason,
+        VALUE_LEFT_OUT: _UNKNOWN,
+    }
+    added = tuple((name, text.encode()) for name, text in headers.items())
+    return Message(topic, None, None, added, where.number)
+
+
+def _audit_event(skip: Skip, by: str, because: str, at: datetime) -> DeadLetterDiscarded:
+    return DeadLetterDiscarded(
+        table=UNKNOWN_TABLE,
+        location=_UNKNOWN,
+        occurred_at=at,
+        said_by=SAID_BY,
+        caused_by=skip.dead_letter_id,
+        service=skip.service,
+        origin_topic=skip.partition.topic,
+        origin_partition=skip.partition.number,
+        origin_offset=skip.offset,
+        error="skipped without being processed",
+        requested_by=by,
+        reason=because,
+    )

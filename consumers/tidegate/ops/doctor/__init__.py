@@ -1,0 +1,8 @@
+"""The doctor: independent checks of a deployment, each with what was found and what to do."""
+
+from __future__ import annotations
+
+from tidegate.ops.doctor.examination import Extras, examine
+from tidegate.ops.doctor.finding import Finding, Status
+
+__all__ = ["Extras", "Finding", "Status", "examine"]

@@ -1,0 +1,75 @@
+"""Does this principal have the access rights that a service needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import KafkaException, TopicCollection
+
+from tidegate.ops.doctor.broker import REQUEST_TIMEOUT, RESULT_TIMEOUT, Broker
+from tidegate.ops.doctor.finding import DENIED, Finding, Status
+from tidegate.ops.topics.acls import Acl, acls
+from tidegate.service.assembly import DECIDERS, EXECUTORS
+
+Allowed = Mapping[tuple[str, str], frozenset[str]]
+"""The allowed operations by resource and name; without those that the broker does not report."""
+
+
+def check_access(broker: Broker, service: str) -> Finding:
+    """Whether the principal of the settings has every right that a service needs."""
+    rights = acls(broker.topics.prefix, deciders=DECIDERS, executors=EXECUTORS)
+    needed = [each for each in rights if each.role == service]
+    return compare_rights(service, needed, _allowed(broker, needed))
+
+
+def compare_rights(service: str, needed: Sequence[Acl], allowed: Allowed) -> Finding:
+    """Compare the needed rights with those that the broker reports. Pure."""
+    check = f"access {service}"
+    missing = [
+        each
+        for each in needed
+        if each.operation not in allowed.get((each.resource, each.name), {each.operation})
+    ]
+    unreported = [each for each in needed if (each.resource, each.name) not in allowed]
+    unknown = sorted({each.resource for each in unreported})
+    if missing:
+        rights = ", ".join(f"{each.operation} {each.resource} {each.name}" for each in missing)
+        advice = "run the doctor as the service's principal, or grant them: tidegate topics acls"
+        return Finding(check, Status.FAIL, f"this principal may not {rights}", advice)
+    known = "this principal has all rights that the broker reports"
+    seen = f"{known}; unknown: {', '.join(unknown)}" if unknown else known
+    return Finding(check, Status.OK if len(unreported) < len(needed) else Status.SKIPPED, seen)
+
+
+def _allowed(broker: Broker, needed: Sequence[Acl]) -> dict[tuple[str, str], frozenset[str]]:
+    names = {
+        kind: sorted({each.name for each in needed if each.resource == kind})
+        for kind in ("topic", "group")
+    }
+    options: dict[str, Any] = {
+        "include_authorized_operations": True,
+        "request_timeout": REQUEST_TIMEOUT,
+    }
+    futures = {
+        "topic": broker.admin.describe_topics(TopicCollection(names["topic"]), **options),
+        "group": broker.admin.describe_consumer_groups(names["group"], **options),
+    }
+    return {
+        (kind, name): operations
+        for kind, described in futures.items()
+        for name, operations in _operations(described.items())
+    }
+
+
+def _operations(futures: Iterable[tuple[str, Future[Any]]]) -> Iterator[tuple[str, frozenset[str]]]:
+    for name, future in futures:
+        try:
+            operations = future.result(RESULT_TIMEOUT).authorized_operations
+        except KafkaException as error:
+            if error.args[0].code() in DENIED:
+                yield name, frozenset()
+            continue
+        if operations is not None:
+            yield name, frozenset(each.name.lower() for each in operations)

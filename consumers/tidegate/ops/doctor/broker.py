@@ -1,0 +1,135 @@
+"""Is the broker reachable, are its topics as declared, are a decider's topics co-partitioned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from tidegate.errors import ConfigError
+from tidegate.events.topics import COMMAND_TOPIC, changelog, topic_of
+from tidegate.ops.doctor.finding import Finding, Status
+from tidegate.ops.groups import Groups
+from tidegate.ops.topics import deployment, describe_topics, differences
+from tidegate.service.assembly import CONSUMED_EVENTS, DECIDERS
+from tidegate.service.settings import Settings, TopicSettings
+
+REQUEST_TIMEOUT: Final = 5.0
+"""Seconds for a request."""
+RESULT_TIMEOUT: Final = REQUEST_TIMEOUT + 1
+"""Longer than the request's: the client's own error says more than our time-out."""
+_ADVICE: Final = (
+    "start it, or correct the settings: KAFKA_BOOTSTRAP_SERVERS, or in [kafka]"
+    " bootstrap.servers, security.protocol, sasl.*, ssl.*"
+)
+
+
+class Broker:
+    """The cluster of the settings. Nothing is written to it."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Create the clients; nothing is sent yet.
+
+        Raises:
+            ConfigError: no broker is named, or librdkafka refuses a setting.
+        """
+        self.connection = settings.connection()
+        self.topics = settings.topics
+        self._faults: list[KafkaError] = []
+        callbacks: dict[str, Any] = {"log_level": 0, "error_cb": self._faults.append}
+        config = {**self.connection, **callbacks}
+        try:
+            self.admin = AdminClient(config)
+        except KafkaException as error:
+            raise ConfigError(f"Kafka: {error.args[0].str()}") from error
+        self.groups = Groups(self.admin)
+
+    def reached(self) -> Finding:
+        """Whether a broker responds, and how many there are."""
+        try:
+            future = self.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT)
+            cluster = future.result(RESULT_TIMEOUT)
+        except KafkaException as error:
+            return Finding("broker", Status.FAIL, self._why(error.args[0]), _ADVICE)
+        nodes = ", ".join(f"{each.host}:{each.port}" for each in cluster.nodes)
+        controller = cluster.controller.id if cluster.controller else "unknown"
+        seen = f"{len(cluster.nodes)} reached as {nodes}, controller {controller}"
+        return Finding("broker", Status.OK, seen)
+
+    def check_topics_as_declared(self) -> Finding:
+        """Whether every topic exists as declared."""
+        declared = deployment(self.topics, DECIDERS)
+        try:
+            found = describe_topics(self.admin, [each.name for each in declared], REQUEST_TIMEOUT)
+        except ConfigError as error:
+            return not_permitted("topics", error)
+        if wrong := differences(declared, found):
+            seen = "; ".join(map(str, wrong))
+            hidden = all(each.what == "settings" for each in wrong)
+            state = Status.WARN if hidden else Status.FAIL
+            return Finding("topics", state, seen, "see: tidegate topics check")
+        return Finding("topics", Status.OK, f"all {len(declared)} are as declared")
+
+    def check_copartitioning(self) -> Finding:
+        """Whether all topics of each decider have the same number of partitions."""
+        names = [each.name for each in deployment(self.topics, DECIDERS)]
+        try:
+            found = describe_topics(self.admin, names, REQUEST_TIMEOUT)
+        except ConfigError as error:
+            return not_permitted("co-partitioning", error)
+        counts = {name: each.partitions for name, each in found.items()}
+        return copartitioning(decider_topics(self.topics), counts)
+
+    def _why(self, error: KafkaError) -> str:
+        """The cause: a time-out does not mention a refused login or connection."""
+        self.admin.poll(0)
+        causes = [
+            fault
+            for fault in self._faults
+            if fault.code() != KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - librdkafka's own code
+        ]
+        return causes[-1].str() if causes else error.str()
+
+
+def not_permitted(check: str, error: Exception) -> Finding:
+    """A warning: a service's own principal need not see the topics of others."""
+    advice = "run the doctor as a principal that may describe all topics and their settings"
+    return Finding(check, Status.WARN, f"unknown: {error}", advice)
+
+
+def decider_topics(settings: TopicSettings) -> dict[str, tuple[str, ...]]:
+    """For each decider the topics to be co-partitioned: inputs, commands, changelog."""
+    return {
+        name: tuple(
+            topic.name(settings.prefix)
+            for topic in (*map(topic_of, CONSUMED_EVENTS[name]), COMMAND_TOPIC, changelog(name))
+        )
+        for name in DECIDERS
+    }
+
+
+def copartitioning(groups: Mapping[str, Sequence[str]], partitions: Mapping[str, int]) -> Finding:
+    """Compare the partition counts of the topics that must be co-partitioned. Pure.
+
+    Args:
+        groups: The topics of each decider.
+        partitions: The number of partitions of each existing topic.
+    """
+    check = "co-partitioning"
+    if missing := sorted({name for each in groups.values() for name in each} - set(partitions)):
+        return Finding(check, Status.SKIPPED, f"missing topics: {', '.join(missing)}")
+    wrong = [
+        f"{decider}: " + ", ".join(f"{name} has {partitions[name]}" for name in names)
+        for decider, names in groups.items()
+        if len({partitions[name] for name in names}) > 1
+    ]
+    if wrong:
+        advice = "create them again with one number: a table's events and state are separated"
+        return Finding(check, Status.FAIL, "; ".join(wrong), advice)
+    return Finding(
+        check,
+        Status.OK,
+        f"the topics of {' and '.join(groups)} have the same number of partitions",
+    )

@@ -1,0 +1,118 @@
+"""All checks of a deployment, one after another."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from pydantic import SecretStr
+
+from tidegate.errors import ConfigError
+from tidegate.events.topics import PARTITIONER
+from tidegate.ops.doctor.access import check_access
+from tidegate.ops.doctor.broker import Broker
+from tidegate.ops.doctor.changelogs import check_state
+from tidegate.ops.doctor.client import check_client_settings
+from tidegate.ops.doctor.clock import check_clock
+from tidegate.ops.doctor.finding import Check, Finding, Status
+from tidegate.ops.doctor.machine import check_spark, check_versions
+from tidegate.ops.doctor.offsets import check_offsets
+from tidegate.ops.doctor.partitioner import check_partitioner
+from tidegate.ops.doctor.placement import INPUT_TOPICS, check_placement
+from tidegate.ops.doctor.registry import check_registry
+from tidegate.ops.doctor.retention import check_retention
+from tidegate.ops.doctor.roots import PROBE, check_root, check_store
+from tidegate.service.assembly import DECIDERS
+from tidegate.service.settings import Settings
+from tidegate.service.stores import untested
+
+_NO_BROKER: Final = "no broker"
+_STARTING_SPARK: Final = 120.0
+_READING: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What the doctor may do beyond reading."""
+
+    write: bool = False
+    """Create and remove a hidden file in each warehouse root."""
+    spark: bool = False
+    """Start a Spark session and run a job."""
+
+
+def examine(
+    settings: Settings, services: Sequence[str], extras: Extras = Extras()
+) -> Iterator[Finding]:
+    """Run every check; yields each finding as it comes.
+
+    Args:
+        settings: The deployment.
+        services: Those whose offsets, state and access rights are checked.
+        extras: What may be done beyond reading.
+    """
+    broker, reached = _reach(settings)
+    yield reached
+    for check in _on_broker(broker, services):
+        up = reached.state is Status.OK
+        yield check.run() if up else check.skipped(_NO_BROKER)
+    for check in _elsewhere(settings, extras):
+        yield check.run()
+
+
+def _reach(settings: Settings) -> tuple[Broker | None, Finding]:
+    try:
+        broker = Broker(settings)
+    except ConfigError as error:
+        return None, Finding("broker", Status.FAIL, str(error), "correct [kafka] in the settings")
+    return broker, Check("broker", broker.reached).run()
+
+
+def _on_broker(broker: Broker | None, services: Sequence[str]) -> Iterator[Check]:
+    """The checks that need a broker; without one they are listed as skipped."""
+    if broker is None:
+        names = [f"offsets {service}" for service in services]
+        names += [f"state {service}" for service in services if service in DECIDERS]
+        names += [f"placement {topic.suffix}" for topic in INPUT_TOPICS]
+        names += [f"access {service}" for service in services]
+        nothing = partial(Finding, "", Status.SKIPPED, _NO_BROKER)
+        for name in ("topics", "co-partitioning", "offset retention", *names, "clock"):
+            yield Check(name, nothing)
+        return
+    yield Check("topics", broker.check_topics_as_declared)
+    yield Check("co-partitioning", broker.check_copartitioning)
+    yield Check("offset retention", partial(check_retention, broker))
+    for service in services:
+        yield Check(f"offsets {service}", partial(check_offsets, broker, service))
+    for decider in (each for each in services if each in DECIDERS):
+        yield Check(f"state {decider}", partial(check_state, broker, decider), _READING)
+    for topic in INPUT_TOPICS:
+        yield Check(f"placement {topic.suffix}", partial(check_placement, broker, topic), _READING)
+    for service in services:
+        yield Check(f"access {service}", partial(check_access, broker, service))
+    yield Check("clock", partial(check_clock, broker))
+
+
+def _elsewhere(settings: Settings, extras: Extras) -> Iterator[Check]:
+    chosen = settings.kafka.get("partitioner", PARTITIONER)
+    partitioner = chosen.get_secret_value() if isinstance(chosen, SecretStr) else chosen
+    yield Check("partitioner", partial(check_partitioner, partitioner))
+    yield Check("client settings", partial(check_client_settings, settings))
+    yield Check("versions", check_versions)
+    yield Check("registry", partial(check_registry, settings), 60.0)
+    start = partial(check_spark, settings.spark, start=extras.spark)
+    yield Check("spark", start, _STARTING_SPARK if extras.spark else 30.0)
+    roots, options = settings.warehouse.roots, settings.warehouse.storage
+    probe = f"{PROBE}-{uuid.uuid4().hex}" if extras.write else None
+    allowed = settings.warehouse.allow_untested_stores
+    for root in untested(roots):
+        yield Check(f"store {root}", partial(check_store, root, allowed=allowed))
+    for root in roots:
+        yield Check(f"root {root}", partial(check_root, root, roots, options, probe=probe))
+    if not roots:
+        nothing = "none is configured: the executors may not change any table"
+        advice = "list them in [warehouse] roots"
+        yield Check("roots", partial(Finding, "roots", Status.FAIL, nothing, advice))

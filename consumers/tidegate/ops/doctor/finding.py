@@ -1,0 +1,84 @@
+"""A check's finding, and a runner in which no check hangs or stops the others."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+DENIED: Final = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+}
+"""The broker's errors for a principal without the right."""
+_SETTLING: Final = 3.0
+_PAUSE: Final = 0.2
+
+
+class Status(StrEnum):
+    """The result of a check. A warning is not a failure; a skipped check could not be run."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the doctor: the check, its result, what was found, what to do."""
+
+    check: str
+    state: Status
+    seen: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A check that has not been run yet. It fails if it takes longer than `seconds`."""
+
+    name: str
+    check: Callable[[], Finding]
+    seconds: float = 15.0
+
+    def run(self) -> Finding:
+        """Run the check; whatever it raises is a finding."""
+        results: list[Finding] = []
+        # a daemon: a check that hangs in a file system must not keep the process from ending
+        thread = threading.Thread(target=lambda: results.append(self._result()), daemon=True)
+        thread.start()
+        thread.join(self.seconds)
+        if results:
+            return results[0]
+        seen = f"no result after {self.seconds:g} s"
+        return self.failed(seen, "check that the other side is up and reachable from here")
+
+    def _result(self) -> Finding:
+        until = time.monotonic() + _SETTLING
+        while True:
+            try:
+                return self.check()
+            except KafkaException as error:
+                if time.monotonic() > until:
+                    return self.failed(error.args[0].str(), "see the broker's log")
+                # a coordinator or leader that is being elected is not a failure
+                time.sleep(_PAUSE)
+            except Exception as error:  # noqa: BLE001 - a check that fails never stops the others
+                return self.failed(
+                    f"{type(error).__name__}: {error}", "correct what the error names"
+                )
+
+    def failed(self, seen: str, advice: str) -> Finding:
+        """A failure of this check."""
+        return Finding(self.name, Status.FAIL, seen, advice)
+
+    def skipped(self, why: str) -> Finding:
+        """This check could not be run."""
+        return Finding(self.name, Status.SKIPPED, why)

@@ -1,0 +1,75 @@
+"""Are events on the partition of their table: another partitioner puts them elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from tidegate.events import table_identity
+from tidegate.events.keys import partition_of
+from tidegate.events.topics import TOPICS, Topic
+from tidegate.ops.doctor.broker import Broker
+from tidegate.ops.doctor.finding import Finding, Status
+from tidegate.ops.doctor.offsets import offset_ranges
+from tidegate.runtime.bus import Record
+from tidegate.runtime.kafka.partition_reader import read_spans
+from tidegate.runtime.kafka.records import as_record
+
+_LAST: Final = 1000
+"""Records of each partition that are looked at, counted from its end."""
+
+
+def check_placement(broker: Broker, topic: Topic) -> Finding:
+    """Whether the newest events of a topic are on the partitions of their tables."""
+    name = topic.name(broker.topics.prefix)
+    spans = {
+        part: range(max(span.start, span.stop - _LAST), span.stop)
+        for part, span in offset_ranges(broker.admin, [name]).items()
+    }
+    if not spans:
+        return Finding(f"placement {topic.suffix}", Status.SKIPPED, f"{name} does not exist")
+    records = map(as_record, read_spans(broker.connection, spans))
+    return compare_placement(topic.suffix, records, len(spans))
+
+
+def compare_placement(topic: str, records: Iterable[Record], partitions: int) -> Finding:
+    """Compare the partition of each record with that of its key. Pure.
+
+    Args:
+        topic: The topic's name without the prefix.
+        records: Some of its records.
+        partitions: How many partitions it has.
+    """
+    check, seen, wrong = f"placement {topic}", 0, 0
+    example = ""
+    for record in records:
+        if (table := _table(record)) is None:
+            continue
+        seen += 1
+        home = partition_of(table, partitions)
+        if home != record.partition.number:
+            wrong += 1
+            at = f"{record.partition.number}/{record.offset}"
+            example = example or f"{table} belongs on partition {home}, but is at {at}"
+    if not wrong:
+        return Finding(check, Status.OK, f"the newest {seen} events are on their partitions")
+    return Finding(
+        check,
+        Status.FAIL,
+        f"{wrong} of the newest {seen} events are on another partition: {example}",
+        "set partitioner=murmur2_random (librdkafka) or the default one (Java) for their writer;"
+        " services dead-letter such events: redrive them",
+    )
+
+
+def _table(record: Record) -> str | None:
+    """The table that a key names; None if it is not a table's name."""
+    try:
+        name = (record.key or b"").decode()
+        return name if table_identity(name) == name else None
+    except ValueError:
+        return None
+
+
+INPUT_TOPICS: Final = tuple(each for each in TOPICS if each.events and each.suffix != "outcomes")
+"""Those whose events a decider or executor relies on finding on the table's partition."""

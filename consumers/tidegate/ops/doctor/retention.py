@@ -1,0 +1,86 @@
+"""How long a service may be stopped before the broker drops its committed offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+
+from tidegate.events.topics import topic_of
+from tidegate.ops.doctor.broker import REQUEST_TIMEOUT, RESULT_TIMEOUT, Broker
+from tidegate.ops.doctor.finding import DENIED, Finding, Status
+from tidegate.ops.topics import describe_topics
+from tidegate.service.assembly import CONSUMED_EVENTS, EXECUTORS
+
+CHECK: Final = "offset retention"
+_SETTING: Final = "offsets.retention.minutes"
+_FOR_EVER: Final = 2**31 - 1
+_MINUTE: Final = 60_000
+
+
+def check_retention(broker: Broker) -> Finding:
+    """Whether an executor's offsets are kept for as long as the commands that it would read.
+
+    A decider's changelog has its own positions: it skips what it applied, wherever it resumes.
+    """
+    prefix = broker.topics.prefix
+    names = sorted(
+        {topic_of(kind).name(prefix) for each in EXECUTORS for kind in CONSUMED_EVENTS[each]}
+    )
+    kept: dict[str, int] = {}
+    for name, found in describe_topics(broker.admin, names, REQUEST_TIMEOUT).items():
+        if found.settings is not None:
+            kept[name] = int(found.settings["retention.ms"])
+    try:
+        return compare_retention(_shortest(broker), kept)
+    except KafkaException as error:
+        if error.args[0].code() not in DENIED:
+            raise
+        seen = "unknown: this principal may not see the brokers' settings"
+        return Finding(CHECK, Status.SKIPPED, seen)
+
+
+def compare_retention(minutes: int, topics: Mapping[str, int]) -> Finding:
+    """Compare how long offsets are kept with how long topics are. Pure.
+
+    Args:
+        minutes: How long the brokers keep the offsets of a group without a member.
+        topics: `retention.ms` of each topic; negative: for ever.
+    """
+    if not topics:
+        return Finding(
+            CHECK, Status.SKIPPED, "unknown: this principal may not see the topics of commands"
+        )
+    needed = {name: _minutes(kept) for name, kept in topics.items()}
+    longest = max(needed, key=lambda name: needed[name])
+    if minutes >= needed[longest]:
+        return Finding(CHECK, Status.OK, f"the brokers keep committed offsets for {_days(minutes)}")
+    seen = (
+        f"offsets expire after {_days(minutes)}, but {longest} keeps commands for"
+        f" {_days(needed[longest])}: an executor stopped for longer would read all of them again."
+        " Commands with an outcome are recognised, but dead-lettered or discarded ones would run"
+    )
+    return Finding(CHECK, Status.WARN, seen, f"set {_SETTING}={needed[longest]} on the brokers")
+
+
+def _shortest(broker: Broker) -> int:
+    cluster = broker.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT).result(RESULT_TIMEOUT)
+    nodes = [ConfigResource(ResourceType.BROKER, str(node.id)) for node in cluster.nodes]
+    futures = broker.admin.describe_configs(nodes, request_timeout=REQUEST_TIMEOUT)
+    return min(int(str(each.result(RESULT_TIMEOUT)[_SETTING].value)) for each in futures.values())
+
+
+def _minutes(milliseconds: int) -> int:
+    return _FOR_EVER if milliseconds < 0 else min(_FOR_EVER, -(-milliseconds // _MINUTE))
+
+
+def _days(minutes: int) -> str:
+    return (
+        "ever"
+        if minutes == _FOR_EVER
+        else f"{timedelta(minutes=minutes) / timedelta(days=1):g} days"
+    )

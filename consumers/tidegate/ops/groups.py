@@ -1,0 +1,116 @@
+"""A service's consumer group on the broker: its members and its committed offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient  # noqa: TC002 - stands where a reader looks
+
+from tidegate.errors import TidegateError
+from tidegate.runtime.bus import Partition
+from tidegate.runtime.kafka.errors import translate_kafka_errors
+from tidegate.runtime.retry import RetryPolicy
+
+_REQUEST_TIMEOUT: Final = 10.0
+_RESULT_TIMEOUT: Final = 30.0
+"""Longer than the request's: the client's own error says more than our time-out."""
+_RETRIES: Final = RetryPolicy(attempts=6, longest=2.0)
+"""A broker that has just started loads its groups first."""
+_IN_USE: Final = {
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.NON_EMPTY_GROUP,
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError.GROUP_SUBSCRIBED_TO_TOPIC,
+}
+
+
+class GroupInUseError(TidegateError):
+    """The service is running, so its group can't be changed. Stop the service, then try again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The consumer groups of a cluster."""
+
+    admin: AdminClient
+
+    def check_unused(self, group: str) -> None:
+        """Refuse a group that has members; a group that does not exist has none.
+
+        Raises:
+            GroupInUseError: the service is running.
+        """
+        members = _RETRIES.call(lambda: self._members(group))
+        if members:
+            raise GroupInUseError(
+                f"group {group} is in use by {', '.join(members)}: stop the service first"
+            )
+
+    def _members(self, group: str) -> list[str]:
+        try:
+            [future] = self.admin.describe_consumer_groups(
+                [group], request_timeout=_REQUEST_TIMEOUT
+            ).values()
+            return [f"{m.client_id} on {m.host}" for m in future.result(_RESULT_TIMEOUT).members]
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return []
+            with translate_kafka_errors(f"group {group}"):
+                raise
+
+    def committed(
+        self, group: str, partitions: Sequence[Partition] | None = None
+    ) -> dict[Partition, int]:
+        """The group's committed offsets; partitions without one are left out.
+
+        Args:
+            group: Its name, with the prefix.
+            partitions: Those of interest; None: all.
+        """
+        return _RETRIES.call(lambda: self._committed(group, partitions))
+
+    def _committed(
+        self, group: str, partitions: Sequence[Partition] | None
+    ) -> dict[Partition, int]:
+        wanted = None if partitions is None else [TopicPartition(*each) for each in partitions]
+        request = ConsumerGroupTopicPartitions(group, wanted)
+        with translate_kafka_errors(f"group {group}"):
+            [future] = self.admin.list_consumer_group_offsets(
+                [request], request_timeout=_REQUEST_TIMEOUT
+            ).values()
+            found = future.result(_RESULT_TIMEOUT).topic_partitions or []
+        return {Partition(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
+
+    def set_offsets(self, group: str, offsets: Mapping[Partition, int]) -> None:
+        """Commit offsets in the group's name.
+
+        Raises:
+            GroupInUseError: the service was started meanwhile; no offset was changed.
+        """
+        _RETRIES.call(lambda: self._set_offsets(group, offsets))
+
+    def _set_offsets(self, group: str, offsets: Mapping[Partition, int]) -> None:
+        changed = [TopicPartition(*part, offset) for part, offset in offsets.items()]
+        request = ConsumerGroupTopicPartitions(group, changed)
+        try:
+            [future] = self.admin.alter_consumer_group_offsets(
+                [request], request_timeout=_REQUEST_TIMEOUT
+            ).values()
+            done = future.result(_RESULT_TIMEOUT).topic_partitions or []
+            _check(each.error for each in done)
+        except KafkaException as error:
+            if error.args[0].code() in _IN_USE:
+                raise GroupInUseError(
+                    f"group {group} is in use by now: no offset was changed"
+                ) from error
+            with translate_kafka_errors(f"group {group}"):
+                raise
+
+
+def _check(errors: Iterable[KafkaError | None]) -> None:
+    for error in errors:
+        if error is not None:
+            raise KafkaException(error)

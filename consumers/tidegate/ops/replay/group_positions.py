@@ -1,0 +1,123 @@
+"""A service's position on the cluster: its topics, its offsets, a decider's changelog."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from tidegate.errors import ConfigError
+from tidegate.events.topics import changelog, topic_of
+from tidegate.ops.groups import Groups
+from tidegate.ops.replay.changelogs import applied_positions
+from tidegate.ops.replay.plan import AppliedPosition, GroupPosition
+from tidegate.ops.replay.targets import Target, ToMoment
+from tidegate.runtime.bus import Bus, Partition, require_copartitioned
+from tidegate.runtime.kafka.topic_reader import TopicReader
+from tidegate.service.assembly import CONSUMED_EVENTS, DECIDERS
+
+_READERS: Final = 8
+"""Changelog partitions that are read at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPositions:
+    """Only reads: no offset changes, and no decider is fenced."""
+
+    bus: Bus
+    log: TopicReader
+    groups: Groups
+    prefix: str
+
+    def spans(
+        self, service: str, topic: str | None, partition: int | None
+    ) -> dict[Partition, range]:
+        """The offsets that a service's topics hold.
+
+        Args:
+            service: Its name.
+            topic: Only this input topic, with or without the prefix; None: all of them.
+            partition: Only this partition number; None: all of them.
+
+        Raises:
+            ConfigError: there is no such service, topic or partition.
+        """
+        spans: dict[Partition, range] = {}
+        for name in self._inputs(service, topic):
+            spans |= self.log.spans(name)
+        return within(spans, partition)
+
+    def _inputs(self, service: str, topic: str | None) -> list[str]:
+        if service not in CONSUMED_EVENTS:
+            raise ConfigError(
+                f"unknown service {service!r}: choose one of {', '.join(CONSUMED_EVENTS)}"
+            )
+        topics = {topic_of(kind).suffix for kind in CONSUMED_EVENTS[service]}
+        wanted = topics if topic is None else {topic.removeprefix(f"{self.prefix}.")}
+        if not wanted <= topics:
+            raise ConfigError(
+                f"{service} does not consume {topic}, only {', '.join(sorted(topics))}"
+            )
+        return sorted(f"{self.prefix}.{each}" for each in wanted)
+
+    def count(self, spans: Mapping[Partition, range]) -> int:
+        """The number of partitions, which must be the same for all topics.
+
+        Raises:
+            ConfigError: it differs.
+        """
+        return require_copartitioned(self.bus, sorted({each.topic for each in spans}))
+
+    def of(
+        self,
+        service: str,
+        spans: Mapping[Partition, range],
+        target: Target,
+        tables: Collection[str] | None = None,
+    ) -> dict[Partition, GroupPosition]:
+        """The service's position in these partitions, by its group and a decider's changelog.
+
+        Args:
+            service: Its name.
+            spans: What the partitions hold.
+            target: Where the group is to read from.
+            tables: The selected tables; None: all.
+        """
+        committed = self.groups.committed(f"{self.prefix}.{service}", list(spans))
+        at: dict[Partition, int] = {}
+        if isinstance(target, ToMoment):
+            for topic in sorted({each.topic for each in spans}):
+                at |= self.log.offsets_at(topic, target.moment)
+        applied = self._applied(service, spans, tables) if service in DECIDERS else {}
+        return {
+            part: GroupPosition(span, committed.get(part), at.get(part), applied.get(part))
+            for part, span in spans.items()
+        }
+
+    def _applied(
+        self, decider: str, parts: Iterable[Partition], tables: Collection[str] | None
+    ) -> dict[Partition, AppliedPosition]:
+        log = changelog(decider).name(self.prefix)
+        inputs: dict[Partition, set[str]] = defaultdict(set)
+        for part in parts:
+            inputs[Partition(log, part.number)].add(part.topic)
+        read = partial(applied_positions, self.bus, tables=tables)
+        with ThreadPoolExecutor(_READERS) as pool:
+            found = pool.map(read, inputs, inputs.values())
+            return {part: each for positions in found for part, each in positions.items()}
+
+
+def within(spans: Mapping[Partition, range], number: int | None) -> dict[Partition, range]:
+    """Those of these partitions that have a number; None: all.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    found = {part: span for part, span in spans.items() if number in (None, part.number)}
+    if not found:
+        topics = ", ".join(sorted({part.topic for part in spans}))
+        raise ConfigError(f"{topics} has no partition {number}")
+    return found
