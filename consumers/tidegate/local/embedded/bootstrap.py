@@ -1,4 +1,4 @@
-"""Which Kafka to use: the one that the environment names, else one of our own."""
+"""Which Kafka to use: the one that the environment names, else the embedded one."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tidegate.embedded.broker import EmbeddedBroker
+from tidegate.local.embedded.broker import EmbeddedBroker
 
 SERVERS_VARIABLE: Final = "KAFKA_BOOTSTRAP_SERVERS"
 
 
 @contextmanager
 def bootstrap(folder: Path) -> Generator[str]:
-    """Give the address of a Kafka; start the embedded one if the environment names none.
+    """The address of KAFKA_BOOTSTRAP_SERVERS, else of an embedded broker that is started here.
 
-    KAFKA_BOOTSTRAP_SERVERS wins. The embedded broker keeps its data in `folder`, and stops at the
-    end of the block.
+    The embedded broker keeps its data in `folder`, and stops at the end of the block.
 
     Raises:
         ConfigError: the embedded broker could not be started.

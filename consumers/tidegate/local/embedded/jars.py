@@ -1,7 +1,7 @@
-"""Jars by their lock: from the cache, else fetched, and never used before their hash was checked.
+"""Locked jars: from the cache or fetched, and never used before their hash is checked.
 
-Every call hashes every jar. A stamp of size and time would be some 50 ms quicker, and blind to a
-jar that was swapped behind it; a JVM takes a second to start anyway.
+Every call hashes every jar. Comparing size and time would be some 50 ms quicker, but miss a
+jar that was replaced; a JVM takes a second to start anyway.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tidegate.embedded.ivy import fetch
-from tidegate.embedded.lock import JarLock, read_lock
 from tidegate.errors import ConfigError
+from tidegate.local.embedded.ivy import fetch
+from tidegate.local.embedded.lock import JarLock, read_lock
 
 log = logging.getLogger(__name__)
 
 
 def cache_dir() -> Path:
-    """Where downloads are kept: TIDEGATE_CACHE_DIR, else the user's own cache directory."""
+    """Where downloads are kept: TIDEGATE_CACHE_DIR, else the user's cache directory."""
     chosen = os.environ.get("TIDEGATE_CACHE_DIR")
     if chosen:
         return Path(chosen)
-    # here, not above: the light install lacks platformdirs, and who sets the directory needs none
+    # imported here: the light install lacks platformdirs
     from platformdirs import user_cache_path  # noqa: PLC0415
 
     return user_cache_path("tidegate")
 
 
 def resolve(lock: str | Path) -> tuple[Path, ...]:
-    """Give the jars of a lock, in its order; fetch those that the cache lacks.
+    """The jars of a lock, in its order; fetches those that the cache lacks.
 
     A jar in the cache that is not the locked one is replaced. Any number of processes may call at
     once: one fetches, the others wait for it.
@@ -49,16 +49,16 @@ def resolve(lock: str | Path) -> tuple[Path, ...]:
     name, content = read_lock(lock)
     folder = cache_dir() / "jars" / name
     jars = tuple(folder / jar.name for jar in content.jars)
-    if _is_whole(content, folder):
+    if _is_complete(content, folder):
         return jars
     folder.mkdir(parents=True, exist_ok=True)
     with _one_at_a_time(folder):
-        if not _is_whole(content, folder):
+        if not _is_complete(content, folder):
             _fill(name, content, folder)
     return jars
 
 
-def _is_whole(content: JarLock, folder: Path) -> bool:
+def _is_complete(content: JarLock, folder: Path) -> bool:
     return all(jar.is_at(folder / jar.name) for jar in content.jars)
 
 

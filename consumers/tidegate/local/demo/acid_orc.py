@@ -1,7 +1,7 @@
-"""A Hive ACID table as real ORC files: written, compacted and read back without Hive.
+"""Write, compact and read a Hive ACID table as real ORC files, without Hive.
 
-Plays the upstream writer of the demo, and makes fixtures for tests. One bucket, local disk. A row
-is known by (originalTransaction, bucket, rowId); the transactions in these files are write ids.
+The demo's upstream writer, and fixtures for tests. One bucket, local disk. The key of a row is
+(originalTransaction, bucket, rowId); Hive's columns named "transaction" contain write ids.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BUCKET: Final = "bucket_00000"
 
 
 class Key(NamedTuple):
-    """What makes a row the same row for ever."""
+    """The key of a row, which never changes."""
 
     original_write_id: int
     bucket: int
@@ -41,7 +41,7 @@ class Key(NamedTuple):
 
 
 class RowEvent(NamedTuple):
-    """One event of a file, in the order of Hive's columns; a delete has no row."""
+    """One row event of a file, with Hive's columns in order; a delete has no row."""
 
     operation: int
     original_write_id: int
@@ -52,19 +52,19 @@ class RowEvent(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """The row it is about."""
+        """The key of the row that is inserted or deleted."""
         return Key(self.original_write_id, self.bucket, self.row_id)
 
 
 @dataclass(frozen=True, slots=True)
 class AcidTable:
-    """One table or partition. `columns` are its names and ORC types, in order."""
+    """One table or partition. `columns` maps names to ORC types, in order."""
 
     location: Path
     columns: Mapping[str, str]
 
     def insert(self, write_id: int, rows: Iterable[Row], statement: int = 0) -> str:
-        """Write the rows of one statement; give the new directory's name."""
+        """Write the rows of one statement; return the new directory's name."""
         bucket = _BUCKET_CODEC | statement
         events = [
             RowEvent(_INSERT, write_id, bucket, number, write_id, row)
@@ -73,41 +73,41 @@ class AcidTable:
         return self._write(Delta(write_id, write_id, statement), events)
 
     def delete(self, write_id: int, keys: Iterable[Key], statement: int = 0) -> str:
-        """Write that these rows are gone; give the new directory's name."""
+        """Write delete events for rows; return the new directory's name."""
         events = [RowEvent(_DELETE, *key, write_id, None) for key in keys]
         return self._write(Delta(write_id, write_id, statement, deletes=True), events)
 
     def compact_minor(
         self, low: int, high: int, snapshot: ValidWriteIds, txn: int | None = None
     ) -> tuple[str, ...]:
-        """Merge the deltas of a range of write ids; give the new directories' names."""
+        """Merge the deltas of a range of write ids; return the new directories' names."""
         found = [
             each
             for each in self._current(snapshot)  # before the first product hides the others
             if isinstance(each, Delta) and low <= each.min_write_id and each.max_write_id <= high
         ]
-        made: list[str] = []
+        written: list[str] = []
         for deletes in (False, True):
             events = self._events([each for each in found if each.deletes == deletes], snapshot)
             if events:
-                made.append(self._write(Delta(low, high, None, txn, deletes=deletes), events))
-        return tuple(made)
+                written.append(self._write(Delta(low, high, None, txn, deletes=deletes), events))
+        return tuple(written)
 
     def compact_major(self, snapshot: ValidWriteIds, txn: int | None = None) -> str:
-        """Write a base of the rows that the snapshot sees; give its name."""
-        return self._write(Base(snapshot.high_water_mark, txn), self._alive(snapshot))
+        """Write a base with the rows of a snapshot; return its name."""
+        return self._write(Base(snapshot.high_water_mark, txn), self._rows(snapshot))
 
     def read(self, snapshot: ValidWriteIds) -> dict[Key, Row]:
-        """Read the rows that a snapshot sees, in the order of their keys."""
-        return {event.key: event.row for event in self._alive(snapshot) if event.row is not None}
+        """Read the rows of a snapshot, in the order of their keys."""
+        return {event.key: event.row for event in self._rows(snapshot) if event.row is not None}
 
-    def _alive(self, snapshot: ValidWriteIds) -> list[RowEvent]:
+    def _rows(self, snapshot: ValidWriteIds) -> list[RowEvent]:
         events = self._events(self._current(snapshot), snapshot)
-        gone = {event.key for event in events if event.operation == _DELETE}
-        return [each for each in events if each.operation != _DELETE and each.key not in gone]
+        deleted = {event.key for event in events if event.operation == _DELETE}
+        return [each for each in events if each.operation != _DELETE and each.key not in deleted]
 
     def _current(self, snapshot: ValidWriteIds) -> list[AcidDirectory]:
-        """Choose the directories to read, among those with files, as a reader does."""
+        """Choose the directories to read, among those with files, as Hive's reader does."""
         found = [
             FoundDirectory.named(path.name)
             for path in sorted(self.location.iterdir())
@@ -127,7 +127,7 @@ class AcidTable:
         return sorted(each for each in found if snapshot.is_valid(each.write_id))
 
     def _write(self, directory: AcidDirectory, events: Iterable[RowEvent]) -> str:
-        """Write a directory whole beside its place, and move it there: nobody sees it half."""
+        """Write a hidden directory and rename it, so that readers never see a part of it."""
         draft = self.location / f"_tmp_{directory.name}"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
@@ -149,7 +149,7 @@ class AcidTable:
 
 
 def _metadata(events: list[RowEvent]) -> dict[str, bytes]:
-    """Give what Hive's reader looks for: its version, the last key of each stripe, the counts."""
+    """The ORC metadata that Hive reads: version, last key of each stripe, counts of events."""
     inserts = sum(event.operation == _INSERT for event in events)
     last = ",".join(map(str, events[-1].key)) + ";" if events else ""
     return {

@@ -1,4 +1,4 @@
-"""A jar lock: which artifacts are wanted, and which jars, by hash, they were when it was made."""
+"""A jar lock: the wanted artifacts, and their jars by hash when it was made."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from tidegate.errors import ConfigError
+from tidegate.errors.validation import validation_message
 
 _LOCKS: Final = Path(__file__).parent / "locks"
 
@@ -40,7 +41,7 @@ class LockedJar(BaseModel, frozen=True):
 
 
 class JarLock(BaseModel, frozen=True):
-    """What to fetch and what must arrive. The order of `jars` is the order of the class path."""
+    """What to fetch, and the expected jars, in the order of the class path."""
 
     coordinates: Annotated[tuple[Coordinate, ...], Field(min_length=1)]
     transitive: bool
@@ -68,4 +69,4 @@ def read_lock(lock: str | Path) -> tuple[str, JarLock]:
         known = ", ".join(sorted(each.stem for each in _LOCKS.glob("*.json")))
         raise ConfigError(f"no jar lock at {path}; the package has: {known}") from error
     except ValidationError as error:
-        raise ConfigError(f"{path} is not a jar lock: {error}") from error
+        raise ConfigError(f"{path} is not a jar lock: {validation_message(error)}") from error

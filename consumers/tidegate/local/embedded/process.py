@@ -17,6 +17,7 @@ from tidegate.errors import TidegateError
 # and exec: Python code there can deadlock in a process that has threads.
 _DIE_WITH_PARENT: Final = """
 import os, sys
+os.umask(0o077)  # logs and data may hold what only this user may read
 if sys.platform == "linux":
     import ctypes, signal
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
@@ -28,14 +29,14 @@ _TAIL_LINES: Final = 15
 
 
 class Child:
-    """A program that was started; every call is safe after its end too.
+    """A running program; every method may be called after its exit, too.
 
     The kernel ties a parent-death signal to the thread that forked, not to its process: so a
     thread of its own starts the program and waits for it to end.
     """
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
-        """Start it, with its output appended to `log`, in a session of its own: Ctrl-C spares it.
+        """Start it in its own session, out of reach of Ctrl-C, with its output appended to `log`.
 
         Raises:
             OSError: it could not be started.
@@ -45,7 +46,7 @@ class Child:
         self._failure: OSError | None = None
         self._started = threading.Event()
         threading.Thread(
-            target=self._keep, args=(command,), name=f"keeper of {log.stem}", daemon=True
+            target=self._keep, args=(command,), name=f"parent of {log.stem}", daemon=True
         ).start()
         self._started.wait()
         if self._failure is not None:
@@ -58,11 +59,11 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """Its exit code once it has ended; below zero it is the signal that ended it."""
+        """Its exit code after its exit; negative for the signal that ended it."""
         return self._popen.poll()
 
     def end(self, how: signal.Signals, seconds: float) -> bool:
-        """Send a signal and wait for the end. False: it still runs after that time."""
+        """Send a signal and wait for the exit. False: it is still running after that time."""
         self._popen.send_signal(how)
         try:
             self._popen.wait(seconds)
@@ -97,7 +98,8 @@ class Child:
 
 def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     wrapper = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid())]
-    with log.open("ab") as output:
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    with os.fdopen(descriptor, "ab") as output:
         return subprocess.Popen(
             [*wrapper, *command],
             stdin=subprocess.DEVNULL,

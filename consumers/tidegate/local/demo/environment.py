@@ -1,4 +1,4 @@
-"""The stage of the demo: a broker, the services as processes that can be killed, the audience."""
+"""What the demo runs in: a broker, the services as processes of their own, a topic monitor."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from tidegate.demo.audience import Audience
-from tidegate.demo.story import Story
-from tidegate.embedded import bootstrap
-from tidegate.embedded.process import Child
+from tidegate.compute.spark import use_compatible_java
 from tidegate.errors import TidegateError
+from tidegate.local.demo.monitor import TopicMonitor
+from tidegate.local.demo.report import DemoReport
+from tidegate.local.embedded import bootstrap
+from tidegate.local.embedded.process import Child
+from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
-from tidegate.services import DECIDERS, SERVICES
-from tidegate.settings import TopicSettings
-from tidegate.spark import use_fitting_java
-from tidegate.topics import create_topics
+from tidegate.service.assembly import DECIDERS, SERVICES
+from tidegate.service.settings import TopicSettings
 
 T = TypeVar("T")
-PATIENCE: Final = 90.0
+TIMEOUT: Final = 90.0
 PARTITIONS: Final = 3
 _SETTINGS: Final = """\
 [topics]
@@ -35,7 +35,7 @@ partitions = {partitions}
 roots = ["{warehouse}"]
 
 [spark]
-from_items = {from_items}
+min_items = {min_items}
 
 [spark.conf]
 "spark.master" = "local[2]"
@@ -49,8 +49,8 @@ tables = "*.customers"
 when = "every_commit"
 """
 
-# PySpark's gateway sets the root's level to its own, so both must be off; and Spark takes a
-# configuration without an appender for none at all.
+# PySpark's gateway sets the root logger's level to its own, so both must be off. Spark ignores a
+# configuration that has no appender.
 _QUIET: Final = """\
 rootLogger.level = off
 rootLogger.appenderRef.stderr.ref = console
@@ -62,19 +62,23 @@ logger.gateway.level = off
 """
 
 
-class Stage:
-    """All that the demo's story plays on; a context manager that leaves nothing running."""
+class DemoEnvironment:
+    """A running deployment; a context manager that leaves no process behind."""
 
     def __init__(
-        self, folder: Path, story: Story, prefix: str = "demo", spark_from_items: int = 1
+        self, folder: Path, report: DemoReport, prefix: str = "demo", spark_from_items: int = 1
     ) -> None:
-        """Take a directory of its own; nothing is started yet.
+        """Start nothing yet.
 
-        With `spark_from_items` 1 all table work runs on Spark, so that you see it work there.
+        Args:
+            folder: An empty directory for tables, settings and logs.
+            report: Where the steps are printed.
+            prefix: Prefix of the topics.
+            spark_from_items: Table work of at least so many items runs on Spark; with 1, all does.
         """
         self._spark_from_items = spark_from_items
         self.folder = folder
-        self._story = story
+        self._report = report
         self.prefix = prefix
         self.warehouse = folder / "warehouse"
         self.servers = ""
@@ -82,12 +86,12 @@ class Stage:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        """Start the broker, make the topics, start the services."""
+        """Start the broker, create the topics, start the services."""
         self.warehouse.mkdir(parents=True)
-        with self._story.step("A real Kafka broker starts, the topics are made"):
+        with self._report.step("Start a real Kafka broker, create the topics"):
             self._prepare_broker()
         self._prepare_spark()
-        with self._story.step("Five services start, each a process of its own"):
+        with self._report.step("Start the five services, each a process of its own"):
             self.start_services()
         return self
 
@@ -99,16 +103,16 @@ class Stage:
                 prefix=self.prefix,
                 partitions=PARTITIONS,
                 warehouse=self.warehouse.resolve(),
-                from_items=self._spark_from_items,
+                min_items=self._spark_from_items,
             ),
             "utf-8",
         )
         settings = TopicSettings(prefix=self.prefix, partitions=PARTITIONS)
         create_topics({"bootstrap.servers": self.servers}, settings, DECIDERS)
-        self.audience = Audience(self.servers, self.prefix, PARTITIONS)
+        self.monitor = TopicMonitor(self.servers, self.prefix, PARTITIONS)
 
     def publisher(self) -> Publisher:
-        """Make a publisher for upstream's part."""
+        """Create the publisher that the upstream writers use."""
         return Publisher(self.servers, said_by="demo-upstream", prefix=self.prefix)
 
     def __exit__(
@@ -118,23 +122,23 @@ class Stage:
         trace: TracebackType | None,
     ) -> None:
         """Stop the services, then the broker."""
-        with self._story.step("Everything is stopped"):
+        with self._report.step("Stop everything"):
             for child in self._children.values():
                 if child.exit_code is None and not child.end(signal.SIGTERM, 20):
                     child.end(signal.SIGKILL, 20)
             self._stack.close()
 
     def _prepare_spark(self) -> None:
-        """Choose Spark's Java, keep it on the loopback interface and its warnings off screen."""
+        """Choose Spark's Java; bind Spark to the loopback interface and silence its log."""
         quiet = self.folder / "spark-conf"
         quiet.mkdir()
         (quiet / "log4j2.properties").write_text(_QUIET, "utf-8")
-        use_fitting_java()
+        use_compatible_java()
         os.environ["SPARK_CONF_DIR"] = str(quiet.resolve())
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
     def start_services(self, names: Sequence[str] = tuple(SERVICES)) -> None:
-        """Start each service as a process of its own."""
+        """Start services, each as a process of its own."""
         os.environ["KAFKA_BOOTSTRAP_SERVERS"] = self.servers
         (self.folder / "logs").mkdir(exist_ok=True)
         for name in names:
@@ -144,31 +148,31 @@ class Stage:
             self._children[name] = Child([*command, *settings], log)
 
     def kill_services(self, names: Sequence[str] = tuple(SERVICES)) -> None:
-        """SIGKILL: no farewell, no last words."""
+        """Kill services with SIGKILL, so that they can neither finish nor clean up."""
         for name in names:
             self._children[name].end(signal.SIGKILL, 20)
 
     def wait_for(self, what: str, look: Callable[[], T | None]) -> T:
-        """Look again and again until there is an answer.
+        """Call `look` until it returns something true, and return that.
 
         Raises:
-            TidegateError: there was none in time, or a service has died.
+            TidegateError: the time-out passed, or a service exited.
         """
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
-            if answer := look():
-                return answer
+            if found := look():
+                return found
             self._check_alive()
             time.sleep(0.1)
         raise TidegateError(
-            f"{what} did not happen in {PATIENCE:.0f} s; see {self.folder / 'logs'}"
+            f"no {what} within {TIMEOUT:.0f} s; the services' logs are in {self.folder / 'logs'}"
         )
 
     def wait_until_idle(self) -> None:
-        """Wait until every service has acknowledged everything that it hears."""
-        self.wait_for("an empty backlog", lambda: self.audience.lag() == 0 or None)
+        """Wait until every service has committed all that it consumes."""
+        self.wait_for("end of the consumer lag", lambda: self.monitor.lag() == 0 or None)
 
     def _check_alive(self) -> None:
         for name, child in self._children.items():
             if child.exit_code not in (None, -signal.SIGKILL):
-                raise TidegateError(f"{name} has died:\n{child.tail()}")
+                raise TidegateError(f"the service {name} exited:\n{child.tail()}")

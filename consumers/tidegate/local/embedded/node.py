@@ -1,4 +1,4 @@
-"""How a Kafka node comes up: its files are written, its storage formatted, its answer awaited."""
+"""Start a Kafka node: write its files, format its storage, wait for its answer."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Final, cast
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from tidegate.embedded.java import java_command
-from tidegate.embedded.process import Child
-from tidegate.embedded.settings import HOST, LOGGING, to_properties
+from tidegate.compute.java import Jdk
 from tidegate.errors import ConfigError
-from tidegate.jdk import Jdk
+from tidegate.local.embedded.java import java_command
+from tidegate.local.embedded.process import Child
+from tidegate.local.embedded.settings import HOST, LOGGING, to_properties
 
 _FORMAT_SECONDS: Final = 120
 _POLL_SECONDS: Final = 0.02
@@ -32,10 +32,11 @@ def write_files(folder: Path, settings: Mapping[str, str]) -> tuple[Path, str]:
         The settings file, and the JVM option that names the logging configuration.
     """
     file, logging = folder / "server.properties", folder / "log4j2.properties"
-    file.write_text(to_properties(settings), encoding="utf-8")
-    # settings can hold passwords
-    file.chmod(0o600)
-    logging.write_text(LOGGING, encoding="utf-8")
+    contents = {file: to_properties(settings), logging: LOGGING}
+    for path, content in contents.items():
+        path.touch(0o600)
+        path.chmod(0o600)  # before the content, which may hold passwords
+        path.write_text(content, encoding="utf-8")
     return file, f"-Dlog4j2.configurationFile={logging}"
 
 
@@ -51,11 +52,16 @@ def format_storage(
     main = "kafka.tools.StorageTool"
     command = java_command(jdk, jars, main, arguments, heap_mb=128, options=options)
     answer = subprocess.run(
-        command, capture_output=True, text=True, timeout=_FORMAT_SECONDS, check=False
+        command,
+        capture_output=True,
+        text=True,
+        timeout=_FORMAT_SECONDS,
+        check=False,
+        umask=0o077,
     )
     if answer.returncode != 0:
-        said = (answer.stdout + answer.stderr).strip()
-        raise ConfigError(f"the storage of the embedded Kafka could not be formatted: {said}")
+        output = (answer.stdout + answer.stderr).strip()
+        raise ConfigError(f"the storage of the embedded Kafka could not be formatted: {output}")
 
 
 def new_cluster_id() -> str:
@@ -71,12 +77,12 @@ def cluster_of(data: Path) -> str | None:
         lines = (data / "meta.properties").read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         return None
-    told = dict(line.split("=", 1) for line in lines if "=" in line)
-    return told.get("cluster.id")
+    properties = dict(line.split("=", 1) for line in lines if "=" in line)
+    return properties.get("cluster.id")
 
 
 def free_ports() -> tuple[int, int]:
-    """Find two ports that nobody listens on. Somebody else may take one before they are used."""
+    """Find two unused ports. Another process may take one before they are used."""
     with socket.socket() as one, socket.socket() as other:
         one.bind((HOST, 0))
         other.bind((HOST, 0))
@@ -84,23 +90,23 @@ def free_ports() -> tuple[int, int]:
 
 
 def why_not_up(
-    child: Child, address: str, cluster_id: str, client: Mapping[str, str], patience: float
+    child: Child, address: str, cluster_id: str, client: Mapping[str, str], seconds: float
 ) -> str | None:
     """Wait until the node answers a metadata request.
 
-    An answer counts only if it names this node's cluster: another broker may sit on its port.
+    An answer counts only if it is from this node's cluster: its port may be another broker's.
 
     Args:
         child: Its process; if that ends, the wait does.
         address: Its `host:port`.
         cluster_id: Its cluster.
         client: librdkafka settings to ask with.
-        patience: How long to wait, in seconds.
+        seconds: How long to wait, in seconds.
 
     Returns:
         None once it answers, else what is wrong.
     """
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + seconds
     host, port = address.split(",", 1)[0].rsplit(":", 1)
     while time.monotonic() < deadline:
         if child.exit_code is not None:
@@ -108,7 +114,7 @@ def why_not_up(
         if _is_open(host, int(port)) and _answers(address, cluster_id, client):
             return None
         time.sleep(_POLL_SECONDS)
-    return f"did not answer within {patience:g} s"
+    return f"did not answer within {seconds:g} s"
 
 
 def _is_open(host: str, port: int) -> bool:
@@ -122,8 +128,8 @@ def _is_open(host: str, port: int) -> bool:
 def _answers(address: str, cluster_id: str, client: Mapping[str, str]) -> bool:
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0, **client})
     try:
-        told = admin.list_topics(timeout=_ANSWER_SECONDS)
+        metadata = admin.list_topics(timeout=_ANSWER_SECONDS)
     except KafkaException:
         return False
-    # the client's own types call it None; it is a string
-    return bool(told.brokers) and cast("str | None", told.cluster_id) == cluster_id
+    # typed as None by the client; it is a string
+    return bool(metadata.brokers) and cast("str | None", metadata.cluster_id) == cluster_id

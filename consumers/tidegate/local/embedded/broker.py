@@ -8,9 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tidegate.embedded.jars import resolve
-from tidegate.embedded.java import ClassArchive, java_command
-from tidegate.embedded.node import (
+from tidegate.compute.java import find_jdk
+from tidegate.errors import ConfigError
+from tidegate.local.embedded.jars import resolve
+from tidegate.local.embedded.java import ClassArchive, java_command
+from tidegate.local.embedded.node import (
     cluster_of,
     format_storage,
     free_ports,
@@ -18,23 +20,21 @@ from tidegate.embedded.node import (
     why_not_up,
     write_files,
 )
-from tidegate.embedded.process import Child
-from tidegate.embedded.settings import broker_settings, client_addresses
-from tidegate.errors import ConfigError
-from tidegate.jdk import find_jdk
+from tidegate.local.embedded.process import Child
+from tidegate.local.embedded.settings import broker_settings, client_addresses
 
 _KAFKA_NEEDS_JAVA: Final = 17
-_ENDED_WELL: Final = (0, 143, -signal.SIGTERM)
+_CLEAN_EXITS: Final = (0, 143, -signal.SIGTERM)
 _PORT_TAKEN: Final = "Address already in use"
 _ATTEMPTS: Final = 3
 
 
 class EmbeddedBroker:
-    """One Kafka node in a directory of its own; start, then stop or kill, and start again.
+    """One Kafka node in its own directory; it can be stopped or killed, and started again.
 
-    What was written stays in the directory, also for another object on the same one, but only one
-    at a time. The address is chosen at the first start and kept by this object. If this process
-    dies in any way, the broker goes with it (Linux).
+    Its data stay in the directory; another object may use them, but only one at a time. The address
+    is chosen at the first start and kept. If this process dies in any way, the broker is killed
+    (Linux).
 
     Use it as a context manager, or call `start` and `stop`.
     """
@@ -47,17 +47,17 @@ class EmbeddedBroker:
         client: Mapping[str, str] | None = None,
         cluster_id: str | None = None,
         heap_mb: int = 256,
-        patience: float = 60,
+        startup_seconds: float = 60,
     ) -> None:
         """Describe the node; nothing is touched yet.
 
         Args:
             folder: Its directory: settings, data, `broker.log`. Made if it is not there.
             properties: Kafka settings that win over ours: node ids, voters, TLS, SASL.
-            client: librdkafka settings with which to ask whether it is up (TLS, SASL).
+            client: librdkafka settings for asking whether it is up (TLS, SASL).
             cluster_id: The cluster that a new node belongs to; a new one of its own if None.
             heap_mb: The JVM's heap in MiB.
-            patience: How long to wait for it to be up, in seconds.
+            startup_seconds: How long to wait until it answers.
         """
         self.folder = folder
         self.log = folder / "broker.log"
@@ -65,7 +65,7 @@ class EmbeddedBroker:
         self._client = dict(client or {})
         self._cluster_id = cluster_id or new_cluster_id()
         self._heap_mb = heap_mb
-        self._patience = patience
+        self._startup_seconds = startup_seconds
         self._ports: tuple[int, int] | None = None
         self._child: Child | None = None
         self._archive: ClassArchive | None = None
@@ -102,7 +102,7 @@ class EmbeddedBroker:
             self._ports = self._ports or free_ports()
             child = self._launch(self._ports)
             reason = why_not_up(
-                child, self.bootstrap_servers, self._cluster_id, self._client, self._patience
+                child, self.bootstrap_servers, self._cluster_id, self._client, self._startup_seconds
             )
             if reason is None:
                 return self
@@ -115,7 +115,7 @@ class EmbeddedBroker:
         raise ConfigError(f"the embedded Kafka found no free port {_ATTEMPTS} times in a row")
 
     def stop(self, seconds: float = 30) -> None:
-        """Ask it to stop (SIGTERM), kill it if it has not after `seconds`. Repeats are harmless."""
+        """Ask it to stop (SIGTERM), kill it if it has not after `seconds`. Idempotent."""
         if self._child is None:
             return
         if not self._child.end(signal.SIGTERM, seconds):
@@ -123,9 +123,9 @@ class EmbeddedBroker:
         self._ended()
 
     def kill(self) -> None:
-        """End it as a crash would (SIGKILL)."""
+        """Kill it as a crash would (SIGKILL)."""
         if self._child is not None:
-            self._child.end(signal.SIGKILL, self._patience)
+            self._child.end(signal.SIGKILL, self._startup_seconds)
             self._ended()
 
     def __enter__(self) -> Self:
@@ -148,6 +148,8 @@ class EmbeddedBroker:
         jdk, jars = find_jdk(_KAFKA_NEEDS_JAVA), resolve("kafka")
         settings = self._settings(ports)
         self.folder.mkdir(parents=True, exist_ok=True)
+        # records and the passwords in its settings are for this user only
+        self.folder.chmod(0o700)
         file, logging = write_files(self.folder, settings)
         self._archive = ClassArchive.of("kafka", jdk, jars)
         formatted = cluster_of(Path(settings["log.dirs"]))
@@ -163,5 +165,5 @@ class EmbeddedBroker:
 
     def _ended(self) -> None:
         if self._child is not None and self._archive is not None:
-            self._archive.settle(whole=self._child.exit_code in _ENDED_WELL)
+            self._archive.finish(complete=self._child.exit_code in _CLEAN_EXITS)
         self._child = None

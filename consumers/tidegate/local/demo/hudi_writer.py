@@ -1,4 +1,4 @@
-"""The upstream writer of the demo: real Hudi, writing through PySpark."""
+"""The demo's upstream writer of Hudi tables: real Hudi, through PySpark."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate.embedded import resolve
 from tidegate.hudi_reader import load_table
+from tidegate.local.embedded import resolve
 from tidegate.storage import Storage
 
 Row = tuple[int, str, float, int]
-"""order, region, amount, version"""
+"""The columns `order_id`, `region`, `amount`, `version`."""
 COLUMNS: Final = ("order_id", "region", "amount", "version")
 _HUDI: Final[Mapping[str, str]] = {
     "hoodie.datasource.write.recordkey.field": "order_id",
@@ -29,7 +29,7 @@ _HUDI: Final[Mapping[str, str]] = {
 
 
 def hudi_session(folder: Path) -> SparkSession:
-    """Start a small Spark with Hudi's bundle; `folder` is for what Spark leaves behind."""
+    """Start a small Spark session with Hudi's bundle; Spark keeps its own files in `folder`."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     (jar,) = resolve("hudi")
     conf = {
@@ -37,7 +37,7 @@ def hudi_session(folder: Path) -> SparkSession:
         "spark.app.name": "demo-upstream-writer",
         "spark.driver.memory": "768m",
         "spark.driver.extraClassPath": str(jar),
-        # Hudi measures objects by attaching to its own JVM; without these it warns on the screen.
+        # Hudi measures objects by attaching to its own JVM, and warns on the screen without these.
         "spark.driver.extraJavaOptions": "-Djdk.attach.allowAttachSelf=true"
         " -Djol.skipHotspotSAAttach=true",
         "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
@@ -57,8 +57,8 @@ def hudi_session(folder: Path) -> SparkSession:
 
 
 @dataclass(frozen=True, slots=True)
-class HudiTable:
-    """A copy-on-write table that upstream writes, partitioned by region."""
+class UpstreamTable:
+    """A copy-on-write Hudi table, partitioned by region."""
 
     session: SparkSession
     name: str
@@ -66,11 +66,11 @@ class HudiTable:
 
     @property
     def identity(self) -> str:
-        """Its name on the topics."""
+        """The table's name in events."""
         return f"lake.shop.{self.name}"
 
     def upsert(self, rows: Iterable[Row]) -> str:
-        """Write rows; give the instant of the commit."""
+        """Write rows; return the commit's instant."""
         frame = self.session.createDataFrame(list(rows), list(COLUMNS))
         options = {**_HUDI, "hoodie.table.name": self.name}
         frame.write.format("hudi").options(**options).mode("append").save(str(self.location))
@@ -78,16 +78,16 @@ class HudiTable:
         return max(instant.timestamp for instant in timeline.completed_writes)
 
     def rows(self) -> list[Row]:
-        """What real Hudi reads, sorted."""
+        """All rows as real Hudi reads them, sorted."""
         frame = self._read().select(*COLUMNS)
         return sorted(
             (int(each[0]), str(each[1]), float(each[2]), int(each[3])) for each in frame.collect()
         )
 
     def savepoints(self) -> list[str]:
-        """What real Hudi's own procedure lists."""
-        answer = self.session.sql(f"CALL show_savepoints(path => '{self.location}')")
-        return [str(each[0]) for each in answer.collect()]
+        """The savepoints that Hudi's own procedure lists."""
+        listed = self.session.sql(f"CALL show_savepoints(path => '{self.location}')")
+        return [str(each[0]) for each in listed.collect()]
 
     def _read(self) -> DataFrame:
         return self.session.read.format("hudi").load(str(self.location))

@@ -1,1 +1,0 @@
-"""The whole story on real parts, in one terminal: `tidegate demo` (see `playing.py`)."""

@@ -1,0 +1,71 @@
+"""Run the demo: start everything, run both scenarios, check the outcomes on the topic."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+from tidegate.errors import ConfigError, TidegateError
+from tidegate.local.demo import hive_scenario, hudi_scenario
+from tidegate.local.demo.environment import DemoEnvironment
+from tidegate.local.demo.report import DemoReport
+from tidegate.local.embedded import resolve
+
+EXPECTED: Final = {
+    "SavepointCreated": 2,
+    "RestorePlanned": 1,
+    "RestoreStarted": 1,
+    "RestoreCompleted": 1,
+    "CleaningStarted": 1,
+    "DirectoriesCleaned": 1,
+}
+"""How many outcomes of each kind the two scenarios have; no others are expected."""
+
+
+def run_demo(folder: Path) -> int:
+    """Run the demo in a new directory; return the exit code: 0 if all checks passed, else 1.
+
+    Raises:
+        ConfigError: the directory exists and is not empty.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError(f"{folder} is not empty: give the demo a new or an empty directory")
+    report = DemoReport()
+    try:
+        run_scenarios(folder.absolute(), report)
+    except TidegateError as error:
+        report.console.print(f"[bold red]failed:[/] {error}", highlight=False)
+        report.detail(f"Tables, settings and logs are in {folder}")
+        return 1
+    return 0
+
+
+def run_scenarios(folder: Path, report: DemoReport) -> None:
+    """Run everything.
+
+    Raises:
+        TidegateError: a check failed, or a part could not be started.
+    """
+    report.heading("Setup")
+    with report.step("Get the jars of Kafka and Hudi, from the cache or the network"):
+        for lock in ("kafka", "hudi"):
+            resolve(lock)
+    with DemoEnvironment(folder, report) as environment, environment.publisher() as publisher:
+        hudi_scenario.run(environment, report, publisher)
+        hive_scenario.run(environment, report, publisher)
+        _check_outcomes(environment, report)
+    report.durations()
+
+
+def _check_outcomes(environment: DemoEnvironment, report: DemoReport) -> None:
+    report.heading("All outcomes on the topic")
+    environment.wait_until_idle()
+    outcomes = environment.monitor.outcomes()
+    for event in outcomes:
+        report.detail(f"{type(event).__name__:<20} {event.table:<28} [dim]{event.event_id}[/]")
+    kinds = Counter((type(event), event.caused_by) for event in outcomes)
+    repeated = [each for each, count in kinds.items() if count > 1]
+    report.check("no command has two outcomes of a kind", met=not repeated, found=repeated)
+    counts = Counter(type(event).__name__ for event in outcomes)
+    report.check("every command has its outcome", met=counts == EXPECTED, found=counts)
