@@ -7,23 +7,49 @@ Heavy parts are imported by the subcommand that needs them, so that `publish` st
 from __future__ import annotations
 
 import sys
-from typing import NoReturn
+from importlib.metadata import version
+from typing import Annotated, NoReturn
 
 import typer
 from pydantic import ValidationError
 
 from tidegate.cli.operate import operate
-from tidegate.cli.options import problems
+from tidegate.cli.output import write, write_error
 from tidegate.cli.publish import publish
 from tidegate.cli.schemas import print_asyncapi, schemas
 from tidegate.errors import ConfigError, TidegateError
+from tidegate.errors.validation import validation_message
+from tidegate.service.settings import InvalidSettingsError
 
 app = typer.Typer(
     name="tidegate",
     help="Keeper of lakehouse tables: savepoints, restores and clean-up, driven by events.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(*, wanted: bool) -> None:
+    if wanted:
+        write(f"tidegate {version('tidegate')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _global_options(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Keeper of lakehouse tables: savepoints, restores and clean-up, driven by events."""
+
+
 app.add_typer(publish, name="publish")
 app.add_typer(schemas, name="schemas")
 app.command("asyncapi")(print_asyncapi)
@@ -31,19 +57,22 @@ operate(app)
 
 
 def main() -> None:
-    """Run the command; an expected error is one sentence on standard error."""
+    """Run the command; an expected error is one line on standard error, or one a setting."""
     try:
         app()
+    except InvalidSettingsError as error:
+        _end(2, *error.lines)
     except ConfigError as error:
         _end(2, str(error))
     except ValidationError as error:
-        _end(2, problems(error))
+        _end(2, f"invalid {error.title}: {validation_message(error)}")
     except TidegateError as error:
         _end(1, str(error))
 
 
-def _end(code: int, sentence: str) -> NoReturn:
-    sys.stderr.write(f"tidegate: {' '.join(sentence.split())}\n")
+def _end(code: int, *lines: str) -> NoReturn:
+    for line in lines:
+        write_error(line)
     sys.exit(code)
 
 

@@ -1,186 +1,232 @@
-"""`tidegate dead-letters`: look at what was set aside, send it back, or discard it."""
+"""`tidegate dead-letters`: list and show messages that failed; redrive or discard them."""
 
 from __future__ import annotations
 
 import getpass
 import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidegate.cli.dead_letters_told import row_of, tell_rows, text_of
-from tidegate.cli.options import ConfigFile
+from tidegate.cli.dead_letters_report import row_of, show_rows, text_of
+from tidegate.cli.options import AsJson, ConfigFile, Execute, RequestedBy, option_group
+from tidegate.cli.output import write, write_json
 from tidegate.errors import ConfigError, TidegateError
-from tidegate.settings import Settings
+from tidegate.service.settings import Settings
 
 if TYPE_CHECKING:
-    from tidegate.deadletters import DeadLetter, LetterFilter, Listed
+    from tidegate.events import Event
+    from tidegate.ops.dead_letters import (
+        DeadLetter,
+        DeadLetterFilter,
+        ListedDeadLetter,
+        Original,
+    )
 
 dead_letters = typer.Typer(
-    help="What could not be worked off: list, show, redrive, discard.", no_args_is_help=True
+    help="Messages that could not be processed: list, show, redrive, discard.",
+    no_args_is_help=True,
 )
-Ids = Annotated[list[str] | None, typer.Argument(help="Ids, as short as they are unique.")]
-Service = Annotated[str | None, typer.Option(help="Set aside by this service.")]
-Topic = Annotated[str | None, typer.Option(help="From this topic: commands.")]
-Table = Annotated[str | None, typer.Option("--table", "-t", help="Of this table.")]
-Reason = Annotated[str | None, typer.Option("--reason", help="With this text in the reason.")]
-FromTime = Annotated[str | None, typer.Option(help="Set aside from 2026-11-21T07:00:00Z on.")]
-ToTime = Annotated[str | None, typer.Option(help="Set aside before this time.")]
-Everything = Annotated[bool, typer.Option("--all", help="Redriven and discarded ones, too.")]
-Execute = Annotated[bool, typer.Option("--execute", help="Do it; else it is a dry run.")]
-RequestedBy = Annotated[str | None, typer.Option(help="For the audit trail; default: you.")]
-AsJson = Annotated[bool, typer.Option("--json", help="For scripts.")]
+All = Annotated[bool, typer.Option("--all", help="Include resolved ones.")]
+Destructive = Annotated[
+    bool,
+    typer.Option("--destructive", help="Also redrive what destroys data."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Options that select dead letters."""
+
+    service: Annotated[str | None, typer.Option(help="Only of this service.")] = None
+    topic: Annotated[str | None, typer.Option(help="Only from this topic, e.g. commands.")] = None
+    table: Annotated[
+        str | None, typer.Option("--table", "-t", help="Only of this table (catalog.db.table).")
+    ] = None
+    reason: Annotated[str | None, typer.Option(help="Only with this text in the reason.")] = None
+    from_time: Annotated[
+        str | None, typer.Option(help="Dead-lettered at 2026-11-21T07:00:00Z or later.")
+    ] = None
+    to_time: Annotated[str | None, typer.Option(help="Dead-lettered before this time.")] = None
+
+    def selection(self, ids: list[str] | None = None) -> DeadLetterFilter:
+        """The same as a filter.
+
+        Raises:
+            ConfigError: a time or the table's name is invalid.
+        """
+        from tidegate.cli.options import table_of  # noqa: PLC0415
+        from tidegate.ops.dead_letters import DeadLetterFilter  # noqa: PLC0415 - heavy
+        from tidegate.ops.replay.targets import moment  # noqa: PLC0415
+
+        return DeadLetterFilter(
+            ids=tuple(ids or ()),
+            service=self.service,
+            topic=self.topic,
+            table=table_of(self.table),
+            reason=self.reason,
+            from_time=moment(self.from_time) if self.from_time else None,
+            to_time=moment(self.to_time) if self.to_time else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Selected(Filters):
+    """Filters, or ids; at least one of them is needed to change anything."""
+
+    ids: Annotated[
+        list[str] | None, typer.Argument(help="Ids, abbreviated as long as they are unique.")
+    ] = None
+
+    def required(self) -> DeadLetterFilter:
+        """The filter.
+
+        Raises:
+            ConfigError: nothing is selected, or a time or the table's name is invalid.
+        """
+        wanted = self.selection(self.ids)
+        if wanted.is_empty:
+            raise ConfigError("no dead letters selected: give ids, or at least one filter")
+        return wanted
 
 
 @dead_letters.command("list")
-def list_letters(
-    service: Service = None,
-    topic: Topic = None,
-    table: Table = None,
-    reason: Reason = None,
-    from_time: FromTime = None,
-    to_time: ToTime = None,
-    everything: Everything = False,
+@option_group(Filters)
+def list_dead_letters(
+    filters: Filters,
+    include_resolved: All = False,
+    limit: Annotated[int, typer.Option(min=1, help="List at most this many.")] = 100,
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """List the dead letters that wait for a decision."""
-    from tidegate.deadletters import DeadLetterBox  # noqa: PLC0415 - heavy
+    """List open dead letters, newest first."""
+    from tidegate.ops.dead_letters import DeadLetterBox  # noqa: PLC0415 - heavy
 
-    wanted = _filter(None, service, topic, table, reason, from_time, to_time)
+    wanted = filters.selection()
     with DeadLetterBox(Settings.load(config)) as box:
-        tell_rows([row_of(each) for each in box.list(wanted, settled=everything)], as_json=as_json)
+        found = box.list(wanted, include_resolved=include_resolved)
+        rows = [row_of(each) for each in islice(found, limit + 1)]
+    show_rows(rows[:limit], as_json=as_json, more=len(rows) > limit)
 
 
 @dead_letters.command()
 def show(
-    letter_id: Annotated[str, typer.Argument(help="Its id, as short as it is unique.")],
+    dead_letter_id: Annotated[str, typer.Argument(help="Its id, abbreviated if unique.")],
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Show all of a dead letter: headers, key, value, and the event if it decodes by now."""
-    from tidegate.deadletters import DeadLetterBox, LetterFilter  # noqa: PLC0415 - heavy
+    """Show a dead letter: headers, key, value, and the event if it can be decoded."""
+    from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter  # noqa: PLC0415 - heavy
 
     with DeadLetterBox(Settings.load(config)) as box:
-        found = box.list(LetterFilter(letter_ids=(letter_id,)), settled=True)
+        wanted = DeadLetterFilter(ids=(dead_letter_id,))
+        found = list(box.list(wanted, include_resolved=True))
         if len(found) != 1:
-            raise TidegateError(f"{len(found)} dead letters have an id that begins {letter_id}")
-        letter = found[0].letter
-        event = letter.event(box.wire)
-    value = letter.record.value
-    told: dict[str, Any] = row_of(found[0]) | {
-        "key": text_of(letter.record.key),
-        "value_text": text_of(value),
-        "value_hex": None if value is None else value.hex(),
-        "headers": [[name, text_of(content)] for name, content in letter.record.headers],
+            count = len(found) or "no"
+            has = "have ids that start" if found[1:] else "has an id that starts"
+            noun = "dead letters" if found[1:] else "dead letter"
+            raise TidegateError(f"{count} {noun} {has} with {dead_letter_id}")
+        record, event = found[0].dead_letter.record, found[0].dead_letter.event(box.wire)
+    fields: dict[str, Any] = row_of(found[0]) | {
+        "key": text_of(record.key),
+        "value_text": text_of(record.value),
+        "value_hex": None if record.value is None else record.value.hex(),
+        "headers": [[name, text_of(content)] for name, content in record.headers],
         "decodes_as": type(event).__name__ if event else None,
         "event": event.model_dump(mode="json") if event else None,
     }
     if as_json:
-        typer.echo(json.dumps(told))
+        write_json(fields)
         return
-    headers = told.pop("headers")
-    for name, content in told.items():
-        typer.echo(f"{name}: {json.dumps(content) if name == 'event' else content}")
+    headers = fields.pop("headers")
+    for name, content in fields.items():
+        write(f"{name}: {json.dumps(content) if name == 'event' else content}")
     for header, text in headers:
-        typer.echo(f"header {header}: {text}")
+        write(f"header {header}: {text}")
 
 
 @dead_letters.command()
+@option_group(Selected)
 def redrive(
-    ids: Ids = None,
-    service: Service = None,
-    topic: Topic = None,
-    table: Table = None,
-    reason: Reason = None,
-    from_time: FromTime = None,
-    to_time: ToTime = None,
-    everything: Everything = False,
+    selected: Selected,
+    include_resolved: All = False,
+    destructive: Destructive = False,
     requested_by: RequestedBy = None,
     execute: Execute = False,
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Publish messages again on the topic they came from, as they were."""
-    from tidegate.deadletters import DeadLetterBox  # noqa: PLC0415 - heavy
+    """Publish the original messages again, unchanged, on the topics that they came from.
 
-    wanted = _some(_filter(ids, service, topic, table, reason, from_time, to_time))
+    Each dead letter is compared with the record at its origin, and refused if they differ.
+    """
+    from tidegate.ops.dead_letters import DeadLetterBox  # noqa: PLC0415 - heavy
+
+    wanted = selected.required()
     with DeadLetterBox(Settings.load(config)) as box:
-        found = _at_least_one(box.list(wanted, settled=everything))
-        stray = [each.letter for each in found if not box.can_redrive(each.letter)]
-        if stray:
-            raise TidegateError(
-                f"{stray[0].letter_id} came from {stray[0].origin.topic or 'no known topic'},"
-                " which is none of this deployment's, or its value was too large to be kept"
-            )
+        found = _not_empty(box.list(wanted, include_resolved=include_resolved))
+        dead_letters = _dead_letters(found)
+        originals = box.originals(dead_letters)
         if execute:
-            box.redrive(_letters(found), requested_by or getpass.getuser(), datetime.now(UTC))
-    tell_rows([row_of(each) for each in found], as_json=as_json, doing=("redriven", execute))
+            _check_destructive(originals, allowed=destructive)
+            by = requested_by or getpass.getuser()
+            box.redrive(originals, dead_letters, by, datetime.now(UTC))
+    events = {each.dead_letter.place: each.event for each in originals}
+    rows = [row_of(each) | {"event": _event_of(events, each)} for each in found]
+    show_rows(rows, as_json=as_json, action=("redriven", execute))
 
 
 @dead_letters.command()
+@option_group(Selected)
 def discard(
+    selected: Selected,
     because: Annotated[str, typer.Option("--because", help="Why, for the audit trail.")],
-    ids: Ids = None,
-    service: Service = None,
-    topic: Topic = None,
-    table: Table = None,
-    reason: Reason = None,
-    from_time: FromTime = None,
-    to_time: ToTime = None,
     requested_by: RequestedBy = None,
     execute: Execute = False,
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Decide that messages are not needed. They stay on the topic and are listed no more."""
-    from tidegate.deadletters import DeadLetterBox  # noqa: PLC0415 - heavy
+    """Mark messages as not needed. They stay on the topic but are no longer listed."""
+    from tidegate.ops.dead_letters import DeadLetterBox  # noqa: PLC0415 - heavy
 
-    wanted = _some(_filter(ids, service, topic, table, reason, from_time, to_time))
+    wanted = selected.required()
     with DeadLetterBox(Settings.load(config)) as box:
-        found = _at_least_one(box.list(wanted))
+        found = _not_empty(box.list(wanted))
         if execute:
             by = requested_by or getpass.getuser()
-            box.discard(_letters(found), by, datetime.now(UTC), because)
-    tell_rows([row_of(each) for each in found], as_json=as_json, doing=("discarded", execute))
+            box.discard(_dead_letters(found), by, datetime.now(UTC), because)
+    show_rows([row_of(each) for each in found], as_json=as_json, action=("discarded", execute))
 
 
-def _filter(
-    ids: list[str] | None,
-    service: str | None,
-    topic: str | None,
-    table: str | None,
-    reason: str | None,
-    from_time: str | None,
-    to_time: str | None,
-) -> LetterFilter:
-    from tidegate.deadletters import LetterFilter  # noqa: PLC0415 - heavy
-    from tidegate.events import table_identity  # noqa: PLC0415
-    from tidegate.replay.targets import moment  # noqa: PLC0415
+def _check_destructive(originals: Sequence[Original], *, allowed: bool) -> None:
+    from tidegate.ops.dead_letters import is_destructive  # noqa: PLC0415 - heavy
 
-    return LetterFilter(
-        letter_ids=tuple(ids or ()),
-        service=service,
-        topic=topic,
-        table=table_identity(table) if table else None,
-        reason=reason,
-        from_time=moment(from_time) if from_time else None,
-        to_time=moment(to_time) if to_time else None,
-    )
+    events = [each.event for each in originals if is_destructive(each.event)]
+    if events and not allowed:
+        kinds = ", ".join(sorted({f"{type(e).__name__} of {e.table}" for e in events if e}))
+        raise TidegateError(
+            f"{len(events)} of the selected messages destroy data when carried out ({kinds}):"
+            " look at each of them (dead-letters show), then add --destructive"
+        )
 
 
-def _some(wanted: LetterFilter) -> LetterFilter:
-    if wanted.is_empty:
-        raise ConfigError("say which dead letters: by their ids, or with at least one filter")
-    return wanted
+def _event_of(events: Mapping[str, Event | None], listed: ListedDeadLetter) -> object:
+    event = events.get(listed.dead_letter.place)
+    if event is None:
+        return None
+    return {"kind": type(event).__name__, **event.model_dump(mode="json")}
 
 
-def _at_least_one(found: list[Listed]) -> list[Listed]:
-    if not found:
-        raise TidegateError("no dead letter that waits for a decision is meant by this")
-    return found
+def _not_empty(found: Iterable[ListedDeadLetter]) -> list[ListedDeadLetter]:
+    listed = list(found)
+    if not listed:
+        raise TidegateError("no open dead letter matches")
+    return listed
 
 
-def _letters(found: list[Listed]) -> list[DeadLetter]:
-    return [each.letter for each in found]
+def _dead_letters(found: list[ListedDeadLetter]) -> list[DeadLetter]:
+    return [each.dead_letter for each in found]

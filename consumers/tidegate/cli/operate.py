@@ -1,8 +1,7 @@
-"""The subcommands of those who run Tidegate: services, topics, plans, the broker, the demo."""
+"""The subcommands for operators: services, topics, plans, the broker, the demo."""
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from datetime import UTC, datetime
@@ -14,11 +13,13 @@ import typer
 from tidegate.cli.dead_letters import dead_letters
 from tidegate.cli.doctor import doctor
 from tidegate.cli.options import ConfigFile
+from tidegate.cli.output import VisibleFormatter, write_json
 from tidegate.cli.plans import plan
 from tidegate.cli.replay import replay
+from tidegate.cli.skip import skip
 from tidegate.cli.topics import topics
-from tidegate.runtime.signals import stopped_by_signals
-from tidegate.settings import Settings
+from tidegate.service.settings import Settings
+from tidegate.service.signals import stop_on_signals
 
 
 def operate(app: typer.Typer) -> None:
@@ -30,43 +31,44 @@ def operate(app: typer.Typer) -> None:
     app.command()(run)
     app.command()(doctor)
     app.command()(broker)
+    app.command()(skip)
     app.command()(demo)
 
 
 def run(
-    services: Annotated[list[str] | None, typer.Argument(help="Default: all of them.")] = None,
+    services: Annotated[list[str] | None, typer.Argument(help="Default: all services.")] = None,
     config: ConfigFile = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log at level INFO.")] = False,
 ) -> None:
     """Run services until SIGTERM or SIGINT."""
-    from tidegate.services import SERVICES, run_services  # noqa: PLC0415 - heavy
+    from tidegate.service.assembly import SERVICES  # noqa: PLC0415 - heavy
+    from tidegate.service.runner import run_services  # noqa: PLC0415 - heavy
 
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(VisibleFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
     run_services(services or list(SERVICES), Settings.load(config), threading.Event())
 
 
 def broker(
-    folder: Annotated[Path, typer.Argument(help="Where it keeps its data.")] = Path("kafka-data"),
+    folder: Annotated[Path, typer.Argument(help="Its data directory.")] = Path("kafka-data"),
 ) -> None:
     """Run a real Kafka broker here, without Docker, until SIGTERM or SIGINT."""
-    from tidegate.embedded import EmbeddedBroker  # noqa: PLC0415 - heavy
+    from tidegate.local.embedded import EmbeddedBroker  # noqa: PLC0415 - heavy
 
     stop = threading.Event()
-    with stopped_by_signals(stop), EmbeddedBroker(folder) as kafka:
-        typer.echo(json.dumps({"bootstrap.servers": kafka.bootstrap_servers}))
+    with stop_on_signals(stop), EmbeddedBroker(folder) as kafka:
+        write_json({"bootstrap.servers": kafka.bootstrap_servers})
         stop.wait()
 
 
 def demo(
     folder: Annotated[
-        Path | None, typer.Argument(help="A new directory; default: one below demo-runs.")
+        Path | None, typer.Argument(help="A new directory; default: a new one in demo-runs.")
     ] = None,
 ) -> None:
-    """Tell the whole story on real parts, and check every step of it."""
-    from tidegate.demo.playing import run_demo  # noqa: PLC0415 - heavy
+    """Run the whole story on real parts, and check every step."""
+    from tidegate.local.demo.run import run_demo  # noqa: PLC0415 - heavy
 
     run = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     raise typer.Exit(run_demo(folder or Path("demo-runs") / run))

@@ -2,46 +2,92 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
+from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 from pydantic import ValidationError
 
 from tidegate.errors import ConfigError
-from tidegate.events import Event
+from tidegate.errors.validation import validation_message
+from tidegate.events import Event, table_identity
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 E = TypeVar("E", bound=Event)
+G = TypeVar("G", bound="DataclassInstance")
 
 ConfigFile = Annotated[
     Path | None,
-    typer.Option("--config", "-c", help="Settings (TOML); TIDEGATE_CONFIG names it too."),
+    typer.Option("--config", "-c", help="Settings file (TOML); default: $TIDEGATE_CONFIG."),
 ]
 TableName = Annotated[str, typer.Option("--table", "-t", help="catalog.database.table")]
 Location = Annotated[str, typer.Option("--location", "-l", help="Path or URI of the table.")]
-"""Where the table lies."""
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+Execute = Annotated[bool, typer.Option("--execute", help="Carry it out; without it, a dry run.")]
+RequestedBy = Annotated[
+    str | None, typer.Option(help="Your name, for the audit trail; default: the login name.")
+]
+
+
+def option_group(group: type[G]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Expand a command's first parameter, a dataclass, into the options that its fields declare.
+
+    Typer knows options only as a function's own parameters, so commands that share a group of them
+    would each repeat it.
+    """
+
+    def expand(command: Callable[..., None]) -> Callable[..., None]:
+        names = [each.name for each in fields(group)]
+        own = list(inspect.signature(command).parameters.values())[1:]
+        parameters = [*(inspect.signature(group).parameters[name] for name in names), *own]
+        types = get_type_hints(command, include_extras=True)
+        types |= get_type_hints(group, include_extras=True)
+
+        def call(**values: Any) -> None:  # noqa: ANN401 - typer passes what it has parsed
+            command(group(**{name: values.pop(name) for name in names}), **values)
+
+        call.__name__, call.__doc__ = command.__name__, command.__doc__
+        vars(call)["__signature__"] = inspect.Signature(
+            [
+                each.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[each.name])
+                for each in parameters
+            ]
+        )
+        return call
+
+    return expand
+
+
+def table_of(name: str | None) -> str | None:
+    """A table's identity, normalised; None if no name is given.
+
+    Raises:
+        ConfigError: it is not a table's name.
+    """
+    try:
+        return None if name is None else table_identity(name)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
 def read_event(kind: type[E], file: Path) -> E:
-    """Read an event from a JSON file, or from standard input where the file is `-`.
+    """Read an event from a JSON file, or from standard input if the file is `-`.
 
     Raises:
-        ConfigError: the file can't be read, or the event's model refuses what is in it.
+        ConfigError: the file can't be read, or is not such an event.
     """
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text("utf-8")
         return kind.model_validate_json(text)
     except ValidationError as error:
-        raise ConfigError(f"{file}: {problems(error)}") from error
+        raise ConfigError(
+            f"{file} is not a valid {error.title}: {validation_message(error)}"
+        ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: {error}") from error
-
-
-def problems(error: ValidationError) -> str:
-    """What a model refuses, in one sentence."""
-    told = (
-        f"{'.'.join(map(str, each['loc'])) or 'event'}: {each['msg'].removeprefix('Value error, ')}"
-        for each in error.errors(include_url=False, include_input=False)
-    )
-    return f"{error.title} refused: {'; '.join(told)}"

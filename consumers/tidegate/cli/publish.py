@@ -1,24 +1,27 @@
-"""`tidegate publish`: say on Kafka what was done, or ask for something, from a shell."""
+"""`tidegate publish`: publish events and requests from a shell."""
 
 from __future__ import annotations
 
 import getpass
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from tidegate.cli.options import ConfigFile, Location, TableName, read_event
+from tidegate.cli.output import write_json
 from tidegate.errors import ConfigError
 from tidegate.events.catalogue import EVENT_TYPES
 from tidegate.publisher import Publisher, Receipt
-from tidegate.settings import Settings
+from tidegate.service.settings import Settings
 
 publish = typer.Typer(
-    help="Publish an event; returns when the broker has it.", no_args_is_help=True
+    help="Publish an event; returns once the broker confirms it.", no_args_is_help=True
 )
-SaidBy = Annotated[str, typer.Option(help="The application that speaks.")]
+RequestId = Annotated[
+    str | None, typer.Option(help="Id of the request: repeat a failed call with the same id.")
+]
+SaidBy = Annotated[str, typer.Option(help="Name of the publishing application.")]
 CLI = "tidegate-cli"
 
 
@@ -31,24 +34,28 @@ def commit(
     said_by: SaidBy = CLI,
     config: ConfigFile = None,
 ) -> None:
-    """Say that a commit was completed on a Hudi table."""
+    """Publish that a commit was completed on a Hudi table."""
     with _publisher(config, said_by) as publisher:
-        _tell(publisher.commit(table=table, location=location, instant=instant, action=action))
+        _print(publisher.commit(table=table, location=location, instant=instant, action=action))
 
 
 @publish.command()
 def lock_released(
     table: TableName,
     location: Location,
-    lock_id: Annotated[int | None, typer.Option(help="The metastore's lock id.")] = None,
-    transaction_id: Annotated[int | None, typer.Option(help="Its transaction.")] = None,
-    reason: Annotated[str, typer.Option(help="unlocked, committed, aborted, expired")] = "unlocked",
+    lock_id: Annotated[int | None, typer.Option(help="Lock id of the metastore.")] = None,
+    transaction_id: Annotated[
+        int | None, typer.Option(help="Transaction id of the metastore.")
+    ] = None,
+    reason: Annotated[
+        str, typer.Option(help="unlocked, committed, aborted or expired")
+    ] = "unlocked",
     said_by: SaidBy = CLI,
     config: ConfigFile = None,
 ) -> None:
-    """Say that a lock or a transaction ended on a table."""
+    """Publish that a lock or a transaction ended on a table."""
     with _publisher(config, said_by) as publisher:
-        _tell(
+        _print(
             publisher.lock_released(
                 table=table,
                 location=location,
@@ -63,20 +70,26 @@ def lock_released(
 def savepoint(
     table: TableName,
     location: Location,
-    instant: Annotated[str | None, typer.Option(help="Default: the newest completed.")] = None,
-    comment: Annotated[str, typer.Option(help="Kept in the savepoint.")] = "",
-    requested_by: Annotated[str | None, typer.Option(help="Default: you.")] = None,
+    instant: Annotated[
+        str | None, typer.Option(help="Instant to save; by default the newest completed.")
+    ] = None,
+    comment: Annotated[str, typer.Option(help="Comment in the savepoint's metadata.")] = "",
+    requested_by: Annotated[
+        str | None, typer.Option(help="Who asks; by default your user name.")
+    ] = None,
+    request_id: RequestId = None,
     config: ConfigFile = None,
 ) -> None:
-    """Ask for a savepoint on a Hudi table."""
+    """Request a savepoint on a Hudi table."""
     with _publisher(config, CLI) as publisher:
-        _tell(
+        _print(
             publisher.request_savepoint(
                 table=table,
                 location=location,
                 instant=instant,
                 comment=comment,
                 requested_by=requested_by or getpass.getuser(),
+                request_id=request_id,
             )
         )
 
@@ -85,16 +98,27 @@ def savepoint(
 def restore(
     table: TableName,
     location: Location,
-    savepoint: Annotated[str, typer.Option(help="The savepoint to return to.")],
+    savepoint: Annotated[str, typer.Option(help="Instant of the savepoint to restore to.")],
     reason: Annotated[str, typer.Option(help="Why, for the audit trail.")],
-    requested_by: Annotated[str | None, typer.Option(help="Default: you.")] = None,
-    plan_only: Annotated[bool, typer.Option(help="Publish the plan, change nothing.")] = False,
-    expected_plan: Annotated[str | None, typer.Option(help="Refuse any other plan.")] = None,
+    requested_by: Annotated[
+        str | None, typer.Option(help="Who asks; by default your user name.")
+    ] = None,
+    plan_only: Annotated[
+        bool, typer.Option(help="Only plan: publish the plan, change nothing.")
+    ] = False,
+    expected_plan: Annotated[
+        str | None, typer.Option(help="Refuse unless the plan has this id.")
+    ] = None,
+    seen_up_to: Annotated[
+        str | None,
+        typer.Option(help="Latest instant known to you: later commits are never destroyed."),
+    ] = None,
+    request_id: RequestId = None,
     config: ConfigFile = None,
 ) -> None:
-    """Ask for a restore: every commit after the savepoint is destroyed."""
+    """Request a restore, which destroys every commit after the savepoint."""
     with _publisher(config, CLI) as publisher:
-        _tell(
+        _print(
             publisher.request_restore(
                 table=table,
                 location=location,
@@ -103,6 +127,8 @@ def restore(
                 requested_by=requested_by or getpass.getuser(),
                 plan_only=plan_only,
                 expected_plan=expected_plan,
+                seen_up_to=seen_up_to,
+                request_id=request_id,
             )
         )
 
@@ -110,30 +136,28 @@ def restore(
 @publish.command()
 def event(
     kind: Annotated[str, typer.Argument(help="VacuumFinished, CommitCompleted ...")],
-    file: Annotated[Path, typer.Argument(help="JSON of one event, - for standard input.")],
+    file: Annotated[
+        Path, typer.Argument(help="File with the event as JSON; - for standard input.")
+    ],
     config: ConfigFile = None,
 ) -> None:
-    """Publish any event from JSON (a VacuumFinished, with its holds, above all)."""
+    """Publish any event from JSON, e.g. a VacuumFinished with its locks."""
     if kind not in EVENT_TYPES:
-        raise ConfigError(f"there is no event {kind}; there are {', '.join(EVENT_TYPES)}")
-    ready = read_event(EVENT_TYPES[kind], file)
+        raise ConfigError(f"unknown event {kind}; known: {', '.join(EVENT_TYPES)}")
+    parsed = read_event(EVENT_TYPES[kind], file)
     with _publisher(config, CLI) as publisher:
-        _tell(publisher.publish(ready)[0])
+        _print(publisher.publish(parsed)[0])
 
 
 def _publisher(config: Path | None, said_by: str) -> Publisher:
     settings = Settings.load(config)
-    connection: dict[str, Any] = settings.connection()
-    servers = str(connection.pop("bootstrap.servers"))
     return Publisher(
-        servers,
         said_by=said_by,
         prefix=settings.topics.prefix,
-        config=connection,
+        config=settings.connection(),
         registry=settings.registry,
     )
 
 
-def _tell(receipt: Receipt) -> None:
-    told = {"topic": receipt.topic, "partition": receipt.partition, "offset": receipt.offset}
-    typer.echo(json.dumps(told))
+def _print(receipt: Receipt) -> None:
+    write_json(receipt._asdict())

@@ -1,61 +1,82 @@
-"""`tidegate replay`: let a service read again, or publish events again. A dry run by default."""
+"""`tidegate replay`: make a service read again, or publish events again. Dry run by default."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidegate.cli.options import ConfigFile
-from tidegate.cli.replay_told import event_sentences, events_told, group_sentences, group_told
-from tidegate.cli.tables import show_table
+from tidegate.cli.options import AsJson, ConfigFile, Execute, table_of
+from tidegate.cli.output import write, write_json, write_table
+from tidegate.cli.replay_report import (
+    event_sentences,
+    events_as_json,
+    group_as_json,
+    group_sentences,
+)
 from tidegate.errors import ConfigError, TidegateError
-from tidegate.settings import Settings
+from tidegate.service.settings import Settings
 
 if TYPE_CHECKING:
-    from tidegate.replay.targets import Target
+    from tidegate.ops.replay.targets import Target
 
 replay = typer.Typer(
-    help="Read or publish events again; says what would change, until --execute.",
+    help="Read or publish events again; a dry run without --execute.",
     no_args_is_help=True,
 )
-Execute = Annotated[bool, typer.Option("--execute", help="Do it; else it is a dry run.")]
-AsJson = Annotated[bool, typer.Option("--json", help="For scripts.")]
 WithRestores = Annotated[
-    bool,
-    typer.Option("--with-restores", help="Also where requests for restores are among them."),
+    bool, typer.Option("--with-restores", help="Also replay restore requests.")
 ]
+Service = Annotated[str, typer.Argument(help="The service, e.g. reader-gate; stop it first.")]
+StartOffset = Annotated[int | None, typer.Option(min=0, help="Start at this offset.")]
+StartTime = Annotated[
+    str | None, typer.Option(help="Start at this time, e.g. 2026-11-21T07:00:00Z.")
+]
+StartAgo = Annotated[str | None, typer.Option(help="Start this far back, e.g. 1h.")]
+StartEarliest = Annotated[bool, typer.Option("--to-earliest", help="Start at the earliest.")]
+ShiftBy = Annotated[int | None, typer.Option(help="Go back this many records, e.g. -10.")]
+InputTopic = Annotated[str | None, typer.Option(help="Only this input topic, e.g. locks.")]
+InPartition = Annotated[int | None, typer.Option(min=0, help="Only this partition.")]
+OnlyTables = Annotated[
+    list[str] | None,
+    typer.Option("--table", "-t", help="Only this table (catalog.database.table); repeatable."),
+]
+EventTopic = Annotated[str, typer.Option(help="commits, vacuums, locks, commands or outcomes")]
+OfTable = Annotated[str | None, typer.Option("--table", "-t", help="Only events of this table.")]
+EventIds = Annotated[
+    list[str] | None, typer.Option(help="Only the event with this id; repeatable.")
+]
+FromOffset = Annotated[int | None, typer.Option(min=0, help="From this offset.")]
+ToOffset = Annotated[int | None, typer.Option(min=0, help="Up to this offset, exclusive.")]
+FromTime = Annotated[str | None, typer.Option(help="Appended at this time or later.")]
+ToTime = Annotated[str | None, typer.Option(help="Appended before this time.")]
 
 
 @replay.command()
 def group(
-    service: Annotated[str, typer.Argument(help="reader-gate, restorer ...; it must be stopped.")],
-    to_offset: Annotated[int | None, typer.Option(min=0, help="Begin at this offset.")] = None,
-    to_time: Annotated[str | None, typer.Option(help="Begin at 2026-11-21T07:00:00Z.")] = None,
-    by_duration: Annotated[str | None, typer.Option(help="Begin so long ago: PT1H, 1h.")] = None,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="Begin at the start.")] = False,
-    shift_by: Annotated[int | None, typer.Option(help="Go back so many records: -10.")] = None,
-    topic: Annotated[str | None, typer.Option(help="Of its topics this one: locks.")] = None,
-    partition: Annotated[int | None, typer.Option(min=0, help="This partition alone.")] = None,
-    table: Annotated[
-        list[str] | None,
-        typer.Option("--table", "-t", help="Only where this table lies; repeatable."),
-    ] = None,
+    service: Service,
+    to_offset: StartOffset = None,
+    to_time: StartTime = None,
+    by_duration: StartAgo = None,
+    to_earliest: StartEarliest = False,
+    shift_by: ShiftBy = None,
+    topic: InputTopic = None,
+    partition: InPartition = None,
+    table: OnlyTables = None,
     with_restores: WithRestores = False,
     execute: Execute = False,
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Put a stopped service's group back, so that it reads records again.
+    """Reset a stopped service's group, so that it reads records again.
 
-    Groups only go back: nothing is ever passed over. A decider's memory goes back with its group
-    and keeps what it knows, so what was done is not done again. Offsets are a partition's: with
-    --table, the tables on the same partition are read again too, and are told apart.
+    Offsets only go back: nothing is ever skipped. A decider keeps its state, so what was done is
+    not done again. Offsets belong to partitions: with --table, other tables on the same partition
+    are read again too, and reported separately.
     """
-    from tidegate.replay import Replays  # noqa: PLC0415 - heavy
+    from tidegate.ops.replay import Replays  # noqa: PLC0415 - heavy
 
     target = _target(to_offset, to_time, by_duration, to_earliest, shift_by)
     with Replays(Settings.load(config)) as replays:
@@ -65,37 +86,37 @@ def group(
         if execute:
             _check_restores(plan.restores, allowed=with_restores)
             replays.reset(plan)
-    told = {"executed": execute, **group_told(plan)}
-    _tell(told, lambda: group_sentences(plan, executed=execute), as_json=as_json)
+    fields = {"executed": execute, **group_as_json(plan)}
+    _show(fields, lambda: group_sentences(plan, executed=execute), as_json=as_json)
 
 
 @replay.command()
 def events(
-    topic: Annotated[str, typer.Option(help="commits, vacuums, locks, commands, outcomes")],
-    table: Annotated[str | None, typer.Option("--table", "-t", help="Of this table.")] = None,
-    event_id: Annotated[list[str] | None, typer.Option(help="This event; repeatable.")] = None,
-    partition: Annotated[int | None, typer.Option(min=0, help="In this partition.")] = None,
-    from_offset: Annotated[int | None, typer.Option(min=0, help="From this offset.")] = None,
-    to_offset: Annotated[int | None, typer.Option(min=0, help="Up to before this one.")] = None,
-    from_time: Annotated[str | None, typer.Option(help="Appended from this time on.")] = None,
-    to_time: Annotated[str | None, typer.Option(help="Appended before this time.")] = None,
+    topic: EventTopic,
+    table: OfTable = None,
+    event_id: EventIds = None,
+    partition: InPartition = None,
+    from_offset: FromOffset = None,
+    to_offset: ToOffset = None,
+    from_time: FromTime = None,
+    to_time: ToTime = None,
     with_restores: WithRestores = False,
     execute: Execute = False,
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Publish events again as they were, with a header that says from where.
+    """Publish events again unchanged, with a header that names their origin.
 
-    Records that can't be read are told of and left out.
+    Records that can't be decoded are reported and left out.
     """
-    from tidegate.replay import Replays, Selection  # noqa: PLC0415 - heavy
-    from tidegate.replay.targets import moment  # noqa: PLC0415
+    from tidegate.ops.replay import Replays, Selection  # noqa: PLC0415 - heavy
+    from tidegate.ops.replay.targets import moment  # noqa: PLC0415
 
     given = (table, event_id, partition, from_offset, to_offset, from_time, to_time)
     if all(each is None for each in given):
-        raise ConfigError("say which events: --from-offset 0 means all of them")
+        raise ConfigError("no events selected: add a filter, or --from-offset 0 for all of them")
     selection = Selection(
-        table=_identity(table),
+        table=table_of(table),
         event_ids=frozenset(event_id or ()),
         partition=partition,
         from_offset=from_offset or 0,
@@ -108,10 +129,10 @@ def events(
         if execute:
             _check_restores(plan.restores, allowed=with_restores)
             replays.publish(plan)
-    told = {"executed": execute, **events_told(plan)}
-    _tell(told, lambda: event_sentences(plan, executed=execute), as_json=as_json)
+    fields = {"executed": execute, **events_as_json(plan)}
+    _show(fields, lambda: event_sentences(plan, executed=execute), as_json=as_json)
     if not plan.events:
-        raise TidegateError(f"{topic} has no event that is meant and can be read")
+        raise TidegateError(f"no event in {topic} matches and can be decoded")
 
 
 def _target(
@@ -121,13 +142,12 @@ def _target(
     to_earliest: bool,  # noqa: FBT001 - the option itself
     shift_by: int | None,
 ) -> Target:
-    from tidegate.replay import targets  # noqa: PLC0415 - heavy
+    from tidegate.ops.replay import targets  # noqa: PLC0415 - heavy
 
-    told = (to_offset, to_time, by_duration, to_earliest or None, shift_by)
-    if sum(each is not None for each in told) != 1:
+    given = (to_offset, to_time, by_duration, to_earliest or None, shift_by)
+    if sum(each is not None for each in given) != 1:
         raise ConfigError(
-            "say once where to begin:"
-            " --to-offset, --to-time, --by-duration, --to-earliest or --shift-by"
+            "give exactly one of --to-offset, --to-time, --by-duration, --to-earliest or --shift-by"
         )
     if to_offset is not None:
         return targets.ToOffset(to_offset)
@@ -138,33 +158,24 @@ def _target(
     if shift_by is None:
         return targets.ToEarliest()
     if shift_by >= 0:
-        raise ConfigError("a replay goes back: --shift-by takes a number below zero, as -10")
-    return targets.Back(-shift_by)
-
-
-def _identity(table: str | None) -> str | None:
-    from tidegate.events import table_identity  # noqa: PLC0415 - heavy
-
-    try:
-        return None if table is None else table_identity(table)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigError("--shift-by must be negative, e.g. -10: a replay only goes back")
+    return targets.RecordsBack(-shift_by)
 
 
 def _check_restores(restores: int, *, allowed: bool) -> None:
     if restores and not allowed:
         raise TidegateError(
-            f"{restores} requests for a restore are among them. One that was answered is answered"
-            " the same again; one that never was will be carried out now, on the table as it is."
-            " Leave them out, or add --with-restores"
+            f"{restores} of the selected records are restore requests. A request that has its"
+            " outcome is not carried out again; one that has none will be, on the table as it is"
+            " now. Exclude them, or add --with-restores"
         )
 
 
-def _tell(told: dict[str, Any], sentences: Callable[[], Iterable[str]], *, as_json: bool) -> None:
+def _show(fields: dict[str, Any], sentences: Callable[[], Iterable[str]], *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(told))
+        write_json(fields)
         return
-    changes: list[dict[str, Any]] = told["changes"]
-    show_table([{k: "-" if v is None else v for k, v in row.items()} for row in changes])
+    changes: list[dict[str, Any]] = fields["changes"]
+    write_table([{k: "-" if v is None else v for k, v in row.items()} for row in changes])
     for sentence in sentences():
-        typer.echo(sentence)
+        write(sentence)

@@ -1,90 +1,113 @@
-"""`tidegate topics`: what they are to be, made so, and compared with what they are."""
+"""`tidegate topics`: describe, create, check and grow the topics of a deployment."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.options import ConfigFile
-from tidegate.settings import Settings
+from tidegate.cli.options import AsJson, ConfigFile, Execute
+from tidegate.cli.output import write, write_json, write_table
+from tidegate.service.settings import Settings
 
 if TYPE_CHECKING:
-    from tidegate.topics import Declared
+    from tidegate.ops.topics import DeclaredTopic
 
-topics = typer.Typer(help="The topics: declared, created, checked.", no_args_is_help=True)
-AsJson = Annotated[bool, typer.Option("--json", help="For scripts.")]
-
-_PIPE_COLUMNS: Final = 160
+topics = typer.Typer(help="Describe, create and check topics.", no_args_is_help=True)
 
 
 @topics.command()
 def create(config: ConfigFile = None) -> None:
     """Create the topics that are missing; refuse those that differ from their declaration."""
-    from tidegate.services import DECIDERS  # noqa: PLC0415 - heavy
-    from tidegate.topics import create_topics  # noqa: PLC0415 - heavy
+    from tidegate.ops.topics import create_topics  # noqa: PLC0415 - heavy
+    from tidegate.service.assembly import DECIDERS  # noqa: PLC0415 - heavy
 
     settings = Settings.load(config)
     for name, new in create_topics(settings.connection(), settings.topics, DECIDERS).items():
-        typer.echo(f"{name}: {'created' if new else 'already there'}")
+        write(f"{name}: {'created' if new else 'exists already'}")
 
 
 @topics.command()
 def describe(as_json: AsJson = False, config: ConfigFile = None) -> None:
-    """Show the topics as they are declared. No broker is asked."""
-    from tidegate.services import DECIDERS  # noqa: PLC0415 - heavy
-    from tidegate.topics import deployment  # noqa: PLC0415 - heavy
+    """Show the declared topics. No broker is asked."""
+    from tidegate.ops.topics import deployment  # noqa: PLC0415 - heavy
+    from tidegate.service.assembly import DECIDERS  # noqa: PLC0415 - heavy
 
     declared = deployment(Settings.load(config).topics, DECIDERS)
     if as_json:
-        typer.echo(json.dumps([each.as_json() for each in declared], indent=2))
+        write_json([each.as_json() for each in declared], indent=2)
     else:
         _show(declared)
 
 
 @topics.command()
 def check(as_json: AsJson = False, config: ConfigFile = None) -> None:
-    """Compare the topics with their declarations: a line a difference, and exit code 1 if any."""
-    from tidegate.services import DECIDERS  # noqa: PLC0415 - heavy
-    from tidegate.topics import check_topics  # noqa: PLC0415 - heavy
+    """Compare topics with their declarations: a line for each difference; exit code 1 if any."""
+    from tidegate.ops.topics import check_topics  # noqa: PLC0415 - heavy
+    from tidegate.service.assembly import DECIDERS  # noqa: PLC0415 - heavy
 
     settings = Settings.load(config)
     found = check_topics(settings.connection(), settings.topics, DECIDERS)
     if as_json:
-        typer.echo(json.dumps([asdict(each) for each in found], indent=2))
+        write_json([asdict(each) for each in found], indent=2)
     else:
         for each in found or ["the topics are as declared"]:
-            typer.echo(str(each))
+            write(str(each))
     raise typer.Exit(1 if found else 0)
 
 
 @topics.command("acls")
 def print_acls(config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Print the access rights that every role needs, as kafka-acls commands."""
-    from tidegate.services import DECIDERS, EXECUTORS  # noqa: PLC0415 - heavy
-    from tidegate.topics.acls import acls  # noqa: PLC0415 - heavy
+    from tidegate.ops.topics.acls import acls  # noqa: PLC0415 - heavy
+    from tidegate.service.assembly import DECIDERS, EXECUTORS  # noqa: PLC0415 - heavy
 
     prefix = Settings.load(config).topics.prefix
     needed = acls(prefix, deciders=DECIDERS, executors=EXECUTORS)
     if as_json:
-        typer.echo(json.dumps([asdict(acl) for acl in needed]))
+        write_json([asdict(acl) for acl in needed])
         return
     for acl in needed:
-        typer.echo(acl.command())
+        write(acl.command())
 
 
-def _show(declared: Sequence[Declared]) -> None:
-    from rich.console import Console  # noqa: PLC0415 - heavy
-    from rich.table import Table  # noqa: PLC0415 - heavy
+@topics.command()
+def grow(
+    partitions: Annotated[int, typer.Option(min=1, help="The new number, for all topics.")],
+    execute: Execute = False,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """Move a stopped deployment to more partitions, with the state of its deciders.
 
-    table = Table(show_lines=True)
-    for title in ("topic", "shape", "written by", "read by", "events"):
-        table.add_column(title, overflow="fold")
+    Stop the writers, let the services read everything, stop them, then run this. If it is
+    interrupted, run it again. Afterwards set [topics] partitions, and start everything.
+    """
+    from tidegate.ops.growth import Growth  # noqa: PLC0415 - heavy
+
+    with Growth(Settings.load(config)) as growth:
+        plan = growth.plan(partitions)
+        if execute:
+            growth.execute(plan)
+    if as_json:
+        write_json({"executed": execute, **asdict(plan)})
+        return
+    for name, count in plan.topics.items():
+        write(f"{name}: {count} partitions, {plan.to} then")
+    for decider, tables in plan.tables.items():
+        write(f"{decider}: the state of {tables} tables moves to another partition")
+    if execute:
+        write(f"done; set partitions = {plan.to} in [topics], then start the services")
+    else:
+        write("nothing was changed; add --execute to do it")
+
+
+def _show(declared: Sequence[DeclaredTopic]) -> None:
+    rows: list[dict[str, object]] = []
     for each in declared:
-        topic, settings = each.topic, each.topic.settings()
+        topic, settings = each.topic, each.settings()
         shape = (
             f"{each.partitions} partitions",
             f"{each.replication} replicas",
@@ -92,9 +115,14 @@ def _show(declared: Sequence[Declared]) -> None:
             settings["cleanup.policy"],
             settings["message.timestamp.type"],
         )
-        people = (topic.written_by.replace(", ", "\n"), topic.read_by.replace(", ", "\n"))
-        events = (kind.__name__ for kind in topic.events)
-        table.add_row(each.name, "\n".join(shape), *people, "\n".join(events))
-    console = Console()
-    # a pipe has no width of its own
-    (console if console.is_terminal else Console(width=_PIPE_COLUMNS)).print(table)
+        events = [kind.__name__ for kind in topic.events]
+        rows.append(
+            {
+                "topic": each.name,
+                "shape": shape,
+                "written by": tuple(topic.writers),
+                "read by": tuple(topic.readers),
+                "events": events,
+            }
+        )
+    write_table(rows, lines=True)

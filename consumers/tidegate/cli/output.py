@@ -1,0 +1,99 @@
+"""Everything that the command prints goes through here, with control characters made visible.
+
+Names of tables and files, reasons and messages come from others. Printed as they are, an escape
+sequence could clear the screen or a line break forge a line of a dry run or of a log.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import typer
+
+_PIPE_COLUMNS: Final = 400
+# controls, zero-width characters, line separators, changes of direction, and half of a pair
+_HIDDEN: Final = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
+    r"\ud800-\udfff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+
+
+def visible(text: object) -> str:
+    """Text on one line, with escapes for characters that a terminal would interpret or hide."""
+    return _HIDDEN.sub(lambda found: _escape(ord(found[0])), str(text))
+
+
+def _escape(code: int) -> str:
+    if code <= 0xFF:  # noqa: PLR2004 - the widths of Python's escapes
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004
+
+
+def write(line: object) -> None:
+    """Print a line."""
+    typer.echo(visible(line))
+
+
+def write_error(line: str) -> None:
+    """Print a line on standard error, after the command's name."""
+    typer.echo(f"tidegate: {visible(' '.join(line.split()))}", err=True)
+
+
+def write_json(value: object, indent: int | None = None) -> None:
+    """Print JSON; it is ASCII, with every other character escaped."""
+    typer.echo(json.dumps(value, indent=indent))
+
+
+def write_styled(*parts: tuple[str, str | None]) -> None:
+    """Print parts, each with its style, as one line of any length."""
+    from rich.console import Console  # noqa: PLC0415 - heavy
+    from rich.text import Text  # noqa: PLC0415
+
+    line = Text()
+    for text, style in parts:
+        line.append(visible(text), style=style)
+    Console().print(line, soft_wrap=True)
+
+
+def write_table(rows: Sequence[Mapping[str, object]], *, lines: bool = False) -> None:
+    """Print rows as a table under their keys; nothing if there are no rows.
+
+    Args:
+        rows: The rows; a sequence as a value is printed as lines of its cell.
+        lines: Whether to draw lines between rows.
+    """
+    from rich.console import Console  # noqa: PLC0415 - heavy
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    if not rows:
+        return
+    table = Table(show_lines=True) if lines else Table(box=None, pad_edge=False)
+    for name in rows[0]:
+        table.add_column(Text(visible(name.replace("_", " ")), style="bold"), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(value)) for value in row.values()))
+    # a pipe has no width of its own: rows that are folded there can't be searched
+    Console(width=None if sys.stdout.isatty() else _PIPE_COLUMNS).print(table)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return "\n".join(map(visible, value))
+    return visible(value)
+
+
+class VisibleFormatter(logging.Formatter):
+    """Formats log records on one line each; the lines of a traceback are indented below it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format a record."""
+        first, *rest = super().format(record).split("\n")
+        if not (record.exc_info or record.exc_text or record.stack_info):
+            return visible("\n".join((first, *rest)))
+        return "\n    ".join(map(visible, (first, *rest)))

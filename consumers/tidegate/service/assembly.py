@@ -1,0 +1,174 @@
+"""Builds a service's loop from its name and the settings."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final, Protocol
+
+from tidegate.cleaning import Cleaner, ReaderGate
+from tidegate.compute.parallel_map import AdaptiveMap, SparkMap
+from tidegate.compute.spark import lazy_session
+from tidegate.errors import ConfigError
+from tidegate.events import Event
+from tidegate.registry import wire_for
+from tidegate.restores import LivenessSettings, PermittedRestorer, Restorer
+from tidegate.runtime.bus import Bus
+from tidegate.runtime.decider.loop import DeciderLoop
+from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.runtime.input.dead_letters import DeadLetterLimit
+from tidegate.runtime.protocols import Decider, Executor
+from tidegate.runtime.retry import BROKER_RETRIES, TABLE_RETRIES, RetryPolicy
+from tidegate.savepoints import (
+    PolicyRule,
+    SavepointMode,
+    SavepointPolicy,
+    SavepointPolicyService,
+    SavepointWriter,
+)
+from tidegate.service.settings import Settings
+from tidegate.service.stores import require_tested_stores
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots
+
+
+class Loop(Protocol):
+    """A running service: a member of its consumer group."""
+
+    def run(self, stop: threading.Event) -> None:
+        """Work until `stop` is set."""
+        ...
+
+    def close(self) -> bool | None:
+        """Leave the group. False: a command still runs, unacknowledged, on a daemon thread."""
+        ...
+
+
+def table_work(settings: Settings) -> tuple[Warehouse, AdaptiveMap]:
+    """What an executor works with: the tables it may change, and where it processes many files.
+
+    Raises:
+        ConfigError: no warehouse root is configured, or one is on a store that was never tested.
+    """
+    warehouse = settings.warehouse
+    roots = WarehouseRoots.of(*warehouse.roots)
+    require_tested_stores(warehouse.roots, allow_untested=warehouse.allow_untested_stores)
+    spark = SparkMap(lazy_session(settings.spark.conf))
+    parallel_map = AdaptiveMap(spark, spark_min_items=settings.spark.min_items)
+    return Warehouse(roots, warehouse.storage), parallel_map
+
+
+def savepoint_policy(settings: Settings) -> SavepointPolicy:
+    """The savepoint policy that the settings define."""
+    rules = (
+        PolicyRule(pattern=rule.tables, mode=SavepointMode(rule.when))
+        for rule in settings.savepoints
+    )
+    return SavepointPolicy(rules=tuple(rules))
+
+
+def restore_settings(settings: Settings) -> LivenessSettings:
+    """How the restorer finds out whether a writer is still alive."""
+    return LivenessSettings(watch=timedelta(seconds=settings.restores.watch_seconds))
+
+
+def limits(
+    service: str, settings: Settings, usual: RetryPolicy
+) -> tuple[RetryPolicy, DeadLetterLimit]:
+    """A service's retries and its limit of dead letters; `usual` is what the settings leave out."""
+    configured = settings.services.limits_of(service)
+    first, longest = configured.retries.first_wait_ms, configured.retries.longest_wait_ms
+    retries = RetryPolicy(
+        attempts=configured.retries.attempts or usual.attempts,
+        first=first / 1000 if first else usual.first,
+        longest=longest / 1000 if longest else usual.longest,
+    )
+    return retries, DeadLetterLimit(window=configured.window, max_failures=configured.max_failures)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _executor(
+    kind: Callable[[Warehouse, AdaptiveMap, Callable[[], datetime]], Executor],
+    settings: Settings,
+    bus: Bus,
+) -> Loop:
+    warehouse, parallel_map = table_work(settings)
+    executor = kind(warehouse, parallel_map, _now)
+    retries, limit = limits(executor.name, settings, TABLE_RETRIES)
+    return ExecutorLoop(
+        executor,
+        bus,
+        settings.topics.prefix,
+        threads=settings.services.threads,
+        # the rest of the time is for leaving the group
+        stop_seconds=0.8 * settings.services.stop_seconds,
+        retries=retries,
+        limit=limit,
+        wire=wire_for(settings.registry),
+    )
+
+
+def _permitted(
+    settings: Settings,
+    warehouse: Warehouse,
+    parallel_map: AdaptiveMap,
+    clock: Callable[[], datetime],
+) -> PermittedRestorer:
+    restorer = Restorer(warehouse, parallel_map, clock, restore_settings(settings))
+    return PermittedRestorer(restorer, settings.restores.requested_by)
+
+
+def _restorer(settings: Settings, bus: Bus) -> Loop:
+    return _executor(partial(_permitted, settings), settings, bus)
+
+
+def decider_of(name: str, settings: Settings) -> Decider[Any]:
+    """Build the decider of this name."""
+    if name == ReaderGate.name:
+        return ReaderGate()
+    return SavepointPolicyService(savepoint_policy(settings))
+
+
+def _decider(name: str, settings: Settings, bus: Bus) -> Loop:
+    decider = decider_of(name, settings)
+    retries, limit = limits(decider.name, settings, BROKER_RETRIES)
+    prefix, wire = settings.topics.prefix, wire_for(settings.registry)
+    return DeciderLoop(decider, bus, prefix, retries=retries, limit=limit, wire=wire)
+
+
+DECIDERS: Final = (SavepointPolicyService.name, ReaderGate.name)
+EXECUTORS: Final = (SavepointWriter.name, Restorer.name, Cleaner.name)
+
+CONSUMED_EVENTS: Final[Mapping[str, Sequence[type[Event]]]] = MappingProxyType(
+    {
+        kind.name: kind.consumes
+        for kind in (SavepointPolicyService, ReaderGate, SavepointWriter, Restorer, Cleaner)
+    }
+)
+"""The kinds of events that each service consumes."""
+
+SERVICES: Final[Mapping[str, Callable[[Settings, Bus], Loop]]] = MappingProxyType(
+    {
+        SavepointPolicyService.name: partial(_decider, SavepointPolicyService.name),
+        SavepointWriter.name: partial(_executor, SavepointWriter),
+        Restorer.name: _restorer,
+        ReaderGate.name: partial(_decider, ReaderGate.name),
+        Cleaner.name: partial(_executor, Cleaner),
+    }
+)
+
+
+def assemble(name: str, settings: Settings, bus: Bus) -> Loop:
+    """Build a service and join its consumer group.
+
+    Raises:
+        ConfigError: the service is unknown, or its settings or topics are invalid.
+    """
+    if name not in SERVICES:
+        raise ConfigError(f"unknown service {name!r}: choose from {', '.join(SERVICES)}")
+    return SERVICES[name](settings, bus)

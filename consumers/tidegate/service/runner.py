@@ -1,0 +1,133 @@
+"""Runs services until a signal arrives or one of them fails."""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from queue import SimpleQueue
+from typing import Final
+
+from confluent_kafka import KafkaException
+
+from tidegate.errors import StopService, TransientError
+from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.service.assembly import DECIDERS, SERVICES, Loop, assemble
+from tidegate.service.settings import Settings
+from tidegate.service.signals import stop_on_signals
+from tidegate.service.topics.requirement import require_declared_topics
+
+log = logging.getLogger(__name__)
+_LOOK_SECONDS: Final = 0.5
+
+
+def run_services(names: Sequence[str], settings: Settings, stop: threading.Event) -> None:
+    """Run each service on a thread of its own until `stop` is set or SIGTERM or SIGINT arrives.
+
+    The settings' `stop_seconds` after that, the process has ended: where a broker that is away, a
+    task in Spark or a thread that never returns holds a service up, it ends by force with exit code
+    1. Nothing that is not done was acknowledged, so another process does it.
+
+    Raises:
+        ConfigError: a service can't be built; none was started.
+        TransientError: no broker answers; none was started.
+        StopService: a service had to stop, and the others were stopped too; a supervisor may
+            start all of them again. Also: commands still ran when the time was over.
+    """
+    ended = threading.Event()
+    with stop_on_signals(stop):
+        watch = (stop, ended, settings.services.stop_seconds)
+        threading.Thread(target=_end_in_time, args=watch, name="stop", daemon=True).start()
+        try:
+            _run_all(names, settings, stop)
+        except _StillRunningError:
+            raise  # `ended` stays unset: the end of the interpreter may wait for what runs
+        except BaseException:
+            ended.set()
+            raise
+        ended.set()
+
+
+class _StillRunningError(StopService):
+    """The services have left their groups, but commands still run on daemon threads."""
+
+
+def _end_in_time(stop: threading.Event, ended: threading.Event, seconds: float) -> None:
+    """End the process by force when it has not ended so many seconds after `stop` was set."""
+    while not stop.wait(_LOOK_SECONDS):
+        if ended.is_set():
+            return
+    log.info("stopping; this process has ended in %.0f s at the latest", seconds)
+    if ended.wait(seconds):
+        return
+    names = ", ".join(sorted(each.name for each in threading.enumerate()))
+    log.error(
+        "not stopped %.0f s after the stop was requested: the process ends by force. Nothing"
+        " unfinished was acknowledged; it is done again after the next start. Still running: %s",
+        *(seconds, names),
+    )
+    faulthandler.dump_traceback(sys.stderr)
+    sys.stderr.flush()
+    os._exit(1)  # an orderly exit would wait for those threads
+
+
+def _run_all(names: Sequence[str], settings: Settings, stop: threading.Event) -> None:
+    session = {"session.timeout.ms": settings.services.session_timeout_ms}
+    bus = KafkaBus(settings.connection(), session)
+    if any(name in SERVICES for name in names):  # others are refused by their assembly
+        bus.require_connection()
+    require_declared_topics(settings.connection(), settings.topics, names, DECIDERS)
+    loops = _assemble_all(names, settings, bus)
+    faults: SimpleQueue[BaseException] = SimpleQueue()
+    threads = [
+        threading.Thread(target=_run, args=(name, loop, stop, faults), name=name)
+        for name, loop in loops.items()
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    bus.close()
+    raised = [faults.get() for _ in range(faults.qsize())]
+    for fault in (*(each for each in raised if isinstance(each, _StillRunningError)), *raised):
+        raise fault
+
+
+def _assemble_all(names: Sequence[str], settings: Settings, bus: KafkaBus) -> dict[str, Loop]:
+    """Build all of them or none: after a fault, groups that were joined are left again."""
+    loops: dict[str, Loop] = {}
+    try:
+        for name in names:
+            loops[name] = assemble(name, settings, bus)
+    except BaseException as error:
+        for loop in loops.values():
+            loop.close()
+        if isinstance(error, KafkaException):
+            raise TransientError(f"no Kafka broker answers: {error.args[0].str()}") from error
+        raise
+    return loops
+
+
+def _close(name: str, loop: Loop) -> None:
+    all_done = loop.close()
+    log.info("%s has left its group", name)
+    if all_done is False:
+        raise _StillRunningError(
+            f"{name} still ran a command when the time to stop was over. It was not acknowledged:"
+            " it runs again after the next start"
+        )
+
+
+def _run(name: str, loop: Loop, stop: threading.Event, faults: SimpleQueue[BaseException]) -> None:
+    try:
+        try:
+            loop.run(stop)
+        finally:  # after a fault too: no further command may start
+            _close(name, loop)
+    except BaseException as error:  # the main thread raises it
+        log.exception("%s failed; all services of this process stop", name)
+        faults.put(error)
+        stop.set()

@@ -1,0 +1,215 @@
+"""The settings of a deployment: one TOML file, and environment variables that win over it.
+
+Any text may contain `${NAME}`, the value of an environment variable, and `${file:/path}`, the
+content of a file, so that no secret is in the settings; `$${` stands for a plain `${`. A variable
+TIDEGATE_<section>__<name> wins over the file. Renamed settings are still accepted under their old
+names: `most` (max_failures), `of` (window), `from_items` (min_items).
+
+[kafka]                                  # librdkafka's own settings
+"bootstrap.servers" = "broker:9092"      # KAFKA_BOOTSTRAP_SERVERS wins over it
+
+[registry]                               # a schema registry; optional
+url = "http://registry:8081"
+basic_auth = "user:password"
+auto_register = true
+schema_id_in = "value"                   # or in "headers": the value is then bare Avro
+[registry.options]                       # of confluent-kafka's registry client
+"ssl.ca.location" = "/etc/ssl/registry.pem"
+
+[topics]
+prefix = "tidegate"                      # TIDEGATE_TOPICS__PREFIX wins over it, and so on
+partitions = 6
+replication = 3
+
+[restores]
+requested_by = ["ana", "ops-*"]          # shell patterns of the people who may request a restore
+watch_seconds = 5                        # how long a pending write is watched for signs of life
+
+[warehouse]
+roots = ["/lake", "s3://lake/tables"]    # no table outside of these is ever changed
+allow_untested_stores = true             # needed for roots that are not on a file system
+[warehouse.storage.s3]                   # fsspec's options, a table for each protocol
+endpoint_url = "http://minio:9000"
+
+[spark]
+min_items = 256                          # table work with at least this many items runs on Spark
+[spark.conf]
+"spark.master" = "local[2]"
+
+[[savepoints]]                           # the first pattern that matches a table applies
+tables = "lake.sales.*"
+when = "every_commit"
+
+[services]
+threads = 4                              # tables that an executor works on at the same time
+stop_seconds = 25                        # a process that was asked to stop has ended by then
+[services.retries]                       # of transient faults: for all services ...
+longest_wait_ms = 60000
+[services.dead_letters]                  # more failures than this among `window` messages stop it
+max_failures = 50
+window = 100
+[services.restorer.retries]              # ... and for one of them
+attempts = 300                           # two and a half hours, with jitter
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from tidegate.errors import ConfigError
+from tidegate.events.topics import DEFAULT_PARTITIONS, DEFAULT_PREFIX
+from tidegate.registry import RegistrySettings
+from tidegate.service.settings.problems import problems
+from tidegate.service.settings.section import Section
+from tidegate.service.settings.services import ServiceSettings
+from tidegate.service.settings.sources import from_environment, from_file, merged
+
+FILE_VARIABLE = "TIDEGATE_CONFIG"
+SERVERS_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
+SHOWN: Final = frozenset(
+    {
+        "bootstrap.servers",
+        "client.id",
+        "client.rack",
+        "compression.type",
+        "sasl.mechanism",
+        "sasl.mechanisms",
+        "sasl.username",
+        "security.protocol",
+        "ssl.ca.location",
+        "ssl.certificate.location",
+        "ssl.key.location",
+    }
+)
+"""Client settings whose values may be shown. Every other text is treated as a secret: a name that
+is mistyped, or of a later version of librdkafka, may hold one."""
+
+
+class InvalidSettingsError(ConfigError):
+    """Settings that can't work: one line a problem. Correct the file or the variable it names."""
+
+    def __init__(self, where: str, lines: Sequence[str]) -> None:
+        """Take what the settings were read from, and the problems."""
+        self.lines = tuple(f"{where}: {line}" for line in lines)
+        super().__init__("\n".join(self.lines))
+
+
+class TopicSettings(Section, frozen=True):
+    """Names and shape of the topics."""
+
+    prefix: str = DEFAULT_PREFIX
+    partitions: int = Field(default=DEFAULT_PARTITIONS, ge=1)
+    replication: int = Field(default=1, ge=1)
+
+
+class WarehouseSettings(Section, frozen=True):
+    """Where tables may be changed, and the options of their file systems."""
+
+    roots: tuple[str, ...] = ()
+    allow_untested_stores: bool = False
+    """Accept roots that are not on a local or mounted file system, with their known faults."""
+    storage: dict[str, dict[str, Any]] = Field(default_factory=dict, repr=False)
+
+
+class SparkSettings(Section, frozen=True):
+    """The Spark session for table work, started when first needed."""
+
+    min_items: int = Field(
+        default=256, ge=1, validation_alias=AliasChoices("min_items", "from_items")
+    )
+    conf: dict[str, str] = Field(default_factory=dict, repr=False)
+
+
+class SavepointRule(Section, frozen=True):
+    """When tables whose name matches a shell pattern get savepoints automatically."""
+
+    tables: str
+    when: Literal["every_commit", "on_request"]
+
+
+class RestoreSettings(Section, frozen=True):
+    """Who may request restores, and how long a pending write is watched before one.
+
+    `requested_by` has shell patterns, matched with the name in a request.
+    """
+
+    requested_by: tuple[str, ...] = ("*",)
+    watch_seconds: float = Field(default=5, ge=0, allow_inf_nan=False)
+
+
+class Settings(BaseSettings):
+    """All settings; see the module's example. Environment variables count in `load` only."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, populate_by_name=True
+    )
+
+    kafka: dict[str, str | int | bool | SecretStr] = Field(default_factory=dict)
+    registry: RegistrySettings | None = None
+    topics: TopicSettings = TopicSettings()
+    warehouse: WarehouseSettings = WarehouseSettings()
+    spark: SparkSettings = SparkSettings()
+    savepoints: tuple[SavepointRule, ...] = ()
+    restores: RestoreSettings = RestoreSettings()
+    services: ServiceSettings = ServiceSettings()
+
+    @field_validator("kafka")
+    @classmethod
+    def _hide_secrets(
+        cls, kafka: dict[str, str | int | bool | SecretStr]
+    ) -> dict[str, str | int | bool | SecretStr]:
+        return {
+            name: SecretStr(value) if isinstance(value, str) and name not in SHOWN else value
+            for name, value in kafka.items()
+        }
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """What the constructor is given, and nothing else: `load` reads the environment."""
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings,)
+
+    @classmethod
+    def load(cls, file: Path | None = None) -> Self:
+        """Read the file named here or in TIDEGATE_CONFIG, and the environment, which wins.
+
+        Raises:
+            ConfigError: the file can't be read or is not TOML, a reference can't be resolved, or
+                (InvalidSettingsError) settings are invalid.
+        """
+        named = file or (Path(where) if (where := os.environ.get(FILE_VARIABLE)) else None)
+        content = from_file(named, os.environ) if named else {}
+        above = from_environment(cls, os.environ)
+        try:
+            return cls.model_validate(merged(content, above, cls))
+        except ValidationError as error:
+            where = f"{named}" if named else "environment"
+            raise InvalidSettingsError(where, problems(error, cls)) from None  # it has the values
+
+    def connection(self) -> dict[str, str | int | bool]:
+        """Librdkafka's settings for every client, with the secrets in clear text: never log them.
+
+        Raises:
+            ConfigError: no broker is configured.
+        """
+        if "bootstrap.servers" not in self.kafka:
+            raise ConfigError(
+                f'no broker is configured: set {SERVERS_VARIABLE} or [kafka] "bootstrap.servers"'
+            )
+        return {
+            name: value.get_secret_value() if isinstance(value, SecretStr) else value
+            for name, value in self.kafka.items()
+        }

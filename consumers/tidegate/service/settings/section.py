@@ -1,0 +1,11 @@
+"""What all sections of the settings have in common."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+
+class Section(
+    BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True, populate_by_name=True
+):
+    """A section of the settings. Unknown names are errors, and no error quotes a value."""

@@ -1,0 +1,112 @@
+"""How the services work: settings for all of them, and those of one service."""
+
+from __future__ import annotations
+
+from typing import Final, Self
+
+from pydantic import AliasChoices, Field, model_validator
+
+from tidegate.events.roles import SERVICES
+from tidegate.service.settings.section import Section
+
+_MAX_FAILURES: Final = 50
+_WINDOW: Final = 100
+
+
+class RetrySettings(Section, frozen=True):
+    """How transient faults are retried; each service has its own defaults.
+
+    After the last attempt an executor dead-letters the command; a decider, which depends on nothing
+    but the broker, stops.
+    """
+
+    attempts: int | None = Field(default=None, ge=1)
+    first_wait_ms: int | None = Field(default=None, ge=1)
+    longest_wait_ms: int | None = Field(default=None, ge=1)
+
+
+class DeadLetterSettings(Section, frozen=True):
+    """A service stops after more than `max_failures` dead letters among `window` messages.
+
+    They are counted by partition. If both are the same, the service never stops for this reason.
+    """
+
+    max_failures: int | None = Field(
+        default=None, ge=0, validation_alias=AliasChoices("max_failures", "most")
+    )
+    window: int | None = Field(
+        default=None, ge=1, le=1000, validation_alias=AliasChoices("window", "of")
+    )
+
+
+class Limits(Section, frozen=True):
+    """The limits of a service."""
+
+    retries: RetrySettings = RetrySettings()
+    dead_letters: DeadLetterSettings = DeadLetterSettings()
+
+    def over(self, common: Limits) -> Limits:
+        """These limits, completed by those of all services."""
+        return Limits(
+            retries=common.retries.model_copy(update=_set(self.retries)),
+            dead_letters=common.dead_letters.model_copy(update=_set(self.dead_letters)),
+        )
+
+    @property
+    def max_failures(self) -> int:
+        """How many of the last `window` messages of a partition may become dead letters."""
+        configured = self.dead_letters.max_failures
+        return _MAX_FAILURES if configured is None else configured
+
+    @property
+    def window(self) -> int:
+        """The number of messages among which dead letters are counted."""
+        return self.dead_letters.window or _WINDOW
+
+
+def _limits_of(name: str) -> Limits:
+    """A field for a service's own limits, under its name with dashes or underscores."""
+    names = AliasChoices(name, name.replace("-", "_"))
+    field: Limits = Field(default=Limits(), validation_alias=names)
+    return field
+
+
+class ServiceSettings(Section, frozen=True):
+    """How the services work; the limits of one service are under its name."""
+
+    threads: int = Field(default=4, ge=1)
+    """How many tables an executor works on at the same time."""
+    session_timeout_ms: int = Field(default=10_000, ge=1_000)
+    """How long after its last heartbeat a process loses its partitions."""
+    stop_seconds: float = Field(default=25, ge=1, allow_inf_nan=False)
+    """How long after SIGTERM a process may still run; then it ends by force, whatever it is doing.
+
+    Keep it below the time after which a supervisor sends SIGKILL: 30 s on Kubernetes by default.
+    """
+    retries: RetrySettings = RetrySettings()
+    dead_letters: DeadLetterSettings = DeadLetterSettings()
+    savepoint_policy: Limits = _limits_of("savepoint-policy")
+    savepoint_writer: Limits = _limits_of("savepoint-writer")
+    restorer: Limits = Limits()
+    reader_gate: Limits = _limits_of("reader-gate")
+    cleaner: Limits = Limits()
+
+    @model_validator(mode="after")
+    def _check_dead_letters(self) -> Self:
+        for name in SERVICES:
+            limits = self.limits_of(name)
+            if limits.max_failures > limits.window:
+                raise ValueError(
+                    f"dead_letters of {name}: max_failures ({limits.max_failures}) exceeds window"
+                    f" ({limits.window})"
+                )
+        return self
+
+    def limits_of(self, service: str) -> Limits:
+        """The limits of a service: its own, completed by those of all."""
+        own: Limits = getattr(self, service.replace("-", "_"))
+        return own.over(Limits(retries=self.retries, dead_letters=self.dead_letters))
+
+
+def _set(section: Section) -> dict[str, object]:
+    return section.model_dump(exclude_unset=True)

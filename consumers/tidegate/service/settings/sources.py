@@ -1,0 +1,78 @@
+"""Where settings come from: environment variables, which win over the file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
+
+from tidegate.errors import ConfigError
+from tidegate.service.settings.problems import accepted_names, suggestion
+from tidegate.service.settings.references import resolve_references
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+PREFIX: Final = "TIDEGATE_"
+SEPARATOR: Final = "__"
+_SERVERS_VARIABLE: Final = "KAFKA_BOOTSTRAP_SERVERS"
+
+
+def from_file(file: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Read a settings file, with its references resolved.
+
+    Raises:
+        ConfigError: the file can't be read or is not TOML, or a reference can't be resolved.
+    """
+    try:
+        content = tomllib.loads(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{file}: {error}") from error
+    try:
+        return resolve_references(content, environment)
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from error
+
+
+def from_environment(model: type[BaseSettings], environment: Mapping[str, str]) -> dict[str, Any]:
+    """Read `TIDEGATE_<section>__<name>` and KAFKA_BOOTSTRAP_SERVERS.
+
+    A client setting is named with underscores for dots: TIDEGATE_KAFKA__SECURITY_PROTOCOL.
+
+    Raises:
+        ConfigError: there is no such section, or a list or table is not valid JSON.
+    """
+    for variable in environment:
+        section, nested, _ = variable.removeprefix(PREFIX).lower().partition(SEPARATOR)
+        known = accepted_names(model)
+        if variable.startswith(PREFIX) and nested and section not in known:
+            raise ConfigError(f"{variable}: unknown section{suggestion(section, known)}")
+    try:
+        found = EnvSettingsSource(
+            model, env_prefix=PREFIX, env_nested_delimiter=SEPARATOR, env_ignore_empty=True
+        )()
+    except SettingsError as error:
+        raise ConfigError(f"environment: {error}") from None  # its cause quotes the value
+    kafka = {name.replace("_", "."): value for name, value in found.pop("kafka", {}).items()}
+    if servers := environment.get(_SERVERS_VARIABLE):
+        kafka["bootstrap.servers"] = servers
+    return found | ({"kafka": kafka} if kafka else {})
+
+
+def merged(
+    below: Mapping[str, Any], above: Mapping[str, Any], model: type[BaseModel] | None
+) -> dict[str, Any]:
+    """Both together; where a setting is in both, also under another of its names, `above` wins."""
+    result = dict(below)
+    for name, value in above.items():
+        names = accepted_names(model).get(name) if model else None
+        inner = names.section if names else None
+        for other in names.names if names else (name,):
+            before = result.pop(other, None)
+            if isinstance(before, Mapping) and isinstance(value, Mapping):
+                value = merged(before, value, inner)  # noqa: PLW2901 - the same setting, completed
+        result[name] = value
+    return result

@@ -1,0 +1,35 @@
+"""Which stores a warehouse root may be on: only local and mounted file systems are tested."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tidegate.errors import ConfigError
+from tidegate.storage import local_path, normalise
+
+KNOWN_FAULTS: Final = (
+    "on S3, files whose removal is denied in a bulk request may count as removed; on HDFS,"
+    " creating a file only if it is absent is not atomic; a WebHDFS that can't be reached may"
+    " look like an empty directory"
+)
+"""What is known to go wrong elsewhere, and why such a root is refused."""
+
+
+def untested(roots: Sequence[str]) -> list[str]:
+    """The roots that are not on a local or mounted file system."""
+    return [root for root in roots if local_path(normalise(root)) is None]
+
+
+def require_tested_stores(roots: Sequence[str], *, allow_untested: bool) -> None:
+    """Refuse roots on stores that Tidegate was never tested on.
+
+    Raises:
+        ConfigError: it names them, the known faults, and the setting that accepts the risk.
+    """
+    if (found := untested(roots)) and not allow_untested:
+        raise ConfigError(
+            f"warehouse roots on stores that were never tested: {', '.join(found)}. Known faults:"
+            f" {KNOWN_FAULTS}. Mount the store as a file system, or accept the risk with"
+            " allow_untested_stores = true in [warehouse]"
+        )

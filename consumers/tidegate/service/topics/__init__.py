@@ -1,0 +1,1 @@
+"""The topics that a deployment declares, and what a broker has of them."""
