@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 
+from hypothesis import settings
+
+# A deadline per example measures how busy the machine is, not the code.
+settings.register_profile("tidegate", deadline=None)
+settings.load_profile("tidegate")
+
+# The unit tests also run where PySpark is not installed (.ci/matrix).
+NEEDS = {"support.kafka": "docker", "support.registry": "docker", "support.spark": "pyspark"}
+
 pytest_plugins = [
     plugin
-    for plugin in ("support.kafka", "support.registry", "support.spark")
+    for plugin, library in NEEDS.items()
     if importlib.util.find_spec(plugin) is not None
+    and importlib.util.find_spec(library) is not None
 ]

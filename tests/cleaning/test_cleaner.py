@@ -28,7 +28,8 @@ from support.acid import (
     tree,
 )
 from support.names import STRANGE, takes_any_bytes
-from tidegate.cleaning import Cleaner, CleaningPlan
+from tidegate.cleaning import Cleaner
+from tidegate.compute.parallel_map import SparkMap, ThreadMap
 from tidegate.errors import PermanentError, TransientError
 from tidegate.events import (
     CleaningRefused,
@@ -37,8 +38,8 @@ from tidegate.events import (
     Outcome,
     RestoreRequested,
 )
-from tidegate.fanout import InPlace, OnSpark
-from tidegate.warehouse import Warehouse, WarehouseRoots
+from tidegate.storage import FileInfo
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +60,7 @@ def warehouse(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def cleaner(warehouse: Path) -> Cleaner:
-    return Cleaner(Warehouse(WarehouseRoots.of(str(warehouse))), InPlace(), ticking())
+    return Cleaner(Warehouse(WarehouseRoots.of(str(warehouse))), ThreadMap(), ticking())
 
 
 def only(outcomes: Sequence[Outcome]) -> CleaningRefused:
@@ -114,7 +115,6 @@ def test_planning_changes_nothing(warehouse: Path, cleaner: Cleaner) -> None:
     table = build(warehouse / "t", AFTER_MINOR)
     before = tree(table)
     plan = cleaner.plan(release(str(table)))
-    assert isinstance(plan, CleaningPlan)
     assert plan.directories == INSERTS
     assert tree(table) == before
 
@@ -165,7 +165,7 @@ def test_what_can_not_be_removed_is_never_said_to_be_clean(warehouse: Path) -> N
                 super().remove_tree(location)
 
     table = build(warehouse / "t", AFTER_MINOR)
-    cleaner = Cleaner(LosesOneDelete(WarehouseRoots.of(str(warehouse))), InPlace(), ticking())
+    cleaner = Cleaner(LosesOneDelete(WarehouseRoots.of(str(warehouse))), ThreadMap(), ticking())
     outcomes = cleaner.execute(release(str(table)))
     assert isinstance(next(outcomes), CleaningStarted)
     with pytest.raises(TransientError, match=INSERT_2):
@@ -197,6 +197,50 @@ def test_what_is_no_acid_directory_stays(warehouse: Path, cleaner: Cleaner) -> N
         "_tmp.delta_0000001_0000001",
         "base_0000003",
     ]
+
+
+def test_the_markers_of_directories_that_an_object_store_keeps_go_with_them(
+    warehouse: Path, cleaner: Cleaner
+) -> None:
+    table = build(warehouse / "t", AFTER_MINOR)
+    for name in (INSERT_1, MINOR_3, "delta_0000009_0000009_0000"):
+        (table / f"{name}_$folder$").touch()
+    *_, cleaned = cleaner.execute(release(str(table)))
+    assert isinstance(cleaned, DirectoriesCleaned)
+    assert cleaned.directories == INSERTS
+    assert names_in(table) == [
+        MINOR_3,
+        f"{MINOR_3}_$folder$",
+        "delta_0000009_0000009_0000_$folder$",
+    ]
+
+
+class CountsListings(Warehouse):
+    listed: list[str]
+
+    def list(self, location: str) -> list[FileInfo]:
+        self.listed.append(location)
+        return super().list(location)
+
+
+def test_a_table_is_listed_twice_however_many_directories_are_removed(warehouse: Path) -> None:
+    """Once for the plan and once to verify; each directory once more as it is removed."""
+    counts: list[int] = []
+    for inserts in (20, 40):
+        directories = {f"delta_{n:07d}_{n:07d}_0000": 10 for n in range(1, inserts + 1)}
+        product = f"delta_0000001_{inserts:07d}"
+        table = build(warehouse / f"t{inserts}", {**directories, product: 100})
+        storage = CountsListings(WarehouseRoots.of(str(warehouse)))
+        storage.listed = []
+        ids = f"default.table_txn_001:{inserts}:{NOTHING_OPEN}::"
+        command = release(
+            str(table), directories=(product,), max_write_id=inserts, valid_write_ids=ids
+        )
+        list(Cleaner(storage, ThreadMap(1), ticking()).execute(command))
+        assert storage.listed.count(str(table)) == 2
+        assert storage.listed.count(str(table / INSERT_1)) == 2
+        counts.append(len(storage.listed))
+    assert counts[1] - counts[0] == 20 * 3  # planned, removed, and the product before that
 
 
 def test_a_location_may_be_a_hadoop_uri(warehouse: Path, cleaner: Cleaner) -> None:
@@ -349,7 +393,7 @@ def test_a_table_below_a_root_that_is_a_link_is_cleaned(warehouse: Path) -> None
     table = build(warehouse / "t", AFTER_MINOR)
     (warehouse.parent / "alias").symlink_to(warehouse)
     roots = WarehouseRoots.of(str(warehouse.parent / "alias"))
-    list(Cleaner(Warehouse(roots), InPlace(), ticking()).execute(release(f"{roots.roots[0]}/t")))
+    list(Cleaner(Warehouse(roots), ThreadMap(), ticking()).execute(release(f"{roots.roots[0]}/t")))
     assert names_in(table) == [MINOR_3]
 
 
@@ -360,11 +404,12 @@ def test_a_relative_location_is_refused(cleaner: Cleaner) -> None:
 def test_a_command_that_is_not_for_it_can_never_work(cleaner: Cleaner) -> None:
     stranger = RestoreRequested.model_validate(
         {
+            "event_id": "a-request",
             "table": TABLE,
             "location": "/wh/t",
             "occurred_at": NOON,
             "said_by": "test",
-            "savepoint": "1",
+            "savepoint": "20260301100000001",
             "requested_by": "ana",
             "reason": "a test",
         }
@@ -378,9 +423,9 @@ def test_on_spark_the_outcome_is_the_same(warehouse: Path, spark: SparkSession) 
     case = FIVE_LISTINGS[4]
     storage = Warehouse(WarehouseRoots.of(str(warehouse)))
     said: list[tuple[tuple[str, ...], int, int]] = []
-    for name, fan_out in (("on_spark", OnSpark(lambda: spark)), ("in_place", InPlace())):
+    for name, parallel_map in (("on_spark", SparkMap(lambda: spark)), ("in_place", ThreadMap())):
         table = build(warehouse / name, case.directories)
-        cleaner = Cleaner(storage, fan_out, ticking())
+        cleaner = Cleaner(storage, parallel_map, ticking())
         *_, cleaned = cleaner.execute(release_of(case, str(table)))
         assert isinstance(cleaned, DirectoriesCleaned)
         said.append((cleaned.directories, cleaned.files, cleaned.bytes))

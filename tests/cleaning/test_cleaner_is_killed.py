@@ -9,9 +9,9 @@ from pathlib import Path
 
 from support.acid import INSERT_1, NOTHING_OPEN, build, names_in, release
 from tidegate.cleaning import Cleaner
+from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import CleaningReleased, DirectoriesCleaned
-from tidegate.fanout import InPlace
-from tidegate.warehouse import Warehouse, WarehouseRoots
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 WRITES = 400
 PRODUCT = f"delta_0000001_{WRITES:07d}"
@@ -21,12 +21,12 @@ import sys
 from datetime import UTC, datetime
 from tidegate.cleaning import Cleaner
 from tidegate.events import CleaningReleased
-from tidegate.fanout import InPlace
-from tidegate.warehouse import Warehouse, WarehouseRoots
+from tidegate.compute.parallel_map import ThreadMap
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 warehouse = Warehouse(WarehouseRoots.of(sys.argv[1]))
 command = CleaningReleased.model_validate_json(sys.argv[2])
-list(Cleaner(warehouse, InPlace(2), lambda: datetime.now(UTC)).execute(command))
+list(Cleaner(warehouse, ThreadMap(2), lambda: datetime.now(UTC)).execute(command))
 """
 
 
@@ -53,6 +53,6 @@ def test_what_a_killed_cleaner_left_goes_in_the_next_run(tmp_path: Path) -> None
     killed.wait()
     assert {PRODUCT, LATER} <= set(names_in(table))
     roots = WarehouseRoots.of(str(tmp_path))
-    *_, cleaned = Cleaner(Warehouse(roots), InPlace(), lambda: datetime.now(UTC)).execute(command)
+    *_, cleaned = Cleaner(Warehouse(roots), ThreadMap(), lambda: datetime.now(UTC)).execute(command)
     assert isinstance(cleaned, DirectoriesCleaned)
     assert names_in(table) == [PRODUCT, LATER]

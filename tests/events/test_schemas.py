@@ -116,11 +116,11 @@ def test_every_example_is_what_travels(kind: type[Event]) -> None:
 @every_event
 def test_an_event_survives_its_message(kind: type[Event]) -> None:
     _, event = example(kind)
-    sealed = Wire().seal(event, "any")
+    serialized = Wire().serialize(event, "any")
 
-    assert event_of(sealed.key, sealed.value) == event
-    assert dict(sealed.headers)["ce_id"] == event.event_id.encode()
-    assert dict(sealed.headers)["ce_type"] == f"io.tidegate.{kind.__name__}".encode()
+    assert event_of(serialized.key, serialized.value) == event
+    assert dict(serialized.headers)["ce_id"] == event.event_id.encode()
+    assert dict(serialized.headers)["ce_type"] == f"io.tidegate.{kind.__name__}".encode()
 
 
 @every_event

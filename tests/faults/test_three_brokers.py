@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 import pytest
 
 from support.cluster import Cluster
-from support.deployment import Deployment, wait_for
+from support.deployment import Deployment
+from support.waiting import wait_for
 from tidegate.errors import DeliveryError
 from tidegate.events import (
     CleaningReleased,
@@ -28,8 +29,8 @@ from tidegate.events import (
     VacuumKind,
 )
 from tidegate.publisher import Publisher
-from tidegate.runtime.executor_loop import ExecutorLoop
-from tidegate.runtime.kafka import KafkaBus
+from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.runtime.kafka.bus import KafkaBus
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -44,10 +45,14 @@ class Recording:
     """An executor that only says that it has cleaned."""
 
     name: ClassVar[str] = "recording"
-    hears: ClassVar[tuple[type[Command], ...]] = (CleaningReleased,)
-    looks_back: ClassVar[bool] = False
+    consumes: ClassVar[tuple[type[Command], ...]] = (CleaningReleased,)
+    checks_past_outcomes: ClassVar[bool] = False
 
-    def is_answered(self, outcomes: Sequence[Outcome]) -> bool:  # noqa: ARG002 - the protocol's
+    def is_answered(
+        self,
+        command: Command,  # noqa: ARG002 - the protocol's
+        outcomes: Sequence[Outcome],  # noqa: ARG002 - the protocol's
+    ) -> bool:
         return False
 
     def execute(self, command: Command) -> Iterator[Outcome]:
@@ -125,7 +130,14 @@ def run_executor(deployment: Deployment, stop: threading.Event) -> None:
     bus.close()
 
 
-@pytest.mark.parametrize("fault", [a_leader_is_killed, a_broker_restarts, the_network_stalls])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        a_leader_is_killed,
+        pytest.param(a_broker_restarts, marks=pytest.mark.soak),
+        pytest.param(the_network_stalls, marks=pytest.mark.soak),
+    ],
+)
 def test_ten_thousand_events_come_through(
     fault: Fault, cluster: Cluster, topic_prefix: str, tmp_path: Path
 ) -> None:

@@ -75,6 +75,19 @@ def test_unpadded_numbers_are_read_as_hive_reads_them(name: str) -> None:
         "",
     ],
 )
-def test_what_is_no_acid_name_is_refused(name: str) -> None:
+def test_what_is_not_an_acid_name_is_refused(name: str) -> None:
     with pytest.raises(FormatError):
         parse_name(name)
+
+
+@pytest.mark.parametrize("form", ["base_{}", "base_1_v{}", "delta_{}_{}", "delta_1_1_{}"])
+def test_numbers_of_5000_digits_are_refused_in_a_short_sentence(form: str) -> None:
+    digits = "9" * 5000
+    with pytest.raises(FormatError) as error:
+        parse_name(form.format(digits, digits))
+    assert len(str(error.value)) < 400
+
+
+def test_any_number_of_leading_zeros_is_read() -> None:
+    assert parse_name(f"delta_{'0' * 5000}1_{'0' * 5000}3") == Delta(1, 3)
+    assert parse_name(f"base_-{'0' * 5000}3") == Base(-3)

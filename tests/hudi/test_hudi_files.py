@@ -9,9 +9,9 @@ from tidegate.hudi import (
     Action,
     BaseFile,
     Instant,
+    InstantState,
     Layout,
     LogFile,
-    State,
     TableProperties,
     Timeline,
     latest_base_files,
@@ -20,7 +20,9 @@ from tidegate.hudi import (
 from tidegate.hudi.properties import METADATA_PARTITIONS, without
 
 ONE, TWO, THREE = "20260301100100000", "20260301100200000", "20260301100300000"
-TIMELINE = Timeline.of([Instant(t, Action.COMMIT, State.COMPLETED, t) for t in (ONE, TWO, THREE)])
+TIMELINE = Timeline.of(
+    [Instant(t, Action.COMMIT, InstantState.COMPLETED, t) for t in (ONE, TWO, THREE)]
+)
 
 
 def test_a_base_file_s_name_reads_back() -> None:
@@ -144,6 +146,12 @@ def test_the_layout_follows_the_table_version(version: int, folder: str) -> None
 def test_properties_without_what_every_table_has_are_refused(text: str) -> None:
     with pytest.raises(FormatError):
         TableProperties.parse(text.encode())
+
+
+def test_an_escaped_character_is_read_by_all_its_digits() -> None:
+    escaped = PROPERTIES + rb"hoodie.table.comment=\u20ac \u1e00"
+
+    assert TableProperties.parse(escaped).values["hoodie.table.comment"] == "\u20ac \u1e00"
 
 
 def test_taking_keys_out_leaves_every_other_byte() -> None:

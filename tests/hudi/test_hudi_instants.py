@@ -5,31 +5,39 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from tidegate.errors import FormatError
-from tidegate.hudi import Action, Instant, Layout, State, instant_of, instant_of_ms, next_instant
+from tidegate.hudi import (
+    Action,
+    Instant,
+    InstantState,
+    Layout,
+    instant_of,
+    instant_of_ms,
+    next_instant,
+)
 
 T = "20260301100100000"
 C = "20260301100130000"
 
 BOTH = {
-    f"{T}.commit.requested": Instant(T, Action.COMMIT, State.REQUESTED),
-    f"{T}.inflight": Instant(T, Action.COMMIT, State.INFLIGHT),
-    f"{T}.deltacommit.requested": Instant(T, Action.DELTA_COMMIT, State.REQUESTED),
-    f"{T}.deltacommit.inflight": Instant(T, Action.DELTA_COMMIT, State.INFLIGHT),
-    f"{T}.replacecommit.requested": Instant(T, Action.REPLACE_COMMIT, State.REQUESTED),
-    f"{T}.replacecommit.inflight": Instant(T, Action.REPLACE_COMMIT, State.INFLIGHT),
-    f"{T}.compaction.requested": Instant(T, Action.COMPACTION, State.REQUESTED),
-    f"{T}.compaction.inflight": Instant(T, Action.COMPACTION, State.INFLIGHT),
-    f"{T}.logcompaction.requested": Instant(T, Action.LOG_COMPACTION, State.REQUESTED),
-    f"{T}.logcompaction.inflight": Instant(T, Action.LOG_COMPACTION, State.INFLIGHT),
-    f"{T}.clean.requested": Instant(T, Action.CLEAN, State.REQUESTED),
-    f"{T}.clean.inflight": Instant(T, Action.CLEAN, State.INFLIGHT),
-    f"{T}.savepoint.inflight": Instant(T, Action.SAVEPOINT, State.INFLIGHT),
-    f"{T}.rollback.requested": Instant(T, Action.ROLLBACK, State.REQUESTED),
-    f"{T}.rollback.inflight": Instant(T, Action.ROLLBACK, State.INFLIGHT),
-    f"{T}.restore.requested": Instant(T, Action.RESTORE, State.REQUESTED),
-    f"{T}.restore.inflight": Instant(T, Action.RESTORE, State.INFLIGHT),
-    f"{T}.indexing.requested": Instant(T, Action.INDEXING, State.REQUESTED),
-    f"{T}.indexing.inflight": Instant(T, Action.INDEXING, State.INFLIGHT),
+    f"{T}.commit.requested": Instant(T, Action.COMMIT, InstantState.REQUESTED),
+    f"{T}.inflight": Instant(T, Action.COMMIT, InstantState.INFLIGHT),
+    f"{T}.deltacommit.requested": Instant(T, Action.DELTA_COMMIT, InstantState.REQUESTED),
+    f"{T}.deltacommit.inflight": Instant(T, Action.DELTA_COMMIT, InstantState.INFLIGHT),
+    f"{T}.replacecommit.requested": Instant(T, Action.REPLACE_COMMIT, InstantState.REQUESTED),
+    f"{T}.replacecommit.inflight": Instant(T, Action.REPLACE_COMMIT, InstantState.INFLIGHT),
+    f"{T}.compaction.requested": Instant(T, Action.COMPACTION, InstantState.REQUESTED),
+    f"{T}.compaction.inflight": Instant(T, Action.COMPACTION, InstantState.INFLIGHT),
+    f"{T}.logcompaction.requested": Instant(T, Action.LOG_COMPACTION, InstantState.REQUESTED),
+    f"{T}.logcompaction.inflight": Instant(T, Action.LOG_COMPACTION, InstantState.INFLIGHT),
+    f"{T}.clean.requested": Instant(T, Action.CLEAN, InstantState.REQUESTED),
+    f"{T}.clean.inflight": Instant(T, Action.CLEAN, InstantState.INFLIGHT),
+    f"{T}.savepoint.inflight": Instant(T, Action.SAVEPOINT, InstantState.INFLIGHT),
+    f"{T}.rollback.requested": Instant(T, Action.ROLLBACK, InstantState.REQUESTED),
+    f"{T}.rollback.inflight": Instant(T, Action.ROLLBACK, InstantState.INFLIGHT),
+    f"{T}.restore.requested": Instant(T, Action.RESTORE, InstantState.REQUESTED),
+    f"{T}.restore.inflight": Instant(T, Action.RESTORE, InstantState.INFLIGHT),
+    f"{T}.indexing.requested": Instant(T, Action.INDEXING, InstantState.REQUESTED),
+    f"{T}.indexing.inflight": Instant(T, Action.INDEXING, InstantState.INFLIGHT),
 }
 COMPLETED = [
     Action.COMMIT,
@@ -41,13 +49,13 @@ COMPLETED = [
     Action.RESTORE,
     Action.INDEXING,
 ]
-ONE = BOTH | {f"{T}.{a}": Instant(T, a, State.COMPLETED) for a in COMPLETED}
+ONE = BOTH | {f"{T}.{a}": Instant(T, a, InstantState.COMPLETED) for a in COMPLETED}
 TWO = (
     BOTH
-    | {f"{T}_{C}.{a}": Instant(T, a, State.COMPLETED, C) for a in COMPLETED}
+    | {f"{T}_{C}.{a}": Instant(T, a, InstantState.COMPLETED, C) for a in COMPLETED}
     | {
-        f"{T}.clustering.requested": Instant(T, Action.CLUSTERING, State.REQUESTED),
-        f"{T}.clustering.inflight": Instant(T, Action.CLUSTERING, State.INFLIGHT),
+        f"{T}.clustering.requested": Instant(T, Action.CLUSTERING, InstantState.REQUESTED),
+        f"{T}.clustering.inflight": Instant(T, Action.CLUSTERING, InstantState.INFLIGHT),
     }
 )
 EVERY = [(Layout.ONE, n, i) for n, i in ONE.items()] + [(Layout.TWO, n, i) for n, i in TWO.items()]
@@ -86,10 +94,10 @@ def test_what_no_hudi_timeline_holds_is_no_instant(layout: Layout, name: str) ->
 @pytest.mark.parametrize(
     ("layout", "instant"),
     [
-        (Layout.TWO, Instant(T, Action.CLUSTERING, State.COMPLETED, C)),
-        (Layout.ONE, Instant(T, Action.CLUSTERING, State.REQUESTED)),
-        (Layout.TWO, Instant(T, Action.COMMIT, State.COMPLETED)),
-        (Layout.TWO, Instant(T, Action.SAVEPOINT, State.REQUESTED)),
+        (Layout.TWO, Instant(T, Action.CLUSTERING, InstantState.COMPLETED, C)),
+        (Layout.ONE, Instant(T, Action.CLUSTERING, InstantState.REQUESTED)),
+        (Layout.TWO, Instant(T, Action.COMMIT, InstantState.COMPLETED)),
+        (Layout.TWO, Instant(T, Action.SAVEPOINT, InstantState.REQUESTED)),
     ],
 )
 def test_an_instant_that_no_file_can_say_has_no_name(layout: Layout, instant: Instant) -> None:

@@ -18,7 +18,7 @@ from tidegate.hudi import (
     WriteStat,
     containers,
 )
-from tidegate.hudi.clean import kept_from, plans_to_keep_from
+from tidegate.hudi.clean import earliest_retained, earliest_to_retain
 
 SAVEPOINT = SavepointMetadata(
     "ada",
@@ -252,14 +252,14 @@ def clean_file(**record: object) -> bytes:
 def test_a_clean_says_from_where_on_it_keeps_files() -> None:
     bound = "20260301100100000"
 
-    assert kept_from(clean_file(earliestCommitToRetain=bound)) == bound
-    assert kept_from(clean_file(earliestCommitToRetain="")) == ""
-    assert plans_to_keep_from(clean_file(earliestInstantToRetain={"timestamp": bound})) == bound
-    assert plans_to_keep_from(clean_file(earliestInstantToRetain=None)) is None
+    assert earliest_retained(clean_file(earliestCommitToRetain=bound)) == bound
+    assert earliest_retained(clean_file(earliestCommitToRetain="")) == ""
+    assert earliest_to_retain(clean_file(earliestInstantToRetain={"timestamp": bound})) == bound
+    assert earliest_to_retain(clean_file(earliestInstantToRetain=None)) is None
 
 
 def test_what_is_no_clean_is_refused() -> None:
     with pytest.raises(FormatError):
-        kept_from(clean_file(earliestInstantToRetain=None))
+        earliest_retained(clean_file(earliestInstantToRetain=None))
     with pytest.raises(FormatError):
-        plans_to_keep_from(clean_file(earliestCommitToRetain=""))
+        earliest_to_retain(clean_file(earliestCommitToRetain=""))

@@ -2,30 +2,30 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.hudi import Action, Instant, State, Timeline
+from tidegate.hudi import Action, Instant, InstantState, Timeline
 
 
 def write(
     minute: int,
     completed: int | None = None,
     action: Action = Action.COMMIT,
-    state: State = State.COMPLETED,
+    state: InstantState = InstantState.COMPLETED,
 ) -> Instant:
     time = f"202603011{minute:02d}000000"
     end = f"202603011{completed:02d}000000" if completed is not None else None
-    return Instant(time, action, state if end else min(state, State.INFLIGHT), end)
+    return Instant(time, action, state if end else min(state, InstantState.INFLIGHT), end)
 
 
 def savepoint(of: Instant) -> Instant:
-    return Instant(of.timestamp, Action.SAVEPOINT, State.COMPLETED, "20260301159000000")
+    return Instant(of.timestamp, Action.SAVEPOINT, InstantState.COMPLETED, "20260301159000000")
 
 
 def test_an_instant_is_there_once_in_its_furthest_state() -> None:
     done = write(1, 2)
     files = [
-        Instant(done.timestamp, Action.COMMIT, State.REQUESTED),
+        Instant(done.timestamp, Action.COMMIT, InstantState.REQUESTED),
         done,
-        Instant(done.timestamp, Action.COMMIT, State.INFLIGHT),
+        Instant(done.timestamp, Action.COMMIT, InstantState.INFLIGHT),
     ]
 
     assert Timeline.of(files).instants == (done,)
@@ -35,8 +35,8 @@ def test_a_clustering_that_completed_is_one_replacecommit() -> None:
     done = write(1, 2, Action.REPLACE_COMMIT)
     files = [
         done,
-        Instant(done.timestamp, Action.CLUSTERING, State.REQUESTED),
-        Instant(done.timestamp, Action.CLUSTERING, State.INFLIGHT),
+        Instant(done.timestamp, Action.CLUSTERING, InstantState.REQUESTED),
+        Instant(done.timestamp, Action.CLUSTERING, InstantState.INFLIGHT),
     ]
 
     assert Timeline.of(files).writes == (done,)
@@ -52,8 +52,12 @@ def test_a_savepoint_is_no_part_of_the_commit_with_its_time() -> None:
 
 
 def test_of_two_completions_of_one_savepoint_the_earlier_counts() -> None:
-    early = Instant(write(1).timestamp, Action.SAVEPOINT, State.COMPLETED, "20260301120000000")
-    late = Instant(write(1).timestamp, Action.SAVEPOINT, State.COMPLETED, "20260301130000000")
+    early = Instant(
+        write(1).timestamp, Action.SAVEPOINT, InstantState.COMPLETED, "20260301120000000"
+    )
+    late = Instant(
+        write(1).timestamp, Action.SAVEPOINT, InstantState.COMPLETED, "20260301130000000"
+    )
 
     assert Timeline.of([late, early]).instants == (early,)
     assert Timeline.of([early, late]).instants == (early,)
@@ -100,12 +104,26 @@ def test_what_is_older_than_the_timeline_was_committed_and_archived() -> None:
     assert not timeline.is_committed(write(5).timestamp)
 
 
-def test_a_savepointed_commit_does_not_tell_where_the_timeline_begins() -> None:
+def test_a_pending_write_older_than_every_unsavepointed_commit_is_not_committed() -> None:
+    kept, pending, other = write(1, 2), write(3), write(4, 5)
+    timeline = Timeline.of([kept, savepoint(kept), pending, other, savepoint(other)])
+
+    assert not timeline.is_committed(pending.timestamp)
+
+
+def test_a_pending_write_older_than_the_timeline_is_not_committed() -> None:
+    timeline = Timeline.of([write(1), write(2, 3)])
+
+    assert not timeline.is_committed(write(1).timestamp)
+    assert timeline.is_committed(write(0).timestamp)
+
+
+def test_the_timeline_begins_with_its_first_completed_write_savepointed_or_not() -> None:
     kept, next_one = write(1, 2), write(5, 6)
     timeline = Timeline.of([kept, savepoint(kept), next_one])
 
-    assert timeline.start == next_one.timestamp
-    assert timeline.is_committed(write(3).timestamp)
+    assert timeline.start == kept.timestamp
+    assert not timeline.is_committed(write(3).timestamp)
 
 
 def test_the_last_completed_write_is_found_by_its_request() -> None:
@@ -123,7 +141,7 @@ def test_the_greatest_time_may_be_a_completion() -> None:
 
 @pytest.mark.parametrize("action", list(Action))
 def test_every_action_can_be_asked_for(action: Action) -> None:
-    instant = Instant("20260301100000000", action, State.INFLIGHT)
+    instant = Instant("20260301100000000", action, InstantState.INFLIGHT)
 
-    assert Timeline.of([instant]).of_action(action, State.INFLIGHT) == (instant,)
-    assert Timeline.of([instant]).of_action(action, State.COMPLETED) == ()
+    assert Timeline.of([instant]).of_action(action, InstantState.INFLIGHT) == (instant,)
+    assert Timeline.of([instant]).of_action(action, InstantState.COMPLETED) == ()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from mutants.mutants import Mutant
 
-_GATE = "consumers/tidegate/cleaning/gate.py"
-_WAITING = "consumers/tidegate/cleaning/waiting.py"
-_MEMORY = "consumers/tidegate/cleaning/memory.py"
+_GATE = "consumers/tidegate/cleaning/gate_decision.py"
+_STATE = "consumers/tidegate/cleaning/gate_state.py"
+_INDEX = "consumers/tidegate/cleaning/gate_index.py"
 _PRODUCTS = "consumers/tidegate/cleaning/products.py"
 _PLAN = "consumers/tidegate/cleaning/plan.py"
-_VACUUM = "schemas/tidegate/hive/vacuum.py"
+_VACUUM = "schemas/tidegate/hive/compaction.py"
 _GATE_TESTS = "tests/cleaning/test_gate.py"
 _CLEANER_TESTS = "tests/cleaning/test_plan.py tests/cleaning/test_cleaner.py"
 _HIVE_TESTS = "tests/hive"
@@ -22,78 +22,82 @@ def _gate(rule: str, old: str, new: str, file: str = _GATE) -> Mutant:
 CLEANING_MUTANTS = (
     _gate(
         "a vacuum waits for its last hold",
-        "return not self.locks and not self.transactions",
-        "return not self.locks or not self.transactions",
-        _WAITING,
+        "        return max(left) if left else None",
+        "        return max(left) if len(left) > 1 else None",
+        _INDEX,
     ),
     _gate(
         "an open transaction is a hold",
-        "return not self.locks and not self.transactions",
-        "return not self.locks",
-        _WAITING,
+        "        for txn in self.transactions:\n            yield",
+        "        for txn in ():\n            yield",
+        _STATE,
     ),
     _gate(
-        "a lock's release that came early is remembered",
-        "for each in locks if each.lock_id not in released",
-        "for each in locks",
-        _WAITING,
+        "a release that came before its vacuum is remembered",
+        "self.released += [token for token in tokens if index.released.add(token)]",
+        "self.released += [token for token in tokens if token in index.released]",
     ),
     _gate(
-        "a transaction's end that came early is remembered",
-        "for each in txns if each not in ended",
-        "for each in txns",
-        _WAITING,
+        "what ended is remembered by the next process too",
+        "released, cleaned = (*state.released, *released), (*state.cleaned, *cleaned)",
+        "released, cleaned = released, (*state.cleaned, *cleaned)",
     ),
     _gate(
-        "every release is remembered, not only those that nobody waited for",
-        "        if lock is not None:\n",
-        "        if lock is not None and not waiting:\n",
+        "a vacuum published again with more holds waits for all of them",
+        "        merged = replace(before, locks=locks, transactions=txns)",
+        "        merged = before",
     ),
     _gate(
-        "a vacuum told again with other holds waits for all of them",
-        "            locks=(*self.locks, *(each",
-        "            locks=(*(), *(each",
-        _WAITING,
+        "a vacuum published again is not released again",
+        "        if now.content in done or",
+        "        if not now.content or",
     ),
     _gate(
-        "a vacuum told again waits for nothing that was gone and is forgotten",
-        "known = {*self.gone_locks, *(each",
-        "known = {*(each",
-        _WAITING,
+        "a corrected vacuum counts",
+        "        if now.content in done or",
+        "        if identity(event) in done or",
     ),
     _gate(
-        "a vacuum told again after its release is not released again",
-        "        if heard(state.released_vacuums, key):\n",
-        "        if False:\n",
-    ),
-    _gate(
-        "a vacuum whose holds are gone when it arrives goes at once",
-        "if state.waiting else Decision(state)",
-        "if state.waiting and isinstance(event, LockReleased) else Decision(state)",
+        "a correction keeps the holds of the first publication",
+        "since=before.since, locks=locks, transactions=txns)",
+        "since=before.since)",
     ),
     _gate(
         "a lock id is no transaction id",
-        "for each in self.transactions if each != txn)",
-        "for each in self.transactions if each not in (txn, lock))",
-        _WAITING,
+        "    return 2 * transaction_id + 1\n",
+        "    return 2 * transaction_id\n",
+        _INDEX,
     ),
     _gate(
-        "a release of one lock frees no other",
-        "if each.lock_id != lock)",
-        "if each.lock_id == lock)",
-        _WAITING,
+        "a lock ends with its transaction",
+        "                yield lock_token(lock_id), transaction_token(txn)",
+        "                yield (lock_token(lock_id),)",
+        _STATE,
+    ),
+    _gate(
+        "what a waiting vacuum lists is not forgotten",
+        "needed = self._needed() if index.waiting else frozenset[int]()",
+        "needed = frozenset[int]()",
+    ),
+    _gate(
+        "what is forgotten leaves a mark",
+        "        if forgotten:\n",
+        "        if not forgotten:\n",
+    ),
+    _gate(
+        "a vacuum that may wait for a forgotten release is flagged",
+        "        if unknown:\n",
+        "        if not unknown:\n",
     ),
     _gate(
         "what is remembered is bounded by number",
-        "memory[max(0, len(memory) + 1 - bounds.pages) :]",
-        "memory",
-        _MEMORY,
+        "if old.has_old(before) or len(old) > limit:",
+        "if old.has_old(before):",
     ),
     _gate(
         "what is remembered is bounded by age",
-        "    while has_old(kept, before):\n",
-        "    while not kept and has_old(kept, before):\n",
-        _MEMORY,
+        "if old.has_old(before) or len(old) > limit:",
+        "if len(old) > limit:",
     ),
     Mutant(
         "cleaner: only what this vacuum made obsolete",
@@ -115,7 +119,7 @@ CLEANING_MUTANTS = (
     Mutant(
         "cleaner: what goes is covered by a product that stays",
         _PRODUCTS,
-        (("if not any(covers(product, each.acid) for product in whole):", "if False:"),),
+        (("if not any(covers(product.acid, each.acid) for product in products):", "if False:"),),
         "tests/cleaning/test_plan.py",
     ),
     Mutant(
@@ -123,8 +127,8 @@ CLEANING_MUTANTS = (
         _PRODUCTS,
         (
             (
-                "for entry, each in pairs if _has_bucket(entry) or is_emptied(entry, each)]",
-                "for entry, each in pairs]",
+                "complete = [each for each in products if each.is_complete]",
+                "complete = products",
             ),
         ),
         _CLEANER_TESTS,
@@ -138,38 +142,39 @@ CLEANING_MUTANTS = (
     Mutant(
         "cleaner: a base of no rows has Hive's version file",
         _PRODUCTS,
-        (("alone and files[0].size > 0 and not files[0].is_link", "(alone or not files)"),),
+        (("expected and has_version", "expected"),),
         "tests/cleaning/test_plan.py",
     ),
     Mutant(
         "cleaner: a base of no rows stands beside what deleted them",
         _PLAN,
-        (("        check_emptied(vacuum, listing, found, obsolete)\n", ""),),
+        (("        check_empty_base(compaction, entries, frozenset(obsolete))\n", ""),),
         "tests/cleaning/test_plan.py",
     ),
     Mutant(
         "cleaner: deletes outlive the rows that they delete",
         _PLAN,
-        (('waves[each.name.startswith("delete_delta_")]', "waves[0]"),),
+        (('phases[each.name.startswith("delete_delta_")]', "phases[0]"),),
         "tests/cleaning/test_plan.py",
     ),
     Mutant(
         "cleaner: nothing outside the warehouse roots",
-        "consumers/tidegate/warehouse/roots.py",
-        (('raise ConfinementError(f"{location} lies', 'return where or str(f"{location} lies'),),
-        "tests/warehouse tests/cleaning/test_cleaner.py",
+        "consumers/tidegate/tables/warehouse/roots.py",
+        (('raise ConfinementError(f"{location} is', 'return where or str(f"{location} is'),),
+        "tests/tables/warehouse tests/cleaning/test_cleaner.py",
     ),
     Mutant(
         "every executor: one table is not reached under another's name",
-        "consumers/tidegate/warehouse/roots.py",
-        (("            raise ReachedByLink(", "            return where or str("),),
-        "tests/warehouse tests/cleaning/test_cleaner.py tests/savepoints/test_savepoint_writer.py",
+        "producers/tidegate/storage/local.py",
+        (("        raise ReachedByLink(", "        return print("),),
+        "tests/tables/warehouse tests/cleaning/test_cleaner.py"
+        " tests/savepoints/test_savepoint_writer.py",
     ),
     Mutant(
         "every executor: a refusal can be written, whatever a file is called",
-        "consumers/tidegate/refusals/__init__.py",
-        (('"message", readable(self.message)', '"message", self.message'),),
-        "tests/cleaning/test_cleaner.py tests/savepoints/test_savepoint_writer.py",
+        "consumers/tidegate/tables/refusal.py",
+        (("self.message = readable(message)", "self.message = message"),),
+        "tests/savepoints/test_savepoint_writer.py tests/restores/test_restorer.py",
     ),
     Mutant(
         "restores: a pending write that moves is a living writer's",
@@ -184,9 +189,9 @@ CLEANING_MUTANTS = (
         "tests/restores/test_restore_watches.py",
     ),
     Mutant(
-        "restores: a resumed restore watches too",
+        "restores: pending writes are watched, also before a restore is resumed",
         "consumers/tidegate/restores/preparation.py",
-        (("        granted(watch_writers(table, tools))\n        return", "        return"),),
+        (("    watch_writers(table, context)\n    steps", "    steps"),),
         "tests/restores/test_restore_watches.py",
     ),
     Mutant(

@@ -28,43 +28,47 @@ class Mutant:
 MUTANTS = (
     Mutant(
         "rule 1: restore first, then live",
-        RUNTIME + "holdings.py",
-        (("        ledger.restore(memory.read())\n", ""),),
+        RUNTIME + "decider/owned_partitions.py",
+        (("        store.restore(changelog.read())\n", ""),),
         f"{DECIDERS} -k rule_1",
     ),
     Mutant(
         "rule 1: topics that are not co-partitioned are refused",
-        RUNTIME + "decider_loop.py",
-        (("        copartitioned(\n            bus, ", "        list(\n            "),),
+        RUNTIME + "decider/loop.py",
+        (("require_copartitioned(bus, topics)", "bus.partitions(topics[0])"),),
         f"{DECIDERS} -k rule_1",
     ),
     Mutant(
         "rule 1: a changelog that was lost is noticed",
-        RUNTIME + "ledger.py",
+        RUNTIME + "decider/state_store.py",
         (("        if start is not None and start > at:\n", "        if False:\n"),),
         f"{DECIDERS} -k lost",
     ),
     Mutant(
         "rule 2: commands before the changelog",
-        RUNTIME + "decider_loop.py",
+        RUNTIME + "decider/loop.py",
         (
-            ("        self._patience.call(lambda: self._say(commands))\n", ""),
             (
-                "        self._subscription.commit(done",
-                "        self._say(commands)\n        self._subscription.commit(done",
+                "self._retries.call(lambda: self._publish([each.pending for each in begun]))",
+                "pass",
+            ),
+            (
+                "        self._subscription.commit(offsets",
+                """        self._publish([each.pending for each in begun])
+        self._subscription.commit(offsets""",
             ),
         ),
         f"{DECIDERS} -k rule",
     ),
     Mutant(
         "rule 2: the changelog before the offset",
-        RUNTIME + "decider_loop.py",
+        RUNTIME + "decider/loop.py",
         (
-            ("        self._held.remember(begun)\n", ""),
+            ("        self._owned.write(begun)\n", ""),
             (
-                "            held.commands, held.positions = [], {}\n",
-                """            self._held.remember([held])
-            held.commands, held.positions = [], {}
+                "            each.pending.clear()\n",
+                """            self._owned.write([each])
+            each.pending.clear()
 """,
             ),
         ),
@@ -72,49 +76,49 @@ MUTANTS = (
     ),
     Mutant(
         "rule 2: what was begun is finished before the partition goes",
-        RUNTIME + "decider_loop.py",
+        RUNTIME + "decider/loop.py",
         (("        self._finish(wait=True)\n", ""),),
         f"{DECIDERS} -k rule_2",
     ),
     Mutant(
         "rule 4: what was begun on a lost partition is forgotten with it",
-        RUNTIME + "decider_loop.py",
-        (("        self._held.forget({each.number for each in partitions})\n", ""),),
+        RUNTIME + "decider/loop.py",
+        (("        self._owned.drop({each.number for each in partitions})\n", ""),),
         f"{DECIDERS} -k rule_4",
     ),
     Mutant(
-        "rule 2: after a fault nothing unsaid is remembered",
-        RUNTIME + "decider_loop.py",
-        (("            self._held.forget()  # nothing", "            # nothing"),),
+        "rule 2: after a fault nothing unpublished is written",
+        RUNTIME + "decider/loop.py",
+        (("            self._owned.drop()  # inv", "            # inv"),),
         f"{DECIDERS} -k rule_2",
     ),
     Mutant(
         "rule 3: an id is derived from its cause",
         "schemas/tidegate/events/identity.py",
-        (("    return str(uuid.uuid5(", "    return str(uuid.uuid4()) or str(uuid.uuid5("),),
+        (("    text = digest[:16].hex()\n", "    text = uuid.uuid4().hex\n"),),
         f"{DECIDERS} -k rule_3",
     ),
     Mutant(
         "rule 3: an event that was applied is not applied again",
-        RUNTIME + "ledger.py",
+        RUNTIME + "decider/state_store.py",
         (("        return self.positions.get(topic, 0)\n", "        return 0\n"),),
         f"{DECIDERS} -k rule",
     ),
     Mutant(
         "rule 3: a table's own positions cover it until the partition's are written",
-        RUNTIME + "ledger.py",
-        (("Entry(applied, ", "Entry({}, "),),
+        RUNTIME + "decider/state_store.py",
+        (("StateRecord(applied, ", "StateRecord({}, "),),
         f"{DECIDERS} -k rule",
     ),
     Mutant(
         "rule 3: a table's own positions outlive its next change",
-        RUNTIME + "ledger.py",
-        (("        if self._passes(own):\n", "        if False:\n"),),
-        "tests/runtime/test_ledger.py",
+        RUNTIME + "decider/state_store.py",
+        (("        if self._is_ahead(own):\n", "        if False:\n"),),
+        "tests/runtime/test_state_store.py",
     ),
     Mutant(
         "rule 3: positions are written after the tables",
-        RUNTIME + "ledger.py",
+        RUNTIME + "decider/state_store.py",
         (
             (
                 "[*written, (POSITIONS_KEY, _POSITIONS.dump_json(self.positions)), *removed]",
@@ -125,13 +129,18 @@ MUTANTS = (
     ),
     Mutant(
         "rule 3: a command with its final outcome is not carried out again",
-        RUNTIME + "execution.py",
-        (("        if known or not self.executor.looks_back:", "        if self.executor:"),),
+        RUNTIME + "executor/command_runner.py",
+        (
+            (
+                "        if attempts.looked_up or not self.executor.checks_past_outcomes:",
+                "        if self.executor:",
+            ),
+        ),
         f"{EXECUTORS} -k final",
     ),
     Mutant(
         "rule 4: who takes a changelog shuts out its earlier holder (Kafka)",
-        RUNTIME + "kafka_changelog.py",
+        RUNTIME + "kafka/changelog.py",
         (
             (
                 '"transactional.id": f"{topic}-{partition}"',
@@ -143,83 +152,108 @@ MUTANTS = (
     ),
     Mutant(
         "rule 5: the loop goes on while tasks run",
-        RUNTIME + "executor_loop.py",
+        RUNTIME + "executor/loop.py",
         (
             (
-                "self._lanes.put(command.table, _Task(record, command, progress))",
-                "self._carry_out(_Task(record, command, progress))",
+                "self._tasks.put(command.table, task)",
+                "self._run_task(task)",
             ),
         ),
         f"{EXECUTORS} -k side_by_side",
     ),
     Mutant(
         "rule 5: tasks of one table run in order",
-        RUNTIME + "executor_loop.py",
-        (("self._lanes.put(command.table, _Task", "self._lanes.put(command.event_id, _Task"),),
+        RUNTIME + "executor/loop.py",
+        (
+            (
+                "self._tasks.put(command.table, ",
+                "self._tasks.put(command.event_id, ",
+            ),
+        ),
         f"{EXECUTORS} -k side_by_side",
     ),
     Mutant(
         "rule 6: poison is kept, not swallowed",
-        RUNTIME + "intake.py",
-        (("        self.patience.call(lambda: self.bus.send([letter]))\n", ""),),
+        RUNTIME + "input/dead_letters.py",
+        (
+            (
+                "            self.retries.call(lambda: self.bus.send([letter]))\n",
+                "            pass\n",
+            ),
+        ),
         f"{DECIDERS} {EXECUTORS} -k poison",
     ),
     Mutant(
         "rule 6: an event on a wrong topic is not skipped",
-        RUNTIME + "intake.py",
+        RUNTIME + "input/decoder.py",
         (("        if record.partition.topic != expected:\n", "        if False:\n"),),
         f"{DECIDERS} -k wrong_topic",
     ),
     Mutant(
         "rule 6: a transient fault is tried again",
-        RUNTIME + "patience.py",
+        RUNTIME + "retry.py",
         (
             (
-                "    may_pass = isinstance(error, TransientError",
-                "    may_pass = isinstance(error, SystemExit",
+                "    if isinstance(error, TransientError | DeliveryError):",
+                "    if isinstance(error, DeliveryError):",
             ),
         ),
         f"{EXECUTORS} -k transient",
     ),
     Mutant(
         "rule 6: a permanent fault is not tried again",
-        RUNTIME + "patience.py",
+        RUNTIME + "retry.py",
         (
             (
-                "    may_pass = isinstance(error, TransientError",
-                "    may_pass = isinstance(error, Exception",
+                "    if isinstance(error, TransientError | DeliveryError):",
+                "    if isinstance(error, Exception):",
             ),
         ),
         f"{EXECUTORS} -k set_aside",
     ),
     Mutant(
         "rule 6: bad code does not drain a topic",
-        RUNTIME + "dead_letters.py",
-        (("(failed := seen.count(_FAILED)) > self.most", "(failed := 0) > self.most"),),
+        RUNTIME + "input/dead_letters.py",
+        (
+            (
+                "(failed := seen.count(_FAILED)) > self.max_failures",
+                "(failed := 0) > self.max_failures",
+            ),
+        ),
         f"{DECIDERS} {EXECUTORS} -k bad_code",
     ),
     Mutant(
         "rule 7: offsets never jump (Kafka)",
-        RUNTIME + "kafka_subscription.py",
-        (("        if not low <= committed.offset <= high:", "        if low > high:"),),
+        RUNTIME + "kafka/subscription.py",
+        (
+            (
+                "        if not marks.first <= committed.offset <= marks.end:",
+                "        if not marks:",
+            ),
+        ),
         f"{BUSES} -k no_jump",
         needs_kafka=True,
     ),
     Mutant(
         "rule 7: offsets mean nothing on a topic that was created again",
-        RUNTIME + "ledger.py",
+        RUNTIME + "decider/state_store.py",
         (
             (
-                "if self.topic_ids.setdefault(topic, extent.topic_id) != extent.topic_id:",
-                "if not self.topic_ids.setdefault(topic, extent.topic_id):",
+                "if self.topic_ids.setdefault(topic, watermarks.topic_id) != watermarks.topic_id:",
+                "if not self.topic_ids.setdefault(topic, watermarks.topic_id):",
             ),
         ),
         f"{DECIDERS} -k rule_7",
     ),
     Mutant(
         "rule 7: a gap behind a decider's own memory is seen",
-        RUNTIME + "ledger.py",
-        (("        if not extent.first <= at <= extent.end:", "        if at > extent.end:"),),
+        RUNTIME + "decider/state_store.py",
+        (
+            (
+                "        if not watermarks.first <= at <= watermarks.end:",
+                "        if at > watermarks.end:",
+            ),
+        ),
         f"{DECIDERS} -k rule_7",
     ),
     Mutant(
@@ -230,32 +264,32 @@ MUTANTS = (
     ),
     Mutant(
         "secrets of the settings are in no text",
-        "consumers/tidegate/settings/__init__.py",
+        "consumers/tidegate/service/settings/__init__.py",
         (("name: SecretStr(value) if isinstance", "name: value if isinstance"),),
         "tests/security/test_secrets.py",
     ),
     Mutant(
         "an executor acknowledges nothing before its outcome is on the broker",
-        RUNTIME + "executor_loop.py",
+        RUNTIME + "executor/loop.py",
         (
             (
-                "            self._lanes.put(command.table",
-                """            progress.finish(record.offset)
-            self._lanes.put(command.table""",
+                "            self._tasks.put(command.table",
+                """            offsets.finish(record.offset)
+            self._tasks.put(command.table""",
             ),
         ),
         f"{EXECUTORS} -k nothing_is_acknowledged",
     ),
     Mutant(
         "offsets are acknowledged behind the last that is still open",
-        RUNTIME + "progress.py",
-        (("            if not self._open[each]:\n                return\n", ""),),
+        RUNTIME + "executor/offset_tracker.py",
+        (("next(iter(self._pending), self._end)", "self._end"),),
         EXECUTORS,
     ),
     Mutant(
         "who lost a partition acknowledges nothing of it",
-        RUNTIME + "executor_loop.py",
-        (("            self._progress.pop(partition, None)\n", "            pass\n"),),
+        RUNTIME + "executor/loop.py",
+        (("            self._offsets.pop(partition, None)\n", "            pass\n"),),
         f"{EXECUTORS} -k lost",
     ),
 )

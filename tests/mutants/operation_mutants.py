@@ -9,41 +9,46 @@ _REGISTRY = "tests/registry/test_registry_headers.py"
 
 
 def _doctor(rule: str, module: str, old: str, new: str) -> Mutant:
-    file = f"consumers/tidegate/doctor/{module}"
-    return Mutant(f"doctor: {rule}", file, ((old, new),), "tests/doctor/test_doctor_checks.py")
+    file = f"consumers/tidegate/ops/doctor/{module}"
+    return Mutant(f"doctor: {rule}", file, ((old, new),), "tests/ops/doctor/test_doctor_checks.py")
 
 
 OPERATION_MUTANTS = (
     Mutant(
         "rule 6: a reason of any length leaves a letter that its topic takes",
-        RUNTIME + "dead_letters.py",
-        (("    message = _cut(str(error))\n", "    message = str(error)\n"),),
+        RUNTIME + "input/dead_letters.py",
+        (("    message = _truncated(str(error))\n", "    message = str(error)\n"),),
         f"{DECIDERS} -k any_length",
     ),
     Mutant(
         "rule 6: a letter that is too large does not hold up its partition",
-        RUNTIME + "intake.py",
-        (("        except MessageTooLargeError:\n", "        except ZeroDivisionError:\n"),),
+        RUNTIME + "input/dead_letters.py",
+        (
+            (
+                "        except MessageTooLargeError:\n            small",
+                "        except ZeroDivisionError:\n            small",
+            ),
+        ),
         f"{DECIDERS} -k too_large",
     ),
     Mutant(
         "rule 6: bad code does not drain a topic, however often an executor is started",
-        RUNTIME + "executor_loop.py",
-        (("commit(moved, notes, wait=wait)", "commit(moved, wait=wait)"),),
+        RUNTIME + "executor/loop.py",
+        (("commit(offsets, metadata, wait=wait)", "commit(offsets, wait=wait)"),),
         f"{EXECUTORS} -k restarts",
     ),
     Mutant(
         "rule 6: bad code does not drain a topic, however often a decider is started",
-        RUNTIME + "decider_loop.py",
-        (("commit(done, notes, wait=wait)", "commit(done, wait=wait)"),),
+        RUNTIME + "decider/loop.py",
+        (("commit(offsets, metadata, wait=wait)", "commit(offsets, wait=wait)"),),
         f"{_LIMIT} -k deciders_events",
     ),
     Mutant(
         "rule 6: the count of dead letters is taken up by who gets the partition",
-        RUNTIME + "executor_loop.py",
+        RUNTIME + "executor/loop.py",
         (
             (
-                "self._intake.limit.recall(partition, self._subscription.noted(partition))",
+                "self._dead_letters.limit.restore(partition, history)",
                 "pass",
             ),
         ),
@@ -51,7 +56,7 @@ OPERATION_MUTANTS = (
     ),
     Mutant(
         "rule 6: a message that was refused does not count",
-        RUNTIME + "dead_letters.py",
+        RUNTIME + "input/dead_letters.py",
         (
             (
                 "            seen = [*recent, _FAILED][-self.window :]\n",
@@ -63,47 +68,41 @@ OPERATION_MUTANTS = (
         f"{_LIMIT} -k refused",
     ),
     Mutant(
-        "the note of an offset is not lost when the partition changes hands (Kafka)",
-        RUNTIME + "kafka_subscription.py",
+        "the metadata of an offset is not lost when the partition changes hands (Kafka)",
+        RUNTIME + "kafka/subscription.py",
         (
             (
                 "        self._commit(starts)\n",
-                "        self.commit({part: each.offset for part, each in self._told.items()})\n",
+                "        self.commit({p: each.offset for p, each in self._committed.items()})\n",
             ),
         ),
-        "tests/runtime/test_bus_conformance.py -k note",
+        "tests/runtime/test_bus_conformance.py -k metadata",
         needs_kafka=True,
     ),
     Mutant(
-        "an offset that the broker did not take is told again (Kafka)",
-        RUNTIME + "kafka_subscription.py",
-        (("        self._tell_again()\n", ""),),
+        "an offset that the broker did not take is committed again (Kafka)",
+        RUNTIME + "kafka/subscription.py",
+        (("        self._retry_commits()\n", ""),),
         "tests/runtime/test_lost_commit.py",
         needs_kafka=True,
     ),
     Mutant(
         "rule 3: a command whose outcome may be on the broker is looked up again",
-        RUNTIME + "execution.py",
-        (("                known = False\n", ""),),
+        RUNTIME + "executor/command_runner.py",
+        (("            attempts.looked_up = False\n", ""),),
         f"{EXECUTORS} -k may_be_on_the_broker",
     ),
     Mutant(
-        "rule 3: a command that another process had meanwhile is looked up again",
-        RUNTIME + "execution.py",
-        (("known=known and still_ours()", "known=known"),),
-        f"{EXECUTORS} -k another_process",
-    ),
-    Mutant(
         "what was said of a command is looked up once",
-        RUNTIME + "execution.py",
-        (("        if known or not self", "        if not self"),),
+        RUNTIME + "executor/command_runner.py",
+        (("        if attempts.looked_up or not self", "        if not self"),),
         f"{EXECUTORS} -k looked_up_once",
     ),
     _doctor(
         "an offset that its topic no longer holds is seen",
         "offsets.py",
-        "held.start <= at <= held.stop",
-        "at <= held.stop",
+        "available.start <= at <= available.stop",
+        "at <= available.stop",
     ),
     _doctor(
         "topics that do not lie together are seen",
@@ -125,27 +124,32 @@ OPERATION_MUTANTS = (
     ),
     _doctor(
         "a memory that does not fit its topics is seen",
-        "memory.py",
+        "changelogs.py",
         "self.faults.append(str(error))",
         "del error",
     ),
     _doctor(
         "a table whose memory can't be read is seen",
-        "memory.py",
-        "sum(1 for _ in ledger.entries_kept())",
-        "len(ledger)",
+        "changelogs.py",
+        "sum(1 for _ in store.tables())",
+        "len(store)",
     ),
     Mutant(
         "a service has its own limit of dead letters",
-        "consumers/tidegate/services/assembly.py",
-        (("DeadLetterLimit(window=told.of, most=told.most)", "DeadLetterLimit()"),),
-        "tests/settings/test_service_limits.py",
+        "consumers/tidegate/service/assembly.py",
+        (
+            (
+                "DeadLetterLimit(window=configured.window, max_failures=configured.max_failures)",
+                "DeadLetterLimit()",
+            ),
+        ),
+        "tests/service/settings/test_service_limits.py",
     ),
     Mutant(
         "a service's own limit wins over that of all",
-        "consumers/tidegate/settings/services.py",
+        "consumers/tidegate/service/settings/services.py",
         (("return own.over(", "return (own and "),),
-        "tests/settings/test_service_limits.py",
+        "tests/service/settings/test_service_limits.py",
     ),
     Mutant(
         "registry: a GUID never stands before the body",
@@ -161,20 +165,20 @@ OPERATION_MUTANTS = (
     ),
     Mutant(
         "registry: a letter that is sent back keeps what names its schema",
-        "consumers/tidegate/deadletters/settling.py",
+        "consumers/tidegate/ops/dead_letters/resolution.py",
         (("headers = (*kept, (REDRIVEN_FROM", "headers = ((REDRIVEN_FROM"),),
         f"{_REGISTRY} -k sent_back",
     ),
     Mutant(
         "registry: an event that is replayed keeps what names its schema",
-        "consumers/tidegate/replay/events.py",
+        "consumers/tidegate/ops/replay/events.py",
         (("headers = (*kept, (REPLAYED_FROM", "headers = ((REPLAYED_FROM"),),
         f"{_REGISTRY} -k replayed",
     ),
     Mutant(
         "signal handlers are put back",
-        RUNTIME + "signals.py",
+        "consumers/tidegate/service/signals.py",
         (("            signal.signal(number, handler)\n", "            pass\n"),),
-        "tests/runtime/test_signals.py",
+        "tests/service/test_signals.py",
     ),
 )

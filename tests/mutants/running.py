@@ -90,6 +90,7 @@ def run_broken(mutant: Mutant, copy: Path, servers: str | None) -> Result:
 
 def broken(mutant: Mutant, sound: str) -> str:
     for old, new in mutant.edits:
-        assert old in sound, f"{mutant.file} has changed: bring '{mutant.rule}' up to date"
+        found = sound.count(old)
+        assert found == 1, f"{mutant.file} has it {found} times: bring '{mutant.rule}' up to date"
         sound = sound.replace(old, new)
     return sound

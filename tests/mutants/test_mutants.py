@@ -2,26 +2,55 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from mutants.cleaning_mutants import CLEANING_MUTANTS
-from mutants.mutants import DECIDERS, EXECUTORS, MUTANTS, Mutant
-from mutants.operation_mutants import OPERATION_MUTANTS
-from mutants.replay_mutants import GATE_REPLAY, REPLAY_MUTANTS, REPLAYS
-from mutants.running import ROOT, Runs, broken, copied, run
+from mutants.mutants import Mutant
+from mutants.running import ROOT, Runs, broken
 
 TESTS_FAILED = 1
-ALL = (*MUTANTS, *CLEANING_MUTANTS, *OPERATION_MUTANTS, *REPLAY_MUTANTS)
+FOLDER = Path(__file__).parent
+
+
+def all_mutants() -> list[Mutant]:
+    """Every mutant of every list: the tuples named `...MUTANTS` in the modules `...mutants.py`."""
+    names = (each.stem for each in sorted(FOLDER.glob("*mutants.py")) if each != Path(__file__))
+    modules = [import_module(f"mutants.{name}") for name in names]
+    lists = (
+        value
+        for module in modules
+        for name, value in vars(module).items()
+        if name.endswith("MUTANTS")
+    )
+    return [mutant for each in lists for mutant in each]
+
+
+ALL = all_mutants()
 
 pytestmark = pytest.mark.slow
 
 
-def test_the_copy_as_it_is_passes(tmp_path: Path) -> None:
-    result = run(copied(tmp_path), f"{DECIDERS} {EXECUTORS} {REPLAYS} {GATE_REPLAY}", None)
+def unbroken(*, needs_kafka: bool) -> Mutant:
+    """No mutant: every test that the mutants name, on a copy in which nothing was broken."""
+    asked = (each.tests for each in ALL if each.needs_kafka == needs_kafka)
+    files = {word for tests in asked for word in tests.split() if word.startswith("tests/")}
+    rule = f"nothing is broken, {'on Kafka' if needs_kafka else 'without Kafka'}"
+    return Mutant(rule, ALL[0].file, (), " ".join(sorted(files)), needs_kafka)
 
-    assert result.returncode == 0, result.stdout[-3000:]
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        pytest.param(unbroken(needs_kafka=False), id="without Kafka"),
+        pytest.param(unbroken(needs_kafka=True), id="on Kafka", marks=pytest.mark.kafka),
+    ],
+)
+def test_what_turns_a_mutants_tests_red_is_the_mutant(mutant: Mutant, runs: Runs) -> None:
+    result = runs.result(mutant)
+
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-1000:]
 
 
 def test_every_rule_has_a_name_of_its_own() -> None:

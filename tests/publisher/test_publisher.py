@@ -32,6 +32,7 @@ from tidegate.publisher import ConfirmedProducer, Publisher, Receipt
 from tidegate.publisher import Message as Outgoing
 
 CLOSED = "127.0.0.1:9"
+INSTANT = "20260301100000001"
 TABLE: dict[str, Any] = {"table": "Lake.Sales.Orders", "location": "/lake/orders"}
 VACUUM: dict[str, Any] = {
     "kind": "minor",
@@ -49,7 +50,9 @@ CALLS: list[tuple[Callable[[Publisher], Receipt], str, type[Event]]] = [
     (lambda p: p.lock_released(**TABLE, lock_id=8), "locks", LockReleased),
     (lambda p: p.request_savepoint(**TABLE, requested_by="ana"), "commands", SavepointRequested),
     (
-        lambda p: p.request_restore(**TABLE, savepoint="1", requested_by="ana", reason="bad load"),
+        lambda p: p.request_restore(
+            **TABLE, savepoint=INSTANT, requested_by="ana", reason="bad load"
+        ),
         "commands",
         RestoreRequested,
     ),
@@ -111,9 +114,11 @@ def test_the_same_commit_published_twice_has_the_same_event_id(
 ) -> None:
     create_topic(bootstrap_servers, f"{topic_prefix}.commits")
     with Publisher(bootstrap_servers, said_by="ingest", prefix=topic_prefix) as publisher:
-        first = publisher.commit(**TABLE, instant="1")
-        again = publisher.commit(table="lake.sales.orders ", location="/lake/orders", instant="1")
-        other = publisher.commit(**TABLE, instant="2")
+        first = publisher.commit(**TABLE, instant=INSTANT)
+        again = publisher.commit(
+            table="lake.sales.orders ", location="/lake/orders", instant=INSTANT
+        )
+        other = publisher.commit(**TABLE, instant="20260301100000002")
 
     ids = [
         dict(read_back(bootstrap_servers, receipt).headers() or [])["ce_id"]
@@ -134,7 +139,7 @@ def test_a_topic_that_is_not_there_is_an_error_and_no_silence(
         ) as publisher,
         pytest.raises(DeliveryError, match="1 of 1 messages were not confirmed"),
     ):
-        publisher.commit(**TABLE, instant="1")
+        publisher.commit(**TABLE, instant=INSTANT)
 
 
 def murmur2(data: bytes) -> int:
@@ -188,7 +193,7 @@ def test_without_a_broker_that_answers_a_call_raises() -> None:
         Publisher(CLOSED, said_by="ingest", config=config) as publisher,
         pytest.raises(DeliveryError, match="1 of 1 messages were not confirmed"),
     ):
-        publisher.commit(**TABLE, instant="1")
+        publisher.commit(**TABLE, instant=INSTANT)
 
 
 def test_an_event_that_cannot_be_is_refused_before_anything_is_sent() -> None:
@@ -196,15 +201,54 @@ def test_an_event_that_cannot_be_is_refused_before_anything_is_sent() -> None:
     config = {"delivery.timeout.ms": 300}
     with Publisher(CLOSED, said_by="ingest", config=config) as publisher:
         with pytest.raises(ValidationError, match=r"catalog\.database\.table"):
-            publisher.commit(table="orders", location="/lake/orders", instant="1")
-        with pytest.raises(ValidationError, match="a release names a lock_id"):
+            publisher.commit(table="orders", location="/lake/orders", instant=INSTANT)
+        with pytest.raises(ValidationError, match="give lock_id, transaction_id or both"):
             publisher.lock_released(**TABLE)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        pytest.param({"directories": ["orders"]}, "orders", id="a directory"),
+        pytest.param({"directories": ["delta_1"]}, "delta_1", id="half a directory's name"),
+        pytest.param({"directories": ["/lake/base_3"]}, "directories", id="a path"),
+        pytest.param({"valid_write_ids": "all"}, "all", id="a snapshot"),
+    ],
+)
+def test_a_vacuum_that_the_cleaner_would_refuse_is_refused_at_its_caller(
+    wrong: dict[str, Any], said: str
+) -> None:
+    config = {"delivery.timeout.ms": 300}
+    with (
+        Publisher(CLOSED, said_by="ingest", config=config) as publisher,
+        pytest.raises(ValueError, match=said),
+    ):
+        publisher.vacuum_finished(**TABLE, **(VACUUM | wrong))
+
+
+@pytest.mark.parametrize("instant", ["1", "~000", "2026-03-01", "202603011001001234"])
+def test_an_instant_that_is_not_of_a_timeline_is_refused_at_its_caller(instant: str) -> None:
+    config = {"delivery.timeout.ms": 300}
+    with (
+        Publisher(CLOSED, said_by="ingest", config=config) as publisher,
+        pytest.raises(ValidationError, match="instant"),
+    ):
+        publisher.commit(**TABLE, instant=instant)
+
+
+def test_a_location_that_is_not_absolute_is_refused_at_its_caller() -> None:
+    config = {"delivery.timeout.ms": 300}
+    with (
+        Publisher(CLOSED, said_by="ingest", config=config) as publisher,
+        pytest.raises(ValidationError, match="not an absolute path"),
+    ):
+        publisher.commit(table="lake.sales.orders", location="orders", instant=INSTANT)
 
 
 def test_without_a_broker_named_there_is_no_publisher(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
 
-    with pytest.raises(ConfigError, match="name a broker"):
+    with pytest.raises(ConfigError, match="no broker: give bootstrap_servers"):
         Publisher(said_by="ingest")
 
 
@@ -239,6 +283,6 @@ def test_after_a_fatal_fault_the_next_call_has_a_producer_of_its_own(
     monkeypatch.setattr("tidegate.publisher.delivery.Producer", Mortal)
     with Publisher(bootstrap_servers, said_by="ingest", prefix=topic_prefix) as publisher:
         with pytest.raises(DeliveryError, match="out of order"):
-            publisher.commit(**TABLE, instant="1")
+            publisher.commit(**TABLE, instant=INSTANT)
 
-        assert publisher.commit(**TABLE, instant="1").offset == 0
+        assert publisher.commit(**TABLE, instant=INSTANT).offset == 0

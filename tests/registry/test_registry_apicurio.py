@@ -19,7 +19,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from support.kafka import create_topic
 from support.registry import RunningRegistry
-from support.samples import commit, release, unsealed
+from support.samples import commit, deserialized, release
 from tidegate.errors import FormatError, RegistryRefusedError, TransientError
 from tidegate.events import CommitCompleted, SavepointRequested
 from tidegate.events.codec import encode_body
@@ -35,12 +35,12 @@ from tidegate.registry import (
     subject_of,
     wire_for,
 )
-from tidegate.runtime.decider_loop import DeciderLoop
-from tidegate.runtime.kafka import KafkaBus
-from tidegate.runtime.kafka_records import as_record
+from tidegate.runtime.decider.loop import DeciderLoop
+from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.runtime.kafka.records import as_record
 from tidegate.savepoints import SavepointPolicyService
-from tidegate.services.assembly import assemble
-from tidegate.settings import Settings
+from tidegate.service.assembly import assemble
+from tidegate.service.settings import Settings
 
 pytestmark = [pytest.mark.registry, pytest.mark.slow]
 KEY = b"lake.sales.orders"
@@ -79,7 +79,7 @@ def test_an_event_published_through_a_registry_is_read_by_another_process(
 
     reader = wire(registry)
     assert [(each.value or b"")[:1] for each in messages] == [b"\x00", b"\x00"]
-    assert [unsealed(reader, each) for each in messages] == [commit(1), commit(2)]
+    assert [deserialized(reader, each) for each in messages] == [commit(1), commit(2)]
 
 
 def consumed(servers: str, topic: str, count: int) -> Iterator[Message]:
@@ -124,7 +124,7 @@ def test_a_service_hears_and_speaks_through_the_registry(
     [heard] = consumed(bootstrap_servers, f"{topic_prefix}.commits", 1)
     [said] = consumed(bootstrap_servers, COMMAND_TOPIC.name(topic_prefix), 1)
 
-    command = unsealed(wire(registry), said)
+    command = deserialized(wire(registry), said)
     assert isinstance(command, SavepointRequested)
     assert command.caused_by == commit(1).event_id
     for message, event in ((heard, commit(1)), (said, command)):
@@ -135,13 +135,13 @@ def test_a_service_hears_and_speaks_through_the_registry(
         assert message.value == (b"" if in_header else name) + encode_body(event)
 
 
-def test_a_check_says_whether_the_registry_answers(registry: RunningRegistry) -> None:
-    RegistryClient(RegistrySettings(url=registry.url)).check()
-
-    with pytest.raises(TransientError, match="read its configuration"):
-        RegistryClient(RegistrySettings(url="http://127.0.0.1:9")).check()
-    with pytest.raises(RegistryRefusedError, match="read its configuration"):
-        RegistryClient(RegistrySettings(url=registry.url.removesuffix("/v7"))).check()
+def test_a_registry_that_is_away_or_is_none_is_named_in_the_error(
+    registry: RunningRegistry,
+) -> None:
+    with pytest.raises(TransientError, match="read schema 1"):
+        RegistryClient(RegistrySettings(url="http://127.0.0.1:9")).text(1)
+    with pytest.raises(FormatError, match="read schema 1"):
+        RegistryClient(RegistrySettings(url=registry.url.removesuffix("/v7"))).text(1)
 
 
 def test_two_processes_name_a_schema_by_the_same_id(
@@ -149,7 +149,7 @@ def test_two_processes_name_a_schema_by_the_same_id(
 ) -> None:
     topic = f"{topic_prefix}.commits"
 
-    first, second = (wire(registry).seal(commit(1), topic).value for _ in range(2))
+    first, second = (wire(registry).serialize(commit(1), topic).value for _ in range(2))
 
     assert first == second
 
@@ -158,7 +158,7 @@ def test_the_events_of_one_topic_have_subjects_of_their_own(
     registry: RunningRegistry, client: SchemaRegistryClient, topic_prefix: str
 ) -> None:
     for event in (commit(1), release(1)):
-        wire(registry).seal(event, topic_prefix)
+        wire(registry).serialize(event, topic_prefix)
 
     assert sorted(each for each in client.get_subjects() if each.startswith(topic_prefix)) == [
         f"{topic_prefix}-io.tidegate.events.CommitCompleted",
@@ -169,10 +169,10 @@ def test_the_events_of_one_topic_have_subjects_of_their_own(
 def test_what_we_write_the_clients_own_deserializer_reads_with_the_real_registry(
     registry: RunningRegistry, client: SchemaRegistryClient, topic_prefix: str
 ) -> None:
-    sealed = wire(registry).seal(commit(1), topic_prefix)
+    serialized = wire(registry).serialize(commit(1), topic_prefix)
 
     told = AvroDeserializer(client)(
-        sealed.value, SerializationContext(topic_prefix, MessageField.VALUE)
+        serialized.value, SerializationContext(topic_prefix, MessageField.VALUE)
     )
 
     assert CommitCompleted.model_validate(told) == commit(1)
@@ -182,14 +182,16 @@ def test_an_id_in_a_header_is_read_by_the_clients_own_deserializer_with_the_real
     registry: RunningRegistry, client: SchemaRegistryClient, topic_prefix: str
 ) -> None:
     settings = RegistrySettings(url=registry.url, schema_id_in="headers")
-    sealed = wire_for(settings).seal(commit(1), topic_prefix)
-    context = SerializationContext(topic_prefix, MessageField.VALUE, headers=list(sealed.headers))
+    serialized = wire_for(settings).serialize(commit(1), topic_prefix)
+    context = SerializationContext(
+        topic_prefix, MessageField.VALUE, headers=list(serialized.headers)
+    )
 
-    told = AvroDeserializer(client)(sealed.value, context)
+    told = AvroDeserializer(client)(serialized.value, context)
 
-    assert sealed.value == encode_body(commit(1))
+    assert serialized.value == encode_body(commit(1))
     assert CommitCompleted.model_validate(told) == commit(1)
-    assert unsealed(wire(registry), sealed) == commit(1)
+    assert deserialized(wire(registry), serialized) == commit(1)
 
 
 def test_a_schema_that_was_registered_by_hand_is_used_and_a_missing_one_refused(
@@ -199,42 +201,42 @@ def test_a_schema_that_was_registered_by_hand_is_used_and_a_missing_one_refused(
     number = client.register_schema(subject, Schema(schema_text("CommitCompleted"), "AVRO"))
     by_hand = wire(registry, auto_register=False)
 
-    assert (by_hand.seal(commit(1), topic_prefix).value or b"").startswith(id_prefix(number))
+    assert (by_hand.serialize(commit(1), topic_prefix).value or b"").startswith(id_prefix(number))
     with pytest.raises(RegistryRefusedError, match=r"look up .*LockReleased"):
-        by_hand.seal(release(1), topic_prefix)
+        by_hand.serialize(release(1), topic_prefix)
 
 
 def test_an_id_that_the_registry_does_not_know_is_a_format_error(
     registry: RunningRegistry,
 ) -> None:
     with pytest.raises(FormatError, match="read schema 2000000000"):
-        wire(registry).unseal(KEY, id_prefix(2_000_000_000) + encode_body(commit(1)))
+        wire(registry).deserialize(KEY, id_prefix(2_000_000_000) + encode_body(commit(1)))
 
 
 def test_a_registry_that_does_not_answer_is_a_transient_fault_except_for_what_is_known(
     registry: RunningRegistry, topic_prefix: str
 ) -> None:
     used, new = wire(registry), wire(registry)
-    sealed = used.seal(commit(1), topic_prefix)
-    assert used.unseal(sealed.key, sealed.value) == commit(1)
+    serialized = used.serialize(commit(1), topic_prefix)
+    assert used.deserialize(serialized.key, serialized.value) == commit(1)
 
     registry.stall()
     try:
-        assert used.unseal(sealed.key, sealed.value) == commit(1)
-        assert used.seal(commit(1), topic_prefix) == sealed
+        assert used.deserialize(serialized.key, serialized.value) == commit(1)
+        assert used.serialize(commit(1), topic_prefix) == serialized
         with pytest.raises(TransientError, match="schema registry"):
-            new.unseal(sealed.key, sealed.value)
+            new.deserialize(serialized.key, serialized.value)
     finally:
         registry.go_on()
 
-    assert new.unseal(sealed.key, sealed.value) == commit(1)
+    assert new.deserialize(serialized.key, serialized.value) == commit(1)
 
 
 def test_a_backward_registry_takes_an_optional_field_and_both_sides_read_on(
     registry: RunningRegistry, client: SchemaRegistryClient, topic_prefix: str
 ) -> None:
     subject = subject_of(CommitCompleted, topic_prefix)
-    older = wire(registry).seal(commit(1), topic_prefix)
+    older = wire(registry).serialize(commit(1), topic_prefix)
     client.set_config(subject, ServerConfig(compatibility=ConfigCompatibilityLevel.BACKWARD))
     optional = {"name": "pipeline", "type": ["null", "string"], "default": None}
 
@@ -242,8 +244,8 @@ def test_a_backward_registry_takes_an_optional_field_and_both_sides_read_on(
 
     # null is the branch 0 of the new last field's union
     newer_bytes = id_prefix(newer) + encode_body(commit(2)) + b"\x00"
-    assert wire(registry).unseal(KEY, newer_bytes) == commit(2)
-    assert wire(registry).unseal(older.key, older.value) == commit(1)
+    assert wire(registry).deserialize(KEY, newer_bytes) == commit(2)
+    assert wire(registry).deserialize(older.key, older.value) == commit(1)
 
 
 def test_a_backward_registry_refuses_a_breaking_schema_and_we_say_so(
@@ -256,4 +258,4 @@ def test_a_backward_registry_refuses_a_breaking_schema_and_we_say_so(
     client.set_config(subject, ServerConfig(compatibility=ConfigCompatibilityLevel.BACKWARD))
 
     with pytest.raises(RegistryRefusedError, match=f"register {subject}"):
-        wire(registry).seal(commit(1), topic_prefix)
+        wire(registry).serialize(commit(1), topic_prefix)

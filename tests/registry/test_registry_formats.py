@@ -24,13 +24,13 @@ from tidegate.events.schema import Writer, schema_text
 from tidegate.events.wire import OwnSchemas, Wire
 from tidegate.publisher import Message
 from tidegate.registry import RegistrySchemas, RegistrySettings, subject_of
-from tidegate.runtime.decider_loop import DeciderLoop
-from tidegate.runtime.patience import Patience
+from tidegate.runtime.decider.loop import DeciderLoop
+from tidegate.runtime.retry import RetryPolicy
 
 TOPIC = "tidegate.commits"
 SUBJECT = "tidegate.commits-io.tidegate.events.CommitCompleted"
 KEY = b"lake.sales.orders"
-QUICK = Patience(attempts=3, first=0.001, longest=0.001)
+QUICK = RetryPolicy(attempts=3, first=0.001, longest=0.001)
 
 
 def client_of(schemas: RegistrySchemas) -> SchemaRegistryClient:
@@ -52,7 +52,7 @@ def test_the_clients_own_prefixed_bytes_are_read(in_memory: RegistrySchemas) -> 
     assert value is not None
     assert value[:5] == b"\x00\x00\x00\x00\x01"
     assert Wire(in_memory).kind(value) is CommitCompleted
-    assert Wire(in_memory).unseal(KEY, value) == commit(1)
+    assert Wire(in_memory).deserialize(KEY, value) == commit(1)
 
 
 def test_the_clients_own_schema_id_in_the_headers_is_read(in_memory: RegistrySchemas) -> None:
@@ -65,14 +65,14 @@ def test_the_clients_own_schema_id_in_the_headers_is_read(in_memory: RegistrySch
     assert isinstance(content, bytes)
     assert (name, content[:1], len(content)) == (VALUE_HEADER, b"\x01", 17)
     assert value == encode_body(commit(1))
-    assert Wire(in_memory).unseal(KEY, value, ((name, content),)) == commit(1)
+    assert Wire(in_memory).deserialize(KEY, value, ((name, content),)) == commit(1)
 
 
 def test_what_we_write_the_clients_own_deserializer_reads(in_memory: RegistrySchemas) -> None:
-    sealed = Wire(in_memory).seal(commit(1), TOPIC)
+    serialized = Wire(in_memory).serialize(commit(1), TOPIC)
     read = AvroDeserializer(client_of(in_memory))
 
-    told = read(sealed.value, SerializationContext(TOPIC, MessageField.VALUE))
+    told = read(serialized.value, SerializationContext(TOPIC, MessageField.VALUE))
 
     assert CommitCompleted.model_validate(told) == commit(1)
 
@@ -80,13 +80,13 @@ def test_what_we_write_the_clients_own_deserializer_reads(in_memory: RegistrySch
 def test_the_client_would_choose_the_same_subject(in_memory: RegistrySchemas) -> None:
     write = serializer(in_memory, prefix_schema_id_serializer)
     write(commit(1).model_dump(), SerializationContext(TOPIC, MessageField.VALUE))
-    Wire(in_memory).seal(commit(1), TOPIC)
+    Wire(in_memory).serialize(commit(1), TOPIC)
 
     assert client_of(in_memory).get_subjects() == [subject_of(CommitCompleted, TOPIC)] == [SUBJECT]
 
 
 def test_single_objects_are_read_beside_a_registrys_bytes(in_memory: RegistrySchemas) -> None:
-    assert Wire(in_memory).unseal(KEY, encode(commit(1))) == commit(1)
+    assert Wire(in_memory).deserialize(KEY, encode(commit(1))) == commit(1)
 
 
 def test_a_newer_writers_event_is_read_through_its_registered_schema(
@@ -98,13 +98,13 @@ def test_a_newer_writers_event_is_read_through_its_registered_schema(
     told = {**commit(1).model_dump(), "pipeline": "hourly"}
     value = write(told, SerializationContext(TOPIC, MessageField.VALUE))
 
-    assert Wire(in_memory).unseal(KEY, value) == commit(1)
+    assert Wire(in_memory).deserialize(KEY, value) == commit(1)
 
 
 def test_an_unknown_id_is_a_format_error(in_memory: RegistrySchemas) -> None:
     assert Wire(in_memory).kind(id_prefix(404)) is None
     with pytest.raises(FormatError, match="read schema 404"):
-        Wire(in_memory).unseal(KEY, id_prefix(404) + encode_body(commit(1)))
+        Wire(in_memory).deserialize(KEY, id_prefix(404) + encode_body(commit(1)))
 
 
 def test_a_schema_of_somebody_else_is_a_format_error(in_memory: RegistrySchemas) -> None:
@@ -113,24 +113,24 @@ def test_a_schema_of_somebody_else_is_a_format_error(in_memory: RegistrySchemas)
     foreign = '{"type": "record", "name": "Order", "namespace": "shop", "fields": []}'
     number = client_of(in_memory).register_schema("orders-value", Schema(foreign, "AVRO"))
 
-    with pytest.raises(FormatError, match=r"shop\.Order, which is no event of ours"):
-        Wire(in_memory).unseal(KEY, id_prefix(number))
+    with pytest.raises(FormatError, match=r"shop\.Order, which is not a Tidegate event"):
+        Wire(in_memory).deserialize(KEY, id_prefix(number))
 
 
 def test_without_auto_register_a_missing_schema_is_refused_with_its_subject() -> None:
     wire = Wire(RegistrySchemas(RegistrySettings(url="mock://tests", auto_register=False)))
 
     with pytest.raises(RegistryRefusedError, match=f"look up {SUBJECT}"):
-        wire.seal(commit(1), TOPIC)
+        wire.serialize(commit(1), TOPIC)
 
 
 def test_a_registry_that_is_down_is_a_transient_fault() -> None:
     wire = Wire(RegistrySchemas(RegistrySettings(url="http://127.0.0.1:9")))
 
     with pytest.raises(TransientError, match=r"schema registry http://127\.0\.0\.1:9: read"):
-        wire.unseal(KEY, id_prefix(1))
+        wire.deserialize(KEY, id_prefix(1))
     with pytest.raises(TransientError, match=f"register {SUBJECT}"):
-        wire.seal(commit(1), TOPIC)
+        wire.serialize(commit(1), TOPIC)
 
 
 class ComesBack(OwnSchemas):
@@ -149,13 +149,13 @@ class ComesBack(OwnSchemas):
 def arrive(in_memory: RegistrySchemas, away: int, *values: bytes) -> tuple[Any, DeciderLoop[Any]]:
     bus = memory_bus(EveryThird.name)
     wire = Wire(ComesBack(in_memory, away))
-    loop = DeciderLoop(EveryThird(), bus, patience=QUICK, wire=wire)
+    loop = DeciderLoop(EveryThird(), bus, retries=QUICK, wire=wire)
     bus.send([Message(TOPIC, KEY, value) for value in values])
     return bus, loop
 
 
 def registered(in_memory: RegistrySchemas, event: Event) -> bytes:
-    return Wire(in_memory).seal(event, TOPIC).value or b""
+    return Wire(in_memory).serialize(event, TOPIC).value or b""
 
 
 def test_a_service_waits_for_its_registry_and_loses_nothing(in_memory: RegistrySchemas) -> None:

@@ -18,20 +18,20 @@ from confluent_kafka.schema_registry import (
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from support.samples import EveryThird, Recorder, commit, memory_bus, unsealed, work_off
-from tidegate.deadletters.letter import read_letter
-from tidegate.deadletters.settling import redriven
+from support.samples import EveryThird, Recorder, commit, deserialized, memory_bus, work_off
 from tidegate.errors import FormatError, PermanentError
 from tidegate.events import CommitCompleted, Event, SavepointCreated, SavepointRequested
 from tidegate.events.codec import encode_body
 from tidegate.events.framing import VALUE_HEADER, id_prefix
 from tidegate.events.schema import schema_text
 from tidegate.events.wire import Wire
+from tidegate.ops.dead_letters.dead_letter import read_dead_letter
+from tidegate.ops.dead_letters.resolution import redriven_message
+from tidegate.ops.replay.events import Selection, select_events
 from tidegate.registry import RegistrySchemas, RegistrySettings, wire_for
-from tidegate.replay.events import Selection, select_events
-from tidegate.runtime.decider_loop import DeciderLoop
-from tidegate.runtime.executor_loop import ExecutorLoop
-from tidegate.runtime.memory import MemoryBus
+from tidegate.runtime.decider.loop import DeciderLoop
+from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.runtime.memory.bus import MemoryBus
 
 TOPIC = "tidegate.commits"
 GUID = UUID("0f0e0d0c-0b0a-0908-0706-050403020100")
@@ -49,7 +49,7 @@ def client_of(schemas: RegistrySchemas) -> SchemaRegistryClient:
 def events_read(bus: MemoryBus, topic: str, wire: Wire) -> list[Event]:
     """What lies on a topic; every message is a bare body under one header of ours."""
     records = bus.records(topic)
-    events = [wire.unseal(each.key, each.value, each.headers) for each in records]
+    events = [wire.deserialize(each.key, each.value, each.headers) for each in records]
     assert [each.value for each in records] == [encode_body(event) for event in events]
     for each in records:
         assert [name for name, _ in each.headers].count(VALUE_HEADER) == 1
@@ -59,7 +59,7 @@ def events_read(bus: MemoryBus, topic: str, wire: Wire) -> list[Event]:
 def test_value_and_header_are_those_of_the_clients_own_serializer(
     schemas: RegistrySchemas,
 ) -> None:
-    ours = Wire(schemas).seal(commit(1), TOPIC)
+    ours = Wire(schemas).serialize(commit(1), TOPIC)
     theirs: list[tuple[str, str | bytes | None]] = []
     config = {
         "subject.name.strategy": topic_record_subject_name_strategy,
@@ -80,30 +80,30 @@ def test_value_and_header_are_those_of_the_clients_own_serializer(
 
 
 def test_the_clients_own_deserializer_reads_it(schemas: RegistrySchemas) -> None:
-    sealed = Wire(schemas).seal(commit(1), TOPIC)
-    context = SerializationContext(TOPIC, MessageField.VALUE, headers=list(sealed.headers))
+    serialized = Wire(schemas).serialize(commit(1), TOPIC)
+    context = SerializationContext(TOPIC, MessageField.VALUE, headers=list(serialized.headers))
 
-    told = AvroDeserializer(client_of(schemas))(sealed.value, context)
+    told = AvroDeserializer(client_of(schemas))(serialized.value, context)
 
     assert CommitCompleted.model_validate(told) == commit(1)
 
 
 def test_it_is_read_whatever_the_reader_itself_writes(schemas: RegistrySchemas) -> None:
-    in_header = Wire(schemas).seal(commit(1), TOPIC)
+    in_header = Wire(schemas).serialize(commit(1), TOPIC)
     reader = RegistrySchemas(RegistrySettings(url="mock://tests"))
     reader._client = schemas._client  # the same registry
 
-    assert unsealed(Wire(reader), in_header) == commit(1)
-    in_value = Wire(reader).seal(commit(1), TOPIC)
+    assert deserialized(Wire(reader), in_header) == commit(1)
+    in_value = Wire(reader).serialize(commit(1), TOPIC)
     assert in_value.value == id_prefix(1) + encode_body(commit(1))
-    assert unsealed(Wire(schemas), in_value) == commit(1)
+    assert deserialized(Wire(schemas), in_value) == commit(1)
 
 
 def test_without_a_registry_it_is_refused_with_the_reason(schemas: RegistrySchemas) -> None:
-    sealed = Wire(schemas).seal(commit(1), TOPIC)
+    serialized = Wire(schemas).serialize(commit(1), TOPIC)
 
-    with pytest.raises(FormatError, match="is a schema registry's, and none is configured"):
-        unsealed(Wire(), sealed)
+    with pytest.raises(FormatError, match="needs a schema registry, and none is configured"):
+        deserialized(Wire(), serialized)
 
 
 @contextmanager
@@ -148,10 +148,10 @@ def test_the_header_holds_the_guid_or_else_the_id(
     told = {"subject": "s", "version": 1, "schema": "{}", **answer}
     with registry_that_answers(told) as url:
         settings = RegistrySettings(url=url, schema_id_in="headers", auto_register=auto_register)
-        sealed = wire_for(settings).seal(commit(1), TOPIC)
+        serialized = wire_for(settings).serialize(commit(1), TOPIC)
 
-    assert dict(sealed.headers)[VALUE_HEADER] == expected
-    assert sealed.value == encode_body(commit(1))
+    assert dict(serialized.headers)[VALUE_HEADER] == expected
+    assert serialized.value == encode_body(commit(1))
 
 
 @pytest.mark.parametrize("answer", [{"id": 7, "guid": str(GUID)}, {"id": 7, "guid": "7"}])
@@ -159,17 +159,17 @@ def test_before_the_body_stands_the_id_even_where_there_is_a_guid(
     answer: dict[str, object],
 ) -> None:
     with registry_that_answers(answer) as url:
-        sealed = wire_for(RegistrySettings(url=url)).seal(commit(1), TOPIC)
+        serialized = wire_for(RegistrySettings(url=url)).serialize(commit(1), TOPIC)
 
-    assert sealed.value == b"\x00\x00\x00\x00\x07" + encode_body(commit(1))
-    assert VALUE_HEADER not in dict(sealed.headers)
+    assert serialized.value == b"\x00\x00\x00\x00\x07" + encode_body(commit(1))
+    assert VALUE_HEADER not in dict(serialized.headers)
 
 
 def test_deciders_and_executors_hear_and_speak_with_ids_in_headers(
     schemas: RegistrySchemas,
 ) -> None:
     bus, recorder, wire = memory_bus(EveryThird.name), Recorder(), Wire(schemas)
-    bus.send([wire.seal(commit(number), TOPIC) for number in range(3)])
+    bus.send([wire.serialize(commit(number), TOPIC) for number in range(3)])
     decider = DeciderLoop(EveryThird(), bus, wire=wire)
     while decider.step(0):
         pass
@@ -189,28 +189,29 @@ def test_a_message_that_was_set_aside_and_sent_back_is_still_read(
     bus, recorder, wire = memory_bus(), Recorder([PermanentError("no luck")]), Wire(schemas)
     command = SavepointRequested.about(
         commit(1),
-        instant="1",
+        instant="20260301100000001",
         requested_by="ana",
         said_by="test",
         occurred_at=commit(1).occurred_at,
     )
-    bus.send([wire.seal(command, "tidegate.commands")])
+    bus.send([wire.serialize(command, "tidegate.commands")])
     loop = ExecutorLoop(recorder, bus, wire=wire)
     work_off(loop)
-    [letter] = [read_letter(each) for each in bus.records("tidegate.dead-letters")]
+    [letter] = [read_dead_letter(each) for each in bus.records("tidegate.dead-letters")]
     assert letter.event(wire) == command
 
-    bus.send(redriven([letter]))
+    [original] = bus.records("tidegate.commands")
+    bus.send([redriven_message(letter, original)])
     work_off(loop)
 
     assert events_read(bus, "tidegate.commands", wire) == [command, command]
     assert len(events_read(bus, "tidegate.outcomes", wire)) == 1
-    assert recorder.asked == ["1", "1"]
+    assert recorder.asked == ["20260301100000001"] * 2
 
 
 def test_a_message_that_is_replayed_is_still_read(schemas: RegistrySchemas) -> None:
     bus, wire = memory_bus(), Wire(schemas)
-    bus.send([wire.seal(commit(1), TOPIC), wire.seal(commit(2), TOPIC)])
+    bus.send([wire.serialize(commit(1), TOPIC), wire.serialize(commit(2), TOPIC)])
 
     found = select_events(
         bus.records(TOPIC), Selection(event_ids=frozenset({commit(2).event_id})), wire

@@ -9,11 +9,10 @@ import pytest
 from support.samples import memory_bus
 from tidegate.errors import ConfigError
 from tidegate.registry import RegistrySchemas, wire_for
-from tidegate.runtime.decider_loop import DeciderLoop
-from tidegate.runtime.executor_loop import ExecutorLoop
-from tidegate.services import DECIDERS, SERVICES
-from tidegate.services.assembly import assemble
-from tidegate.settings import Settings
+from tidegate.runtime.decider.loop import DeciderLoop
+from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.service.assembly import DECIDERS, SERVICES, assemble
+from tidegate.service.settings import Settings
 
 TOLD = """
 [warehouse]
@@ -69,7 +68,22 @@ def test_every_service_speaks_through_the_configured_registry(tmp_path: Path, na
     loop = assemble(name, load(tmp_path, TOLD), memory_bus(*DECIDERS))
 
     assert isinstance(loop, DeciderLoop | ExecutorLoop)
-    wire = loop._wire if isinstance(loop, DeciderLoop) else loop._execution.wire
+    wire = loop._wire if isinstance(loop, DeciderLoop) else loop._runner.wire
     assert isinstance(wire._source, RegistrySchemas)
-    assert loop._intake.wire is wire
+    assert loop._decoder.wire is wire
     loop.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        pytest.param("https://keeper:s3cret@registry:8081", id="a password"),
+        pytest.param("https://s3cret@registry:8081", id="a token as the user"),
+        pytest.param("https://registry:8081?token=s3cret", id="a token in the query"),
+        pytest.param("https://registry:8081, https://s3cret@other:8081", id="in the second"),
+    ],
+)
+def test_an_address_with_a_secret_is_refused_without_repeating_it(tmp_path: Path, url: str) -> None:
+    with pytest.raises(ConfigError, match="must not contain a user, password or token") as caught:
+        load(tmp_path, f'[registry]\nurl = "{url}"')
+    assert "s3cret" not in str(caught.value)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader looks
@@ -15,6 +16,7 @@ from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader look
 from support.hudi_tables import data_files, warehouse_over
 from support.real_hudi import RealTable, Row, rows
 from support.stepwise import Killed, Stepwise, killed_at
+from tidegate.compute.parallel_map import SparkMap, ThreadMap
 from tidegate.events import (
     Outcome,
     RestoreCompleted,
@@ -23,13 +25,12 @@ from tidegate.events import (
     SavepointCreated,
     SavepointRequested,
 )
-from tidegate.fanout import FanOut, InPlace, OnSpark
-from tidegate.hudi import Action, SavepointMetadata, State
+from tidegate.hudi import Action, InstantState, SavepointMetadata
 from tidegate.hudi_reader import load_table
-from tidegate.restores import Restorer, RestoreSettings
+from tidegate.restores import LivenessSettings, Restorer
 from tidegate.savepoints import SavepointWriter
-from tidegate.storage import Storage
-from tidegate.warehouse import Warehouse
+from tidegate.storage import ParallelMap, Storage
+from tidegate.tables.warehouse import Warehouse
 
 pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
 
@@ -65,13 +66,14 @@ def timeline_of(table: RealTable) -> set[tuple[str, str, str]]:
 
 def savepoint_files(table: RealTable) -> dict[str, set[str]]:
     loaded = load_table(Storage(), table.location)
-    (savepoint,) = loaded.timeline.of_action(Action.SAVEPOINT, State.COMPLETED)
+    (savepoint,) = loaded.timeline.of_action(Action.SAVEPOINT, InstantState.COMPLETED)
     files = SavepointMetadata.decode(loaded.read(savepoint)).files
     return {partition: set(names) for partition, names in files.items()}
 
 
 def _asked(table: RealTable) -> dict[str, object]:
     return {
+        "event_id": str(uuid4()),
         "table": "lake.sales.orders",
         "location": table.location,
         "occurred_at": NOW(),
@@ -80,19 +82,21 @@ def _asked(table: RealTable) -> dict[str, object]:
     }
 
 
-def savepoint(table: RealTable, instant: str, fan_out: FanOut) -> Outcome:
+def savepoint(table: RealTable, instant: str, parallel_map: ParallelMap) -> Outcome:
     command = SavepointRequested.model_validate(_asked(table) | {"instant": instant})
-    (outcome,) = SavepointWriter(warehouse_over(table.path.parent), fan_out, NOW).execute(command)
+    (outcome,) = SavepointWriter(warehouse_over(table.path.parent), parallel_map, NOW).execute(
+        command
+    )
     return outcome
 
 
 def restore(
-    table: RealTable, instant: str, fan_out: FanOut, warehouse: Warehouse | None = None
+    table: RealTable, instant: str, parallel_map: ParallelMap, warehouse: Warehouse | None = None
 ) -> Sequence[Outcome]:
-    fields = {"reason": "bad load", "savepoint": instant}
+    fields = {"reason": "bad load", "savepoint": instant, "seen_up_to": "99991231235959999"}
     command = RestoreRequested.model_validate(_asked(table) | fields)
-    brief = RestoreSettings(watch=timedelta(seconds=0.2))
-    restorer = Restorer(warehouse or warehouse_over(table.path.parent), fan_out, NOW, brief)
+    brief = LivenessSettings(watch=timedelta(seconds=0.2))
+    restorer = Restorer(warehouse or warehouse_over(table.path.parent), parallel_map, NOW, brief)
     return list(restorer.execute(command))
 
 
@@ -119,7 +123,7 @@ def scene(
     assert last is not None
     table.write([(50, "p2", 3, "a partition that is new")], "insert")
     twin = table.copy(root / "twin/orders")
-    outcome = savepoint(table, last.timestamp, OnSpark(lambda: spark))
+    outcome = savepoint(table, last.timestamp, SparkMap(lambda: spark))
     assert isinstance(outcome, SavepointCreated)
     twin.call("create_savepoint", commit_time=last.timestamp)
     ours, theirs = savepoint_files(table), savepoint_files(twin)
@@ -147,7 +151,7 @@ def test_hudi_s_cleaning_keeps_the_files_of_our_savepoint(scene: Scene) -> None:
     left = data_files(scene.table.path)
     timeline = load_table(Storage(), scene.table.location).timeline
 
-    assert timeline.of_action(Action.CLEAN, State.COMPLETED)
+    assert timeline.of_action(Action.CLEAN, InstantState.COMPLETED)
     assert scene.kept_files <= left
     first = timeline.completed_writes[0].timestamp
     assert not [name for name in left if first in name]
@@ -159,7 +163,7 @@ def test_our_restore_is_hudi_s_own(scene: Scene, tmp_path: Path) -> None:
     theirs = scene.table.copy(tmp_path / "theirs/orders")
     assert scene.table.read() != scene.kept_rows
 
-    started, completed = restore(ours, scene.savepoint, OnSpark(lambda: scene.table.spark))
+    started, completed = restore(ours, scene.savepoint, SparkMap(lambda: scene.table.spark))
     theirs.call("rollback_to_savepoint", instant_time=scene.savepoint)
 
     assert isinstance(started, RestoreStarted)
@@ -182,7 +186,7 @@ def test_our_restore_is_hudi_s_own(scene: Scene, tmp_path: Path) -> None:
 def test_hudi_finishes_what_we_died_in(scene: Scene, tmp_path: Path) -> None:
     table = scene.table.copy(tmp_path / "killed/orders")
     with pytest.raises(Killed):
-        restore(table, scene.savepoint, InPlace(1), Stepwise(table.path.parent, killed_at(12)))
+        restore(table, scene.savepoint, ThreadMap(1), Stepwise(table.path.parent, killed_at(12)))
 
     table.call("rollback_to_savepoint", instant_time=scene.savepoint)
 
@@ -198,10 +202,40 @@ def test_a_table_without_partitions_is_kept_and_restored(
     kept = table.read()
     last = load_table(Storage(), table.location).timeline.last_completed_write()
     assert last is not None
-    savepoint(table, last.timestamp, InPlace())
+    savepoint(table, last.timestamp, ThreadMap())
     table.write(rows(range(3), "second", 2))
 
-    restore(table, last.timestamp, InPlace())
+    restore(table, last.timestamp, ThreadMap())
 
     assert table.savepoints() == [last.timestamp]
     assert table.read() == kept
+
+
+@pytest.mark.parametrize("version", [9, 6])
+def test_like_hudi_s_our_savepoint_keeps_no_file_of_a_write_in_flight(
+    spark: SparkSession, tmp_path: Path, version: int
+) -> None:
+    """Every completed commit has a savepoint, and a write in between never completed."""
+    table = RealTable(spark, tmp_path / "lake/orders", version, metadata_table=False)
+    table.write(rows(range(6), "first", 1), "insert")
+    table.write([(0, "p0", 2, "in flight")])
+    table.write([(1, "p1", 3, "third")])
+    loaded = load_table(Storage(), table.location)
+    first, in_flight, third = loaded.timeline.completed_writes
+    Path(loaded.path_of(in_flight)).unlink()
+    twin = table.copy(tmp_path / "twin/orders")
+    for commit in (first, third):
+        assert isinstance(savepoint(table, commit.timestamp, ThreadMap()), SavepointCreated)
+        twin.call("create_savepoint", commit_time=commit.timestamp)
+
+    ours, theirs = (_newest_savepoint(each) for each in (table, twin))
+
+    assert ours == theirs
+    assert not [name for names in ours.values() for name in names if in_flight.timestamp in name]
+
+
+def _newest_savepoint(table: RealTable) -> dict[str, set[str]]:
+    loaded = load_table(Storage(), table.location)
+    savepoint = loaded.timeline.of_action(Action.SAVEPOINT, InstantState.COMPLETED)[-1]
+    files = SavepointMetadata.decode(loaded.read(savepoint)).files
+    return {partition: set(names) for partition, names in files.items()}

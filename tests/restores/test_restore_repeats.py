@@ -24,6 +24,7 @@ from support.hudi_tables import (
 )
 from support.samples import events_on, memory_bus, message, work_off
 from support.stepwise import Killed, Stepwise, killed_at
+from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import (
     Outcome,
     RestoreCompleted,
@@ -33,11 +34,11 @@ from tidegate.events import (
     RestoreRequested,
     RestoreStarted,
 )
-from tidegate.fanout import InPlace
-from tidegate.restores import Restorer, RestoreSettings
-from tidegate.runtime.executor_loop import ExecutorLoop
+from tidegate.events.wire import Wire
+from tidegate.restores import LivenessSettings, Restorer
+from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.savepoints import SavepointWriter
-from tidegate.warehouse import Warehouse
+from tidegate.tables.warehouse import Warehouse
 
 VERSIONS = pytest.mark.parametrize("version", [9, 6])
 LATER = "20260301130000000"
@@ -46,7 +47,7 @@ TOMORROW = NOW + timedelta(days=1)
 
 def savepointed(root: Path, version: int = 9) -> HandMade:
     table = four_commits(root / "orders", version)
-    writer = SavepointWriter(warehouse_over(root), InPlace(), ticking())
+    writer = SavepointWriter(warehouse_over(root), ThreadMap(), ticking())
     list(writer.execute(savepoint_request(table, at(2))))
     return table
 
@@ -55,8 +56,8 @@ def hear(
     table: HandMade, command: RestoreRequested, warehouse: Warehouse | None = None
 ) -> Sequence[Outcome]:
     ours = warehouse or warehouse_over(table.path.parent)
-    clock, unwatched = ticking(NOW + timedelta(minutes=1)), RestoreSettings(watch=timedelta(0))
-    restorer = Restorer(ours, InPlace(threads=1), clock, unwatched)
+    clock, unwatched = ticking(NOW + timedelta(minutes=1)), LivenessSettings(watch=timedelta(0))
+    restorer = Restorer(ours, ThreadMap(threads=1), clock, unwatched)
     return list(restorer.execute(command))
 
 
@@ -99,7 +100,7 @@ def test_a_rejected_request_stays_rejected_when_its_reason_is_gone(tmp_path: Pat
     lock.touch()
     before = snapshot(tmp_path)
     bus, request = memory_bus(), restore_request(table, at(2))
-    loop = ExecutorLoop(Restorer(warehouse_over(tmp_path), InPlace(), ticking()), bus)
+    loop = ExecutorLoop(Restorer(warehouse_over(tmp_path), ThreadMap(), ticking()), bus)
     bus.send([message(request)])
     work_off(loop)
     assert snapshot(tmp_path) == before
@@ -257,8 +258,54 @@ def test_killed_at_any_step_and_heard_again_after_new_commits_it_destroys_none(
 def test_a_request_is_answered_once_it_can_come_to_nothing_else(
     tmp_path: Path, so_far: Sequence[type[Outcome]], *, answered: bool
 ) -> None:
-    restorer = Restorer(warehouse_over(tmp_path), InPlace(), ticking())
+    restorer = Restorer(warehouse_over(tmp_path), ThreadMap(), ticking())
+    request = restore_request(HandMade(tmp_path / "orders"), at(2))
 
-    assert (
-        restorer.is_answered([cast("Any", kind).model_construct() for kind in so_far]) is answered
-    )
+    outcomes = [outcome_of(request, kind) for kind in so_far]
+
+    assert restorer.is_answered(request, outcomes) is answered
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"table": "lake.sales.invoices"},
+        {"location": "/lake/sales/invoices"},
+        {"savepoint": at(1)},
+        {"caused_by": "another"},
+    ],
+)
+def test_a_completed_restore_of_anything_else_does_not_stand_for_this_one(
+    tmp_path: Path, forged: dict[str, str]
+) -> None:
+    table = savepointed(tmp_path)
+    bus, request = memory_bus(), restore_request(table, at(2))
+    said = {"caused_by": request.event_id} | forged
+    lie = outcome_of(request, RestoreCompleted).model_copy(update=said)
+    bus.send([Wire().serialize(lie, "tidegate.outcomes"), message(request)])
+
+    work_off(ExecutorLoop(Restorer(warehouse_over(tmp_path), ThreadMap(), ticking()), bus))
+
+    done = [e for e in events_on(bus, "tidegate.outcomes") if isinstance(e, RestoreCompleted)]
+    assert len([each for each in done if each.restore_instant != "1"]) == 1
+    assert not [name for name in timeline_names(table) if name.startswith((at(3), at(4)))]
+
+
+def outcome_of(request: RestoreRequested, kind: type[Outcome]) -> Outcome:
+    """An outcome of that kind, which says just enough."""
+    values = {
+        "said_by": "restorer",
+        "occurred_at": NOW,
+        "savepoint": request.savepoint,
+        "restore_instant": "1",
+        "instants": (),
+        "plan_id": "1",
+        "reason": "writer-alive",
+        "message": "said",
+        "files_deleted": 0,
+        "duration_ms": 0,
+        "files": 0,
+        "bytes": 0,
+    }
+    known = {name: value for name, value in values.items() if name in kind.model_fields}
+    return kind.about(request, **cast("Any", known))

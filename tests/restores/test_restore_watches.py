@@ -22,10 +22,10 @@ from support.hudi_tables import (
     timeline_names,
     warehouse_over,
 )
+from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreCompleted, RestoreRejected
-from tidegate.fanout import InPlace
-from tidegate.hudi import Action, Instant, InstantInfo, RestorePlanFile, State
-from tidegate.restores import Restorer, RestoreSettings
+from tidegate.hudi import Action, Instant, InstantInfo, InstantState, RestorePlanFile
+from tidegate.restores import LivenessSettings, Restorer
 from tidegate.savepoints import SavepointWriter
 
 PENDING = at(7)
@@ -45,7 +45,7 @@ class Meanwhile:
 
 def savepointed(root: Path, version: int = 9) -> HandMade:
     table = four_commits(root / "orders", version)
-    writer = SavepointWriter(warehouse_over(root), InPlace(), ticking())
+    writer = SavepointWriter(warehouse_over(root), ThreadMap(), ticking())
     list(writer.execute(savepoint_request(table, at(2))))
     return table
 
@@ -62,11 +62,11 @@ def writing(root: Path, version: int = 9) -> HandMade:
 
 
 def restore(
-    table: HandMade, wait: Meanwhile, settings: RestoreSettings | None = None
+    table: HandMade, wait: Meanwhile, settings: LivenessSettings | None = None
 ) -> tuple[type[object], str]:
     clock = ticking(NOW + timedelta(minutes=1))
-    restorer = Restorer(warehouse_over(table.path.parent), InPlace(), clock, settings)
-    restorer.tools = replace(restorer.tools, wait=wait)
+    restorer = Restorer(warehouse_over(table.path.parent), ThreadMap(), clock, settings)
+    restorer.context = replace(restorer.context, wait=wait)
     *_, last = restorer.execute(restore_request(table, at(2)))
     told = f"{last.reason}: {last.message}" if isinstance(last, RestoreRejected) else ""
     return type(last), told
@@ -89,7 +89,7 @@ def more_in_a_data_file(table: HandMade) -> None:
 
 
 def the_commit(table: HandMade) -> None:
-    done = Instant(PENDING, Action.COMMIT, State.COMPLETED, end_of(PENDING))
+    done = Instant(PENDING, Action.COMMIT, InstantState.COMPLETED, end_of(PENDING))
     table.put(done, b"{}")
 
 
@@ -123,15 +123,15 @@ def test_a_restore_is_refused_while_a_pending_write_moves(
     kind, told = restore(table, Meanwhile(write))
 
     assert kind is RestoreRejected
-    assert told.startswith("writer-alive: a write goes on: ")
-    assert told.endswith(" came or grew within 5 s")
+    assert told.startswith("writer-alive: a write is in progress: ")
+    assert told.endswith(" appeared or grew within 5 s")
     assert seen == [snapshot(tmp_path)]
 
 
 def test_a_dead_write_is_rolled_back_after_it_was_watched(tmp_path: Path) -> None:
     wait = Meanwhile()
 
-    kind, _ = restore(writing(tmp_path), wait, RestoreSettings(watch=timedelta(seconds=3)))
+    kind, _ = restore(writing(tmp_path), wait, LivenessSettings(watch=timedelta(seconds=3)))
 
     assert kind is RestoreCompleted
     assert wait.waited == [3.0]
@@ -150,7 +150,7 @@ def test_a_watch_of_no_time_is_none(tmp_path: Path) -> None:
     table = writing(tmp_path)
     wait = Meanwhile(lambda: another_marker(table))
 
-    kind, _ = restore(table, wait, RestoreSettings(watch=timedelta(0)))
+    kind, _ = restore(table, wait, LivenessSettings(watch=timedelta(0)))
 
     assert kind is RestoreCompleted
     assert wait.waited == []
@@ -161,7 +161,7 @@ def half_done(root: Path) -> HandMade:
     table = writing(root)
     targets = tuple(InstantInfo(at(minute), "commit") for minute in (7, 4, 3))
     plan = RestorePlanFile(targets, at(2))
-    table.put(Instant(at(9), Action.RESTORE, State.REQUESTED), plan.encode())
+    table.put(Instant(at(9), Action.RESTORE, InstantState.REQUESTED), plan.encode())
     return table
 
 
@@ -178,13 +178,13 @@ def test_another_process_at_the_same_restore_is_no_writer(tmp_path: Path) -> Non
     table = half_done(tmp_path)
 
     def roll_back() -> None:
-        table.put(Instant("20260301100930000", Action.ROLLBACK, State.REQUESTED))
+        table.put(Instant("20260301100930000", Action.ROLLBACK, InstantState.REQUESTED))
         (table.path / f"p0/g0_0-1-2_{PENDING}.parquet").unlink()
 
     wait = Meanwhile(roll_back)
     clock = ticking(NOW + timedelta(minutes=1))
-    restorer = Restorer(warehouse_over(tmp_path), InPlace(), clock)
-    restorer.tools = replace(restorer.tools, wait=wait)
+    restorer = Restorer(warehouse_over(tmp_path), ThreadMap(), clock)
+    restorer.context = replace(restorer.context, wait=wait)
 
     started = next(restorer.execute(restore_request(table, at(2))))
 

@@ -10,11 +10,12 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from support.waiting import wait_for
 from tidegate.errors import ConfigError, FencedError, OffsetGapError
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Bus, Partition, Record, Subscription
-from tidegate.runtime.kafka import KafkaBus
-from tidegate.runtime.memory import MemoryBus
+from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.runtime.memory.bus import MemoryBus
 
 Topics = tuple[str, str]
 QUICK = {"session.timeout.ms": 2000, "heartbeat.interval.ms": 200}
@@ -101,6 +102,20 @@ def test_headers_come_as_they_were_sent_a_null_among_them(bus: Bus, topics: Topi
     assert len(record.headers) == len(sent)
 
 
+def test_a_log_is_read_from_the_first_record_of_a_time(bus: Bus, topics: Topics) -> None:
+    where = Partition(topics[0], 0)
+    bus.send([Message(topics[0], b"k", b"early", (), 0)])
+    (early,) = bus.log(where)
+    wait_for("a later time", lambda: time.time() * 1000 > early.timestamp_ms + 5)
+    bus.send([Message(topics[0], b"k", b"late", (), 0)])
+    _, late = bus.log(where)
+
+    assert [each.value for each in bus.log(where, late.timestamp_ms)] == [b"late"]
+    assert [each.value for each in bus.log(where, early.timestamp_ms + 1)] == [b"late"]
+    assert [each.value for each in bus.log(where, early.timestamp_ms)] == [b"early", b"late"]
+    assert list(bus.log(where, late.timestamp_ms + 1)) == []
+
+
 def test_the_same_key_has_the_same_partition_number_on_every_topic(
     bus: Bus, topics: Topics
 ) -> None:
@@ -126,7 +141,7 @@ def test_a_group_goes_on_at_the_committed_offset(bus: Bus, topics: Topics) -> No
     assert [each.offset for each in records] == [3, 4]
 
 
-def test_a_note_is_kept_with_its_offset_by_whoever_holds_the_partition(
+def test_metadata_is_kept_with_its_offset_by_whoever_owns_the_partition(
     bus: Bus, topics: Topics
 ) -> None:
     part = Partition(topics[0], 1)
@@ -139,7 +154,10 @@ def test_a_note_is_kept_with_its_offset_by_whoever_holds_the_partition(
     for _ in range(2):  # the second and third owner: being assigned must not lose it
         later = bus.subscribe(group(topics), topics[:1], Log())
         read(later, lambda taken: len(taken) >= 1)
-        assert (later.noted(part), later.noted(Partition(topics[0], 2))) == ("..x", "")
+        assert (
+            later.committed_metadata(part),
+            later.committed_metadata(Partition(topics[0], 2)),
+        ) == ("..x", "")
         later.close()
 
 

@@ -22,11 +22,11 @@ from support.samples import (
 from tidegate.errors import DeadLetterFlood
 from tidegate.events import Event
 from tidegate.runtime.bus import Partition
-from tidegate.runtime.dead_letters import DeadLetterLimit
-from tidegate.runtime.decider_loop import DeciderLoop
-from tidegate.runtime.executor_loop import ExecutorLoop
-from tidegate.runtime.kafka import KafkaBus
-from tidegate.runtime.services import Decision
+from tidegate.runtime.decider.loop import DeciderLoop
+from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.runtime.input.dead_letters import DeadLetterLimit
+from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.runtime.protocols import Decision
 
 ZERO, ONE = Partition("tidegate.commands", 0), Partition("tidegate.commands", 1)
 DEAD = "tidegate.dead-letters"
@@ -42,46 +42,49 @@ def letters_until_flood(limit: DeadLetterLimit, partition: Partition) -> int:
 
 
 def test_each_partition_has_a_count_of_its_own() -> None:
-    limit = DeadLetterLimit(window=10, most=5)
+    limit = DeadLetterLimit(window=10, max_failures=5)
 
     assert (letters_until_flood(limit, ZERO), letters_until_flood(limit, ONE)) == (5, 5)
 
 
 def test_a_message_that_was_refused_does_not_count() -> None:
-    limit = DeadLetterLimit(window=4, most=2)
+    limit = DeadLetterLimit(window=4, max_failures=2)
 
     assert [letters_until_flood(limit, ZERO) for _ in range(3)] == [2, 0, 0]
-    assert limit.note(ZERO) == "xx"
+    assert limit.history(ZERO) == "xx"
 
 
 def test_the_count_goes_along_with_the_partition() -> None:
-    before, after = DeadLetterLimit(window=10, most=5), DeadLetterLimit(window=10, most=5)
+    before, after = (
+        DeadLetterLimit(window=10, max_failures=5),
+        DeadLetterLimit(window=10, max_failures=5),
+    )
     for _ in range(3):
         before.failed(ZERO, "cleaner")
-    before.worked(ZERO)
-    after.recall(ZERO, before.note(ZERO))
+    before.succeeded(ZERO)
+    after.restore(ZERO, before.history(ZERO))
 
-    assert before.note(ZERO) == "xxx."
+    assert before.history(ZERO) == "xxx."
     assert letters_until_flood(after, ZERO) == 2
 
 
-@pytest.mark.parametrize("note", ["", "another tool's", "x" * 5 + "!"])
-def test_a_note_of_somebody_else_counts_as_nothing(note: str) -> None:
-    limit = DeadLetterLimit(window=10, most=5)
-    limit.recall(ZERO, note)
+@pytest.mark.parametrize("metadata", ["", "another tool's", "x" * 5 + "!"])
+def test_commit_metadata_of_another_tool_counts_as_nothing(metadata: str) -> None:
+    limit = DeadLetterLimit(window=10, max_failures=5)
+    limit.restore(ZERO, metadata)
 
     assert letters_until_flood(limit, ZERO) == 5
 
 
-def test_a_window_that_was_made_smaller_takes_the_newest_of_a_longer_note() -> None:
-    limit = DeadLetterLimit(window=4, most=3)
-    limit.recall(ZERO, "xxxxxx..")
+def test_a_window_that_was_made_smaller_takes_the_newest_of_a_longer_history() -> None:
+    limit = DeadLetterLimit(window=4, max_failures=3)
+    limit.restore(ZERO, "xxxxxx..")
 
-    assert limit.note(ZERO) == "xx.."
+    assert limit.history(ZERO) == "xx.."
 
 
 def test_where_most_is_the_whole_window_nothing_ever_stops_a_service() -> None:
-    limit = DeadLetterLimit(window=10, most=10)
+    limit = DeadLetterLimit(window=10, max_failures=10)
 
     with pytest.raises(AssertionError, match="there is no limit"):
         letters_until_flood(limit, ZERO)
@@ -95,7 +98,7 @@ class BadCode(EveryThird):
 
 
 def test_no_number_of_restarts_drains_a_deciders_events_into_the_dead_letters() -> None:
-    def hear_one_by_one(loop: DeciderLoop[Count]) -> None:
+    def process_one_by_one(loop: DeciderLoop[Count]) -> None:
         for number in range(100):  # each is acknowledged before the next comes
             bus.send([message(commit(number))])
             while loop.step(0):
@@ -105,7 +108,7 @@ def test_no_number_of_restarts_drains_a_deciders_events_into_the_dead_letters() 
     for _ in range(4):
         loop = DeciderLoop(BadCode(), bus)
         with pytest.raises(DeadLetterFlood):
-            hear_one_by_one(loop)
+            process_one_by_one(loop)
         loop.close()
 
     assert len(bus.records(DEAD)) == 50

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -9,6 +11,7 @@ from datetime import datetime
 import pytest
 
 from support.samples import (
+    NOON,
     Count,
     EveryThird,
     commit,
@@ -18,26 +21,36 @@ from support.samples import (
     release,
     savepoint_request,
 )
+from tidegate.cleaning import ReaderGate
 from tidegate.errors import (
     ConfigError,
     DeadLetterFlood,
+    DeliveryError,
     FencedError,
     MessageTooLargeError,
     OffsetGapError,
     StopService,
     TidegateError,
+    TransientError,
 )
-from tidegate.events import Event, SavepointRequested
+from tidegate.events import Event, SavepointRejected, SavepointRequested, VacuumFinished
 from tidegate.events.topics import changelog
 from tidegate.publisher import Message
-from tidegate.runtime.bus import NO_NOTES, Changelog, Extent, Notes, Offsets, Partition, Record
-from tidegate.runtime.dead_letters import dead_letter
-from tidegate.runtime.decider_loop import DeciderLoop
-from tidegate.runtime.ledger import POSITIONS_KEY, TOPIC_IDS_KEY
-from tidegate.runtime.memory import MemoryBus, MemoryChangelog
-from tidegate.runtime.memory_subscription import MemorySubscription
-from tidegate.runtime.patience import Patience
-from tidegate.runtime.services import Decision
+from tidegate.runtime.bus import (
+    NO_METADATA,
+    Changelog,
+    CommitMetadata,
+    Offsets,
+    Partition,
+    Record,
+    Watermarks,
+)
+from tidegate.runtime.decider.loop import DeciderLoop
+from tidegate.runtime.decider.state_store import PARTITIONS_KEY, POSITIONS_KEY, TOPIC_IDS_KEY
+from tidegate.runtime.input.dead_letters import dead_letter
+from tidegate.runtime.memory.bus import MemoryBus, MemoryChangelog, MemorySubscription
+from tidegate.runtime.protocols import Decision
+from tidegate.runtime.retry import RetryPolicy
 
 COMMANDS = "tidegate.commands"
 DEAD = "tidegate.dead-letters"
@@ -72,10 +85,12 @@ class DyingBus(MemoryBus):
 class DyingSubscription(MemorySubscription):
     """Dies before it commits."""
 
-    def commit(self, at: Offsets, notes: Notes = NO_NOTES, *, wait: bool = False) -> None:
+    def commit(
+        self, at: Offsets, metadata: CommitMetadata = NO_METADATA, *, wait: bool = False
+    ) -> None:
         assert isinstance(self._bus, DyingBus)
         self._bus.burn("commit")
-        super().commit(at, notes, wait=wait)
+        super().commit(at, metadata, wait=wait)
 
 
 def dying_bus() -> DyingBus:
@@ -100,7 +115,38 @@ def test_a_decider_says_its_commands_and_remembers_its_state() -> None:
 
     assert commands(bus) == [commit(2).event_id]
     (entry,) = [r for r in bus.records(CHANGELOG) if r.key == b"lake.sales.orders"]
-    assert entry.value == b'{"applied":{"tidegate.commits":4},"state":{"heard":1}}'
+    assert entry.value == b'{"applied":{"tidegate.commits":4},"state":{"counted":1}}'
+
+
+class Auditor(EveryThird):
+    """Publishes an outcome beside each command."""
+
+    def decide(self, state: Count, event: Event, at: datetime) -> Decision[Count]:
+        decision = super().decide(state, event, at)
+        outcomes = [
+            SavepointRejected.about(
+                each, reason="no-such-commit", message="why", said_by=self.name, occurred_at=at
+            )
+            for each in decision.commands
+        ]
+        return Decision(decision.state, decision.commands, outcomes)
+
+
+def test_rule_2_outcomes_of_a_decision_follow_its_commands_and_precede_its_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidegate.runtime.memory.bus.MemorySubscription", DyingSubscription)
+    bus = dying_bus()
+    MemoryBus.send(bus, [message(commit(n)) for n in range(3)])
+    loop = DeciderLoop(Auditor(), bus)
+    work_off(loop)
+
+    assert bus.acts == [COMMANDS, "tidegate.outcomes", *[CHANGELOG] * 5, "commit"]
+    (command,) = events_on(bus, COMMANDS)
+    assert [each.caused_by for each in events_on(bus, "tidegate.outcomes")] == [command.event_id]
+    MemoryBus.send(bus, [message(commit(3))])
+    work_off(loop)
+    assert len(events_on(bus, "tidegate.outcomes")) == 1, "what was published is not pending"
 
 
 def test_rule_1_a_new_process_restores_the_state_before_its_first_event() -> None:
@@ -160,8 +206,8 @@ def test_rule_7_a_topic_shorter_than_what_was_applied_of_it_stops_the_service() 
 
 def test_rule_7_events_deleted_before_they_were_applied_stop_the_service() -> None:
     class Retained(MemoryBus):
-        def extent(self, partition: Partition) -> Extent:
-            return replace(super().extent(partition), first=len(self.log(partition)))
+        def watermarks(self, partition: Partition) -> Watermarks:
+            return replace(super().watermarks(partition), first=len(self.log(partition)))
 
     plain = memory_bus(EveryThird.name, partitions=1)
     bus = Retained({each.topic for each in plain._logs}, partitions=1)
@@ -176,7 +222,7 @@ def test_rule_7_events_deleted_before_they_were_applied_stop_the_service() -> No
 def test_rules_2_and_3_a_death_at_any_moment_loses_nothing_and_counts_nothing_twice(
     fuse: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.runtime.memory.MemorySubscription", DyingSubscription)
+    monkeypatch.setattr("tidegate.runtime.memory.bus.MemorySubscription", DyingSubscription)
     bus = dying_bus()
     wave_1 = [message(commit(n)) for n in range(4)] + [message(commit(0, "lake.sales.returns"))]
     wave_2 = [message(release(n)) for n in range(3)] + [message(commit(4))]
@@ -200,22 +246,95 @@ def test_rules_2_and_3_a_death_at_any_moment_loses_nothing_and_counts_nothing_tw
     said = list(dict.fromkeys(commands(bus)))
     assert len(said) == 2
     assert said[0] == commit(2).event_id
-    assert loop._held[0].ledger.state("lake.sales.orders") == Count(heard=2)
-    assert loop._held[0].ledger.state("lake.sales.returns") == Count(heard=1)
+    assert loop._owned[0].store.state("lake.sales.orders") == Count(counted=2)
+    assert loop._owned[0].store.state("lake.sales.returns") == Count(counted=1)
 
 
 def test_rule_2_say_then_remember_then_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.runtime.memory.MemorySubscription", DyingSubscription)
+    monkeypatch.setattr("tidegate.runtime.memory.bus.MemorySubscription", DyingSubscription)
     bus = dying_bus()
     MemoryBus.send(bus, [message(commit(n)) for n in range(3)])
     work_off(DeciderLoop(EveryThird(), bus))
 
-    assert bus.acts == [COMMANDS, *[CHANGELOG] * 4, "commit"]
+    assert bus.acts == [COMMANDS, *[CHANGELOG] * 5, "commit"]
+
+
+def gate_events() -> list[Message]:
+    """Two tables: one whose vacuums wait in pieces, and one whose vacuum is never free."""
+    orders, returns = "lake.sales.orders", "lake.sales.returns"
+    facts: list[Event] = [vacuum_of(orders, 1, 9), vacuum_of(orders, 2, 9), vacuum_of(returns, 9)]
+    facts += [release(lock, orders) for lock in (1, 3, 2, 4, 5)]
+    return [message(each) for each in facts]
+
+
+def vacuum_of(table: str, *locks: int) -> VacuumFinished:
+    return VacuumFinished.model_validate(
+        {
+            "table": table,
+            "location": "/lake/t",
+            "occurred_at": NOON,
+            "said_by": "compactor",
+            "kind": "minor",
+            "directories": (f"delta_{locks[0]:07}_{locks[0]:07}",),
+            "min_write_id": locks[0],
+            "max_write_id": locks[0],
+            "valid_write_ids": "sales.t:9:9223372036854775807::",
+            "own_lock_id": locks[0],
+            "locks": [{"lock_id": each} for each in locks],
+        }
+    )
+
+
+@pytest.mark.parametrize("fuse", range(40))
+def test_rules_2_and_3_a_death_between_the_pieces_of_a_table_loses_nothing(
+    fuse: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.runtime.memory.bus.MemorySubscription", DyingSubscription)
+    monkeypatch.setattr("tidegate.cleaning.gate_decision.CHUNK", 2)
+    bus = DyingBus({each.topic for each in memory_bus(ReaderGate.name)._logs}, partitions=1)
+    waves = [gate_events(), [message(release(9))], [message(vacuum_of("lake.sales.orders", 3, 4))]]
+    left = fuse
+    while waves:
+        bus.fuse, left = left, left + 3
+        try:
+            loop = DeciderLoop(ReaderGate(), bus)
+            while waves:
+                MemoryBus.send(bus, waves[0])
+                waves.pop(0)
+                while loop.step(0):
+                    pass
+        except Killed:
+            bus._members.clear()
+    bus.fuse = 10**9
+    bus._members.clear()
+    loop = DeciderLoop(ReaderGate(), bus)
+    while loop.step(0):
+        pass
+
+    released = {(each.table, each.caused_by) for each in events_on(bus, COMMANDS)}
+    orders = [vacuum_of("lake.sales.orders", *locks) for locks in ((1, 9), (2, 9), (3, 4))]
+    assert released == {("lake.sales.orders", each.event_id) for each in orders}
+    assert loop._owned[0].store.state("lake.sales.orders").loaded.waiting == 0
+    assert loop._owned[0].store.state("lake.sales.returns").loaded.waiting == 1
+
+
+def test_rule_1_state_made_for_another_number_of_partitions_is_refused() -> None:
+    bus = memory_bus(EveryThird.name, partitions=1)
+    bus.send([message(commit(0))])
+    loop = DeciderLoop(EveryThird(), bus)
+    work_off(loop)
+    loop.close()
+    grown = memory_bus(EveryThird.name, partitions=2)
+    grown._logs |= bus._logs
+    grown.committed = bus.committed
+
+    with pytest.raises(ConfigError, match="2 partitions, but the state was made for 1"):
+        work_off(DeciderLoop(EveryThird(), grown))
 
 
 def at_the_second_chunk(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Let a step take two records at a time, and something happen before it takes the next two."""
-    monkeypatch.setattr("tidegate.runtime.decider_loop.CHUNK", 2)
+    monkeypatch.setattr("tidegate.runtime.decider.loop.CHUNK", 2)
     poll, polls = MemorySubscription.poll, iter(range(1000))
 
     def busy(member: MemorySubscription, limit: int, timeout: float) -> Sequence[Record]:
@@ -235,7 +354,7 @@ def test_rule_2_what_a_step_began_is_finished_before_its_partitions_go(
     at_the_second_chunk(monkeypatch, lambda: DeciderLoop(EveryThird(), bus))
 
     assert loop.step(0) == 5
-    assert loop._held[0].ledger.state("lake.sales.orders") == Count(heard=2)
+    assert loop._owned[0].store.state("lake.sales.orders") == Count(counted=2)
     assert commands(bus) == [commit(2).event_id]
 
 
@@ -272,6 +391,68 @@ def test_rule_2_after_a_fault_nothing_is_remembered_any_more(
     assert bus.committed["tidegate.every-third"] == {}
 
 
+def test_rule_2_a_write_that_is_tried_again_has_the_tables_and_not_only_the_positions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write, faults = MemoryChangelog.write, [TransientError("the broker is away")]
+
+    def write_later(log: MemoryChangelog, entries: Sequence[tuple[bytes, bytes | None]]) -> None:
+        if faults:
+            raise faults.pop()
+        write(log, entries)
+
+    monkeypatch.setattr(MemoryChangelog, "write", write_later)
+    bus = memory_bus(EveryThird.name, partitions=1)
+    bus.send([message(commit(0))])
+    work_off(DeciderLoop(EveryThird(), bus, retries=RetryPolicy(3, 0.001, 0.001)))
+
+    keys = [each.key for each in bus.records(CHANGELOG)]
+    assert keys == [TOPIC_IDS_KEY, PARTITIONS_KEY, b"lake.sales.orders", POSITIONS_KEY]
+
+
+class NoCommands(MemoryBus):
+    """Does not take commands."""
+
+    def send(self, messages: Sequence[Message]) -> None:
+        if any(each.topic == COMMANDS for each in messages):
+            raise DeliveryError("the broker did not confirm a command")
+        super().send(messages)
+
+
+def test_rule_2_a_command_that_was_not_delivered_leaves_its_event_unacknowledged() -> None:
+    bus = NoCommands({each.topic for each in memory_bus(EveryThird.name)._logs}, partitions=1)
+    bus.send([message(commit(n)) for n in range(3)])
+    loop = DeciderLoop(EveryThird(), bus, retries=RetryPolicy(2, 0.001, 0.001))
+
+    with pytest.raises(DeliveryError):
+        work_off(loop)
+    loop.close()
+    assert bus.records(CHANGELOG) == []
+    assert bus.committed["tidegate.every-third"] == {}
+
+
+def test_rule_2_no_write_runs_on_when_another_partition_s_has_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write, failed, ended = MemoryChangelog.write, threading.Event(), list[int]()
+
+    def one_fails(log: MemoryChangelog, entries: Sequence[tuple[bytes, bytes | None]]) -> None:
+        if log._partition.number == 0:
+            failed.set()
+            raise StopService("no room")
+        failed.wait(5)
+        time.sleep(0.05)
+        write(log, entries)
+        ended.append(log._partition.number)
+
+    monkeypatch.setattr(MemoryChangelog, "write", one_fails)
+    bus = memory_bus(EveryThird.name, partitions=2)
+    bus.send([message(commit(n, f"lake.sales.t{n}")) for n in range(8)])
+    with pytest.raises(StopService):
+        work_off(DeciderLoop(EveryThird(), bus))
+    assert ended == [1]
+
+
 def test_rule_3_a_repeated_command_has_the_same_id() -> None:
     bus = memory_bus(EveryThird.name)
     bus.send([message(commit(n)) for n in range(3)])
@@ -293,7 +474,7 @@ def test_rule_4_a_process_that_lost_its_partitions_cannot_overwrite_its_successo
     bus.send([message(commit(0))])
     zombie = DeciderLoop(EveryThird(), bus)
     work_off(zombie)
-    stalled = zombie._held[0]
+    stalled = zombie._owned[0]
 
     assert isinstance(zombie._subscription, MemorySubscription)
     zombie._subscription.expel()
@@ -303,9 +484,9 @@ def test_rule_4_a_process_that_lost_its_partitions_cannot_overwrite_its_successo
     before = list(bus.log(Partition(CHANGELOG, 0)))
 
     # it wakes up in the middle of its batch and goes on to remember
-    stalled.ledger.stage("lake.sales.orders", Count(heard=7))
+    stalled.store.put("lake.sales.orders", Count(counted=7))
     with pytest.raises(FencedError):
-        zombie._held.remember([stalled])
+        zombie._owned.write([stalled])
     assert bus.log(Partition(CHANGELOG, 0)) == before
 
 
@@ -323,7 +504,7 @@ def test_rule_6_a_poison_message_goes_to_the_dead_letters_and_the_rest_goes_on()
     assert headers["__connect.errors.topic"] == b"tidegate.commits"
     assert headers["__connect.errors.offset"] == b"1"
     assert headers["x-original-topic"] == b"tidegate.commits"
-    assert b"no Avro single object" in (headers["__streams.errors.message"] or b"")
+    assert b"neither an Avro single object" in (headers["__streams.errors.message"] or b"")
 
 
 def test_rule_6_an_event_on_the_wrong_topic_is_set_aside_and_not_skipped() -> None:
@@ -352,7 +533,7 @@ def test_rule_6_bad_code_does_not_drain_a_topic_into_the_dead_letters() -> None:
     with pytest.raises(DeadLetterFlood):
         work_off(loop)
     assert len(bus.records(DEAD)) == 50
-    assert bus.committed["tidegate.every-third"] == {Partition("tidegate.commits", 0): 50}
+    assert bus.committed["tidegate.every-third"] == {Partition("tidegate.commits", 1): 50}
     loop.close()
 
     with pytest.raises(DeadLetterFlood):
@@ -369,6 +550,7 @@ def test_an_empty_state_is_removed_from_the_changelog_after_the_positions_are_wr
     table = b"lake.sales.orders"
     assert keys == [
         (TOPIC_IDS_KEY, False),
+        (PARTITIONS_KEY, False),
         (table, False),
         (POSITIONS_KEY, False),
         (table, True),
@@ -384,7 +566,7 @@ def test_two_members_share_the_partitions_and_each_table_has_one_owner() -> None
         pass
 
     assert sorted(e.table for e in events_on(bus, COMMANDS)) == sorted(tables)
-    assert sorted([*one._held, *other._held]) == [0, 1, 2]
+    assert sorted([*one._owned, *other._owned]) == [0, 1, 2]
     assert all(isinstance(e, SavepointRequested) for e in events_on(bus, COMMANDS))
 
 
@@ -432,7 +614,7 @@ def test_a_reason_of_any_length_leaves_a_letter_that_its_topic_takes() -> None:
 
     assert sum(len(content or b"") for _, content in letter.headers) < 50_000
     told = dict(letter.headers)["x-exception-message"] or b""
-    assert told.endswith(b"... and 2992000 characters more")
+    assert told.endswith(b"... and 2992000 more characters")
 
 
 class SmallBus(MemoryBus):
@@ -449,7 +631,7 @@ def test_rule_6_a_letter_that_is_too_large_is_written_without_its_value() -> Non
     bus = SmallBus(topics, partitions=1)
     poison = Message("tidegate.commits", b"k", b"?" * 101)
     bus.send([poison, message(commit(0))])
-    work_off(DeciderLoop(EveryThird(), bus, patience=Patience(2, 0.001, 0.001)))
+    work_off(DeciderLoop(EveryThird(), bus, retries=RetryPolicy(2, 0.001, 0.001)))
 
     (letter,) = bus.records(DEAD)
     assert (letter.key, letter.value) == (b"k", None)

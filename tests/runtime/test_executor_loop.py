@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -17,24 +18,32 @@ from support.samples import (
     savepoint_request,
     work_off,
 )
+from support.waiting import wait_for
 from tidegate.errors import (
     DeadLetterFlood,
     DeliveryError,
+    MessageTooLargeError,
     PermanentError,
     StopService,
     TransientError,
 )
-from tidegate.events import Command, Outcome, SavepointCreated, SavepointRejected
+from tidegate.events import (
+    Command,
+    Outcome,
+    SavepointCreated,
+    SavepointRejected,
+    SavepointRequested,
+)
 from tidegate.publisher import Message
-from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.dead_letters import DeadLetterLimit
-from tidegate.runtime.executor_loop import ExecutorLoop
-from tidegate.runtime.memory import MemoryBus
-from tidegate.runtime.patience import TABLE_WORK, Patience
+from tidegate.runtime.bus import NO_METADATA, Partition, RebalanceListener, Record
+from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.runtime.input.dead_letters import DeadLetterLimit
+from tidegate.runtime.memory.bus import MemoryBus, MemorySubscription
+from tidegate.runtime.retry import TABLE_RETRIES, RetryPolicy
 
 OUTCOMES = "tidegate.outcomes"
 DEAD = "tidegate.dead-letters"
-QUICK = Patience(attempts=3, first=0.001, longest=0.002)
+QUICK = RetryPolicy(attempts=3, first=0.001, longest=0.002)
 
 
 def committed(bus: MemoryBus) -> int:
@@ -75,7 +84,7 @@ def test_a_transient_fault_is_tried_again_and_leaves_no_dead_letter() -> None:
     bus = memory_bus()
     recorder = Recorder(faults=[TransientError("storage is slow"), OSError("disk is away")])
     bus.send([message(savepoint_request(0))])
-    work_off(ExecutorLoop(recorder, bus, patience=QUICK))
+    work_off(ExecutorLoop(recorder, bus, retries=QUICK))
 
     assert len(recorder.asked) == 3
     assert len(events_on(bus, OUTCOMES)) == 1
@@ -95,7 +104,7 @@ def test_a_command_that_cannot_work_is_set_aside_and_the_next_goes_on(
 ) -> None:
     bus, recorder = memory_bus(), Recorder(faults=faults)
     bus.send([message(savepoint_request(0)), message(savepoint_request(1))])
-    work_off(ExecutorLoop(recorder, bus, patience=QUICK))
+    work_off(ExecutorLoop(recorder, bus, retries=QUICK))
 
     assert len(recorder.asked) == attempts + 1
     (letter,) = bus.records(DEAD)
@@ -126,8 +135,8 @@ def test_nothing_is_acknowledged_before_its_outcome_is_on_the_broker() -> None:
     plain = memory_bus(partitions=1)
     bus = Deaf({each.topic for each in plain._logs}, partitions=1)
     bus.send([message(savepoint_request(0))])
-    endless = Patience(attempts=10**6, first=0.001, longest=0.001)
-    loop = ExecutorLoop(Recorder(), bus, patience=endless)
+    endless = RetryPolicy(attempts=10**6, first=0.001, longest=0.001)
+    loop = ExecutorLoop(Recorder(), bus, retries=endless)
     try:
         for _ in range(50):
             loop.step(0.005)
@@ -138,6 +147,23 @@ def test_nothing_is_acknowledged_before_its_outcome_is_on_the_broker() -> None:
     assert ended
     assert committed(bus) == 0
     assert bus.records(DEAD) == []
+
+
+def test_a_command_whose_outcome_is_too_large_is_dead_lettered_and_does_not_loop() -> None:
+    class SmallTopic(MemoryBus):
+        def send(self, messages: Sequence[Message]) -> None:
+            if any(each.topic == OUTCOMES for each in messages):
+                raise MessageTooLargeError("tidegate.outcomes takes no message of 2 MB")
+            super().send(messages)
+
+    bus, recorder = SmallTopic({each.topic for each in memory_bus()._logs}), Recorder()
+    bus.send([message(savepoint_request(0))])
+    work_off(ExecutorLoop(recorder, bus, retries=QUICK))
+
+    assert len(recorder.asked) == 1
+    [letter] = bus.records(DEAD)
+    assert b"2 MB" in (dict(letter.headers)["x-exception-message"] or b"")
+    assert committed(bus) == 1
 
 
 def test_a_command_that_still_runs_holds_back_the_offset_of_those_after_it() -> None:
@@ -185,10 +211,11 @@ def test_a_backlog_pauses_the_partition_and_all_is_done_in_the_end() -> None:
 class Once(Recorder):
     """An executor whose commands must not be carried out again once they have an outcome."""
 
-    looks_back = True
+    checks_past_outcomes = True
 
-    def is_answered(self, outcomes: Sequence[Outcome]) -> bool:
-        return any(isinstance(each, SavepointCreated) for each in outcomes)
+    def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:
+        ours = [each for each in outcomes if each.caused_by == command.event_id]
+        return any(isinstance(each, SavepointCreated) for each in ours)
 
 
 def test_a_command_that_has_its_final_outcome_is_not_carried_out_again() -> None:
@@ -215,17 +242,25 @@ def test_an_outcome_of_another_kind_or_command_does_not_stop_a_command() -> None
     assert once.asked == [str(asked.instant)]
 
 
-def test_a_final_outcome_is_found_on_any_partition_and_junk_beside_it_answers_nothing() -> None:
-    bus, once = memory_bus(), Once()
-    asked = message(savepoint_request(0))
-    work_off(loop := ExecutorLoop(once, bus))
-    for number in range(3):  # producers with partitioners of their own
-        cause = savepoint_request(0).event_id.encode()
-        bus.send([Message(OUTCOMES, b"junk", b"not avro " + cause, (), number)])
-        bus.send([asked._replace(partition=number)])
-        work_off(loop)
+@pytest.mark.parametrize("number", range(3))
+def test_a_final_outcome_is_found_on_any_partition_and_junk_beside_it_answers_nothing(
+    number: int,
+) -> None:
+    bus, once, asked = memory_bus(), Once(), savepoint_request(0)
+    created = SavepointCreated.about(
+        asked,
+        instant=str(asked.instant),
+        partitions=1,
+        files=1,
+        duration_ms=1,
+        said_by="a producer with a partitioner of its own",
+        occurred_at=NOON,
+    )
+    bus.send([Message(OUTCOMES, b"junk", b"not avro " + asked.event_id.encode(), (), number)])
+    bus.send([message(created)._replace(partition=number), message(asked)])
+    work_off(ExecutorLoop(once, bus))
 
-    assert len(once.asked) == 1
+    assert once.asked == []
     assert bus.records(DEAD) == []
 
 
@@ -245,7 +280,10 @@ def test_a_thread_that_dies_stops_the_service() -> None:
 
 
 def test_storage_may_be_away_for_an_hour_before_table_work_is_given_up() -> None:
-    waits = [min(TABLE_WORK.first * 2.0**n, TABLE_WORK.longest) for n in range(TABLE_WORK.attempts)]
+    waits = [
+        min(TABLE_RETRIES.first * 2.0**n, TABLE_RETRIES.longest)
+        for n in range(TABLE_RETRIES.attempts)
+    ]
 
     assert sum(waits) / 2 > 3600  # with jitter, half of each on average
 
@@ -270,8 +308,70 @@ def test_partitions_taken_away_are_not_acknowledged_by_who_lost_them() -> None:
 
     told = events_on(bus, OUTCOMES)
     assert {each.event_id for each in told} == {each.event_id for each in told[:3]}
-    assert slow._progress == {}
+    assert slow._offsets == {}
     assert committed(bus) == 3
+
+
+class LateCommits(MemoryBus):
+    """Commits that nobody waits for reach the broker with the member's next poll, as on Kafka."""
+
+    def subscribe(
+        self,
+        group: str,
+        topics: Sequence[str],
+        listener: RebalanceListener,
+        *,
+        watched: Sequence[str] = (),
+    ) -> MemorySubscription:
+        member = super().subscribe(group, topics, listener, watched=watched)
+        commit, poll = member.commit, member.poll
+        late: list[tuple[Mapping[Partition, int], Mapping[Partition, str]]] = []
+
+        def commit_late(
+            at: Mapping[Partition, int],
+            metadata: Mapping[Partition, str] = NO_METADATA,
+            *,
+            wait: bool = False,
+        ) -> None:
+            late.append((at, metadata))
+            if wait:
+                deliver()
+
+        def deliver() -> None:
+            while late:
+                commit(*late.pop(0))
+
+        def poll_after_commits(limit: int, timeout: float) -> Sequence[Record]:
+            records = poll(limit, timeout)  # a partition may be revoked in here: too late for it
+            deliver()
+            return records
+
+        member.commit, member.poll = commit_late, poll_after_commits  # type: ignore[method-assign]
+        return member
+
+
+def test_what_is_done_is_acknowledged_before_a_partition_is_given_away() -> None:
+    go_on = threading.Event()
+
+    class Gated(Recorder):
+        def execute(self, command: Command) -> Iterator[Outcome]:
+            assert go_on.wait(10)
+            yield from super().execute(command)
+
+    bus, second = LateCommits({each.topic for each in memory_bus()._logs}, 2), Recorder()
+    bus.send([message(savepoint_request(n, f"lake.sales.t{n}")) for n in range(8)])
+    first = ExecutorLoop(Gated(), bus)
+    while first.pending < 8:
+        first.step(0.01)
+    go_on.set()
+    wait_for("eight commands that are done and not committed", lambda: first._finished.qsize() == 8)
+    joining = ExecutorLoop(second, bus)  # takes one of the two partitions
+    for _ in range(3):
+        first.step(0.01)
+        joining.step(0.01)
+    work_off(joining)
+
+    assert second.asked == []
 
 
 def test_bad_code_does_not_drain_the_commands_into_the_dead_letters() -> None:
@@ -318,27 +418,32 @@ def test_a_flood_says_what_to_look_at_and_what_to_do_next() -> None:
     bus = memory_bus(partitions=1)
     bus.send([message(savepoint_request(n)) for n in range(3)])
     faults: list[Exception] = [ValueError("a bug"), ValueError("a bug")]
-    loop = ExecutorLoop(Recorder(faults=faults), bus, limit=DeadLetterLimit(window=4, most=1))
+    loop = ExecutorLoop(
+        Recorder(faults=faults), bus, limit=DeadLetterLimit(window=4, max_failures=1)
+    )
 
     with pytest.raises(DeadLetterFlood) as caught:
         work_off(loop)
     assert str(caught.value) == (
-        "2 of the last 2 messages for recorder on tidegate.commands[0] failed; from here on none is"
-        " set aside any more. See why: tidegate dead-letters list --service recorder. Put the code"
-        " or the settings right and start recorder again. Only if the messages themselves are bad,"
-        " raise most in [services.recorder.dead_letters]"
+        "2 of the last 2 messages for recorder on tidegate.commands[0] failed, so recorder stops"
+        " and writes no further dead letters. See the reasons with: tidegate dead-letters list"
+        " --service recorder. Correct the code or the settings and start recorder again. Only if"
+        " the messages themselves are bad, raise max_failures in [services.recorder.dead_letters]"
     )
 
 
 class Watched(MemoryBus):
     """Counts how often somebody looks back at a partition; may lose the broker's answer once."""
 
-    looks = 0
+    looks = read = 0
     loses_answer = False
 
-    def log(self, partition: Partition) -> list[Record]:
-        self.looks += partition.topic == OUTCOMES
-        return super().log(partition)
+    def log(self, partition: Partition, since_ms: int = 0) -> list[Record]:
+        records = super().log(partition, since_ms)
+        if partition.topic == OUTCOMES:
+            self.looks += 1
+            self.read += len(records)
+        return records
 
     def send(self, messages: Sequence[Message]) -> None:
         super().send(messages)
@@ -355,16 +460,65 @@ def test_what_was_said_of_a_command_is_looked_up_once_however_often_it_is_tried(
     bus = watched_bus()
     once = Once(faults=[TransientError("storage is slow"), OSError("disk is away")])
     bus.send([message(savepoint_request(0))])
-    work_off(ExecutorLoop(once, bus, patience=QUICK))
+    work_off(ExecutorLoop(once, bus, retries=QUICK))
 
     assert (len(once.asked), bus.looks) == (3, 1)
+
+
+def aged(bus: MemoryBus, topic: str, days: float) -> None:
+    """Everything on a topic was appended so many days earlier."""
+    for number in range(bus.partitions(topic)):
+        log = bus.log(Partition(topic, number))
+        earlier = int(days * 24 * 60 * 60 * 1000)
+        log[:] = [each._replace(timestamp_ms=each.timestamp_ms - earlier) for each in log]
+
+
+def now_requested(number: int) -> SavepointRequested:
+    """A request that is made now: NOON is another day."""
+    return savepoint_request(number).model_copy(update={"occurred_at": datetime.now(UTC)})
+
+
+def test_outcomes_that_are_older_than_a_command_are_not_read_for_it() -> None:
+    bus = watched_bus()
+    bus.send([message(now_requested(n)) for n in range(50)])
+    work_off(loop := ExecutorLoop(Once(), bus))
+    aged(bus, OUTCOMES, days=3)
+    bus.read = 0
+    bus.send([message(now_requested(n)) for n in range(50, 53)])
+    work_off(loop)
+
+    assert len(bus.records(OUTCOMES)) == 53
+    assert bus.read == 0 + 1 + 2  # none for the first, then those of the new ones before it
+
+
+@pytest.mark.parametrize(
+    ("days", "made_before"),
+    [
+        pytest.param(0.5, timedelta(), id="within a day, by whatever clock"),
+        pytest.param(40, timedelta(days=40), id="a redriven dead letter, much later"),
+    ],
+)
+def test_a_command_that_is_written_again_finds_its_older_outcome(
+    days: float, made_before: timedelta
+) -> None:
+    bus, once = watched_bus(), Once()
+    request = now_requested(0)
+    request = request.model_copy(update={"occurred_at": request.occurred_at - made_before})
+    bus.send([message(request)])
+    work_off(loop := ExecutorLoop(once, bus))
+    for topic in (OUTCOMES, "tidegate.commands"):
+        aged(bus, topic, days)
+    bus.send([message(request)])
+    work_off(loop)
+
+    assert len(once.asked) == 1
 
 
 def test_a_command_whose_outcome_may_be_on_the_broker_is_looked_up_again() -> None:
     bus, once = watched_bus(), Once()
     bus.loses_answer = True
     bus.send([message(savepoint_request(0))])
-    work_off(ExecutorLoop(once, bus, patience=QUICK))
+    work_off(ExecutorLoop(once, bus, retries=QUICK))
 
     assert len(once.asked) == 1
     assert len(events_on(bus, OUTCOMES)) == 1
@@ -384,13 +538,13 @@ def test_an_attempt_that_spoke_and_then_failed_is_followed_by_another() -> None:
 
     bus, stumbling = memory_bus(), Stumbling()
     bus.send([message(savepoint_request(0))])
-    work_off(ExecutorLoop(stumbling, bus, patience=QUICK))
+    work_off(ExecutorLoop(stumbling, bus, retries=QUICK))
 
     kinds = [type(each) for each in events_on(bus, OUTCOMES)]
     assert kinds == [SavepointRejected, SavepointCreated]
 
 
-def test_a_command_that_another_process_had_meanwhile_is_looked_up_again() -> None:
+def test_a_command_that_another_process_had_meanwhile_is_left_to_it() -> None:
     began, go_on = threading.Event(), threading.Event()
 
     class Slow(Once):
@@ -402,14 +556,14 @@ def test_a_command_that_another_process_had_meanwhile_is_looked_up_again() -> No
 
     bus, executor = memory_bus(partitions=1), Slow()
     bus.send([message(savepoint_request(0))])
-    slow = ExecutorLoop(executor, bus, patience=QUICK)
+    slow = ExecutorLoop(executor, bus, retries=QUICK)
     slow.step(0.01)
     assert began.wait(10)
     slow._subscription.expel()  # type: ignore[attr-defined]
     slow.step(0.01)
     work_off(ExecutorLoop(Once(), bus))
     go_on.set()
-    slow._lanes._pool.shutdown(wait=True)
+    assert slow._tasks.close(10)
 
     assert len(executor.asked) == 1
     assert len(events_on(bus, OUTCOMES)) == 1

@@ -10,7 +10,7 @@ import pytest
 from support.kafka import create_topic
 from tidegate.errors import StopService
 from tidegate.events.topics import changelog
-from tidegate.runtime.kafka import KafkaBus
+from tidegate.runtime.kafka.bus import KafkaBus
 
 pytestmark = pytest.mark.kafka
 

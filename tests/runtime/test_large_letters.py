@@ -9,11 +9,11 @@ from confluent_kafka import Producer
 
 from support.samples import EveryThird, commit, message
 from tidegate.events.codec import encode
+from tidegate.ops.topics import create_topics
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.decider_loop import DeciderLoop
-from tidegate.runtime.kafka import KafkaBus
-from tidegate.settings import TopicSettings
-from tidegate.topics import create_topics
+from tidegate.runtime.decider.loop import DeciderLoop
+from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.service.settings import TopicSettings
 
 pytestmark = pytest.mark.kafka
 MIB = 2**20

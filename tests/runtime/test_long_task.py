@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from support.deployment import Deployment, wait_for
+from support.deployment import Deployment
 from support.samples import Recorder, savepoint_request
+from support.waiting import wait_for
 from tidegate.events import Command, Outcome
 from tidegate.runtime.bus import Partition
-from tidegate.runtime.executor_loop import ExecutorLoop
-from tidegate.runtime.kafka import KafkaBus
-from tidegate.runtime.kafka_subscription import KafkaSubscription
+from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.runtime.kafka.subscription import KafkaSubscription
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -100,7 +101,7 @@ def test_rule_5_a_long_task_costs_no_membership_and_holds_up_no_other_table(
     assert committed(deployment) == 0
 
     task.may_end.set()
-    while not loop.idle:
+    while loop.pending:
         loop.step(0.1)
     assert loop.told == ["assigned"]
     assert loop.member == member

@@ -1,4 +1,4 @@
-"""An offset that the broker did not take is told again, also where nothing new arrives."""
+"""An offset that the broker did not take is committed again, also where nothing new arrives."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewPartitions
 
-from support.deployment import wait_for
 from support.kafka import create_topic
+from support.waiting import wait_for
 from tidegate.runtime.bus import Partition
-from tidegate.runtime.kafka_subscription import KafkaSubscription
+from tidegate.runtime.kafka.metadata import KafkaMetadata
+from tidegate.runtime.kafka.subscription import KafkaSubscription
 
 pytestmark = pytest.mark.kafka
 
@@ -31,33 +30,32 @@ class Log:
     lost = revoked
 
 
-def test_an_offset_that_the_broker_refused_is_told_again_without_a_new_record(
+def test_an_offset_that_the_broker_refused_is_committed_again_without_a_new_record(
     bootstrap_servers: str, topic_prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic, config = f"{topic_prefix}.quiet", {"bootstrap.servers": bootstrap_servers}
     create_topic(bootstrap_servers, topic)
     log = Log()
-    member = KafkaSubscription(config, topic_prefix, [topic], log)
+    member = KafkaSubscription(config, topic_prefix, [topic], log, KafkaMetadata(config))
     deadline = time.monotonic() + 30
     while not log.assignments:
         assert time.monotonic() < deadline
         member.poll(1, 0.1)
-    member.commit({Partition(topic, 1): 7}, {Partition(topic, 1): "note"})
-    while "offsets not committed" not in caplog.text:  # there is no partition 1 yet
+    later = f"{topic_prefix}.later"
+    member.commit({Partition(later, 0): 7}, {Partition(later, 0): "..x"})
+    while "offsets not committed" not in caplog.text:  # there is no such topic yet
         assert time.monotonic() < deadline
         member.poll(1, 0.1)
-    admin = AdminClient({**config, "log_level": 0})
-    [made] = admin.create_partitions([NewPartitions(topic, 2)]).values()
-    made.result(30)
+    create_topic(bootstrap_servers, later)
 
     asking = Consumer({**config, "group.id": topic_prefix, "log_level": 0})
 
     def committed() -> TopicPartition | None:
         member.poll(1, 0.1)
-        [found] = asking.committed([TopicPartition(topic, 1)], timeout=30)
+        [found] = asking.committed([TopicPartition(later, 0)], timeout=30)
         return found if found.offset >= 0 else None
 
     found = wait_for("the commit", committed, 30)
     asking.close()
     member.close()
-    assert (found.offset, found.metadata, log.assignments) == (7, "note", 1)
+    assert (found.offset, found.metadata, log.assignments) == (7, "|..x", 1)

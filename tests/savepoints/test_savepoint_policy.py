@@ -6,19 +6,19 @@ import pytest
 
 from tidegate.events import CommitCompleted, SavepointRequested
 from tidegate.savepoints import (
+    PolicyRule,
     SavepointMode,
     SavepointPolicy,
     SavepointPolicyService,
-    SavepointRule,
 )
-from tidegate.savepoints.policy import REMEMBERED, AskedInstants
+from tidegate.savepoints.policy import REMEMBERED, RequestedInstants
 
 AT = datetime(2026, 3, 1, 10, tzinfo=UTC)
 POLICY = SavepointPolicy(
     name="nightly",
     rules=(
-        SavepointRule(pattern="lake.sales.orders_tmp", mode=SavepointMode.ON_REQUEST),
-        SavepointRule(pattern="lake.sales.*", mode=SavepointMode.EVERY_COMMIT),
+        PolicyRule(pattern="lake.sales.orders_tmp", mode=SavepointMode.ON_REQUEST),
+        PolicyRule(pattern="lake.sales.*", mode=SavepointMode.EVERY_COMMIT),
     ),
 )
 SERVICE = SavepointPolicyService(POLICY)
@@ -88,13 +88,13 @@ def test_other_commits_are_passed_over_and_not_remembered(fields: dict[str, str]
 
 
 def test_a_pattern_is_written_in_any_case() -> None:
-    rule = SavepointRule(pattern="Lake.Sales.*", mode=SavepointMode.EVERY_COMMIT)
+    rule = PolicyRule(pattern="Lake.Sales.*", mode=SavepointMode.EVERY_COMMIT)
 
     assert rule.covers("lake.sales.orders")
 
 
 def test_memory_is_bounded_and_what_fell_out_is_not_asked_for_again() -> None:
-    state = AskedInstants()
+    state = RequestedInstants()
     for number in range(REMEMBERED + 10):
         state = SERVICE.decide(state, commit(f"2026030110{number:07d}"), AT).state
 

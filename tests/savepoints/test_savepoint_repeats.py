@@ -17,10 +17,10 @@ from support.hudi_tables import (
     warehouse_over,
 )
 from support.stepwise import Killed, Stepwise, killed_at
+from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import Outcome, SavepointCreated, SavepointRejected, SavepointRequested
-from tidegate.fanout import InPlace
 from tidegate.savepoints import SavepointWriter
-from tidegate.warehouse import Warehouse
+from tidegate.tables.warehouse import Warehouse
 
 VERSIONS = pytest.mark.parametrize("version", [9, 6])
 
@@ -33,7 +33,7 @@ def hear(
     days: int = 0,
 ) -> Outcome:
     ours = warehouse or warehouse_over(table.path.parent)
-    writer = SavepointWriter(ours, InPlace(), ticking(NOW + timedelta(days=days)))
+    writer = SavepointWriter(ours, ThreadMap(), ticking(NOW + timedelta(days=days)))
     (outcome,) = writer.execute(command)
     return outcome
 

@@ -10,18 +10,20 @@ from typing import Any
 
 import pytest
 
-from support.deployment import Deployment, exit_code, wait_for
+from support.deployment import Deployment, exit_code
 from support.samples import NOON, commit, release, savepoint_request
 from support.secure_kafka import SecureKafka, password, secure_kafka
+from support.waiting import wait_for
 from tidegate.errors import DeliveryRefusedError, StopService
 from tidegate.events import Event, LockHold, RestoreRejected, VacuumFinished, VacuumKind
+from tidegate.ops.topics.acls import acls
 from tidegate.publisher import Message, Publisher
-from tidegate.runtime.kafka import KafkaBus
-from tidegate.services import DECIDERS, EXECUTORS, SERVICES
-from tidegate.topics.acls import acls
+from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.service.assembly import DECIDERS, EXECUTORS, SERVICES
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 PREFIX = "secure"
+INSTANT = "20260301100000001"
 TABLE: dict[str, Any] = {"table": "lake.sales.orders", "location": "/lake/orders"}
 SETTINGS = """
 [restores]
@@ -54,7 +56,7 @@ def publisher(kafka: SecureKafka, role: str, **other: str) -> Publisher:
 
 @pytest.mark.usefixtures("deployment")
 def test_a_writer_may_publish_facts_and_no_command(kafka: SecureKafka) -> None:
-    with publisher(kafka, "upstream writers") as writer:
+    with publisher(kafka, "upstream-writers") as writer:
         assert len(writer.publish(commit(1), release(1))) == 2
         began = time.monotonic()
         with pytest.raises(DeliveryRefusedError, match=r"secure\.commands.*authorization failed"):
@@ -81,8 +83,8 @@ def test_every_service_works_with_the_rights_that_are_listed_for_it(
     with publisher(kafka, "bridges") as bridge, publisher(kafka, "people") as people:
         bridge.publish(commit(7, "lake.sales.policed"), vacuum(), release(1, "lake.log.t"))
         people.publish(savepoint_request(7))
-        people.request_restore(**TABLE, savepoint="1", requested_by="eve", reason="bad")
-        people.request_restore(**TABLE, savepoint="1", requested_by="ana", reason="bad")
+        people.request_restore(**TABLE, savepoint=INSTANT, requested_by="eve", reason="bad")
+        people.request_restore(**TABLE, savepoint=INSTANT, requested_by="ana", reason="bad")
     connection = {**kafka.admin, "bootstrap.servers": kafka.servers}
     KafkaBus(connection).send(
         [Message(f"{PREFIX}.{topic}", b"k", b"poison") for topic in ("vacuums", "commits")]
@@ -168,7 +170,7 @@ def test_a_service_without_the_right_to_its_topic_stops_and_says_which(
 
 @pytest.mark.usefixtures("deployment")
 def test_a_service_that_may_not_say_its_outcomes_stops(kafka: SecureKafka) -> None:
-    bus = KafkaBus({**kafka.login("reader-gate"), "bootstrap.servers": kafka.servers})
+    bus = KafkaBus({**kafka.login("upstream-writers"), "bootstrap.servers": kafka.servers})
 
     with pytest.raises(StopService, match=r"secure\.outcomes.*authorization failed"):
         bus.send([Message(f"{PREFIX}.outcomes", b"k", b"v")])

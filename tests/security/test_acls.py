@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 from tidegate.cleaning import Cleaner, ReaderGate
 from tidegate.cli import app
 from tidegate.events.topics import OUTCOME_TOPIC, TOPICS, topic_of
+from tidegate.ops.topics.acls import Acl, acls
 from tidegate.restores import Restorer
 from tidegate.savepoints import SavepointPolicyService, SavepointWriter
-from tidegate.services import DECIDERS, EXECUTORS
-from tidegate.topics.acls import EVERY_SERVICE, Acl, acls
+from tidegate.service.assembly import DECIDERS, EXECUTORS
 
 ALL = acls("t", deciders=DECIDERS, executors=EXECUTORS)
 KINDS = (SavepointPolicyService, ReaderGate, SavepointWriter, Restorer, Cleaner)
@@ -26,11 +26,12 @@ def rights(role: str) -> set[str]:
     }
 
 
-def test_a_decider_hears_its_facts_says_commands_and_keeps_its_memory() -> None:
+def test_a_decider_reads_facts_writes_commands_and_outcomes_and_keeps_its_changelog() -> None:
     assert rights("reader-gate") == {
         "read topic t.vacuums",
         "read topic t.locks",
         "write topic t.commands",
+        "write topic t.outcomes",
         "write topic t.dead-letters",
         "read topic t.reader-gate.changelog",
         "write topic t.reader-gate.changelog",
@@ -54,18 +55,17 @@ def test_who_never_repeats_an_answered_command_may_look_the_answer_up() -> None:
     executors = (SavepointWriter, Restorer, Cleaner)
 
     assert {k.name for k in executors if answers <= rights(k.name)} == {Restorer.name}
-    assert {k.name for k in executors if k.looks_back} == {Restorer.name}
+    assert {k.name for k in executors if k.checks_past_outcomes} == {Restorer.name}
 
 
 def test_every_role_of_a_declaration_gets_its_rights() -> None:
-    told = [role for topic in TOPICS for role in f"{topic.written_by}, {topic.read_by}".split(", ")]
-    roles = {role.partition(" (")[0] for role in told} - {EVERY_SERVICE}
+    roles = {role for topic in TOPICS for role in (*topic.writers, *topic.readers)}
 
     assert roles == {each.role for each in ALL}
 
 
 def test_an_upstream_writer_says_facts_and_nothing_else() -> None:
-    assert rights("upstream writers") == {
+    assert rights("upstream-writers") == {
         f"write topic t.{n}" for n in ("commits", "vacuums", "locks")
     }
 
@@ -81,17 +81,15 @@ def test_only_people_and_deciders_may_write_commands() -> None:
 
 
 def test_what_a_topic_declares_of_its_readers_is_what_the_services_hear() -> None:
-    heard = {kind.name: {topic_of(event) for event in kind.hears} for kind in KINDS}
+    heard = {kind.name: {topic_of(event) for event in kind.consumes} for kind in KINDS}
     heard[Restorer.name] |= {OUTCOME_TOPIC}
-    declared = {
-        name: {topic for topic in TOPICS if name in topic.read_by.split(", ")} for name in heard
-    }
+    declared = {name: {topic for topic in TOPICS if name in topic.readers} for name in heard}
 
     assert heard == declared
 
 
 def test_a_right_is_one_kafka_acls_command() -> None:
-    right = Acl("upstream writers", "write", "topic", "t.commits")
+    right = Acl("upstream-writers", "write", "topic", "t.commits")
     prefixed = Acl("reader-gate", "write", "transactional-id", "t.x-", prefixed=True)
 
     assert right.command("b:9092") == (

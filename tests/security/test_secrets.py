@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tidegate.errors import ConfigError
-from tidegate.runtime.kafka import KafkaBus
-from tidegate.settings import Settings
+from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.service.settings import Settings
 
 SECRETS = [
     "sasl.password",

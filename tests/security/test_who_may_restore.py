@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from support.hudi_tables import warehouse_over
 from support.samples import NOON, commit
+from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import Command, Outcome, RestoreFailed, RestoreRejected, RestoreRequested
-from tidegate.restores import PermittedRestorer
-from tidegate.settings import Settings
+from tidegate.restores import PermittedRestorer, Restorer
+from tidegate.service.settings import Settings
 
 
-class Reached:
-    """A restorer that only says that it was reached."""
+class Reached(Restorer):
+    """A restorer that does nothing but publish that it was reached."""
+
+    def __init__(self) -> None:
+        super().__init__(warehouse_over(Path("/nowhere")), ThreadMap(), lambda: NOON)
 
     def execute(self, command: Command) -> Iterator[Outcome]:
         assert isinstance(command, RestoreRequested)
@@ -22,22 +28,15 @@ class Reached:
             said_by="restorer",
             occurred_at=NOON,
             savepoint=command.savepoint,
-            restore_instant="1",
+            restore_instant="20260301100000001",
             message="reached",
         )
-
-    @property
-    def tools(self) -> Reached:
-        return self
-
-    def clock(self) -> object:
-        return NOON
 
 
 def request(who: str, *, plan_only: bool = False) -> RestoreRequested:
     return RestoreRequested.about(
         commit(1),
-        savepoint="1",
+        savepoint="20260301100000001",
         requested_by=who,
         reason="bad",
         plan_only=plan_only,
@@ -47,9 +46,9 @@ def request(who: str, *, plan_only: bool = False) -> RestoreRequested:
 
 
 def answer(command: RestoreRequested, requested_by: list[str] | None) -> Outcome:
-    told = {} if requested_by is None else {"restores": {"requested_by": requested_by}}
-    listed = Settings.model_validate(told).restores.requested_by
-    restorer = PermittedRestorer(Reached(), listed)  # type: ignore[arg-type]
+    values = {} if requested_by is None else {"restores": {"requested_by": requested_by}}
+    listed = Settings.model_validate(values).restores.requested_by
+    restorer = PermittedRestorer(Reached(), listed)
     (outcome,) = restorer.execute(command)
     return outcome
 

@@ -1,4 +1,4 @@
-"""One spelling for every place, so that two of them can be compared by name."""
+"""Normalised locations compare equal exactly where they mean the same place."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tidegate.storage import is_below, join, local_path, normalise
         pytest.param("/lake/./orders", id="a step on the spot"),
     ],
 )
-def test_every_spelling_of_a_local_place_is_one(location: str) -> None:
+def test_every_spelling_of_a_local_path_is_normalised_alike(location: str) -> None:
     assert normalise(location) == "/lake/orders"
 
 

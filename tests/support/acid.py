@@ -122,7 +122,7 @@ def emptied(name: str) -> ListedDirectory:
 
 def release(location: object = "/wh/t", **changes: object) -> CleaningReleased:
     """The command for a minor vacuum of the write ids 1 to 3, unless changed."""
-    told = {
+    fields = {
         "table": TABLE,
         "location": location,
         "occurred_at": NOON,
@@ -134,7 +134,7 @@ def release(location: object = "/wh/t", **changes: object) -> CleaningReleased:
         "max_write_id": 3,
         "valid_write_ids": IDS_1_TO_3,
     }
-    return CleaningReleased.model_validate(told | changes)
+    return CleaningReleased.model_validate(fields | changes)
 
 
 def release_of(case: Case, location: str = "/wh/t") -> CleaningReleased:

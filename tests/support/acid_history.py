@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from tidegate.hive import Base, Delta, ValidTxns, ValidWriteIds
+from tidegate.hive import Base, Delta, IdRanges, ValidTxns, ValidWriteIds
 from tidegate.hive.id_lists import NOTHING_OPEN
 
 _FIRST_TXN = 100
@@ -30,12 +30,14 @@ class History:
         """Remember what a reader, or a compaction's cleaner, that begins now would see."""
         opened, dead = sorted(self.open), sorted(self.aborted)
         least = opened[0] if opened else NOTHING_OPEN
-        ids = ValidWriteIds("default.t", self.write_id, least, tuple(opened), tuple(dead))
+        ids = ValidWriteIds(
+            "default.t", self.write_id, least, IdRanges.of(*opened), IdRanges.of(*dead)
+        )
         txns = ValidTxns(
             self.txn,
             min(self.open_txns, default=self.txn + 1),
-            tuple(sorted(self.open_txns)),
-            tuple(sorted(self.aborted_txns)),
+            IdRanges.of(*self.open_txns),
+            IdRanges.of(*self.aborted_txns),
         )
         self.looks.append((ids, txns))
 

@@ -6,25 +6,23 @@ import json
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tidegate.embedded.process import Child
+from support.waiting import wait_for
 from tidegate.events import Event
 from tidegate.events.message import event_of
+from tidegate.local.embedded.process import Child
+from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
 from tidegate.runtime.bus import Record
-from tidegate.runtime.kafka_records import as_record
-from tidegate.services import DECIDERS
-from tidegate.settings import TopicSettings
-from tidegate.topics import create_topics
-
-T = TypeVar("T")
+from tidegate.runtime.kafka.records import as_record
+from tidegate.service.assembly import DECIDERS
+from tidegate.service.settings import TopicSettings
 
 
 class Deployment:
@@ -80,7 +78,7 @@ class Deployment:
         client: Mapping[str, str | int | bool] | None = None,
         program: Sequence[str] = ("-m", "tidegate.cli"),
     ) -> Child:
-        """Start a service as a process of its own; its log lies below the deployment's folder."""
+        """Start a service as a process of its own; its log is in the deployment's folder."""
         name = name or service
         file = self.settings_file(name, client or {})
         # the environment's broker would win over the settings'
@@ -127,20 +125,11 @@ class Deployment:
 
 
 def end(child: Child) -> None:
-    """SIGTERM, and SIGKILL for who does not listen."""
+    """SIGTERM; SIGKILL for a process that does not end."""
     if child.exit_code is None:
         os.kill(child.pid, signal.SIGCONT)
         if not child.end(signal.SIGTERM, 20):
             child.end(signal.SIGKILL, 20)
-
-
-def wait_for(what: str, look: Callable[[], T | None], seconds: float = 60) -> T:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if answer := look():
-            return answer
-        time.sleep(0.05)
-    raise AssertionError(f"{what} did not happen in {seconds} s")
 
 
 def exit_code(child: Child, seconds: float = 60) -> int:

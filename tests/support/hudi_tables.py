@@ -16,9 +16,9 @@ from typing import Any
 
 import fastavro
 
-from tidegate.events import RestoreRequested, SavepointRequested
-from tidegate.hudi import Action, Instant, Layout, State, containers
-from tidegate.warehouse import Warehouse, WarehouseRoots
+from tidegate.events import RestoreRequested, SavepointRequested, derived_id
+from tidegate.hudi import Action, Instant, InstantState, Layout, containers
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 DAY = "20260301"
@@ -92,8 +92,8 @@ class HandMade:
         if operation is not None:
             record = {"operationType": operation, "version": 1}
             content = containers.encode("HoodieReplaceCommitMetadata", record)
-        self.put(Instant(instant, action, State.REQUESTED), content)
-        self.put(Instant(instant, action, State.INFLIGHT))
+        self.put(Instant(instant, action, InstantState.REQUESTED), content)
+        self.put(Instant(instant, action, InstantState.INFLIGHT))
 
     def data(self, instant: str, group: str, partition: str) -> str:
         """Write a data file; give its path below the table."""
@@ -135,9 +135,9 @@ class HandMade:
 
     def clean(self, instant: str, bound: str) -> None:
         """A completed clean that kept every file from `bound` on."""
-        self.put(Instant(instant, Action.CLEAN, State.REQUESTED))
-        self.put(Instant(instant, Action.CLEAN, State.INFLIGHT))
-        done = Instant(instant, Action.CLEAN, State.COMPLETED, end_of(instant))
+        self.put(Instant(instant, Action.CLEAN, InstantState.REQUESTED))
+        self.put(Instant(instant, Action.CLEAN, InstantState.INFLIGHT))
+        done = Instant(instant, Action.CLEAN, InstantState.COMPLETED, end_of(instant))
         self.put(done, _clean_metadata(bound))
 
     def _complete(
@@ -149,7 +149,7 @@ class HandMade:
             content = json.dumps(record).encode()
         else:
             content = containers.encode(name, record)
-        done = Instant(instant, action, State.COMPLETED, completed or end_of(instant))
+        done = Instant(instant, action, InstantState.COMPLETED, completed or end_of(instant))
         self.put(done, content)
 
 
@@ -200,7 +200,7 @@ def savepoint_request(table: HandMade, instant: str | None, **fields: object) ->
         "comment": "before the load",
         "instant": instant,
     }
-    return SavepointRequested.model_validate(given | fields)
+    return SavepointRequested.model_validate(_identified(given | fields))
 
 
 def restore_request(table: HandMade, savepoint: str, **fields: object) -> RestoreRequested:
@@ -213,8 +213,14 @@ def restore_request(table: HandMade, savepoint: str, **fields: object) -> Restor
         "requested_by": "ada",
         "reason": "bad load",
         "savepoint": savepoint,
+        "seen_up_to": "99991231235959999",
     }
-    return RestoreRequested.model_validate(given | fields)
+    return RestoreRequested.model_validate(_identified(given | fields))
+
+
+def _identified(request: dict[str, object]) -> dict[str, object]:
+    """A request of a person has an id of its own: here, other values are another request."""
+    return {"event_id": derived_id("request", *map(str, request.values()))} | request
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:

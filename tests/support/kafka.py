@@ -21,7 +21,7 @@ from docker.errors import DockerException
 from requests.exceptions import RequestException
 from testcontainers.community.kafka import KafkaContainer
 
-from tidegate.embedded.bootstrap import SERVERS_VARIABLE, bootstrap
+from tidegate.local.embedded.bootstrap import SERVERS_VARIABLE, bootstrap
 
 _IMAGE = "confluentinc/cp-kafka:8.0.0"
 

@@ -14,7 +14,7 @@ from unittest.mock import patch
 from tidegate.cleaning import GateState, ReaderGate
 from tidegate.cli import main
 from tidegate.events import Event, LockReleased
-from tidegate.runtime.services import Decision
+from tidegate.runtime.protocols import Decision
 
 LOCK = 0
 

@@ -15,9 +15,9 @@ from urllib.request import urlopen
 
 import pytest
 
-from tidegate.embedded.jars import resolve
-from tidegate.embedded.process import Child
-from tidegate.jdk import find_jdk
+from tidegate.compute.java import find_jdk
+from tidegate.local.embedded.jars import resolve
+from tidegate.local.embedded.process import Child
 
 _LOCK = Path(__file__).with_name("apicurio.json")
 _QUICK = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,16 +15,17 @@ from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
 from support.hudi_tables import at
+from support.waiting import wait_for
 from tidegate.cli import app
-from tidegate.demo.audience import Audience
 from tidegate.events import SavepointRequested
 from tidegate.events.topics import topic_of
+from tidegate.local.demo.monitor import TopicMonitor
+from tidegate.ops.groups import Groups
 from tidegate.publisher import Publisher
-from tidegate.replay.groups import Groups
-from tidegate.runtime.kafka import KafkaBus
-from tidegate.runtime.topic_log import TopicLog
-from tidegate.services import HEARD, SERVICES, assemble
-from tidegate.settings import Settings
+from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.runtime.kafka.topic_reader import TopicReader
+from tidegate.service.assembly import CONSUMED_EVENTS, SERVICES, assemble
+from tidegate.service.settings import Settings
 
 EVERY_COMMIT = '[[savepoints]]\ntables = "*.customers"\nwhen = "every_commit"\n'
 
@@ -68,8 +69,8 @@ class Place:
             bus.close()
 
     @property
-    def audience(self) -> Audience:
-        return Audience(self.servers, self.prefix, 2)
+    def audience(self) -> TopicMonitor:
+        return TopicMonitor(self.servers, self.prefix, 2)
 
     def publisher(self) -> Publisher:
         return Publisher(self.servers, said_by="test", prefix=self.prefix)
@@ -93,14 +94,17 @@ class Place:
     def wait_until_idle(self, *names: str) -> None:
         """Until these groups have nothing left to read, in a second look too."""
         for _ in range(2):
-            wait_for(lambda: all(self.unread(name) == 0 for name in names or SERVICES))
+            wait_for(
+                "an empty backlog",
+                lambda: not any(map(self.unread, names or SERVICES)),
+            )
             time.sleep(0.3)
 
     def unread(self, service: str) -> int:
         connection: dict[str, str | int | bool] = {"bootstrap.servers": self.servers}
         bus = KafkaBus(connection)
-        log, groups = TopicLog(connection, bus), Groups(AdminClient({**connection}))
-        topics = {topic_of(kind).name(self.prefix) for kind in HEARD[service]}
+        log, groups = TopicReader(connection, bus), Groups(AdminClient({**connection}))
+        topics = {topic_of(kind).name(self.prefix) for kind in CONSUMED_EVENTS[service]}
         held = {part: span for topic in topics for part, span in log.spans(topic).items()}
         stands = groups.committed(f"{self.prefix}.{service}", list(held))
         bus.close()
@@ -118,10 +122,3 @@ def publish_commits(place: Place, minutes: Sequence[int], *tables: str) -> None:
         for minute in minutes:
             for table in tables or ("customers",):
                 publisher.commit(**place.subject(table), instant=at(minute))
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

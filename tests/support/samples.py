@@ -22,9 +22,9 @@ from tidegate.events.message import event_of
 from tidegate.events.topics import TOPICS, changelog, topic_of
 from tidegate.events.wire import Wire
 from tidegate.publisher import Message
-from tidegate.runtime.executor_loop import ExecutorLoop
-from tidegate.runtime.memory import MemoryBus
-from tidegate.runtime.services import Decision
+from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.runtime.memory.bus import MemoryBus
+from tidegate.runtime.protocols import Decision
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -36,7 +36,7 @@ def commit(number: int, table: str = "lake.sales.orders") -> CommitCompleted:
             "location": "/lake/" + table.rsplit(".", 1)[-1],
             "occurred_at": NOON,
             "said_by": "ingest",
-            "instant": f"20261121120000{number:03}",
+            "instant": f"{20261121120000000 + number}",
             "action": "commit",
         }
     )
@@ -65,11 +65,11 @@ def savepoint_request(number: int, table: str = "lake.sales.orders") -> Savepoin
 
 
 def message(event: Event, prefix: str = "tidegate") -> Message:
-    return Wire().seal(event, topic_of(type(event)).name(prefix))
+    return Wire().serialize(event, topic_of(type(event)).name(prefix))
 
 
-def unsealed(wire: Wire, sealed: Message) -> Event:
-    return wire.unseal(sealed.key, sealed.value, sealed.headers)
+def deserialized(wire: Wire, serialized: Message) -> Event:
+    return wire.deserialize(serialized.key, serialized.value, serialized.headers)
 
 
 def events_on(bus: MemoryBus, topic: str) -> list[Event]:
@@ -84,22 +84,22 @@ def memory_bus(*deciders: str, partitions: int = 3) -> MemoryBus:
 class Count(Value, frozen=True):
     """How many events of a table were heard since the last command."""
 
-    heard: int = 0
+    counted: int = 0
 
 
 class EveryThird:
-    """Says one command for every third event of a table: a miscount is seen at once."""
+    """Publishes a command for every third event of a table, which shows any miscount."""
 
     name: ClassVar[str] = "every-third"
-    hears: ClassVar[tuple[type[Event], ...]] = (CommitCompleted, LockReleased)
+    consumes: ClassVar[tuple[type[Event], ...]] = (CommitCompleted, LockReleased)
     state_type = Count
 
     def initial(self) -> Count:
         return Count()
 
     def decide(self, state: Count, event: Event, at: datetime) -> Decision[Count]:
-        if state.heard < 2:
-            return Decision(Count(heard=state.heard + 1))
+        if state.counted < 2:
+            return Decision(Count(counted=state.counted + 1))
         command = SavepointRequested.about(
             event, instant=None, requested_by="third", said_by=self.name, occurred_at=at
         )
@@ -108,15 +108,19 @@ class EveryThird:
 
 @dataclass
 class Recorder:
-    """An executor that writes down what it was asked, and can be told to fail."""
+    """An executor that records its commands, and raises the faults that it was given."""
 
     name: ClassVar[str] = "recorder"
-    hears: ClassVar[tuple[type[Command], ...]] = (SavepointRequested,)
-    looks_back: ClassVar[bool] = False
+    consumes: ClassVar[tuple[type[Command], ...]] = (SavepointRequested,)
+    checks_past_outcomes: ClassVar[bool] = False
     faults: list[Exception] = field(default_factory=list[Exception])
     asked: list[str] = field(default_factory=list[str])
 
-    def is_answered(self, outcomes: Sequence[Outcome]) -> bool:  # noqa: ARG002 - the protocol's
+    def is_answered(
+        self,
+        command: Command,  # noqa: ARG002 - the protocol's
+        outcomes: Sequence[Outcome],  # noqa: ARG002 - the protocol's
+    ) -> bool:
         return False
 
     def execute(self, command: Command) -> Iterator[Outcome]:
@@ -139,5 +143,5 @@ def work_off(loop: ExecutorLoop) -> None:
     deadline = time.monotonic() + 20
     rests = 0
     while rests < 2:
-        rests = 0 if loop.step(0.001) or not loop.idle else rests + 1
-        assert time.monotonic() < deadline, "the loop does not come to rest"
+        rests = 0 if loop.step(0.001) or loop.pending else rests + 1
+        assert time.monotonic() < deadline, "the loop still has work"

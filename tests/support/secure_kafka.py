@@ -22,9 +22,9 @@ from confluent_kafka.admin._scram import (
     UserScramCredentialUpsertion,
 )
 
-from tidegate.embedded import EmbeddedBroker, find_jdk
-from tidegate.embedded.node import free_ports
-from tidegate.topics.acls import Acl
+from tidegate.local.embedded import EmbeddedBroker, find_jdk
+from tidegate.local.embedded.node import free_ports
+from tidegate.ops.topics.acls import Acl
 
 KEY = "not-secret-on-this-machine"
 ADMIN = {"sasl.mechanism": "PLAIN", "sasl.username": "admin", "sasl.password": "admin-password"}
@@ -46,7 +46,7 @@ class SecureKafka:
         """librdkafka's settings for a role."""
         return self._tls | {
             "sasl.mechanism": "SCRAM-SHA-512",
-            "sasl.username": role.replace(" ", "-"),
+            "sasl.username": role,
             "sasl.password": password(role),
         }
 
@@ -56,9 +56,7 @@ class SecureKafka:
         client = AdminClient({**self.admin, "bootstrap.servers": self.servers, "log_level": 0})
         scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         users: list[UserScramCredentialAlteration] = [
-            UserScramCredentialUpsertion(
-                role.replace(" ", "-"), scram, password(role).encode(), None
-            )
+            UserScramCredentialUpsertion(role, scram, password(role).encode(), None)
             for role in sorted({each.role for each in needed})
         ]
         for made in client.alter_user_scram_credentials(users).values():
@@ -72,7 +70,7 @@ class SecureKafka:
 
 
 def password(role: str) -> str:
-    return f"the-password-of-{role.replace(' ', '-')}"
+    return f"the-password-of-{role}"
 
 
 def binding(acl: Acl) -> AclBinding:

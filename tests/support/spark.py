@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from tidegate.embedded.jars import resolve
-from tidegate.spark import use_fitting_java
+from tidegate.compute.spark import use_compatible_java
+from tidegate.local.embedded.jars import resolve
 
 
 @pytest.fixture(scope="session")
@@ -19,7 +19,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     `spark.jars`.
     """
     (jar,) = resolve("hudi")
-    use_fitting_java()
+    use_compatible_java()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # the workers must be this very Python, with this very tidegate
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from tidegate.warehouse import Warehouse, WarehouseRoots
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 
 class Killed(BaseException):

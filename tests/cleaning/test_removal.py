@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support.acid import (
+    DELETE_4,
+    FIVE_LISTINGS,
+    INSERT_1,
+    INSERT_2,
+    INSERT_3,
+    INSERT_4,
+    INSERTS,
+    MINOR_3,
+    MINOR_4,
+    MINOR_DELETES_4,
+    NOON,
+    build,
+    names_in,
+    release,
+    release_of,
+    tree,
+)
+from tidegate.cleaning import Cleaner
+from tidegate.compute.parallel_map import ThreadMap
+from tidegate.errors import TransientError
+from tidegate.events import CleaningReleased, CleaningStarted, DirectoriesCleaned
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots
+
+AFTER_MINOR = FIVE_LISTINGS[1].directories
+WITH_DELETES = FIVE_LISTINGS[4]
+
+
+class Interfering(Warehouse):
+    """Calls `before` or `after` with the name of each directory that is removed."""
+
+    def __init__(
+        self,
+        root: Path,
+        before: Callable[[str], object] = str,
+        after: Callable[[str], object] = str,
+    ) -> None:
+        super().__init__(WarehouseRoots.of(str(root)))
+        self.before, self.after = before, after
+        self.removed: list[str] = []
+
+    def remove_tree(self, location: str) -> None:
+        name = location.rsplit("/", 1)[-1]
+        self.before(name)
+        super().remove_tree(location)
+        self.removed.append(name)
+        self.after(name)
+
+
+def fails_to_clean(warehouse: Warehouse, command: CleaningReleased) -> str:
+    outcomes = Cleaner(warehouse, ThreadMap(1), lambda: NOON).execute(command)
+    assert isinstance(next(outcomes), CleaningStarted)
+    with pytest.raises(TransientError) as error:
+        next(outcomes)
+    return str(error.value)
+
+
+def fail_at(*names: str) -> Callable[[str], None]:
+    def remove(name: str) -> None:
+        if name in names:
+            raise PermissionError(13, "the disk is read-only", name)
+
+    return remove
+
+
+def test_a_table_that_is_refused_after_the_removal_is_not_reported_as_clean(
+    tmp_path: Path,
+) -> None:
+    table = build(tmp_path / "t", AFTER_MINOR)
+
+    def lose_the_product(name: str) -> None:
+        if name == INSERTS[-1]:
+            shutil.rmtree(table / MINOR_3)
+
+    error = fails_to_clean(Interfering(tmp_path, after=lose_the_product), release(str(table)))
+    assert "products-missing" in error
+
+
+def test_what_could_not_be_removed_is_reported_with_its_cause(tmp_path: Path) -> None:
+    table = build(tmp_path / "t", AFTER_MINOR)
+    error = fails_to_clean(Interfering(tmp_path, fail_at(INSERT_2)), release(str(table)))
+    assert INSERT_2 in error
+    assert "the disk is read-only" in error
+    assert names_in(table) == [MINOR_3, INSERT_2]
+
+
+def test_no_delete_delta_is_removed_while_a_row_that_it_deletes_is_still_there(
+    tmp_path: Path,
+) -> None:
+    table = build(tmp_path / "t", WITH_DELETES.directories)
+    warehouse = Interfering(tmp_path, fail_at(INSERT_1))
+    fails_to_clean(warehouse, release_of(WITH_DELETES, str(table)))
+    assert names_in(table) == sorted((INSERT_1, DELETE_4, MINOR_4, MINOR_DELETES_4))
+    assert DELETE_4 not in warehouse.removed
+    assert {INSERT_2, INSERT_3, INSERT_4} <= set(warehouse.removed)
+
+
+def replace_by_a_larger_table(table: Path) -> None:
+    shutil.rmtree(table)
+    build(table, {name: size + 1 for name, size in AFTER_MINOR.items()})
+
+
+def replace_by_a_newer_table(table: Path) -> None:
+    shutil.rmtree(table)
+    for file in build(table, AFTER_MINOR).rglob("*"):
+        later = file.stat().st_mtime + 60
+        os.utime(file, (later, later))
+
+
+def rewrite_the_inserts(table: Path) -> None:
+    for name in INSERTS:
+        shutil.rmtree(table / name, ignore_errors=True)
+        build(table, {name: 5000})
+
+
+@pytest.mark.parametrize(
+    "replace", [replace_by_a_larger_table, replace_by_a_newer_table, rewrite_the_inserts]
+)
+def test_a_table_that_is_replaced_while_it_is_cleaned_keeps_its_new_directories(
+    replace: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planned again it would be cleaned: the new table's products contain its rows."""
+    monkeypatch.setattr("tidegate.cleaning.executor._ROUNDS", 1)
+    table = build(tmp_path / "t", AFTER_MINOR)
+    replaced: list[dict[str, int | str]] = []
+
+    def after(name: str) -> None:
+        if name == INSERT_1:
+            replace(table)
+            replaced.append(tree(table))
+
+    warehouse = Interfering(tmp_path, after=after)
+    error = fails_to_clean(warehouse, release(str(table)))
+    assert "changed since the plan" in error
+    assert warehouse.removed == [INSERT_1]
+    assert [tree(table)] == replaced
+
+
+def test_nothing_more_is_removed_once_a_product_is_gone(tmp_path: Path) -> None:
+    table = build(tmp_path / "t", AFTER_MINOR)
+
+    def after(name: str) -> None:
+        if name == INSERT_1:
+            (table / MINOR_3 / "bucket_00000").unlink()
+
+    warehouse = Interfering(tmp_path, after=after)
+    assert "products-incomplete" in fails_to_clean(warehouse, release(str(table)))
+    assert names_in(table) == [MINOR_3, INSERT_2, INSERT_3]
+
+
+def test_a_directory_that_another_cleaner_is_removing_is_not_a_replaced_one(
+    tmp_path: Path,
+) -> None:
+    table = build(tmp_path / "t", AFTER_MINOR)
+
+    def after(name: str) -> None:
+        if name == INSERT_1:
+            (table / INSERT_2 / "bucket_00000").unlink()
+            shutil.rmtree(table / INSERT_3)
+
+    cleaner = Cleaner(Interfering(tmp_path, after=after), ThreadMap(1), lambda: NOON)
+    *_, cleaned = cleaner.execute(release(str(table)))
+    assert isinstance(cleaned, DirectoriesCleaned)
+    assert names_in(table) == [MINOR_3]

@@ -1,0 +1,116 @@
+"""Nothing from outside reaches a terminal or a log as anything but visible text."""
+
+from __future__ import annotations
+
+import ast
+import json
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.cli import dead_letters_report, main, output
+from tidegate.cli.dead_letters_report import row_of
+from tidegate.errors import PermanentError
+from tidegate.ops.dead_letters import DeadLetter, ListedDeadLetter
+from tidegate.ops.dead_letters.dead_letter import read_dead_letter
+from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.input.dead_letters import dead_letter
+
+CLI = Path(output.__file__).parent
+CLEAR = "\x1b[2J\x1b[Hnothing will be removed\r\n\x9b2J\u202etxt\u2028[bold]x[/bold]"
+SHOWN = r"\x1b[2J\x1b[Hnothing will be removed\x0d\x0a\x9b2J\u202etxt\u2028[bold]x[/bold]"
+
+
+def hostile_dead_letter() -> DeadLetter:
+    record = Record(Partition("tidegate.commits", 1), 4, CLEAR.encode(), b"x", (), 1_000)
+    message = dead_letter(record, "cleaner", PermanentError(CLEAR), "tidegate.dead-letters")
+    where = Partition(message.topic, 1)
+    return read_dead_letter(Record(where, 0, message.key, message.value, message.headers, 2_000))
+
+
+def test_a_line_shows_control_characters_as_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    output.write(CLEAR)
+
+    assert capsys.readouterr().out == SHOWN + "\n"
+
+
+def test_a_table_shows_them_too_and_interprets_no_markup(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output.write_table([{"name": CLEAR, "lines": (CLEAR, "b")}])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert lines[1].count(SHOWN) == 2
+
+
+def test_a_styled_line_shows_them_too(capsys: pytest.CaptureFixture[str]) -> None:
+    output.write_styled((CLEAR, "bold"), (": end", None))
+
+    assert capsys.readouterr().out == f"{SHOWN}: end\n"
+
+
+def test_a_dead_letter_with_a_hostile_reason_is_one_row(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    row = row_of(ListedDeadLetter(hostile_dead_letter(), "open"))
+
+    dead_letters_report.show_rows([row], as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert SHOWN in lines[1]
+    dead_letters_report.show_rows([row], as_json=True)
+    text = capsys.readouterr().out
+    assert text.isascii()
+    assert json.loads(text)["letters"][0]["reason"] == CLEAR
+
+
+def test_a_plan_with_a_hostile_file_name_names_it_visibly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / "\x1b[2Jvacuum.json"
+    monkeypatch.setattr(sys, "argv", ["tidegate", "plan", "clean", str(missing)])
+
+    with pytest.raises(SystemExit):
+        main()
+
+    told = capsys.readouterr()
+    assert "\x1b" not in told.out + told.err
+    assert r"\x1b[2Jvacuum.json" in told.err
+
+
+def test_a_log_line_cannot_be_forged() -> None:
+    handler = output.VisibleFormatter("%(levelname)s %(message)s")
+    error = ValueError(f"bad\nINFO forged {CLEAR}")
+    raised = (ValueError, error, None)
+    record = logging.LogRecord("x", 40, "x", 1, "a\nINFO forged %s", (CLEAR,), raised)
+
+    lines = handler.format(record).split("\n")
+
+    assert not any(line.startswith("INFO") for line in lines)
+    assert all(line.isprintable() for line in lines)
+
+
+@given(st.text())
+def test_whatever_the_text_it_is_one_printable_line(text: str) -> None:
+    shown = output.visible(text)
+
+    assert "\n" not in shown
+    assert not any(ord(each) < 32 or 127 <= ord(each) < 160 for each in shown)
+    shown.encode()
+
+
+@pytest.mark.parametrize(
+    "module", sorted(path.name for path in CLI.glob("*.py") if path.name != "output.py")
+)
+def test_every_command_prints_through_the_one_module_that_escapes(module: str) -> None:
+    tree = ast.parse((CLI / module).read_text("utf-8"))
+    names = {
+        ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute | ast.Name)
+    }
+    printing = {"print", "typer.echo", "typer.secho", "click.echo", "sys.stdout", "sys.stderr"}
+    assert not names & (printing | {"Console", "typer.echo_via_pager"})

@@ -1,0 +1,69 @@
+"""Every refusal has a code of the documented list, and every code of the list is in use."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tidegate.events.asyncapi import asyncapi
+from tidegate.events.reasons import Reason, reasons_table
+
+PRODUCT = Path(__file__).parents[2] / "consumers"
+REFUSALS = {"Refused", "Refusal"}
+OUTCOMES = {"SavepointRejected", "RestoreRejected", "CleaningRefused"}
+
+
+def calls() -> Iterator[tuple[Path, ast.Call]]:
+    for file in sorted(PRODUCT.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Call):
+                yield file, node
+
+
+def reasons_given() -> Iterator[tuple[str, str]]:
+    """Where a refusal or an outcome is made, and the expression of its reason."""
+    for file, call in calls():
+        function = ast.unparse(call.func)
+        named = [each.value for each in call.keywords if each.arg == "reason"]
+        if function in REFUSALS:
+            yield f"{file.name}:{call.lineno}", ast.unparse((*call.args, *named)[0])
+        elif function.partition(".")[0] in OUTCOMES and named:
+            yield f"{file.name}:{call.lineno}", ast.unparse(named[0])
+
+
+def test_no_refusal_is_given_a_reason_as_a_text() -> None:
+    given = dict(reasons_given())
+
+    assert len(given) > 20
+    # a member, or the reason of a refusal that was made with one
+    texts = {
+        p: e for p, e in given.items() if not (e.startswith("Reason.") or e.endswith("reason"))
+    }
+    assert texts == {}
+
+
+def test_every_reason_is_used_by_a_service() -> None:
+    used = {
+        node.attr
+        for file in PRODUCT.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "Reason"
+    }
+
+    assert used == set(Reason.__members__)
+
+
+def test_every_reason_says_what_was_found_and_what_to_do() -> None:
+    for each in Reason:
+        assert each.value == each.name.lower().replace("_", "-")
+        assert each.meaning.endswith(".")
+        assert each.remedy.endswith(".")
+
+
+def test_the_asyncapi_document_and_the_table_list_every_reason() -> None:
+    listed = asyncapi("1")["components"]["x-reasons"]
+    rows = reasons_table().splitlines()[2:]
+
+    assert list(listed) == [each.value for each in Reason]
+    assert [row.split("`")[1] for row in rows] == [each.value for each in Reason]

@@ -1,0 +1,49 @@
+"""A changelog that nobody writes to for longer than the broker remembers its transactional id."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from support.kafka import create_topic
+from tidegate.errors import FencedError
+from tidegate.local.embedded import EmbeddedBroker
+from tidegate.runtime.kafka.bus import KafkaBus
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+IDLE_SECONDS = 6.0
+FORGETFUL = {
+    "transactional.id.expiration.ms": "2000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "500",
+}
+
+
+@pytest.fixture
+def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBus]:
+    with EmbeddedBroker(tmp_path_factory.mktemp("idle"), properties=FORGETFUL) as broker:
+        create_topic(broker.bootstrap_servers, "memory")
+        bus = KafkaBus({"bootstrap.servers": broker.bootstrap_servers})
+        yield bus
+        bus.close()
+
+
+def test_who_was_idle_for_long_writes_on_unless_another_has_written_since(bus: KafkaBus) -> None:
+    alone = bus.changelog("memory", 0)
+    list(alone.read())
+    alone.write([(b"a", b"1")])
+    time.sleep(IDLE_SECONDS)  # that time passes is the fault
+
+    alone.write([(b"a", b"2")])
+    assert list(bus.changelog("memory", 0).read()) == [(b"a", b"1"), (b"a", b"2")]
+
+    old = bus.changelog("memory", 0)
+    list(old.read())
+    time.sleep(IDLE_SECONDS)
+    new = bus.changelog("memory", 0)
+    new.write([(b"a", b"3")])
+    with pytest.raises(FencedError, match="another process has opened"):
+        old.write([(b"a", b"zombie")])
+    read = list(bus.changelog("memory", 0).read())
+    assert read == [(b"a", b"1"), (b"a", b"2"), (b"a", b"3")]

@@ -1,0 +1,57 @@
+"""The cleaner's rules about a table that changes, and about Hive 3, each with a way to break it."""
+
+from __future__ import annotations
+
+from mutants.mutants import Mutant
+
+_REMOVAL = "consumers/tidegate/cleaning/removal.py"
+_COMPACTION = "schemas/tidegate/hive/compaction.py"
+
+CLEANER_MUTANTS = (
+    Mutant(
+        "cleaner: a vacuum's own products are compacted, whatever their names say",
+        _COMPACTION,
+        (("replace(each, compacted=True) if self.is_product(each.acid) else each", "each"),),
+        "tests/hive/test_compaction.py",
+    ),
+    Mutant(
+        "cleaner: the base of an insert overwrite that was open stays",
+        _COMPACTION,
+        (
+            (
+                "if isinstance(acid, Delta) else acid.write_id",
+                "if isinstance(acid, Delta) else acid.write_id + 1",
+            ),
+        ),
+        "tests/hive/test_compaction.py",
+    ),
+    Mutant(
+        "cleaner: a vacuum waits while a later one's cleaning is under way",
+        "consumers/tidegate/cleaning/superseded.py",
+        (("    if names and left:\n", "    if False:\n"),),
+        "tests/cleaning/test_superseded.py",
+    ),
+    Mutant(
+        "cleaner: a refusal after the removal is not a clean table",
+        "consumers/tidegate/cleaning/executor.py",
+        (
+            (
+                'raise TransientError(f"the table changed during cleaning',
+                'return  # (f"',
+            ),
+        ),
+        "tests/cleaning/test_removal.py",
+    ),
+    Mutant(
+        "cleaner: no delete delta goes while its rows stay",
+        _REMOVAL,
+        (("        if errors:\n            return errors\n", ""),),
+        "tests/cleaning/test_removal.py",
+    ),
+    Mutant(
+        "cleaner: a table that was replaced since the plan is left alone",
+        _REMOVAL,
+        (("            if changed is None:\n", "            if True:\n"),),
+        "tests/cleaning/test_removal.py",
+    ),
+)

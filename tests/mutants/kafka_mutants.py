@@ -1,0 +1,58 @@
+"""What may happen to topics and messages under a running service, each with a way to break it."""
+
+from __future__ import annotations
+
+from mutants.mutants import RUNTIME, Mutant
+
+_AGAIN = "tests/runtime/test_topic_created_again.py"
+
+_SETTINGS = "tests/publisher/test_client_settings.py"
+
+KAFKA_MUTANTS = (
+    Mutant(
+        "an event is confirmed only when every in-sync replica has it",
+        "producers/tidegate/publisher/delivery.py",
+        (('    "acks": "all",\n', '    "acks": 1,\n'),),
+        f"{_SETTINGS} -k breaks_no_guarantee",
+    ),
+    Mutant(
+        "rule 7: a consumer never jumps to the end of a topic",
+        RUNTIME + "kafka/subscription.py",
+        (('"auto.offset.reset": "error"', '"auto.offset.reset": "latest"'),),
+        f"{_SETTINGS} -k breaks_no_guarantee",
+    ),
+    Mutant(
+        "rule 6: no message is too large to be dead-lettered",
+        RUNTIME + "input/dead_letters.py",
+        (
+            (
+                "        except MessageTooLargeError:\n            place",
+                "        except ZeroDivisionError:\n            place",
+            ),
+        ),
+        "tests/runtime/test_poison.py",
+    ),
+    Mutant(
+        "rule 6: an event on the wrong partition is seen",
+        RUNTIME + "input/decoder.py",
+        (("!= _partition_of(event.table, self.partitions)", "< 0"),),
+        "tests/runtime/test_wrong_partition.py",
+    ),
+    Mutant(
+        "rule 7: a topic that is created again under a running service is noticed",
+        RUNTIME + "topic_identity.py",
+        (("    if now.topic_id != before.topic_id:\n", "    if False:\n"),),
+        f"{_AGAIN} -k new_topic",
+    ),
+    Mutant(
+        "rule 7: a changelog that is created again under a running decider is noticed",
+        RUNTIME + "decider/loop.py",
+        (
+            (
+                "watched=[changelog(decider.name).name(prefix)]",
+                "watched=[]",
+            ),
+        ),
+        f"{_AGAIN} -k changelog",
+    ),
+)

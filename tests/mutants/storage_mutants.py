@@ -1,0 +1,41 @@
+"""Mutants of what reads and removes files: links, pipes, removals that did not happen, Spark."""
+
+from __future__ import annotations
+
+from mutants.mutants import Mutant
+
+_LOCAL = "producers/tidegate/storage/local.py"
+_REMOTE = "consumers/tidegate/tables/warehouse/remote_files.py"
+
+STORAGE_MUTANTS = (
+    Mutant(
+        "storage: no directory on the way below a root is a link",
+        _LOCAL,
+        (("os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent", "os.O_DIRECTORY, dir_fd=parent"),),
+        "tests/storage/test_confined_reads.py",
+    ),
+    Mutant(
+        "storage: a pipe is no file",
+        _LOCAL,
+        (("    if not stat.S_ISREG(found.st_mode):\n", "    if False:\n"),),
+        "tests/storage/test_confined_reads.py",
+    ),
+    Mutant(
+        "warehouse: a remote tree is seen gone before it counts as removed",
+        _REMOTE,
+        (("        if left is not None:\n", "        if False:\n"),),
+        "tests/tables/warehouse/test_remote_faults.py",
+    ),
+    Mutant(
+        "warehouse: remote files are seen gone before they count as removed",
+        _REMOTE,
+        (("        if left and (left := ", "        if False and (left := "),),
+        "tests/tables/warehouse/test_remote_faults.py",
+    ),
+    Mutant(
+        "spark: nobody sends work to a session without a secret",
+        "consumers/tidegate/compute/spark.py",
+        (("    if is_open and ", "    if False and "),),
+        "tests/compute/test_spark.py -k refused",
+    ),
+)

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.samples import NOON, commit, message
+from tidegate.errors import PermanentError
+from tidegate.events import Event, RestoreRequested
+from tidegate.events.wire import Wire
+from tidegate.ops.dead_letters.dead_letter import DeadLetter, read_dead_letter
+from tidegate.ops.dead_letters.origin import difference, is_destructive
+from tidegate.ops.dead_letters.resolution import redriven_message
+from tidegate.ops.dead_letters.selection import DeadLetterFilter
+from tidegate.publisher import Message
+from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.input.dead_letters import dead_letter, without_value
+
+COMMITS_2 = Partition("tidegate.commits", 2)
+
+
+def original(sent: Message, offset: int = 7) -> Record:
+    return Record(COMMITS_2, offset, sent.key, sent.value, sent.headers, 1_000)
+
+
+def set_aside(
+    sent: Message, offset: int = 7, service: str = "savepoint-policy", error: str = "no luck"
+) -> DeadLetter:
+    """The dead letter of a message, as it is read from its topic."""
+    record = original(sent, offset)
+    letter = dead_letter(record, service, PermanentError(error), "tidegate.dead-letters")
+    where = Partition(letter.topic, 2)
+    return read_dead_letter(Record(where, 0, letter.key, letter.value, letter.headers, 2_000))
+
+
+def event(number: int = 1) -> tuple[Event, Message]:
+    return commit(number), message(commit(number))
+
+
+def test_a_letter_says_what_it_was_where_it_came_from_and_why() -> None:
+    told, sent = event()
+
+    letter = set_aside(sent)
+
+    assert letter.service == "savepoint-policy"
+    assert (letter.origin, letter.origin_offset) == (COMMITS_2, 7)
+    assert letter.error == "no luck"
+    assert letter.table == "lake.sales.orders"
+    assert letter.headers == sent.headers
+    assert letter.event(Wire()) == told
+
+
+def test_a_letter_sent_back_is_the_message_that_it_was_and_says_so() -> None:
+    _, sent = event()
+    letter = set_aside(sent)
+
+    again = redriven_message(letter, original(sent))
+
+    assert (again.topic, again.key, again.value) == ("tidegate.commits", sent.key, sent.value)
+    mark = ("tidegate-redriven-from", letter.dead_letter_id.encode())
+    assert again.headers == (*sent.headers, mark)
+    assert again.partition is None
+
+
+def test_a_message_without_a_key_goes_back_to_its_own_partition() -> None:
+    sent = Message("tidegate.commits", None, b"{}")
+    again = redriven_message(set_aside(sent), original(sent))
+
+    assert (again.key, again.value, again.partition) == (None, b"{}", 2)
+
+
+def test_sent_back_and_set_aside_again_it_keeps_one_mark_and_its_own_headers() -> None:
+    _, sent = event()
+    again = redriven_message(set_aside(sent), original(sent))
+    second = set_aside(again, offset=9)
+
+    third = redriven_message(second, original(again, offset=9))
+
+    mark = ("tidegate-redriven-from", second.dead_letter_id.encode())
+    assert third.headers == (*sent.headers, mark)
+
+
+def test_a_letter_of_another_tool_is_read_too() -> None:
+    headers = (
+        ("trace", b"abc"),
+        ("x-original-topic", b"tidegate.commits"),
+        ("x-original-partition", b"\x00\x00\x00\x02"),  # Spring writes numbers in binary
+        ("x-exception-message", b"boom"),
+    )
+    where = Partition("tidegate.dead-letters", 0)
+
+    letter = read_dead_letter(Record(where, 5, b"no table", b"{}", headers, 2_000))
+
+    assert letter.origin.topic == "tidegate.commits"
+    assert letter.headers == (("trace", b"abc"),)
+    assert (letter.error, letter.service, letter.table) == (
+        "boom",
+        "(unknown)",
+        "unknown.unknown.unknown",
+    )
+    assert letter.event(Wire()) is None
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        pytest.param({}, True, id="none"),
+        pytest.param({"service": "restorer"}, True, id="service"),
+        pytest.param({"service": "cleaner"}, False, id="another service"),
+        pytest.param({"topic": "commits"}, True, id="topic by its short name"),
+        pytest.param({"topic": "tidegate.commits"}, True, id="topic by its full name"),
+        pytest.param({"topic": "mits"}, False, id="another topic"),
+        pytest.param({"table": "lake.sales.orders"}, True, id="table"),
+        pytest.param({"table": "lake.sales.other"}, False, id="another table"),
+        pytest.param({"reason": "SUCH bucket"}, True, id="text in the reason, in any case"),
+        pytest.param({"reason": "timeout"}, False, id="another reason"),
+        pytest.param({"service": "restorer", "reason": "timeout"}, False, id="all must hold"),
+    ],
+)
+def test_letters_are_chosen(conditions: dict[str, str], *, expected: bool) -> None:
+    _, sent = event()
+    letter = set_aside(sent, service="restorer", error="No such bucket")
+
+    assert DeadLetterFilter(**conditions).matches(letter) is expected  # type: ignore[arg-type]
+
+
+def test_an_id_may_be_cut_short() -> None:
+    _, sent = event()
+    letter = set_aside(sent)
+
+    assert DeadLetterFilter(ids=(letter.dead_letter_id[:8],)).matches(letter)
+    assert not DeadLetterFilter(ids=("x",)).matches(letter)
+
+
+FORGED = RestoreRequested(
+    event_id="5f0a1c7e-0000-5000-8000-000000000001",
+    table="lake.sales.orders",
+    location="/lake/orders",
+    occurred_at=NOON,
+    said_by="mallory",
+    savepoint="20261121041551845",
+    requested_by="ana",
+    reason="none",
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        pytest.param({}, "", id="the record itself"),
+        pytest.param({"value": b"other"}, "its value is not that", id="another value"),
+        pytest.param({"key": b"other"}, "its key is not that", id="another key"),
+        pytest.param({"headers": (("a", b"b"),)}, "its headers are not those", id="other headers"),
+        pytest.param({"timestamp_ms": 999}, "its time is not that", id="another time"),
+    ],
+)
+def test_a_dead_letter_is_what_the_record_at_its_origin_is(
+    change: dict[str, Any], said: str
+) -> None:
+    _, sent = event()
+    found = difference(set_aside(sent), original(sent)._replace(**change))
+
+    assert found.startswith(said)
+    assert bool(found) is bool(said)
+
+
+def test_a_dead_letter_whose_origin_is_gone_is_refused() -> None:
+    _, sent = event()
+
+    assert difference(set_aside(sent), None) == "its origin is no longer in the topic"
+
+
+def test_of_a_dead_letter_without_its_value_the_rest_is_compared() -> None:
+    _, sent = event()
+    letter = without_value(
+        dead_letter(original(sent), "restorer", PermanentError("x"), "tidegate.dead-letters")
+    )
+    where = Partition(letter.topic, 2)
+    found = read_dead_letter(Record(where, 0, letter.key, letter.value, letter.headers, 2_000))
+
+    assert difference(found, original(sent)) == ""
+    assert difference(found, original(sent)._replace(key=b"other")) != ""
+
+
+def test_a_restore_and_a_released_cleaning_destroy_and_a_plan_and_a_commit_do_not() -> None:
+    assert is_destructive(FORGED)
+    assert not is_destructive(FORGED.model_copy(update={"plan_only": True}))
+    assert not is_destructive(commit(1))
+    assert not is_destructive(None)

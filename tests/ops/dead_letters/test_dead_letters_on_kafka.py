@@ -1,0 +1,256 @@
+"""`tidegate dead-letters` on a real broker."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from support.samples import NOON, commit, message
+from tidegate.cli import app
+from tidegate.errors import ConfigError, PermanentError, TidegateError
+from tidegate.events import DeadLetterDiscarded, DeadLetterRedriven, RestoreRequested
+from tidegate.local.demo.monitor import TopicMonitor
+from tidegate.ops.topics import create_topics
+from tidegate.publisher import Message
+from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.input.dead_letters import dead_letter
+from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.service.assembly import DECIDERS
+from tidegate.service.settings import Settings
+
+pytestmark = pytest.mark.kafka
+
+
+@dataclass(frozen=True)
+class Place:
+    """A deployment with two dead letters: an event, and something that is none."""
+
+    servers: str
+    prefix: str
+    file: Path
+    event: Message
+    poison: Message
+
+    def call(self, *arguments: str) -> Any:  # noqa: ANN401 - whatever the command tells as JSON
+        answer = CliRunner().invoke(
+            app, ["dead-letters", *arguments, "--json", "-c", str(self.file)]
+        )
+        if answer.exception and not isinstance(answer.exception, SystemExit):
+            raise answer.exception
+        assert answer.exit_code == 0, answer.output
+        return json.loads(answer.output)
+
+    def listed(self, *arguments: str) -> list[str]:
+        return [each["reason"] for each in self.call("list", *arguments)["letters"]]
+
+    def origin(self, topic: str) -> str:
+        record = self.audience.records(topic)[0]
+        return f"{record.partition.topic}/{record.partition.number}/{record.offset}"
+
+    @property
+    def audience(self) -> TopicMonitor:
+        return TopicMonitor(self.servers, self.prefix, 2)
+
+
+@pytest.fixture
+def place(
+    bootstrap_servers: str, topic_prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Place:
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", bootstrap_servers)
+    file = tmp_path / "tidegate.toml"
+    file.write_text(f'[topics]\nprefix = "{topic_prefix}"\npartitions = 2\n')
+    settings = Settings.load(file)
+    create_topics(settings.connection(), settings.topics, DECIDERS)
+    sent = message(commit(1), topic_prefix)
+    poison = Message(f"{topic_prefix}.commands", b"\xff\x00", b'{"no": "event"}')
+    made = Place(bootstrap_servers, topic_prefix, file, sent, poison)
+    bus = KafkaBus(settings.connection())
+    topic = f"{topic_prefix}.dead-letters"
+    bus.send([sent, poison])
+    for number, (topic_name, service, error) in enumerate(
+        [("commits", "savepoint-policy", "a bug of the code"), ("commands", "restorer", "no Avro")]
+    ):
+        [record] = made.audience.records(topic_name)
+        letter = dead_letter(record, service, PermanentError(error), topic)
+        bus.send([letter, letter] if number else [letter])  # a crash writes a letter twice
+    bus.close()
+    return made
+
+
+def test_letters_are_listed_once_and_by_filter(place: Place) -> None:
+    assert place.listed() == ["no Avro", "a bug of the code"]
+    assert place.listed("--limit", "1") == ["no Avro"]
+    assert place.call("list", "--limit", "1")["more"]
+    assert place.listed("--service", "restorer") == ["no Avro"]
+    assert place.listed("--topic", "commits") == ["a bug of the code"]
+    assert place.listed("-t", "lake.sales.orders") == ["a bug of the code"]
+    assert place.listed("--reason", "avro") == ["no Avro"]
+    assert place.listed("--to-time", "2020-01-01T00:00:00Z") == []
+    [row] = place.call("list", "--service", "restorer")["letters"]
+    assert row["origin"] == place.origin("commands")
+    assert (row["table"], row["state"]) == ("unknown.unknown.unknown", "open")
+
+
+def test_a_letter_is_shown_whole(place: Place) -> None:
+    poison, event = place.call("list")["letters"]
+
+    told = place.call("show", event["id"][:13])
+    assert told["decodes_as"] == "CommitCompleted"
+    assert told["event"]["event_id"] == commit(1).event_id
+    assert ["ce_type", "io.tidegate.CommitCompleted"] in told["headers"]
+    assert ["__connect.errors.exception.message", "a bug of the code"] in told["headers"]
+    told = place.call("show", poison["id"])
+    assert (told["decodes_as"], told["value_text"]) == (None, '{"no": "event"}')
+    assert (told["key"], told["value_hex"]) == ("\\xff\x00", b'{"no": "event"}'.hex())
+    with pytest.raises(TidegateError, match="no dead letter has an id that starts with"):
+        place.call("show", "nothing")
+
+
+def test_a_dry_run_sends_nothing_and_tells_nothing(place: Place) -> None:
+    told = place.call("redrive", "--service", "savepoint-policy")
+    assert (told["executed"], len(told["letters"])) == (False, 1)
+    told = place.call("discard", "--service", "restorer", "--because", "a test")
+    assert (told["executed"], len(told["letters"])) == (False, 1)
+
+    assert len(place.audience.records("commits")) == 1
+    assert place.audience.records("outcomes") == []
+    assert len(place.listed()) == 2
+
+
+def test_a_redriven_letter_is_back_as_it_was_told_of_and_listed_no_more(place: Place) -> None:
+    [row] = place.call("list", "--service", "savepoint-policy")["letters"]
+
+    place.call("redrive", row["id"], "--requested-by", "ana", "--execute")
+
+    [_, back] = place.audience.records("commits")
+    assert (back.key, back.value) == (place.event.key, place.event.value)
+    mark = ("tidegate-redriven-from", row["id"].encode())
+    assert back.headers == (*place.event.headers, mark)
+    [told] = place.audience.outcomes()
+    assert isinstance(told, DeadLetterRedriven)
+    assert (told.table, told.location) == ("lake.sales.orders", "/lake/orders")
+    assert (told.caused_by, told.requested_by) == (row["id"], "ana")
+    assert (told.service, told.error) == ("savepoint-policy", "a bug of the code")
+    [original, _] = place.audience.records("commits")
+    assert (told.origin_topic, told.origin_partition, told.origin_offset) == (
+        f"{place.prefix}.commits",
+        original.partition.number,
+        original.offset,
+    )
+    assert place.listed() == ["no Avro"]
+    states = {each["state"] for each in place.call("list", "--all")["letters"]}
+    assert states == {"redriven", "open"}
+
+
+def test_a_discarded_letter_stays_and_is_listed_no_more(place: Place) -> None:
+    place.call("discard", "--reason", "avro", "--because", "a test message", "--execute")
+
+    [told] = place.audience.outcomes()
+    assert isinstance(told, DeadLetterDiscarded)
+    assert (told.table, told.reason) == ("unknown.unknown.unknown", "a test message")
+    assert place.listed() == ["a bug of the code"]
+    assert len(place.audience.dead_letters()) == 3
+    assert len(place.audience.records("commands")) == 1
+
+
+def test_all_letters_at_once_are_named_by_a_filter(place: Place) -> None:
+    with pytest.raises(ConfigError, match="no dead letters selected"):
+        place.call("redrive", "--execute")
+
+
+@pytest.mark.parametrize("command", [("redrive",), ("discard", "--because", "a test")])
+def test_a_decision_about_no_letter_is_refused(place: Place, command: tuple[str, ...]) -> None:
+    place.call("redrive", "--service", "restorer", "--execute")
+
+    with pytest.raises(TidegateError, match="no open dead letter matches"):
+        place.call(*command, "--service", "restorer", "--execute")
+
+
+def test_a_letter_from_elsewhere_is_not_sent_there(place: Place) -> None:
+    bus = KafkaBus({"bootstrap.servers": place.servers})
+    record = Record(Partition("billing.invoices", 0), 3, b"k", b"v", (), 1_000)
+    topic = f"{place.prefix}.dead-letters"
+    bus.send([dead_letter(record, "billing", PermanentError("x"), topic)])
+    bus.close()
+
+    with pytest.raises(TidegateError, match="not a topic of this deployment"):
+        place.call("redrive", "--service", "billing", "--execute")
+    assert place.listed("--service", "billing") == ["x"]
+
+
+def test_on_a_terminal_letters_are_a_table(place: Place) -> None:
+    answer = CliRunner().invoke(app, ["dead-letters", "list", "-c", str(place.file)])
+
+    lines = answer.output.splitlines()
+    assert lines[0].split() == ["id", "at", "service", "origin", "table", "state", "reason"]
+    assert "a bug of the code" in lines[2]
+    assert place.origin("commands") in lines[1]
+
+
+def test_a_forged_dead_letter_of_a_restore_that_nobody_requested_is_not_sent(place: Place) -> None:
+    """Any service may write dead letters; this one names the commands topic as its origin."""
+    forged = message(
+        RestoreRequested(
+            event_id="5f0a1c7e-0000-5000-8000-000000000001",
+            table="lake.sales.orders",
+            location="/lake/orders",
+            occurred_at=NOON,
+            said_by="mallory",
+            savepoint="20261121041551845",
+            requested_by="ana",
+            reason="none",
+        ),
+        place.prefix,
+    )
+    [record] = place.audience.records("commands")
+    bus = KafkaBus({"bootstrap.servers": place.servers})
+    topic = f"{place.prefix}.dead-letters"
+    for each in (record, record._replace(offset=77)):
+        lie = each._replace(key=forged.key, value=forged.value, headers=forged.headers)
+        bus.send([dead_letter(lie, "cleaner", PermanentError("x"), topic)])
+    bus.close()
+
+    for row in place.call("list", "--service", "cleaner")["letters"]:
+        with pytest.raises(TidegateError, match=r"(key is not that|no longer in the topic)"):
+            place.call("redrive", row["id"], "--destructive", "--execute")
+    assert len(place.audience.records("commands")) == 1
+    assert place.audience.outcomes() == []
+
+
+def test_what_destroys_is_redriven_with_an_explicit_word_only(place: Place) -> None:
+    request = message(
+        RestoreRequested(
+            event_id="5f0a1c7e-0000-5000-8000-000000000001",
+            table="lake.sales.orders",
+            location="/lake/orders",
+            occurred_at=NOON,
+            said_by="cli",
+            savepoint="20261121041551845",
+            requested_by="ana",
+            reason="a bad load",
+        ),
+        place.prefix,
+    )
+    bus = KafkaBus({"bootstrap.servers": place.servers})
+    bus.send([request])
+    record = place.audience.records("commands")[-1]
+    topic = f"{place.prefix}.dead-letters"
+    bus.send([dead_letter(record, "restorer", PermanentError("a bug"), topic)])
+    bus.close()
+
+    [row] = place.call(
+        "redrive", "--reason", "a bug", "-t", "lake.sales.orders", "--service", "restorer"
+    )["letters"]
+    assert row["event"]["kind"] == "RestoreRequested"
+    assert row["event"]["savepoint"] == "20261121041551845"
+    with pytest.raises(TidegateError, match=r"destroy data .*add --destructive"):
+        place.call("redrive", row["id"], "--execute")
+    assert len(place.audience.records("commands")) == 2
+
+    place.call("redrive", row["id"], "--destructive", "--execute")
+    assert len(place.audience.records("commands")) == 3

@@ -1,0 +1,99 @@
+"""`tidegate skip` on a real broker: a stopped service goes past one offset, on record."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from support.hudi_tables import at
+from support.replays import EVERY_COMMIT, Place, publish_commits, savepoints_asked
+from tidegate.cli import app
+from tidegate.errors import ConfigError, TidegateError
+from tidegate.events import DeadLetterDiscarded
+from tidegate.ops.groups import GroupInUseError
+from tidegate.ops.topics import create_topics
+from tidegate.service.assembly import DECIDERS
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+SERVICE = "savepoint-policy"
+
+
+@pytest.fixture
+def place(
+    bootstrap_servers: str, topic_prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Place:
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", bootstrap_servers)
+    made = Place(tmp_path, bootstrap_servers, topic_prefix)
+    made.lake.mkdir()
+    settings = made.settings()
+    create_topics(settings.connection(), settings.topics, DECIDERS)
+    return made
+
+
+def skip(place: Place, service: str, topic: str, at: tuple[int, int], *options: str) -> Any:  # noqa: ANN401
+    number, offset = map(str, at)
+    file = str(place.folder / "tidegate.toml")
+    where = ("--topic", topic, "--partition", number, "--offset", offset)
+    why = ("--because", "it crashes the client", "--requested-by", "ana", "--json", "-c", file)
+    answer = CliRunner().invoke(app, ["skip", "--service", service, *where, *why, *options])
+    if answer.exception and not isinstance(answer.exception, SystemExit):
+        raise answer.exception
+    return json.loads(answer.output)
+
+
+def test_a_decider_goes_past_one_offset_and_the_audit_trail_says_who_and_why(place: Place) -> None:
+    publish_commits(place, [1])
+    with place.running(SERVICE):
+        place.wait_until_idle(SERVICE)
+    [first] = place.audience.records("commits")
+    poison = (first.partition.number, first.offset + 1)
+    publish_commits(place, [2, 3])
+
+    dry = skip(place, SERVICE, "commits", poison)
+    assert (dry["executed"], place.unread(SERVICE)) == (False, 2)
+    assert place.audience.dead_letters() == []
+    done = skip(place, SERVICE, "commits", poison, "--execute")
+
+    with place.running(SERVICE, rules=EVERY_COMMIT):
+        place.wait_until_idle(SERVICE)
+    assert savepoints_asked(place) == [("customers", at(1)), ("customers", at(3))]
+    [audit] = place.audience.outcomes()
+    assert isinstance(audit, DeadLetterDiscarded)
+    assert (audit.requested_by, audit.reason) == ("ana", "it crashes the client")
+    assert (audit.origin_partition, audit.origin_offset) == poison
+    assert audit.caused_by == done["dead_letter_id"]
+    assert len(place.audience.dead_letters()) == 1
+
+
+def test_only_the_next_offset_of_a_stopped_service_can_be_skipped(place: Place) -> None:
+    publish_commits(place, [1, 2])
+    [first, _] = place.audience.records("commits")
+    number = first.partition.number
+
+    with pytest.raises(TidegateError, match=r"reads offset 0 of .* next: only that one"):
+        skip(place, SERVICE, "commits", (number, 1), "--execute")
+    with pytest.raises(TidegateError, match="has no record at offset 0 yet"):
+        skip(place, SERVICE, "commits", (1 - number, 0), "--execute")
+    with pytest.raises(ConfigError, match="does not consume locks, only commits"):
+        skip(place, SERVICE, "locks", (number, 0), "--execute")
+    with place.running(SERVICE):
+        place.wait_until_idle(SERVICE)
+        with pytest.raises(GroupInUseError):
+            skip(place, SERVICE, "commits", (number, 2), "--execute")
+    assert place.audience.dead_letters() == []
+    assert place.audience.outcomes() == []
+
+
+def test_an_executor_goes_past_one_offset(place: Place) -> None:
+    publish_commits(place, [1])
+    with place.running(SERVICE):
+        place.wait_until_idle(SERVICE)
+    [command] = place.audience.records("commands")
+
+    skip(place, "savepoint-writer", "commands", (command.partition.number, 0), "--execute")
+
+    assert place.unread("savepoint-writer") == 0

@@ -1,0 +1,104 @@
+"""What the doctor tells a service's own principal on a broker with access rights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from support.secure_kafka import SecureKafka, secure_kafka
+from support.waiting import wait_for
+from tidegate.errors import ConfigError, TransientError
+from tidegate.ops import topics
+from tidegate.ops.doctor import Extras, Finding, Status, examine
+from tidegate.ops.topics.acls import Acl, acls
+from tidegate.ops.topics.creating import connect
+from tidegate.service.assembly import DECIDERS, EXECUTORS
+from tidegate.service.settings import Settings
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+RIGHTS = acls("lake", deciders=DECIDERS, executors=EXECUTORS)
+DEPLOYMENT = {"prefix": "lake", "partitions": 1}
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
+    with secure_kafka(tmp_path_factory.mktemp("doctor")) as kafka:
+        declared = Settings.model_validate({"topics": DEPLOYMENT}).topics
+        admin = {**kafka.admin, "bootstrap.servers": kafka.servers}
+        topics.create_topics(admin, declared, DECIDERS)
+        kafka.allow(acl for acl in RIGHTS if acl.role == "reader-gate")
+        kafka.allow(acl for acl in RIGHTS if acl.role == "cleaner" and acl.operation == "read")
+        kafka.allow([Acl("stranger", "read", "topic", "elsewhere")])
+        wait_for("the last right", lambda: in_force(kafka, "stranger", "elsewhere"))
+        yield kafka
+
+
+def in_force(kafka: SecureKafka, role: str, topic: str) -> bool:
+    """Whether a right has reached the broker, and with it all that were given before."""
+    try:
+        login = {**kafka.login(role), "bootstrap.servers": kafka.servers}
+        topics.describe_topics(connect(login), [topic], 2)
+    except (ConfigError, TransientError):
+        return False
+    return True
+
+
+@pytest.fixture(autouse=True)
+def no_other_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+
+
+def look(kafka: SecureKafka, login: dict[str, str], service: str) -> dict[str, Finding]:
+    settings = Settings.model_validate(
+        {"kafka": {**login, "bootstrap.servers": kafka.servers}, "topics": DEPLOYMENT}
+    )
+    return {each.check: each for each in examine(settings, [service], Extras())}
+
+
+def test_a_principal_with_every_right_is_well(kafka: SecureKafka) -> None:
+    found = look(kafka, kafka.login("reader-gate"), "reader-gate")
+
+    assert (found["broker"].state, found["access reader-gate"].state) == (
+        Status.OK,
+        Status.OK,
+    )
+    assert found["offsets reader-gate"].state is Status.OK
+
+
+def test_the_topics_of_others_that_it_may_not_see_are_a_warning(kafka: SecureKafka) -> None:
+    found = look(kafka, kafka.login("reader-gate"), "reader-gate")
+
+    assert found["topics"].state is Status.WARN
+    assert found["topics"].seen.startswith("unknown: topic lake.commits: ")
+
+
+def test_a_principal_without_a_right_fails_and_is_told_which(kafka: SecureKafka) -> None:
+    found = look(kafka, kafka.login("cleaner"), "cleaner")["access cleaner"]
+
+    assert (found.state, found.seen) == (
+        Status.FAIL,
+        "this principal may not write topic lake.outcomes, write topic lake.dead-letters",
+    )
+    assert found.advice.endswith("tidegate topics acls")
+
+
+def test_a_principal_without_any_right_fails_in_topics_and_group(kafka: SecureKafka) -> None:
+    found = look(kafka, kafka.login("stranger"), "cleaner")["access cleaner"]
+
+    assert found.state is Status.FAIL
+    for right in ("read topic lake.commands", "read group lake.cleaner"):
+        assert right in found.seen
+
+
+def test_a_login_that_is_refused_is_told_as_the_reason_and_without_the_password(
+    kafka: SecureKafka,
+) -> None:
+    login = {**kafka.login("reader-gate"), "sasl.password": "not-the-password"}
+
+    found = look(kafka, login, "reader-gate")
+
+    assert found["broker"].state is Status.FAIL
+    assert "Authentication failed" in found["broker"].seen
+    assert "not-the-password" not in str(found)
+    assert found["topics"].seen == "no broker"

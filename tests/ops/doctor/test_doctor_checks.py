@@ -1,0 +1,527 @@
+"""The doctor's checks, each seen well and each seen ill; no broker is needed for these."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from tidegate.cleaning import ReaderGate
+from tidegate.errors import FormatError, StopService, TransientError
+from tidegate.events.keys import partition_of
+from tidegate.ops.doctor import Extras, Finding, Status, examine
+from tidegate.ops.doctor.access import compare_rights
+from tidegate.ops.doctor.broker import copartitioning
+from tidegate.ops.doctor.changelogs import ChangelogSummary
+from tidegate.ops.doctor.client import check_client_settings
+from tidegate.ops.doctor.clock import compare_clocks
+from tidegate.ops.doctor.finding import Check
+from tidegate.ops.doctor.machine import check_spark
+from tidegate.ops.doctor.offsets import compare_offsets
+from tidegate.ops.doctor.partitioner import check_partitioner
+from tidegate.ops.doctor.placement import compare_placement
+from tidegate.ops.doctor.registry import check_registry, compare_schemas
+from tidegate.ops.doctor.retention import compare_retention
+from tidegate.ops.doctor.roots import PROBE, check_root
+from tidegate.ops.topics.acls import Acl
+from tidegate.registry import RegistrySettings
+from tidegate.runtime.bus import Partition, Record, Watermarks
+from tidegate.runtime.decider.state_store import PARTITIONS_KEY, state_store_for, store_of
+from tidegate.service.assembly import DECIDERS, SERVICES
+from tidegate.service.settings import Settings, SparkSettings
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+LOCKS = Partition("lake.locks", 3)
+CLOSED = "127.0.0.1:9"
+
+
+def test_a_check_that_hangs_has_failed_and_lets_the_others_go_on() -> None:
+    never = threading.Event()
+
+    def hang() -> Finding:
+        never.wait()
+        return Finding("root", Status.OK, "")
+
+    began = time.monotonic()
+    found = Check("root", hang, seconds=0.1).run()
+    took = time.monotonic() - began
+    never.set()
+
+    assert (found.check, found.state, found.seen) == ("root", Status.FAIL, "no result after 0.1 s")
+    assert took < 5
+
+
+def test_a_check_that_raises_has_failed_with_what_it_said() -> None:
+    def broken() -> Finding:
+        raise TransientError("the store does not answer")
+
+    found = Check("root", broken).run()
+
+    assert (found.check, found.state) == ("root", Status.FAIL)
+    assert found.seen == "TransientError: the store does not answer"
+
+
+def test_a_fault_of_kafka_that_passes_soon_is_none() -> None:
+    faults = [KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))]
+
+    def settle() -> Finding:
+        if faults:
+            raise faults.pop()
+        return Finding("offsets", Status.OK, "")
+
+    assert Check("offsets", settle).run().state is Status.OK
+
+
+def test_topics_that_lie_together_are_well() -> None:
+    found = copartitioning({"gate": ("vacuums", "locks")}, {"vacuums": 6, "locks": 6})
+
+    assert found == Finding(
+        "co-partitioning", Status.OK, "the topics of gate have the same number of partitions"
+    )
+
+
+def test_a_topic_with_another_number_of_partitions_fails() -> None:
+    groups = {"gate": ("vacuums", "locks"), "policy": ("commits",)}
+
+    found = copartitioning(groups, {"vacuums": 6, "locks": 3, "commits": 6})
+
+    assert (found.state, found.seen) == (Status.FAIL, "gate: vacuums has 6, locks has 3")
+
+
+def test_topics_that_are_missing_are_not_called_together() -> None:
+    found = copartitioning({"gate": ("vacuums", "locks")}, {"vacuums": 6})
+
+    assert (found.state, found.seen) == (Status.SKIPPED, "missing topics: locks")
+
+
+@pytest.mark.parametrize("at", [5, 7, 9])
+def test_an_offset_within_its_topic_is_well(at: int) -> None:
+    found = compare_offsets("reader-gate", "lake", {LOCKS: at}, {LOCKS: range(5, 9)})
+
+    assert (found.state, found.seen) == (
+        Status.OK,
+        f"in range, {9 - at} records behind",
+    )
+
+
+@pytest.mark.parametrize("at", [4, 10])
+def test_an_offset_out_of_its_topic_fails_and_the_reset_is_told(at: int) -> None:
+    found = compare_offsets("reader-gate", "lake", {LOCKS: at}, {LOCKS: range(5, 9)})
+
+    assert found == Finding(
+        "offsets reader-gate",
+        Status.FAIL,
+        f"committed offset {at} of lake.locks[3], which holds 5 to 9",
+        "events were lost; stop it, then run: tidegate replay group reader-gate"
+        " --topic locks --partition 3 --to-earliest --execute",
+    )
+
+
+def test_an_offset_of_a_partition_that_is_gone_fails() -> None:
+    found = compare_offsets("reader-gate", "lake", {LOCKS: 0}, {})
+
+    assert (found.state, found.seen) == (
+        Status.FAIL,
+        "committed offset 0 of lake.locks[3], which no longer exists",
+    )
+
+
+def test_a_service_that_has_not_begun_is_well() -> None:
+    assert compare_offsets("reader-gate", "lake", {}, {LOCKS: range(5, 9)}).state is Status.OK
+
+
+DAY = 86_400_000
+
+
+@pytest.mark.parametrize("minutes", [43_200, 43_201])
+def test_offsets_that_outlive_the_commands_are_well(minutes: int) -> None:
+    assert compare_retention(minutes, {"lake.commands": 30 * DAY}).state is Status.OK
+
+
+@pytest.mark.parametrize(
+    ("minutes", "kept", "told", "needed"),
+    [
+        pytest.param(
+            10_080,
+            30 * DAY,
+            "offsets expire after 7 days, but lake.commands keeps commands for 30 days",
+            43_200,
+            id="Kafka's default",
+        ),
+        pytest.param(43_199, 30 * DAY, "commands for 30 days", 43_200, id="a minute"),
+        pytest.param(43_200, 30 * DAY + 1, "lake.commands keeps", 43_201, id="a millisecond"),
+        pytest.param(43_200, -1, "lake.commands keeps commands for ever", 2**31 - 1, id="for ever"),
+    ],
+)
+def test_offsets_that_are_forgotten_before_the_commands_are_a_warning(
+    minutes: int, kept: int, told: str, needed: int
+) -> None:
+    found = compare_retention(minutes, {"lake.other": DAY, "lake.commands": kept})
+
+    assert (found.state, found.advice) == (
+        Status.WARN,
+        f"set offsets.retention.minutes={needed} on the brokers",
+    )
+    assert told in found.seen
+
+
+def test_retention_without_a_topic_is_not_judged() -> None:
+    assert compare_retention(10_080, {}).state is Status.SKIPPED
+
+
+GATE = ReaderGate()
+LOCKS_NOW = Watermarks("today", 0, 10)
+
+
+def remembered(
+    *entries: tuple[bytes, bytes], watermarks: Watermarks = LOCKS_NOW, start: int | None = 4
+) -> ChangelogSummary:
+    seen = ChangelogSummary()
+    store = state_store_for(GATE.state_type, GATE.initial())
+    seen.add(store, entries, [("lake.locks", watermarks, start)])
+    return seen
+
+
+POSITIONS = (b"\x00positions", b'{"lake.locks": 4}')
+IDS = (b"\x00topic-ids", b'{"lake.locks": "today"}')
+ORDERS = (b"lake.sales.orders", b'{"applied": {}, "state": {}}')
+
+
+def test_a_memory_that_fits_its_topics_is_well() -> None:
+    found = remembered(IDS, ORDERS, POSITIONS).finding("reader-gate", 2**24)
+
+    assert found == Finding("state reader-gate", Status.OK, "1 tables can be restored")
+
+
+@pytest.mark.parametrize(
+    ("seen", "told"),
+    [
+        pytest.param(
+            remembered(IDS, POSITIONS, watermarks=Watermarks("tomorrow", 0, 10)),
+            "lake.locks was deleted and created again",
+            id="another topic of that name",
+        ),
+        pytest.param(remembered(IDS), "was written only up to 0", id="a memory that was lost"),
+        pytest.param(
+            remembered(IDS, POSITIONS, watermarks=Watermarks("today", 5, 10)),
+            "it holds 5 to 10: events would be skipped",
+            id="events that are gone",
+        ),
+    ],
+)
+def test_a_memory_that_does_not_fit_its_topics_fails(seen: ChangelogSummary, told: str) -> None:
+    found = seen.finding("reader-gate", 2**24)
+
+    assert (found.state, found.advice) == (
+        Status.FAIL,
+        "stop it, then run: tidegate replay group reader-gate --to-earliest --execute",
+    )
+    assert told in found.seen
+
+
+@pytest.mark.parametrize("key", [b"\x00positions", b"lake.sales.orders"])
+def test_a_memory_that_cannot_be_read_is_seen(key: bytes) -> None:
+    with pytest.raises((FormatError, StopService), match="can't be read"):
+        remembered((key, b"{half"))
+
+
+def test_a_table_that_takes_more_than_half_of_what_is_allowed_is_a_warning() -> None:
+    most = 2 * len(ORDERS[1])
+    small = remembered(IDS, ORDERS, POSITIONS).finding("reader-gate", most)
+    large = remembered(IDS, ORDERS, POSITIONS).finding("reader-gate", most - 1)
+
+    assert (small.state, large.state) == (Status.OK, Status.WARN)
+    assert "the record of lake.sales.orders has" in large.seen
+
+
+def test_a_right_that_is_lacking_fails_and_is_named() -> None:
+    needed = [
+        Acl("cleaner", "read", "topic", "lake.commands"),
+        Acl("cleaner", "write", "topic", "lake.outcomes"),
+        Acl("cleaner", "read", "group", "lake.cleaner"),
+    ]
+    reads = frozenset({"read", "describe"})
+    allowed = {("topic", "lake.commands"): reads, ("topic", "lake.outcomes"): reads}
+
+    found = compare_rights("cleaner", needed, allowed)
+    assert (found.state, found.seen) == (
+        Status.FAIL,
+        "this principal may not write topic lake.outcomes",
+    )
+    found = compare_rights("cleaner", [needed[0], needed[2]], allowed)
+    assert (found.state, found.seen) == (
+        Status.OK,
+        "this principal has all rights that the broker reports; unknown: group",
+    )
+    assert compare_rights("cleaner", needed, {}).state is Status.SKIPPED
+
+
+@pytest.mark.parametrize("seconds", [-5, 0, 5])
+def test_clocks_a_little_apart_are_well(seconds: int) -> None:
+    assert compare_clocks(NOON, NOON + timedelta(seconds=seconds)).state is Status.OK
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(-6, "-6.0 s"), (3600, "+3600.0 s")])
+def test_clocks_far_apart_are_a_warning_only(seconds: int, told: str) -> None:
+    found = compare_clocks(NOON, NOON + timedelta(seconds=seconds))
+
+    assert found.state is Status.WARN
+    assert told in found.seen
+
+
+def test_the_client_puts_known_keys_where_kafkas_java_client_does() -> None:
+    found = check_partitioner()
+
+    assert (found.state, found.seen) == (
+        Status.OK,
+        "murmur2_random puts 8 known keys where Kafka's Java client does",
+    )
+
+
+@pytest.mark.parametrize("partitioner", ["consistent_random", "fnv1a_random", "random"])
+def test_settings_with_another_partitioner_fail(partitioner: str) -> None:
+    found = check_partitioner(partitioner)
+
+    assert (found.state, found.advice) == (
+        Status.FAIL,
+        "remove partitioner from [kafka]: JVM writers use murmur2_random",
+    )
+
+
+def test_a_root_that_is_there_is_well_and_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "orders").mkdir()
+    root = str(tmp_path)
+
+    looked = check_root(root, [root], {}, probe=None)
+    written = check_root(root, [root], {}, probe=PROBE)
+
+    assert (looked.state, looked.seen) == (
+        Status.OK,
+        "1 entries; use --write to test writing",
+    )
+    assert (written.state, written.seen) == (
+        Status.OK,
+        "1 entries; a file was created and removed",
+    )
+    assert [each.name for each in tmp_path.iterdir()] == ["orders"]
+
+
+def test_a_root_that_is_not_there_fails_and_is_not_made(tmp_path: Path) -> None:
+    root = tmp_path / "lake"
+
+    found = check_root(str(root), [str(root)], {}, probe=PROBE)
+
+    assert (found.state, found.seen) == (Status.FAIL, "this directory does not exist")
+    assert not root.exists()
+
+
+def test_a_file_is_no_root(tmp_path: Path) -> None:
+    root = tmp_path / "lake"
+    root.touch()
+
+    assert check_root(str(root), [str(root)], {}, probe=PROBE).state is Status.FAIL
+
+
+def test_a_root_where_nothing_can_be_made_fails_when_it_is_tried(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    root = str(tmp_path)
+
+    # no user may make a file under the name of a directory
+    found = check_root(root, [root], {}, probe="there")
+
+    assert (found.state, found.advice) == (
+        Status.FAIL,
+        "grant this user the right to write and remove there",
+    )
+
+
+def test_a_root_in_another_root_is_a_warning_also_by_a_link(tmp_path: Path) -> None:
+    inner = tmp_path / "lake" / "sales"
+    inner.mkdir(parents=True)
+    link = tmp_path / "sales"
+    link.symlink_to(inner)
+    roots = [str(tmp_path / "lake"), str(inner), str(link)]
+
+    states = [check_root(root, roots, {}, probe=None).state for root in roots]
+
+    assert states == [Status.OK, Status.WARN, Status.WARN]
+
+
+def test_spark_with_a_java_that_does_not_fit_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    found = check_spark(SparkSettings(), start=False)
+
+    assert found.state is Status.FAIL
+    assert f"JAVA_HOME ({java}) is Java 8" in found.seen
+
+
+def test_spark_with_a_java_that_fits_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+
+    found = check_spark(SparkSettings(), start=False)
+
+    assert (found.state, found.advice) == (Status.OK, "")
+    assert "pyspark 3." in found.seen
+
+
+def test_without_a_registry_there_is_none_to_check() -> None:
+    found = check_registry(Settings())
+
+    assert (found.state, found.seen) == (
+        Status.OK,
+        "not configured: events are Avro single objects",
+    )
+
+
+def test_schemas_that_nobody_registers_fail() -> None:
+    registry = RegistrySettings(url="mock://doctor", auto_register=False)
+
+    found = check_registry(Settings(registry=registry))
+
+    assert found.state is Status.FAIL
+    assert found.seen.startswith("missing: tidegate.commits-")
+
+
+def test_schemas_that_the_first_use_registers_are_well() -> None:
+    registry = RegistrySettings(url="mock://doctor")
+
+    assert check_registry(Settings(registry=registry)).state is Status.OK
+    assert compare_schemas(3, [], registers=False).seen == "it has all 3 schemas"
+
+
+def test_a_registry_that_does_not_answer_fails() -> None:
+    settings = Settings(registry=RegistrySettings(url=f"http://{CLOSED}"))
+
+    found = Check("registry", lambda: check_registry(settings)).run()
+
+    assert found.state is Status.FAIL
+    assert f"schema registry http://{CLOSED}" in found.seen
+
+
+@pytest.mark.parametrize(
+    ("kafka", "told"),
+    [
+        pytest.param({"bootstrap.servers": CLOSED}, "Connection refused", id="none answers"),
+        pytest.param({}, "no broker is configured", id="none is named"),
+        pytest.param({"bootstrap.servers": "b", "acsk": 1}, "acsk", id="a setting that is none"),
+    ],
+)
+def test_without_a_broker_that_alone_fails_and_the_rest_is_looked_at(
+    tmp_path: Path, kafka: dict[str, str | int], told: str
+) -> None:
+    settings = Settings.model_validate({"kafka": kafka, "warehouse": {"roots": [str(tmp_path)]}})
+
+    found = list(examine(settings, list(SERVICES), Extras()))
+
+    assert [each.check for each in found if each.state is Status.FAIL] == ["broker"]
+    assert told in found[0].seen
+    skipped = [each for each in found if each.state is Status.SKIPPED]
+    assert {each.seen for each in skipped} == {"no broker"}
+    assert [each.check for each in skipped] == [
+        "topics",
+        "co-partitioning",
+        "offset retention",
+        *(f"offsets {name}" for name in SERVICES),
+        *(f"state {name}" for name in DECIDERS),
+        *(f"placement {name}" for name in ("commits", "vacuums", "locks", "commands")),
+        *(f"access {name}" for name in SERVICES),
+        "clock",
+    ]
+    made = [each.check for each in found if each.state is Status.OK]
+    assert made == [
+        "partitioner",
+        "client settings",
+        "versions",
+        "registry",
+        "spark",
+        f"root {tmp_path}",
+    ]
+
+
+def test_a_deployment_without_a_root_fails() -> None:
+    found = list(examine(Settings(), [], Extras()))
+
+    assert (found[-1].check, found[-1].state) == ("roots", Status.FAIL)
+
+
+def placed(table: str, number: int) -> Record:
+    return Record(Partition("lake.locks", number), 5, table.encode(), b"", (), 0)
+
+
+def test_events_on_the_partitions_of_their_tables_are_well() -> None:
+    records = [placed(table, partition_of(table, 6)) for table in ("lake.a.b", "lake.c.d")]
+    unkeyed = Record(Partition("lake.locks", 0), 6, None, b"", (), 0)
+
+    found = compare_placement("locks", [*records, unkeyed], 6)
+
+    assert found.state is Status.OK
+    assert found.seen == "the newest 2 events are on their partitions"
+
+
+def test_an_event_of_a_writer_with_another_partitioner_fails() -> None:
+    home = partition_of("lake.a.b", 6)
+    elsewhere = (home + 1) % 6
+
+    found = compare_placement("locks", [placed("lake.a.b", elsewhere), placed("lake.a.b", home)], 6)
+
+    assert (found.check, found.state) == ("placement locks", Status.FAIL)
+    assert found.seen == (
+        "1 of the newest 2 events are on another partition: lake.a.b belongs on partition"
+        f" {home}, but is at {elsewhere}/5"
+    )
+
+
+def test_a_client_setting_that_breaks_a_guarantee_fails_with_its_reason() -> None:
+    kafka: dict[str, str | bool] = {"bootstrap.servers": CLOSED, "enable.auto.commit": True}
+
+    found = check_client_settings(Settings.model_validate({"kafka": kafka}))
+
+    assert found.state is Status.FAIL
+    assert "enable.auto.commit = True must be false: offsets are committed only when" in found.seen
+    kafka["enable.auto.commit"] = False
+    assert check_client_settings(Settings.model_validate({"kafka": kafka})).state is Status.OK
+
+
+def test_a_partitioner_of_the_settings_is_checked_though_its_value_is_hidden() -> None:
+    settings = Settings.model_validate({"kafka": {"partitioner": "random"}})
+
+    [found] = [each for each in examine(settings, [], Extras()) if each.check == "partitioner"]
+
+    assert (found.state, "random puts" in found.seen) == (Status.FAIL, True)
+
+
+@pytest.mark.parametrize(("allowed", "state"), [(False, Status.FAIL), (True, Status.WARN)])
+def test_a_store_that_was_never_tested_is_told_with_its_faults(
+    *, allowed: bool, state: Status
+) -> None:
+    warehouse = {"roots": ["s3://lake/tables"], "allow_untested_stores": allowed}
+    settings = Settings.model_validate({"warehouse": warehouse})
+
+    checks = {each.check: each for each in examine(settings, [], Extras())}
+
+    found = checks["store s3://lake/tables"]
+    assert (found.state, "bulk request may count as removed" in found.seen) == (state, True)
+
+
+def test_a_state_that_was_made_for_fewer_partitions_fails_and_says_how_to_move_it() -> None:
+    summary = ChangelogSummary()
+    made_for_two = (PARTITIONS_KEY, b"2")
+
+    summary.add(store_of(GATE), [made_for_two, IDS, POSITIONS], [], partitions=6)
+    other = ChangelogSummary()
+    other.merge(summary)
+    found = other.finding("reader-gate", None)
+
+    assert (found.state, "the state was made for 2" in found.seen) == (Status.FAIL, True)
+    assert "tidegate topics grow" in found.advice

@@ -1,0 +1,245 @@
+"""The doctor before a real broker: a deployment that is well, and what is wrong with others."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+from typer.testing import CliRunner, Result
+
+from support.kafka import create_topic
+from support.samples import commit
+from tidegate.cli import app
+from tidegate.errors import ConfigError
+from tidegate.events import Event
+from tidegate.events.wire import Wire
+from tidegate.publisher import ConfirmedProducer
+from tidegate.runtime.decider.loop import DeciderLoop
+from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.savepoints import SavepointPolicy, SavepointPolicyService
+from tidegate.service.assembly import DECIDERS, SERVICES
+
+pytestmark = pytest.mark.kafka
+Tidegate = Callable[..., Result]
+
+
+@pytest.fixture
+def tidegate(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bootstrap_servers: str, topic_prefix: str
+) -> Tidegate:
+    """The command, for a deployment with two partitions and one root."""
+    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+    (tmp_path / "lake").mkdir()
+    file = tmp_path / "tidegate.toml"
+    file.write_text(
+        f'[kafka]\n"bootstrap.servers" = "{bootstrap_servers}"\n'
+        f'[topics]\nprefix = "{topic_prefix}"\npartitions = 2\n'
+        f'[warehouse]\nroots = ["{tmp_path / "lake"}"]\n'
+    )
+
+    def call(*arguments: str) -> Result:
+        return CliRunner().invoke(app, [*arguments, "-c", str(file)])
+
+    return call
+
+
+@pytest.fixture
+def admin(bootstrap_servers: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+
+
+@pytest.fixture
+def producer(bootstrap_servers: str) -> Iterator[ConfirmedProducer]:
+    producer = ConfirmedProducer({"bootstrap.servers": bootstrap_servers})
+    yield producer
+    producer.close()
+
+
+def findings(answer: Result) -> dict[str, dict[str, str]]:
+    return {each["check"]: each for each in json.loads(answer.stdout)}
+
+
+def partitions(admin: AdminClient, topic: str) -> int:
+    found = admin.list_topics(timeout=20).topics.get(topic)
+    return len(found.partitions) if found else 0
+
+
+def say(producer: ConfirmedProducer, topic: str, event: Event) -> None:
+    producer.send([Wire().serialize(event, topic)._replace(partition=0)])
+
+
+def test_a_deployment_that_is_well_has_nothing_but_well_checks(tidegate: Tidegate) -> None:
+    tidegate("topics", "create")
+
+    answer = tidegate("doctor", "--json", "--write")
+
+    assert answer.exit_code == 0
+    states = {check: each["state"] for check, each in findings(answer).items()}
+    assert states.pop("clock") == "skipped"
+    assert set(states.values()) == {"ok"}
+    for service in SERVICES:
+        assert {f"offsets {service}", f"access {service}"} <= set(states)
+    for decider in DECIDERS:
+        assert findings(answer)[f"state {decider}"]["seen"] == "0 tables can be restored"
+
+
+def test_a_memory_of_topics_that_were_made_anew_fails_until_the_advice_is_followed(
+    tidegate: Tidegate,
+    admin: AdminClient,
+    producer: ConfirmedProducer,
+    bootstrap_servers: str,
+    topic_prefix: str,
+) -> None:
+    tidegate("topics", "create")
+    topic = f"{topic_prefix}.commits"
+    say(producer, topic, commit(1))
+    bus = KafkaBus({"bootstrap.servers": bootstrap_servers})
+    policy = DeciderLoop(SavepointPolicyService(SavepointPolicy(rules=())), bus, topic_prefix)
+    while not policy.step(0.1):
+        pass
+    well = findings(tidegate("doctor", "savepoint-policy", "--json"))["state savepoint-policy"]
+    say(producer, topic, commit(2))
+    while not policy.step(0.1):  # whoever takes its memory, the doctor too, would stop it here
+        pass
+    policy.close()
+    bus.close()
+    [gone] = admin.delete_topics([topic]).values()
+    gone.result(20)
+    create_topic(bootstrap_servers, topic, 2)
+    while partitions(admin, topic) != 2:
+        time.sleep(0.05)
+
+    answer = tidegate("doctor", "savepoint-policy", "--json")
+
+    ill = findings(answer)["state savepoint-policy"]
+    assert (well["state"], answer.exit_code, ill["state"]) == ("ok", 1, "fail")
+    assert f"{topic} was deleted and created again" in ill["seen"]
+    command = shlex.split(ill["advice"].partition("then run: ")[2])
+    assert tidegate(*command[1:]).exit_code == 0
+    after = findings(tidegate("doctor", "savepoint-policy", "--json"))
+    assert after["state savepoint-policy"]["state"] == "ok"
+
+
+def test_each_finding_is_a_line_that_says_what_to_do(tidegate: Tidegate, tmp_path: Path) -> None:
+    lines = tidegate("doctor", "cleaner").stdout.splitlines()
+
+    assert len(lines) == 17, lines
+    assert lines[0].startswith("ok      broker: 1 reached as ")
+    assert lines[1].startswith("fail    topics: topic ")
+    assert lines[1].endswith(" -> see: tidegate topics check")
+    assert lines[-1] == (
+        f"ok      root {tmp_path / 'lake'}: 0 entries; use --write to test writing"
+    )
+
+
+def test_a_service_that_is_none_is_wrong(tidegate: Tidegate) -> None:
+    answer = tidegate("doctor", "nonsense")
+
+    assert isinstance(answer.exception, ConfigError)
+    assert "unknown service 'nonsense': choose from savepoint-policy" in str(answer.exception)
+
+
+def test_topics_with_another_number_of_partitions_fail_twice(
+    tidegate: Tidegate, admin: AdminClient, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    tidegate("topics", "create")
+    [gone] = admin.delete_topics([f"{topic_prefix}.locks"]).values()
+    gone.result(20)
+    create_topic(bootstrap_servers, f"{topic_prefix}.locks", 3)
+    # a broker lists a new topic late
+    while partitions(admin, f"{topic_prefix}.locks") != 3:
+        time.sleep(0.05)
+
+    answer = tidegate("doctor", "--json")
+
+    told = findings(answer)
+    assert answer.exit_code == 1
+    assert told["topics"]["state"] == "fail"
+    seen = told["topics"]["seen"]
+    assert f"{topic_prefix}.locks has 3 partitions, but [topics] partitions is 2" in seen
+    assert told["co-partitioning"]["state"] == "fail"
+    assert f"{topic_prefix}.locks has 3" in told["co-partitioning"]["seen"]
+    assert "reader-gate: " in told["co-partitioning"]["seen"]
+    assert "savepoint-policy: " not in told["co-partitioning"]["seen"]
+
+
+def test_a_group_whose_events_are_gone_fails_until_the_advice_is_followed(
+    tidegate: Tidegate, admin: AdminClient, producer: ConfirmedProducer, topic_prefix: str
+) -> None:
+    tidegate("topics", "create")
+    topic = f"{topic_prefix}.commits"
+    for number in range(4):
+        say(producer, topic, commit(number))
+    at_one = [TopicPartition(topic, 0, 1)]
+    asked = ConsumerGroupTopicPartitions(f"{topic_prefix}.savepoint-policy", at_one)
+    [done] = admin.alter_consumer_group_offsets([asked]).values()
+    done.result(20)
+    well = findings(tidegate("doctor", "savepoint-policy", "--json"))
+    [removed] = admin.delete_records([TopicPartition(topic, 0, 3)]).values()
+    removed.result(20)
+
+    answer = tidegate("doctor", "savepoint-policy", "--json")
+
+    told = findings(answer)["offsets savepoint-policy"]
+    assert well["offsets savepoint-policy"]["seen"] == "in range, 3 records behind"
+    assert (answer.exit_code, told["state"]) == (1, "fail")
+    assert told["seen"] == f"committed offset 1 of {topic}[0], which holds 3 to 4"
+    command = shlex.split(told["advice"].partition("then run: ")[2])
+    assert tidegate(*command[1:]).exit_code == 0
+    after = findings(tidegate("doctor", "savepoint-policy", "--json"))
+    assert after["offsets savepoint-policy"]["seen"] == "in range, 1 records behind"
+
+
+@pytest.mark.parametrize(
+    ("late", "state"),
+    [
+        pytest.param(timedelta(), "ok", id="a clock that is right"),
+        pytest.param(timedelta(hours=1), "warn", id="a clock that is an hour behind"),
+        pytest.param(timedelta(hours=-1), "warn", id="a clock that is an hour ahead"),
+    ],
+)
+def test_the_newest_outcome_tells_of_the_clocks_and_no_more_than_a_warning(
+    tidegate: Tidegate,
+    producer: ConfirmedProducer,
+    topic_prefix: str,
+    late: timedelta,
+    state: str,
+) -> None:
+    tidegate("topics", "create")
+    for before in (timedelta(hours=7), late):
+        outcome = commit(1).model_copy(update={"occurred_at": datetime.now(UTC) - before})
+        say(producer, f"{topic_prefix}.outcomes", outcome)
+
+    answer = tidegate("doctor", "cleaner", "--json")
+
+    told = findings(answer)
+    assert [each for each in told.values() if each["state"] == "fail"] == []
+    assert (answer.exit_code, told["clock"]["state"]) == (0, state)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_with_spark_a_job_is_run(tmp_path: Path, bootstrap_servers: str) -> None:
+    settings = tmp_path / "tidegate.toml"
+    settings.write_text('[spark.conf]\n"spark.master" = "local[1]"\n')
+    command = [sys.executable, "-m", "tidegate.cli", "doctor", "cleaner", "--json", "--spark"]
+    environment = {**os.environ, "KAFKA_BOOTSTRAP_SERVERS": bootstrap_servers}
+
+    # a process of its own: its session must not become that of the other tests
+    answer = subprocess.run(
+        [*command, "-c", str(settings)], env=environment, capture_output=True, check=False
+    )
+
+    told = {each["check"]: each for each in json.loads(answer.stdout)}
+    assert told["spark"]["state"] == "ok"
+    assert told["spark"]["seen"].endswith(": a job ran on local[1]")

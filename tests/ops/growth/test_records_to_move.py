@@ -1,0 +1,63 @@
+"""Which records of a changelog move when a deployment gets more partitions."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.events.keys import partition_of
+from tidegate.ops.growth.moves import latest, records_to_move, table_of
+
+TABLES = st.integers(0, 400).map(lambda number: f"lake.sales.t{number}")
+MAIN = json.dumps({"applied": {"tidegate.locks": 7}, "state": {"a": 1}}).encode()
+
+
+@given(tables=st.sets(TABLES), before=st.integers(1, 7), added=st.integers(0, 9))
+def test_every_record_ends_on_the_partition_of_its_table_and_none_is_lost(
+    tables: set[str], before: int, added: int
+) -> None:
+    logs: dict[int, dict[bytes, bytes]] = {number: {} for number in range(before + added)}
+    for table in tables:
+        log = logs[partition_of(table, before)]
+        log |= {table.encode(): MAIN, table.encode() + b"\x00piece": b"[1]"}
+
+    for number in range(before):
+        for home, records in records_to_move(logs[number], number, before + added).items():
+            for key, value in records:
+                logs[home][key] = value
+                del logs[number][key]
+
+    found = {key: number for number, log in logs.items() for key in log}
+    assert len(found) == 2 * len(tables)
+    for key, number in found.items():
+        assert number == partition_of(str(table_of(key)), before + added)
+
+
+def test_a_moved_table_keeps_its_state_and_loses_the_positions_of_its_former_partition() -> None:
+    table = "lake.sales.customers"
+    number, home = partition_of(table, 2), partition_of(table, 7)
+    assert number != home
+    records = {
+        b"\x00positions": b'{"tidegate.locks": 9}',
+        table.encode(): MAIN,
+        table.encode() + b"\x00v1": b"[1]",
+    }
+
+    moved = records_to_move(records, number, 7)
+
+    assert moved == {
+        home: [
+            (table.encode() + b"\x00v1", b"[1]"),
+            (table.encode(), b'{"applied": {}, "state": {"a": 1}}'),
+        ]
+    }
+
+
+def test_a_partitions_own_records_stay() -> None:
+    assert records_to_move({b"\x00positions": b"{}", b"\x00partitions": b"2"}, 1, 7) == {}
+
+
+def test_a_removed_record_is_not_moved() -> None:
+    assert latest([(b"a", b"1"), (b"b", b"2"), (b"a", None)]) == {b"b": b"2"}

@@ -1,0 +1,26 @@
+"""A deployment on the counted broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.replays import Place
+from tidegate.ops.topics import create_topics
+from tidegate.service.assembly import DECIDERS
+
+
+@pytest.fixture
+def place(
+    bootstrap_servers: str,
+    topic_prefix: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Place:
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", bootstrap_servers)
+    made = Place(tmp_path, bootstrap_servers, topic_prefix)
+    made.lake.mkdir()
+    settings = made.settings()
+    create_topics(settings.connection(), settings.topics, DECIDERS)
+    return made

@@ -1,0 +1,265 @@
+"""What ops meet on a real broker: one table of many, topics made again, records nobody can read."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from datetime import UTC, datetime
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from support.hudi_tables import at
+from support.replays import Place, publish_commits, savepoints_asked
+from support.waiting import wait_for
+from tidegate.cli import main
+from tidegate.errors import OffsetGapError
+from tidegate.ops.groups import Groups
+from tidegate.ops.topics import create_topics
+from tidegate.publisher import ConfirmedProducer, Message
+from tidegate.runtime.bus import Partition
+from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.service.assembly import DECIDERS, assemble
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+EVERYTHING = '[[savepoints]]\ntables = "*"\nwhen = "every_commit"\n'
+SERVICE = "savepoint-policy"
+# with two partitions `customers` and `orders` lie on 1, `parts` on 0
+CUSTOMERS, PARTS = ("-t", "lake.shop.customers"), ("-t", "lake.shop.parts")
+
+
+def work_off(place: Place, rules: str) -> None:
+    with place.running(SERVICE, rules=rules):
+        place.wait_until_idle(SERVICE)
+
+
+def test_one_table_is_replayed_and_those_on_its_partition_are_left_as_they_are(
+    place: Place,
+) -> None:
+    publish_commits(place, [1, 2], "customers", "orders", "parts")
+    work_off(place, rules="")
+    place.settings(EVERYTHING)
+
+    told = place.call("group", SERVICE, "--to-earliest", *CUSTOMERS)
+    assert told["changes"] == [
+        {
+            "group": f"{place.prefix}.{SERVICE}",
+            "topic": f"{place.prefix}.commits",
+            "partition": 1,
+            "from_offset": 4,
+            "to_offset": 0,
+            "again": 4,
+            "of_tables": 2,
+            "of_others": 2,
+        }
+    ]
+    assert told["tables"] == [{"table": "lake.shop.customers", "partition": 1, "again": 2}]
+    assert told["others"] == {"tables": 1, "again": 2}
+
+    place.call("group", SERVICE, "--to-earliest", *CUSTOMERS, "--execute")
+    publish_commits(place, [3], "orders")
+    work_off(place, EVERYTHING)
+
+    asked = [("customers", at(1)), ("customers", at(2)), ("orders", at(3))]
+    assert savepoints_asked(place) == asked
+
+
+def test_tables_replayed_one_after_the_other_before_the_service_runs_are_all_read_again(
+    place: Place,
+) -> None:
+    publish_commits(place, [1, 2], "customers", "orders")
+    work_off(place, rules="")
+    replayed = ("group", SERVICE, "--to-earliest", "--execute")
+
+    place.call(*replayed, *CUSTOMERS)
+    assert place.call(*replayed, *CUSTOMERS)["changes"] == []
+    [orders] = place.call(*replayed, "-t", "lake.shop.orders")["changes"]
+    work_off(place, EVERYTHING)
+
+    assert (orders["from_offset"], orders["again"], orders["of_tables"]) == (0, 4, 2)
+    assert len(savepoints_asked(place)) == 4
+
+
+def test_every_way_of_saying_where_to_begin_goes_with_tables(place: Place) -> None:
+    publish_commits(place, [1], "customers", "orders", "parts")
+    time.sleep(0.05)
+    later = datetime.now(UTC)
+    time.sleep(0.05)
+    publish_commits(place, [2], "customers", "orders")
+    work_off(place, EVERYTHING)
+
+    def told(*where: str) -> list[tuple[int, int, int]]:
+        changes = place.call("group", SERVICE, *where, *CUSTOMERS, *PARTS)["changes"]
+        return [(each["partition"], each["of_tables"], each["of_others"]) for each in changes]
+
+    assert told("--to-earliest") == [(0, 1, 0), (1, 2, 2)]
+    assert told("--by-duration", "900000d") == [(0, 1, 0), (1, 2, 2)]
+    assert told("--to-time", "1969-12-31T23:59:59.999Z") == [(0, 1, 0), (1, 2, 2)]
+    assert told("--to-time", later.isoformat()) == [(1, 1, 1)]
+    assert told("--to-offset", "2") == [(1, 1, 1)]
+    assert told("--shift-by", "-1") == [(0, 1, 0)]  # the last on partition 1 is of orders
+
+
+def test_of_an_executor_s_commands_those_of_other_tables_come_along(place: Place) -> None:
+    publish_commits(place, [1], "customers", "orders", "parts")
+    work_off(place, EVERYTHING)
+    with place.running("savepoint-writer"):
+        place.wait_until_idle("savepoint-writer")
+    outcomes = place.outcome_ids()
+    assert len(outcomes) == 3
+
+    told = place.call("group", "savepoint-writer", "--to-earliest", *CUSTOMERS, "--execute")
+    with place.running("savepoint-writer"):
+        place.wait_until_idle("savepoint-writer")
+
+    assert [(each["of_tables"], each["of_others"]) for each in told["changes"]] == [(1, 1)]
+    assert place.outcome_ids() == outcomes
+
+
+def starts(place: Place) -> None:
+    """Run the decider until it has its partitions, or refuses them."""
+    settings = place.settings(EVERYTHING)
+    bus = KafkaBus(settings.connection(), {"session.timeout.ms": 6000})
+    loop = assemble(SERVICE, settings, bus)
+    stop = threading.Event()
+    threading.Timer(3, stop.set).start()
+    try:
+        loop.run(stop)
+    finally:
+        loop.close()
+        bus.close()
+
+
+def create_again(place: Place, topic: str) -> None:
+    settings = place.settings(EVERYTHING)
+    admin = AdminClient({**settings.connection()})
+    [gone] = admin.delete_topics([topic]).values()
+    gone.result(30)
+    wait_for("the end of the topic", lambda: topic not in admin.list_topics(timeout=10).topics)
+    create_topics(settings.connection(), settings.topics, DECIDERS)
+
+
+def test_a_decider_goes_on_after_its_topic_was_deleted_and_created_again(place: Place) -> None:
+    publish_commits(place, [1, 2, 3], "customers", "orders")
+    publish_commits(place, [1], "parts")
+    work_off(place, EVERYTHING)
+    before = savepoints_asked(place)
+    create_again(place, f"{place.prefix}.commits")
+    publish_commits(place, [3, 4], "customers", "orders")
+    with pytest.raises(OffsetGapError, match="deleted and created again"):
+        starts(place)
+
+    told = place.call("group", SERVICE, "--to-earliest")
+    assert [(each["partition"], each["to_offset"]) for each in told["changes"]] == [(0, 0), (1, 0)]
+    assert {each["repairs"] for each in told["changes"]} == {"the topic was created again"}
+    with pytest.raises(OffsetGapError, match="deleted and created again"):
+        starts(place)  # it was a dry run
+
+    told = place.call("group", SERVICE, "--to-earliest", *CUSTOMERS, "--execute")
+    assert [each["partition"] for each in told["changes"]] == [1]
+    place.call("group", SERVICE, "--to-earliest", "--execute")
+    work_off(place, EVERYTHING)
+
+    # the memory went back for both tables, and knows what was asked for on the topic before
+    assert savepoints_asked(place) == [*before, ("customers", at(4)), ("orders", at(4))]
+    assert place.call("group", SERVICE, "--to-earliest")["changes"][0]["again"] == 4
+
+
+def test_a_group_that_was_put_back_by_another_tool_is_followed_by_the_memory(place: Place) -> None:
+    publish_commits(place, [1, 2])
+    work_off(place, rules="")
+    groups = Groups(AdminClient({**place.settings().connection()}))
+    groups.set_offsets(f"{place.prefix}.{SERVICE}", {Partition(f"{place.prefix}.commits", 1): 0})
+    assert place.unread(SERVICE) == 2
+
+    [reset] = place.call("group", SERVICE, "--to-earliest", "--execute")["changes"]
+    work_off(place, EVERYTHING)
+
+    assert (reset["from_offset"], reset["to_offset"], reset["again"]) == (0, 0, 2)
+    assert savepoints_asked(place) == [("customers", at(1)), ("customers", at(2))]
+
+
+def test_records_that_can_t_be_read_are_told_of_and_not_published_again(place: Place) -> None:
+    publish_commits(place, [1], "customers", "parts")
+    topic = f"{place.prefix}.commits"
+    poison = [
+        Message(topic, b"lake.shop.customers", b"no avro", (), 1),
+        Message(topic, b"lake.shop.orders", b"{}", (), 1),
+        Message(topic, None, None, (), 1),
+    ]
+    producer = ConfirmedProducer(place.settings().connection())
+    producer.send(poison)
+    producer.close()
+
+    told = place.call("events", "--topic", "commits", *CUSTOMERS, "--execute")
+
+    assert [each["table"] for each in told["changes"]] == ["lake.shop.customers"]
+    assert [(each["from"], each["key"]) for each in told["unreadable"]] == [
+        (f"{topic}/1/1", "lake.shop.customers"),
+        (f"{topic}/1/3", None),
+    ]
+    assert all(each["reason"] for each in told["unreadable"])
+    values = [each.value for each in place.audience.records("commits")]
+    assert (len(values), values.count(b"no avro"), values.count(None)) == (6, 1, 1)
+    everything = place.call("events", "--topic", "commits", "--from-offset", "0")
+    assert (len(everything["changes"]), len(everything["unreadable"])) == (2, 3)
+
+
+def test_a_call_that_can_t_be_meant_is_told_in_one_line(
+    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish_commits(place, [1], "customers")
+    work_off(place, EVERYTHING)
+
+    def said(*arguments: str) -> tuple[int | str | None, str]:
+        file = str(place.folder / "tidegate.toml")
+        monkeypatch.setattr(sys, "argv", ["tidegate", "replay", *arguments, "-c", file])
+        with pytest.raises(SystemExit) as end:
+            main()
+        told = capsys.readouterr()
+        return end.value.code, (told.out + told.err).replace(place.prefix, "P").splitlines()[-1]
+
+    group, events = ("group", SERVICE, "--to-earliest"), ("events", "--topic", "commits")
+    assert said(*group, "-t", "lake.shop.typo") == (
+        1,
+        "tidegate: P.commits has no record of lake.shop.typo: check the name",
+    )
+    assert said(*group, "-t", "typo") == (
+        2,
+        "tidegate: 'typo' is not a table name of the form catalog.database.table",
+    )
+    assert said(*group, *CUSTOMERS, "--partition", "0") == (
+        2,
+        "tidegate: lake.shop.customers is on partition 1, not on 0",
+    )
+    assert said(*group, "--partition", "9") == (2, "tidegate: P.commits has no partition 9")
+    assert said(*group, "--topic", "locks") == (
+        2,
+        "tidegate: savepoint-policy does not consume locks, only commits",
+    )
+    assert said(*group, "--topic", f"{place.prefix}.commits") == (
+        0,
+        "1 record would be read again in 1 partition; add --execute to do it",
+    )
+    assert said("group", "reader-gate", "--to-earliest") == (
+        0,
+        "nothing to change: group P.reader-gate has not started, it reads from the beginning",
+    )
+    assert said("group", SERVICE, "--to-offset", "99") == (
+        0,
+        "nothing to change: group P.savepoint-policy is already at or before that offset",
+    )
+    assert said("group", SERVICE, "--by-duration", "900000d")[0] == 0
+    assert said("group", SERVICE, "--to-time", "2999-01-01T00:00:00Z") == (
+        2,
+        "tidegate: 2999-01-01T00:00:00Z is in the future: a replay starts from a time in the past",
+    )
+    assert said(*events, "-t", "lake.shop.typo") == (
+        1,
+        "tidegate: no event in commits matches and can be decoded",
+    )
+    assert said(*events, "-t", "typo")[0] == 2
+    assert said(*events, "--partition", "9") == (2, "tidegate: P.commits has no partition 9")
+    assert said(*events, "--from-time", "2999-01-01T00:00:00Z")[0] == 1
+    assert said("events", "--topic", "nowhere", "--from-offset", "0")[0] == 2

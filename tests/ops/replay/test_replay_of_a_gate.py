@@ -1,0 +1,84 @@
+"""A reader gate put back for one table: what it forgot of another does not come back to life."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from support.samples import NOON, events_on, memory_bus, message, release
+from tidegate.cleaning import ReaderGate, WaitingVacuum
+from tidegate.events import CleaningReleased, Event, VacuumFinished
+from tidegate.ops.replay.changelogs import reset_state
+from tidegate.ops.replay.plan import GroupReplay, OffsetReset, RecordCounts
+from tidegate.runtime.bus import Partition
+from tidegate.runtime.decider.loop import DeciderLoop
+from tidegate.runtime.decider.state_store import store_of
+from tidegate.runtime.memory.bus import MemoryBus
+
+ORDERS, OTHER = "lake.sales.orders", "lake.sales.other"
+GROUP = "tidegate.reader-gate"
+FORGETFUL = ReaderGate(remember_most=8)
+
+
+def vacuum(lock_id: int, table: str) -> VacuumFinished:
+    return VacuumFinished.model_validate(
+        {
+            "table": table,
+            "location": "/lake/t",
+            "occurred_at": NOON,
+            "said_by": "compactor",
+            "kind": "minor",
+            "directories": (f"delta_{lock_id:07}_{lock_id + 1:07}",),
+            "min_write_id": lock_id,
+            "max_write_id": lock_id + 1,
+            "valid_write_ids": f"sales.t:{lock_id + 1}:9223372036854775807::",
+            "own_lock_id": lock_id,
+            "locks": [{"lock_id": lock_id}],
+        }
+    )
+
+
+def send(bus: MemoryBus, events: Iterable[Event]) -> None:
+    bus.send([message(each) for each in events])
+
+
+def work(bus: MemoryBus) -> None:
+    loop = DeciderLoop(FORGETFUL, bus)
+    while loop.step(0):
+        pass
+    loop.close()
+
+
+def waiting(bus: MemoryBus, table: str) -> list[WaitingVacuum]:
+    store = store_of(FORGETFUL)
+    told = bus.records("tidegate.reader-gate.changelog")
+    store.restore((each.key or b"", each.value) for each in told)
+    pieces = store.state(table).loaded.pieces
+    found = (pieces.get(name) for name in pieces.names())
+    return [each for each in found if isinstance(each, WaitingVacuum)]
+
+
+def let_go(bus: MemoryBus) -> list[tuple[str, int]]:
+    said = (each for each in events_on(bus, "tidegate.commands"))
+    return [(each.table, each.min_write_id) for each in said if isinstance(each, CleaningReleased)]
+
+
+def test_a_vacuum_of_another_table_that_was_let_go_and_forgotten_does_not_wait_again() -> None:
+    bus = memory_bus("reader-gate", partitions=1)
+    for table, number in [(ORDERS, 1), *((OTHER, number) for number in range(10, 20))]:
+        send(bus, [vacuum(number, table), release(number, table)])
+        work(bus)
+    before = let_go(bus)
+    assert len(before) == 11
+    counts = RecordCounts({ORDERS: 1}, 10, frozenset({OTHER}))
+    resets = tuple(
+        OffsetReset(Partition(topic, 0), 11, 0, 11, applied=11, counts=counts)
+        for topic in ("tidegate.locks", "tidegate.vacuums")
+    )
+
+    reset_state(bus, "tidegate", GroupReplay("reader-gate", GROUP, resets, tables={ORDERS: 0}))
+    bus.committed[GROUP] |= {reset.partition: 0 for reset in resets}
+    send(bus, [release(99, OTHER), vacuum(98, OTHER)])  # it changes while the replay lasts
+    work(bus)
+
+    assert let_go(bus) == before
+    assert [each.vacuum.min_write_id for each in waiting(bus, OTHER)] == [98]

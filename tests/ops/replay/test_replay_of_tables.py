@@ -1,0 +1,214 @@
+"""A replay for some tables: the partition goes back, and the other tables pass over it."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.samples import commit, memory_bus, message
+from tidegate.cleaning import ReaderGate
+from tidegate.errors import ConfigError
+from tidegate.events import SavepointRequested
+from tidegate.events.keys import murmur2, partition_of
+from tidegate.events.message import event_of
+from tidegate.ops.doctor.partitioner import MURMUR2
+from tidegate.ops.groups import GroupInUseError
+from tidegate.ops.replay.changelogs import AnyState, reset_records, reset_state
+from tidegate.ops.replay.plan import GroupReplay, OffsetReset, RecordCounts
+from tidegate.ops.replay.tables import count_records, locate_tables
+from tidegate.publisher import Message
+from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.decider.loop import DeciderLoop
+from tidegate.runtime.decider.state_store import StateStore, state_store_for
+from tidegate.runtime.memory.bus import MemoryBus
+from tidegate.savepoints import (
+    PolicyRule,
+    SavepointMode,
+    SavepointPolicy,
+    SavepointPolicyService,
+)
+
+COMMITS = Partition("tidegate.commits", 0)
+ORDERS, OTHER = "lake.sales.orders", "lake.sales.other"
+
+
+def test_a_table_s_partition_is_the_one_that_kafka_s_own_client_computes() -> None:
+    assert {key: murmur2(key.encode()) for key in MURMUR2} == {
+        key: known & 0xFFFFFFFF for key, known in MURMUR2.items()
+    }
+    assert partition_of("lake.sales.orders", 6) == ((-158059582) & 0x7FFFFFFF) % 6
+
+
+def test_a_table_on_another_partition_than_the_one_meant_is_refused() -> None:
+    number = partition_of(ORDERS, 6)
+
+    assert locate_tables(["LAKE.Sales.orders"], 6, only=None) == {ORDERS: number}
+    assert locate_tables([ORDERS], 6, only=number) == {ORDERS: number}
+    with pytest.raises(ConfigError, match=f"is on partition {number}, not on"):
+        locate_tables([ORDERS], 6, only=(number + 1) % 6)
+    with pytest.raises(ConfigError, match="not a table name of the form catalog"):
+        locate_tables(["orders"], 6, only=None)
+
+
+def record(offset: int, key: bytes | None, partition: Partition = COMMITS) -> Record:
+    return Record(partition, offset, key, b"", (), 0)
+
+
+def test_a_plan_tells_the_tables_records_from_those_that_come_along() -> None:
+    locks = Partition("tidegate.locks", 0)
+    away = Partition("tidegate.vacuums", 0)
+    resets = (
+        OffsetReset(COMMITS, 4, 0, 4),
+        OffsetReset(locks, 1, 0, 1),
+        OffsetReset(away, 9, 3, 0, fault="gone"),
+    )
+    plan = GroupReplay("reader-gate", "g", resets, tables={ORDERS: 0})
+    records = [
+        record(0, ORDERS.encode()),
+        record(1, OTHER.encode()),
+        record(2, None),
+        record(3, b"\xff"),
+        record(0, OTHER.encode(), locks),
+    ]
+
+    counted = count_records(plan, records)
+
+    # the locks have nothing of the table and stay; what would not start is put right
+    assert [reset.partition for reset in counted.resets] == [COMMITS, away]
+    assert counted.resets[0].counts == RecordCounts({ORDERS: 1}, 3, frozenset({OTHER}))
+    assert counted.resets[1].counts == RecordCounts({}, 0, frozenset())
+
+
+KNOWN = b'{"applied":{"c":7,"l":3},"state":{"released_vacuums":{"v1":1763726400000}}}'
+QUIET = b'{"applied":{"c":2,"l":2},"state":{"x":[1]}}'
+
+
+def kept() -> StateStore[AnyState]:
+    store = state_store_for(AnyState, AnyState())
+    store.restore(
+        [
+            (ORDERS.encode(), KNOWN),
+            (OTHER.encode(), QUIET),
+            (b"\x00positions", b'{"c":9,"l":3}'),
+            (b"\x00topic-ids", b'{"c":"old","l":"L"}'),
+        ]
+    )
+    return store
+
+
+def to(offset: int, counts: RecordCounts | None = None, *, is_for_all: bool = False) -> OffsetReset:
+    return OffsetReset(
+        Partition("c", 0), 9, offset, 9 - offset, is_for_all=is_for_all, counts=counts
+    )
+
+
+TAIL = [
+    (b"\x00positions", b'{"c": 4, "l": 3}'),
+    (b"\x00topic-ids", b'{"c": "new", "l": "L"}'),
+]
+ORDERS_BACK = (
+    b"lake.sales.orders",
+    b'{"applied":{"c":4,"l":3},"state":{"released_vacuums":{"v1":1763726400000}}}',
+)
+
+
+def test_a_decider_s_positions_go_back_and_its_states_stay() -> None:
+    assert reset_records(kept(), [to(4)], {"c": "new"}) == [ORDERS_BACK, *TAIL]
+
+
+def test_of_a_partition_that_goes_back_for_one_table_the_others_are_applied_as_before() -> None:
+    counts = RecordCounts({ORDERS: 1}, 2, frozenset({OTHER, "lake.sales.empty"}))
+
+    assert reset_records(kept(), [to(4, counts)], {"c": "new"}, {ORDERS}) == [
+        ORDERS_BACK,
+        (b"lake.sales.other", b'{"applied":{"c":9,"l":2},"state":{"x":[1]}}'),
+        (b"lake.sales.empty", b'{"applied":{"c":9},"state":{}}'),
+        *TAIL,
+    ]
+
+
+def test_on_a_topic_that_was_created_again_no_table_s_offsets_count() -> None:
+    counts = RecordCounts({ORDERS: 1}, 1, frozenset({OTHER}))
+
+    written = reset_records(kept(), [to(0, counts, is_for_all=True)], {"c": "new"}, {ORDERS})
+
+    assert [value for key, value in written if key == OTHER.encode()] == [
+        b'{"applied":{"c":0,"l":2},"state":{"x":[1]}}'
+    ]
+
+
+@pytest.mark.parametrize("decider", [SavepointPolicyService(SavepointPolicy()), ReaderGate()])
+def test_a_table_of_which_only_the_place_is_known_has_the_initial_state(
+    decider: SavepointPolicyService | ReaderGate,
+) -> None:
+    counts = RecordCounts({}, 1, frozenset({"lake.sales.empty"}))
+    initial: object = decider.initial()
+    store = state_store_for(type(initial), initial)
+
+    written = reset_records(kept(), [to(4, counts)], {"c": "new"}, {ORDERS})
+    store.restore(each for each in written if each[0] == b"lake.sales.empty")
+
+    [(_, entry)] = store.tables()
+    assert (entry.state, entry.applied) == (initial, {"c": 9})
+
+
+def savepoints_on(*tables: str) -> SavepointPolicyService:
+    rules = (PolicyRule(pattern=each, mode=SavepointMode.EVERY_COMMIT) for each in tables)
+    return SavepointPolicyService(SavepointPolicy(rules=tuple(rules)))
+
+
+def send(bus: MemoryBus, events: list[tuple[int, str]]) -> None:
+    for number, table in events:
+        sent = message(commit(number, table))
+        bus.send([Message(sent.topic, sent.key, sent.value, sent.headers, 0)])
+
+
+def work(bus: MemoryBus, decider: SavepointPolicyService) -> None:
+    loop = DeciderLoop(decider, bus)
+    while loop.step(0):
+        pass
+    loop.close()
+
+
+def asked(bus: MemoryBus) -> list[tuple[str, int]]:
+    commands = (event_of(each.key, each.value) for each in bus.records("tidegate.commands"))
+    return [
+        (each.table, int(each.instant[-3:]))
+        for each in commands
+        if isinstance(each, SavepointRequested) and each.instant
+    ]
+
+
+def test_what_one_table_missed_is_made_up_for_and_what_others_missed_is_not() -> None:
+    bus = memory_bus("savepoint-policy", partitions=1)
+    group = "tidegate.savepoint-policy"
+    third = "lake.sales.third"
+    send(bus, [(1, ORDERS), (2, OTHER), (3, third)])
+    work(bus, savepoints_on())
+    send(bus, [(4, OTHER), (5, ORDERS)])
+    work(bus, savepoints_on(OTHER))
+    assert asked(bus) == [(OTHER, 4)]
+    counts = RecordCounts({ORDERS: 2}, 3, frozenset({OTHER, third}))
+    resets = (OffsetReset(COMMITS, 5, 0, 5, applied=5, counts=counts),)
+    plan = GroupReplay("savepoint-policy", group, resets, tables={ORDERS: 0})
+
+    reset_state(bus, "tidegate", plan)
+    bus.committed[group][COMMITS] = 0
+    send(bus, [(6, OTHER), (7, third)])
+    work(bus, savepoints_on("*"))
+
+    # of the others what was applied without a command (2 and 3) stays as it was decided then
+    assert asked(bus)[1:] == [(ORDERS, 1), (ORDERS, 5), (OTHER, 6), (third, 7)]
+
+
+def test_a_memory_that_went_on_since_the_plan_is_left_alone() -> None:
+    bus = memory_bus("savepoint-policy", partitions=1)
+    send(bus, [(1, ORDERS)])
+    work(bus, savepoints_on("*"))
+    before = bus.records("tidegate.savepoint-policy.changelog")[:]
+    resets = (OffsetReset(COMMITS, 0, 0, 0, applied=None),)
+    plan = GroupReplay("savepoint-policy", "tidegate.savepoint-policy", resets)
+
+    with pytest.raises(GroupInUseError, match="plan again"):
+        reset_state(bus, "tidegate", plan)
+
+    assert bus.records("tidegate.savepoint-policy.changelog") == before

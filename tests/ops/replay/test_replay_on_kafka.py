@@ -1,0 +1,198 @@
+"""Replays on a real broker, by the command line, with the services running in this process."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.hudi_tables import at, end_of, four_commits, snapshot
+from support.replays import Place, publish_commits, savepoints_asked
+from support.waiting import wait_for
+from tidegate.errors import ConfigError, TidegateError
+from tidegate.events import LockHold, VacuumKind
+from tidegate.hive import ValidWriteIds
+from tidegate.local.demo.acid_orc import AcidTable
+from tidegate.ops.replay.events import REPLAYED_FROM
+from tidegate.service.assembly import SERVICES
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+SNAPSHOT = "shop.log:3:9223372036854775807::"
+LATER = "20260301130000000"
+
+
+def play(place: Place) -> None:
+    """Savepoints by policy and on request, a restore, a vacuum that waits for its readers."""
+    customers = four_commits(place.lake / "customers", 9)
+    orders = four_commits(place.lake / "orders", 9)
+    log = AcidTable(place.lake / "log", {"id": "bigint"})
+    for write_id in (1, 2, 3):
+        log.insert(write_id, [(write_id,)])
+    made = log.compact_minor(1, 3, ValidWriteIds.parse(SNAPSHOT))
+    with place.running(), place.publisher() as publisher:
+        publisher.commit(**place.subject("customers"), instant=at(4))
+        publisher.request_savepoint(**place.subject("customers"), requested_by="ana")
+        publisher.request_savepoint(**place.subject("orders"), instant=at(2), requested_by="ana")
+        publisher.lock_released(**place.subject("log"), lock_id=3)
+        publisher.vacuum_finished(
+            **place.subject("log"),
+            kind=VacuumKind.MINOR,
+            directories=made,
+            min_write_id=1,
+            max_write_id=3,
+            valid_write_ids=SNAPSHOT,
+            own_lock_id=1,
+            locks=[LockHold(lock_id=n) for n in (1, 2, 3)],
+        )
+        wait_for("the outcomes", lambda: len(place.audience.outcomes()) >= 3)
+        publisher.request_restore(
+            **place.subject("orders"),
+            savepoint=at(2),
+            requested_by="ana",
+            reason="bad",
+            seen_up_to=end_of(at(4)),
+        )
+        publisher.lock_released(**place.subject("log"), lock_id=1)
+        publisher.lock_released(**place.subject("log"), lock_id=2)
+        wait_for("the final outcomes", lambda: len(ends(place)) == 3)
+        place.wait_until_idle()
+    # the tables live on: a commit after the restore, a savepoint removed by hand, a newer commit
+    orders.commit(LATER, at(2))
+    for path in list(customers.timeline.glob(f"*{at(4)}*.savepoint*")):
+        path.unlink()
+    customers.commit(LATER, at(4))
+
+
+def ends(place: Place) -> set[str]:
+    names = {type(each).__name__ for each in place.audience.outcomes()}
+    return names & {"DirectoriesCleaned", "RestoreCompleted", "SavepointCreated"}
+
+
+@pytest.mark.slow
+def test_the_whole_history_replayed_on_tables_that_are_done_changes_nothing(place: Place) -> None:
+    play(place)
+    tables, outcomes = snapshot(place.lake), place.outcome_ids()
+    assert len(outcomes) == 7
+    assert len(place.audience.commands()) == 5
+    assert any(LATER in name for name in tables)
+
+    for service in SERVICES:
+        told = place.call("group", service, "--to-earliest", "--execute", "--with-restores")
+        assert sum(reset["again"] for reset in told["changes"]) > 0, service
+    with place.running():
+        place.wait_until_idle()
+    assert snapshot(place.lake) == tables
+    assert place.outcome_ids() == outcomes
+    assert len(place.audience.commands()) == 5  # no decider asked again
+
+    for topic in ("commits", "vacuums", "locks", "commands"):
+        told = place.call(
+            "events", "--topic", topic, "--from-offset", "0", "--execute", "--with-restores"
+        )
+        assert told["changes"], topic
+    with place.running():
+        place.wait_until_idle()
+    assert snapshot(place.lake) == tables
+    assert place.outcome_ids() == outcomes
+    assert len(place.audience.commands()) == 10  # the five, published again by us alone
+    assert place.audience.dead_letters() == []
+    replayed = [r for r in place.audience.records("locks") if REPLAYED_FROM in dict(r.headers)]
+    assert len(replayed) == 3
+
+
+def commands(place: Place) -> list[str | None]:
+    return [instant for _, instant in savepoints_asked(place)]
+
+
+def test_what_a_decider_missed_is_made_up_for_and_what_it_did_is_not_done_again(
+    place: Place,
+) -> None:
+    publish_commits(place, [1])
+    with place.running("savepoint-policy", rules=""):
+        publish_commits(place, [2])
+        wait_for("an empty backlog", lambda: place.audience.lag() == 0)
+    with place.running("savepoint-policy"):
+        publish_commits(place, [3])
+        wait_for("the command", lambda: commands(place) == [at(3)])
+    with place.running("savepoint-policy"):
+        place.wait_until_idle("savepoint-policy")
+    assert commands(place) == [at(3)]
+
+    place.call("group", "savepoint-policy", "--to-earliest", "--execute")
+    with place.running("savepoint-policy"):
+        wait_for("the commands", lambda: len(commands(place)) == 3)
+        place.wait_until_idle("savepoint-policy")
+
+    assert commands(place) == [at(3), at(1), at(2)]
+
+
+def test_a_dry_run_says_what_would_change_and_changes_nothing(place: Place) -> None:
+    publish_commits(place, [1, 2, 3])
+    with place.running("savepoint-policy"):
+        wait_for("the commands", lambda: len(commands(place)) == 3)
+        place.wait_until_idle("savepoint-policy")
+
+    told = place.call("group", "savepoint-policy", "--shift-by", "-2")
+    events = place.call("events", "--topic", "commits", "-t", "lake.shop.customers")
+
+    [reset] = told["changes"]
+    assert (reset["from_offset"], reset["to_offset"], reset["again"]) == (3, 1, 2)
+    assert "of_others" not in reset
+    assert reset["group"] == f"{place.prefix}.savepoint-policy"
+    assert [each["event"] for each in events["changes"]] == ["CommitCompleted"] * 3
+    assert place.call("group", "savepoint-policy", "--shift-by", "-2") == told
+    assert len(place.audience.records("commits")) == 3
+    assert place.call("group", "savepoint-policy", "--by-duration", "1h")["changes"] == [
+        {**reset, "to_offset": 0, "again": 3}
+    ]
+
+
+def test_a_running_service_is_not_put_back(place: Place) -> None:
+    publish_commits(place, [1])
+    with place.running("savepoint-policy"):
+        wait_for("the commands", lambda: len(commands(place)) == 1)
+        with pytest.raises(TidegateError, match="stop the service first"):
+            place.call("group", "savepoint-policy", "--to-earliest", "--execute")
+        publish_commits(place, [2])
+        wait_for("the commands", lambda: len(commands(place)) == 2)
+
+
+def test_restores_are_not_replayed_by_the_way(place: Place) -> None:
+    four_commits(place.lake / "orders", 9)
+    with place.running("restorer"), place.publisher() as publisher:
+        publisher.request_restore(
+            **place.subject("orders"),
+            savepoint=at(2),
+            requested_by="ana",
+            reason="bad",
+            seen_up_to=end_of(at(4)),
+        )
+        wait_for("the outcomes", lambda: len(place.audience.outcomes()) == 1)
+        place.wait_until_idle("restorer")
+
+    assert place.call("group", "restorer", "--to-earliest")["restores"] == 1
+    for replayed in (
+        ("group", "restorer", "--to-earliest"),
+        ("events", "--topic", "commands", "--from-offset", "0"),
+    ):
+        with pytest.raises(TidegateError, match="1 of the selected records are restore requests"):
+            place.call(*replayed, "--execute")
+    assert place.unread("restorer") == 0
+    assert len(place.audience.records("commands")) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param(("group", "nobody", "--to-earliest"), id="no such service"),
+        pytest.param(("group", "restorer"), id="no target"),
+        pytest.param(("group", "restorer", "--to-earliest", "--to-offset", "1"), id="two targets"),
+        pytest.param(("group", "restorer", "--shift-by", "5"), id="forward"),
+        pytest.param(("group", "restorer", "--to-time", "2026-11-21T12:00:00"), id="no zone"),
+        pytest.param(("group", "restorer", "--to-earliest", "--topic", "locks"), id="not heard"),
+        pytest.param(("group", "restorer", "--to-earliest", "--partition", "9"), id="partition"),
+        pytest.param(("events", "--topic", "commits"), id="no condition"),
+        pytest.param(("events", "--topic", "dead-letters", "--from-offset", "0"), id="no events"),
+    ],
+)
+def test_a_wrong_call_is_refused(place: Place, wrong: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError):
+        place.call(*wrong)

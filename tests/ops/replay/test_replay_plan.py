@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.samples import NOON, commit, message
+from tidegate.errors import ConfigError
+from tidegate.events.wire import Wire
+from tidegate.ops.replay.events import Selection, select_events
+from tidegate.ops.replay.plan import AppliedPosition, GroupPosition, OffsetReset, plan_group
+from tidegate.ops.replay.targets import (
+    RecordsBack,
+    Target,
+    ToEarliest,
+    ToMoment,
+    ToOffset,
+    ago,
+    duration,
+    moment,
+    since,
+)
+from tidegate.publisher import Message
+from tidegate.runtime.bus import Partition, Record
+
+LOCKS_0 = Partition("tidegate.locks", 0)
+ANOTHERS = AppliedPosition(8, topic_recreated=True)
+
+
+def of_table(own: int) -> AppliedPosition:
+    return AppliedPosition(3, furthest_of_tables=own)
+
+
+def moved(position: GroupPosition, target: Target) -> tuple[int, int] | None:
+    """To which offset a group would go, and how many records it would read again."""
+    plan = plan_group("reader-gate", "tidegate.reader-gate", {LOCKS_0: position}, target)
+    return (plan.resets[0].to_offset, plan.resets[0].again) if plan.resets else None
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        pytest.param(ToOffset(4), (4, 4), id="to an offset"),
+        pytest.param(ToOffset(1), (3, 5), id="to an offset that is off the topic"),
+        pytest.param(ToEarliest(), (3, 5), id="to the earliest that is left"),
+        pytest.param(RecordsBack(2), (6, 2), id="so many back"),
+        pytest.param(RecordsBack(100), (3, 5), id="more back than there is"),
+        pytest.param(ToOffset(9), None, id="never forward"),
+        pytest.param(ToOffset(8), None, id="not where it is"),
+    ],
+)
+def test_a_group_goes_back_within_what_the_topic_holds(
+    target: Target, expected: tuple[int, int] | None
+) -> None:
+    assert moved(GroupPosition(range(3, 10), committed=8), target) == expected
+
+
+def test_a_moment_is_where_the_broker_says() -> None:
+    target = ToMoment(NOON)
+
+    assert moved(GroupPosition(range(3, 10), committed=8, at_moment=5), target) == (5, 3)
+    assert moved(GroupPosition(range(3, 10), committed=8, at_moment=10), target) is None
+
+
+def test_a_group_that_never_committed_begins_at_the_beginning_anyway() -> None:
+    assert moved(GroupPosition(range(3, 10), committed=None), ToEarliest()) is None
+
+
+OFFSETS = st.none() | st.integers(0, 12)
+MEMORIES = st.none() | st.builds(
+    AppliedPosition, OFFSETS, topic_recreated=st.booleans(), furthest_of_tables=st.integers(0, 14)
+)
+
+
+@given(
+    first=st.integers(0, 6),
+    count=st.integers(0, 6),
+    committed=OFFSETS,
+    memory=MEMORIES,
+    target=st.builds(ToOffset, st.integers(0, 14)) | st.builds(RecordsBack, st.integers(1, 9)),
+)
+def test_whatever_is_known_of_a_group_it_passes_over_nothing_and_starts_afterwards(
+    first: int, count: int, committed: int | None, memory: AppliedPosition | None, target: Target
+) -> None:
+    held = range(first, first + count)
+    position = GroupPosition(held, committed, changelog=memory)
+
+    plan = plan_group("reader-gate", "tidegate.reader-gate", {LOCKS_0: position}, target)
+
+    if not plan.resets:
+        assert not position.fault
+        return
+    [reset] = plan.resets
+    places = [first] if position.topic_recreated else position.next_offsets
+    assert first <= reset.to_offset <= min(max(first, min(places)), held.stop)
+    after = GroupPosition(
+        held, reset.to_offset, changelog=AppliedPosition(reset.to_offset) if memory else None
+    )
+    assert not after.fault
+
+
+def test_a_group_whose_place_is_gone_goes_to_the_nearest_that_is_left() -> None:
+    assert moved(GroupPosition(range(3, 10), committed=1), ToEarliest()) == (3, 0)
+    assert moved(GroupPosition(range(3, 10), committed=1), ToOffset(9)) == (3, 0)
+    assert moved(GroupPosition(range(3, 10), committed=20), ToEarliest()) == (3, 7)
+
+
+@pytest.mark.parametrize(
+    ("committed", "memory", "target", "expected"),
+    [
+        pytest.param(8, AppliedPosition(8), ToOffset(5), (5, 3), id="both go back"),
+        pytest.param(8, AppliedPosition(8), ToOffset(9), None, id="never forward"),
+        pytest.param(8, AppliedPosition(9), ToOffset(9), None, id="died before the offset"),
+        pytest.param(8, AppliedPosition(9), ToOffset(6), (6, 3), id="back over what is remembered"),
+        pytest.param(
+            3, AppliedPosition(8), ToEarliest(), (3, 5), id="the group stands there already"
+        ),
+        pytest.param(3, AppliedPosition(3), ToEarliest(), None, id="both stand there already"),
+        pytest.param(
+            None, AppliedPosition(8), ToEarliest(), (3, 5), id="the broker forgot the group"
+        ),
+        pytest.param(
+            None, AppliedPosition(8), RecordsBack(2), (6, 2), id="back from what is remembered"
+        ),
+        pytest.param(None, AppliedPosition(None), ToEarliest(), None, id="never begun"),
+        pytest.param(3, of_table(7), ToEarliest(), (3, 4), id="a table is ahead of the others"),
+        pytest.param(3, of_table(7), ToOffset(5), (3, 4), id="back from where the table is"),
+        pytest.param(3, of_table(7), ToOffset(7), None, id="not to where the table is"),
+        pytest.param(3, of_table(7), ToMoment(NOON), None, id="not to a moment in the future"),
+        pytest.param(3, of_table(3), ToEarliest(), None, id="the table stands there already"),
+        pytest.param(3, of_table(2), ToEarliest(), None, id="the table was quiet"),
+        pytest.param(
+            8, AppliedPosition(5), ToOffset(7), (5, 3), id="the memory ends before the group"
+        ),
+        pytest.param(8, AppliedPosition(5), ToOffset(12), (5, 3), id="from where its memory ends"),
+        pytest.param(8, AppliedPosition(None), ToOffset(7), (3, 5), id="the memory is lost"),
+        pytest.param(
+            8, AppliedPosition(1), ToOffset(7), (3, 5), id="what comes next is off the topic"
+        ),
+        pytest.param(
+            None, AppliedPosition(20), ToEarliest(), (3, 7), id="remembered beyond the end"
+        ),
+        pytest.param(None, ANOTHERS, ToEarliest(), (3, 0), id="created again"),
+        pytest.param(3, ANOTHERS, ToEarliest(), (3, 0), id="created again, at its start"),
+        pytest.param(8, ANOTHERS, ToOffset(7), (3, 5), id="created again, an old offset"),
+    ],
+)
+def test_a_decider_s_group_goes_back_to_where_its_memory_can_follow(
+    committed: int | None, memory: AppliedPosition, target: Target, expected: tuple[int, int] | None
+) -> None:
+    assert moved(GroupPosition(range(3, 10), committed, changelog=memory), target) == expected
+
+
+def test_a_plan_says_what_would_change_and_leaves_out_what_would_not() -> None:
+    positions = {
+        Partition("tidegate.vacuums", 1): GroupPosition(range(5), committed=5),
+        LOCKS_0: GroupPosition(range(9), committed=9),
+        Partition("tidegate.locks", 1): GroupPosition(range(0), committed=0),
+    }
+
+    plan = plan_group("reader-gate", "tidegate.reader-gate", positions, ToEarliest())
+
+    assert plan.resets == (
+        OffsetReset(LOCKS_0, 9, 0, 9),
+        OffsetReset(Partition("tidegate.vacuums", 1), 5, 0, 5),
+    )
+    assert plan.records == 14
+    assert [reset.to_offset for reset in plan.resets_of(1)] == [0]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1h", timedelta(hours=1)),
+        ("1d2h3m4s", timedelta(days=1, hours=2, minutes=3, seconds=4)),
+        ("PT1H", timedelta(hours=1)),
+        ("P1DT12H", timedelta(days=1.5)),
+    ],
+)
+def test_a_duration_is_read(text: str, expected: timedelta) -> None:
+    assert duration(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "soon", "0s", "-PT1H", "1w", "h1"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        duration(text)
+
+
+def test_a_time_before_kafka_s_first_is_the_first() -> None:
+    first = datetime(1970, 1, 1, tzinfo=UTC)
+
+    assert ago("900000d", NOON) == ToMoment(first)
+    assert ago("P9999Y", NOON) == ToMoment(first)
+    assert ago("1h", NOON) == ToMoment(NOON - timedelta(hours=1))
+    assert moment("1969-12-31T23:59:59.999Z") == first
+    assert moment("0001-01-01T00:00:00+05:00") == first
+
+
+def test_a_replay_does_not_begin_in_the_future() -> None:
+    assert since("2026-11-21T12:00:00Z", NOON) == ToMoment(NOON)
+    with pytest.raises(ConfigError, match="in the future"):
+        since("2026-11-21T12:00:01Z", NOON)
+
+
+def test_a_time_has_a_zone() -> None:
+    assert moment("2026-11-21T13:00:00+01:00") == NOON
+    with pytest.raises(ConfigError, match="no time zone"):
+        moment("2026-11-21T13:00:00")
+
+
+def record(sent: Message, offset: int, seconds: int = 0) -> Record:
+    at = (NOON + timedelta(seconds=seconds)).timestamp() * 1000
+    where = Partition(sent.topic, 2)
+    return Record(where, offset, sent.key, sent.value, sent.headers, int(at))
+
+
+HISTORY = [
+    record(message(commit(1)), 10),
+    record(message(commit(2, "lake.sales.other")), 11, 1),
+    record(message(commit(3)), 12, 2),
+]
+
+
+def chosen(**conditions: object) -> list[int]:
+    selection = Selection(**conditions)  # type: ignore[arg-type]
+    return [found.record.offset for found in select_events(HISTORY, selection, Wire()).events]
+
+
+def test_events_are_chosen_by_table_id_place_and_time() -> None:
+    assert chosen() == [10, 11, 12]
+    assert chosen(table="lake.sales.orders") == [10, 12]
+    assert chosen(event_ids=frozenset({commit(3).event_id})) == [12]
+    assert chosen(from_offset=11, to_offset=12) == [11]
+    assert chosen(partition=1) == []
+    late = datetime(2026, 11, 21, 12, 0, 1, tzinfo=UTC)
+    assert chosen(from_time=late) == [11, 12]
+    assert chosen(to_time=late) == [10]
+
+
+def test_an_event_goes_out_as_it_was_and_says_from_where() -> None:
+    [found] = select_events(HISTORY[:1], Selection(), Wire()).events
+
+    sent = found.message()
+
+    original = message(commit(1))
+    assert (sent.topic, sent.key, sent.value) == (original.topic, original.key, original.value)
+    assert sent.partition == 2
+    assert sent.headers == (
+        *original.headers,
+        ("tidegate-replayed-from", b"tidegate.commits/2/10"),
+    )
+
+
+def test_an_id_goes_out_once_and_what_can_t_be_read_is_left_out() -> None:
+    [first] = select_events(HISTORY[:1], Selection(), Wire()).events
+    poison = Message("tidegate.commits", b"lake.sales.orders", b"{}")
+    replayed = [HISTORY[0], record(first.message(), 13, 3), record(poison, 14, 4)]
+
+    plan = select_events(replayed, Selection(), Wire())
+
+    assert [found.origin for found in plan.events] == ["tidegate.commits/2/10"]
+    assert [each.origin for each in plan.unreadable] == ["tidegate.commits/2/14"]
+    assert plan.unreadable[0].reason
+
+
+def test_what_can_t_be_read_is_told_of_unless_its_key_or_its_id_is_another() -> None:
+    nameless = Message("tidegate.commits", None, b"{}")
+    named = Message("tidegate.commits", b"lake.sales.orders", b"{}", (("ce_id", b"x"),))
+    other = Message("tidegate.commits", b"lake.sales.other", b"{}", (("ce_id", b"y"),))
+    records = [record(nameless, 1), record(named, 2), record(other, 3)]
+
+    def told(**conditions: object) -> list[int]:
+        selection = Selection(**conditions)  # type: ignore[arg-type]
+        plan = select_events(records, selection, Wire())
+        return [each.record.offset for each in plan.unreadable]
+
+    assert told() == [1, 2, 3]
+    assert told(table="lake.sales.orders") == [1, 2]
+    assert told(event_ids=frozenset({"x"})) == [1, 2]
+    assert told(from_offset=2) == [2, 3]
+    assert told(partition=1) == []
+
+
+def test_events_of_one_batch_keep_their_order() -> None:
+    batch = [record(message(commit(n)), n) for n in (9, 10, 11)]
+
+    plan = select_events(batch, Selection(), Wire())
+
+    assert [found.record.offset for found in plan.events] == [9, 10, 11]

@@ -1,0 +1,161 @@
+"""Declared topics against found ones, without a broker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tidegate.events.topics import LOCKS, changelog
+from tidegate.ops.topics import ActualTopic, DeclaredTopic, TopicDifference, deployment, differences
+from tidegate.service.settings import TopicSettings
+
+DAY_MS = 24 * 60 * 60 * 1000
+WANTED = DeclaredTopic(LOCKS, "lake.locks", partitions=6, replication=2)
+MEMORY = DeclaredTopic(changelog("gate"), "lake.gate.changelog", partitions=6, replication=2)
+AS_DECLARED = ActualTopic(
+    partitions=6,
+    replication=2,
+    settings={
+        "message.timestamp.type": "LogAppendTime",
+        "cleanup.policy": "delete",
+        "retention.ms": str(30 * DAY_MS),
+        "segment.bytes": "1048576",
+    },
+)
+
+
+def with_setting(name: str, value: str) -> ActualTopic:
+    return replace(AS_DECLARED, settings={**(AS_DECLARED.settings or {}), name: value})
+
+
+def test_a_topic_as_declared_does_not_differ() -> None:
+    assert differences([WANTED], {"lake.locks": AS_DECLARED}) == ()
+
+
+def test_what_is_not_declared_is_the_brokers_own_affair() -> None:
+    assert differences([WANTED], {"lake.locks": with_setting("segment.bytes", "7")}) == ()
+
+
+def test_more_replicas_than_declared_are_no_difference() -> None:
+    assert differences([WANTED], {"lake.locks": replace(AS_DECLARED, replication=3)}) == ()
+
+
+REPLICATED = replace(WANTED, replication=3)
+
+
+def in_sync(replicas: str) -> dict[str, ActualTopic]:
+    found = replace(with_setting("min.insync.replicas", replicas), replication=3)
+    return {"lake.locks": found}
+
+
+def test_with_three_replicas_a_write_is_confirmed_by_two_of_them_at_least() -> None:
+    assert REPLICATED.settings()["min.insync.replicas"] == "2"
+    assert "min.insync.replicas" not in WANTED.settings()
+    assert differences([REPLICATED], in_sync("2")) == ()
+    assert differences([REPLICATED], in_sync("3")) == ()
+    [found] = differences([REPLICATED], in_sync("1"))
+    assert str(found) == (
+        "topic lake.locks has min.insync.replicas = 1, declared: 2: kafka-configs --alter"
+        " --entity-type topics --entity-name lake.locks --add-config min.insync.replicas=2"
+    )
+
+
+def test_a_list_of_policies_has_no_order() -> None:
+    both = {**changelog("gate").settings(), "cleanup.policy": "delete, compact"}
+    memory = replace(AS_DECLARED, settings=both)
+
+    [found] = differences([MEMORY], {"lake.gate.changelog": memory})
+    assert (found.what, found.declared, found.found) == (
+        "cleanup.policy",
+        "compact",
+        "delete, compact",
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        pytest.param(
+            replace(AS_DECLARED, partitions=3),
+            "topic lake.locks has 3 partitions, but [topics] partitions is 6: a table's events"
+            " and its state would be on different partitions; set [topics] partitions to the number"
+            " that all topics have, or delete this one while it is empty and run: tidegate topics"
+            " create",
+            id="partitions",
+        ),
+        pytest.param(
+            replace(AS_DECLARED, replication=1),
+            "topic lake.locks has replication = 1, declared: 2:"
+            " add replicas: kafka-reassign-partitions",
+            id="replication",
+        ),
+        pytest.param(
+            with_setting("retention.ms", "60000"),
+            "topic lake.locks has retention.ms = 60000, declared: 2592000000: kafka-configs"
+            " --alter --entity-type topics --entity-name lake.locks"
+            " --add-config retention.ms=2592000000",
+            id="retention",
+        ),
+        pytest.param(
+            with_setting("cleanup.policy", "compact"),
+            "topic lake.locks has cleanup.policy = compact, declared: delete: kafka-configs"
+            " --alter --entity-type topics --entity-name lake.locks"
+            " --add-config cleanup.policy=delete",
+            id="compaction",
+        ),
+        pytest.param(
+            with_setting("message.timestamp.type", "CreateTime"),
+            "topic lake.locks has message.timestamp.type = CreateTime, declared: LogAppendTime:"
+            " kafka-configs --alter --entity-type topics --entity-name lake.locks"
+            " --add-config message.timestamp.type=LogAppendTime",
+            id="timestamps",
+        ),
+        pytest.param(
+            replace(AS_DECLARED, settings=None),
+            "topic lake.locks does not show its settings: grant DescribeConfigs on it",
+            id="settings that may not be seen",
+        ),
+    ],
+)
+def test_each_difference_is_one_line_that_says_what_to_do(found: ActualTopic, told: str) -> None:
+    assert [str(each) for each in differences([WANTED], {"lake.locks": found})] == [told]
+
+
+def test_a_missing_topic_is_a_difference() -> None:
+    wanted = TopicDifference("lake.locks", "topic", "", None, "run: tidegate topics create")
+
+    assert differences([WANTED], {}) == (wanted,)
+    assert str(wanted) == "topic lake.locks is missing: run: tidegate topics create"
+
+
+def test_all_that_differs_is_told_in_the_order_of_the_declarations() -> None:
+    odd = ActualTopic(1, 1, {})
+
+    found = differences([MEMORY, WANTED], {"lake.locks": odd})
+
+    assert [(each.topic, each.what) for each in found] == [
+        ("lake.gate.changelog", "topic"),
+        ("lake.locks", "partitions"),
+        ("lake.locks", "replication"),
+        ("lake.locks", "message.timestamp.type"),
+        ("lake.locks", "cleanup.policy"),
+        ("lake.locks", "retention.ms"),
+    ]
+
+
+def test_a_deployment_has_the_shared_topics_and_a_changelog_for_each_decider() -> None:
+    settings = TopicSettings(prefix="lake", partitions=3, replication=2)
+
+    declared = deployment(settings, ["gate"])
+
+    assert [each.name for each in declared] == [
+        "lake.commits",
+        "lake.vacuums",
+        "lake.locks",
+        "lake.commands",
+        "lake.outcomes",
+        "lake.dead-letters",
+        "lake.gate.changelog",
+    ]
+    assert {(each.partitions, each.replication) for each in declared} == {(3, 2)}

@@ -1,0 +1,87 @@
+"""What a command costs grows with what it changes: counted in operations, not in seconds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from support.hudi_tables import (
+    NOW,
+    HandMade,
+    at,
+    end_of,
+    restore_request,
+    savepoint_request,
+    ticking,
+    warehouse_over,
+)
+from tidegate.compute.parallel_map import ThreadMap
+from tidegate.events import RestoreCompleted
+from tidegate.restores import LivenessSettings, Restorer
+from tidegate.savepoints import SavepointWriter
+from tidegate.storage import FileInfo
+from tidegate.tables.warehouse import Warehouse
+
+
+class Counting(Warehouse):
+    """Counts what is asked of the storage, by the kind of file."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(warehouse_over(root).roots)
+        self.counts = Counter[str]()
+
+    def list(self, location: str) -> list[FileInfo]:
+        self.counts["timeline listed" if location.endswith("/timeline") else "listed"] += 1
+        return super().list(location)
+
+    def read(self, location: str, limit: int | None = None) -> bytes:
+        self.counts[location.rpartition(".")[2] + " read"] += 1
+        return super().read(location, limit)
+
+
+def table_of(root: Path, commits: int) -> HandMade:
+    table = HandMade(root / "orders").create()
+    previous = None
+    for minute in range(1, commits + 1):
+        table.commit(at(minute), previous)
+        previous = at(minute)
+    return table
+
+
+def savepoint(table: HandMade, counting: Warehouse) -> None:
+    writer = SavepointWriter(counting, ThreadMap(), ticking())
+    list(writer.execute(savepoint_request(table, at(1))))
+
+
+def restore(table: HandMade, counting: Warehouse) -> None:
+    savepoint(table, warehouse_over(table.path.parent))
+    clock, unwatched = ticking(NOW + timedelta(minutes=1)), LivenessSettings(watch=timedelta(0))
+    restorer = Restorer(counting, ThreadMap(), clock, unwatched)
+    command = restore_request(table, at(1), seen_up_to=end_of(at(59)))
+    assert isinstance(list(restorer.execute(command))[-1], RestoreCompleted)
+
+
+@pytest.mark.parametrize("work", [savepoint, restore])
+def test_the_timeline_is_listed_as_often_over_many_commits_as_over_few(
+    tmp_path: Path, work: Callable[[HandMade, Warehouse], None]
+) -> None:
+    few, many = Counting(tmp_path / "few"), Counting(tmp_path / "many")
+
+    work(table_of(tmp_path / "few", 4), few)
+    work(table_of(tmp_path / "many", 40), many)
+
+    assert many.counts["timeline listed"] == few.counts["timeline listed"] <= 8
+    assert many.counts["listed"] == few.counts["listed"]
+
+
+def test_a_restore_reads_each_commit_once_and_no_rollback(tmp_path: Path) -> None:
+    counting = Counting(tmp_path)
+
+    restore(table_of(tmp_path, 40), counting)
+
+    assert counting.counts["commit read"] == 39
+    assert not counting.counts["rollback read"]

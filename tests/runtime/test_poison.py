@@ -1,0 +1,108 @@
+"""No message, whatever its bytes, holds up its partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import pytest
+from confluent_kafka import KafkaError
+from confluent_kafka import Message as Received
+
+from support.samples import EveryThird, commit, memory_bus, message
+from tidegate.errors import MessageTooLargeError
+from tidegate.events.topics import TOPICS, changelog
+from tidegate.publisher import Message
+from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.decider.loop import DeciderLoop
+from tidegate.runtime.input.dead_letters import (
+    HEADERS_LEFT_OUT,
+    KEY_LEFT_OUT,
+    VALUE_LEFT_OUT,
+    DeadLetterLimit,
+    DeadLetterQueue,
+)
+from tidegate.runtime.kafka.errors import is_transient
+from tidegate.runtime.kafka.records import ReceivedHeaders
+from tidegate.runtime.memory.bus import MemoryBus
+from tidegate.runtime.retry import RetryPolicy
+
+DEAD, COMMITS = "tidegate.dead-letters", "tidegate.commits"
+LIMIT = 2 * 2**20
+HUGE = b"k" * 4 * 2**20
+
+
+class LimitedBus(MemoryBus):
+    """Its dead-letter topic has a limit, as on a real broker."""
+
+    def send(self, messages: Sequence[Message]) -> None:
+        for each in messages:
+            parts = [each.key, each.value, *(content for _, content in each.headers)]
+            if each.topic == DEAD and sum(len(part or b"") for part in parts) > LIMIT:
+                raise MessageTooLargeError("Message size too large")
+        super().send(messages)
+
+
+def limited_bus() -> LimitedBus:
+    names = [*(topic.name() for topic in TOPICS), changelog(EveryThird.name).name()]
+    return LimitedBus(names, partitions=1)
+
+
+@pytest.mark.parametrize(
+    "poison",
+    [
+        pytest.param(Message(COMMITS, HUGE, b"junk"), id="a key of 4 MB"),
+        pytest.param(Message(COMMITS, b"k", b"junk", (("h", HUGE),)), id="a header of 4 MB"),
+        pytest.param(Message(COMMITS, HUGE, HUGE, (("h", HUGE),)), id="everything"),
+    ],
+)
+def test_where_not_even_the_dead_letter_fits_the_place_is_the_dead_letter(poison: Message) -> None:
+    bus = limited_bus()
+    bus.send([poison, *(message(commit(n)) for n in range(3))])
+    loop = DeciderLoop(EveryThird(), bus)
+    while loop.step(0):
+        pass
+
+    [letter] = bus.records(DEAD)
+    headers = dict(letter.headers)
+    assert (letter.key, letter.value) == (None, None)
+    assert headers["x-original-topic"] == COMMITS.encode()
+    assert (headers["x-original-partition"], headers["x-original-offset"]) == (b"0", b"0")
+    assert headers[KEY_LEFT_OUT] == str(len(poison.key or b"")).encode()
+    assert headers[VALUE_LEFT_OUT] == str(len(poison.value or b"")).encode()
+    assert headers[HEADERS_LEFT_OUT] == b"too large"
+    assert len(bus.records("tidegate.commands")) == 1
+
+
+class Unreadable(NamedTuple):
+    """What the client's message does where a header's name is not UTF-8."""
+
+    def headers(self) -> object:
+        raise SystemError("<method 'headers'> returned a result with an exception set")
+
+
+def test_a_header_name_that_is_not_utf8_is_left_out_of_the_dead_letter() -> None:
+    bus = memory_bus(partitions=1)
+    headers = ReceivedHeaders(cast("Received", Unreadable()))
+    record = Record(Partition(COMMITS, 0), 7, b"k", b"v", headers, 0)
+    queue = DeadLetterQueue("gate", bus, "tidegate", RetryPolicy(), DeadLetterLimit())
+    queue.send(record, ValueError("junk"))
+
+    [letter] = bus.records(DEAD)
+    assert (letter.key, letter.value) == (b"k", b"v")
+    assert dict(letter.headers)[HEADERS_LEFT_OUT] == b"unreadable"
+
+
+def test_a_dead_letter_goes_to_a_partition_that_its_topic_has() -> None:
+    bus = memory_bus(partitions=3)
+    record = Record(Partition(COMMITS, 7), 0, b"k", b"v", (), 0)
+    queue = DeadLetterQueue("gate", bus, "tidegate", RetryPolicy(), DeadLetterLimit())
+    queue.send(record, ValueError("junk"))
+
+    [letter] = bus.records(DEAD)
+    assert letter.partition.number == 7 % 3
+    assert dict(letter.headers)["x-original-partition"] == b"7"
+
+
+def test_a_leader_that_is_being_elected_is_waited_for() -> None:
+    assert is_transient(KafkaError(KafkaError._NOENT))

@@ -1,0 +1,54 @@
+"""A valid event on a partition that is not its table's is dead-lettered, not waited on for ever."""
+
+from __future__ import annotations
+
+from support.samples import (
+    EveryThird,
+    Recorder,
+    commit,
+    events_on,
+    memory_bus,
+    message,
+    savepoint_request,
+    work_off,
+)
+from tidegate.events.keys import partition_of
+from tidegate.ops.dead_letters.dead_letter import read_dead_letter
+from tidegate.ops.dead_letters.resolution import redriven_message
+from tidegate.runtime.decider.loop import DeciderLoop
+from tidegate.runtime.executor.loop import ExecutorLoop
+
+TABLE = "lake.sales.orders"
+RIGHT = partition_of(TABLE, 3)
+WRONG = (RIGHT + 1) % 3
+DEAD = "tidegate.dead-letters"
+
+
+def test_a_deciders_event_on_the_wrong_partition_is_dead_lettered_with_the_right_one() -> None:
+    bus = memory_bus(EveryThird.name)
+    bus.send([message(commit(n))._replace(partition=WRONG) for n in range(3)])
+    loop = DeciderLoop(EveryThird(), bus)
+    while loop.step(0):
+        pass
+
+    assert bus.records("tidegate.commands") == []
+    letters = bus.records(DEAD)
+    reason = (dict(letters[0].headers)["x-exception-message"] or b"").decode()
+    assert len(letters) == 3
+    assert reason.startswith(f"events of {TABLE} belong on partition {RIGHT} of 3, not on {WRONG}:")
+    assert reason.endswith("then redrive: that sends the event to the right partition")
+
+
+def test_a_command_on_the_wrong_partition_is_not_carried_out_until_it_is_redriven() -> None:
+    bus, recorder = memory_bus(), Recorder()
+    bus.send([message(savepoint_request(0))._replace(partition=WRONG)])
+    loop = ExecutorLoop(recorder, bus)
+    work_off(loop)
+    assert (recorder.asked, len(bus.records(DEAD))) == ([], 1)
+
+    [letter], [original] = bus.records(DEAD), bus.records("tidegate.commands")
+    bus.send([redriven_message(read_dead_letter(letter), original)])
+    work_off(loop)
+
+    assert len(recorder.asked) == 1
+    assert len(events_on(bus, "tidegate.outcomes")) == 1

@@ -1,0 +1,114 @@
+"""Retries and dead letters: a limit for all services, and one of its own for each."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+from pydantic import ValidationError
+
+from support.samples import memory_bus
+from tidegate.errors import DeadLetterFlood
+from tidegate.publisher import Message
+from tidegate.runtime.decider.loop import DeciderLoop
+from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.runtime.retry import BROKER_RETRIES, TABLE_RETRIES, RetryPolicy
+from tidegate.service.assembly import DECIDERS, EXECUTORS, SERVICES, Loop, assemble
+from tidegate.service.settings import Settings
+
+COMMON = """
+[warehouse]
+roots = ["/lake"]
+[services.retries]
+attempts = 20
+longest_wait_ms = 9000
+[services.dead_letters]
+most = 3
+of = 5
+"""
+
+
+def settings(text: str) -> Settings:
+    return Settings.model_validate(tomllib.loads(text))
+
+
+def joined(name: str, text: str) -> DeciderLoop[object] | ExecutorLoop:
+    loop = assemble(name, settings(text), memory_bus(*DECIDERS, partitions=1))
+    assert isinstance(loop, DeciderLoop | ExecutorLoop)
+    return loop
+
+
+def _limit_of(loop: DeciderLoop[object] | ExecutorLoop) -> tuple[int, int]:
+    limit = loop._dead_letters.limit
+    return limit.window, limit.max_failures
+
+
+def patience_of(loop: Loop) -> RetryPolicy:
+    assert isinstance(loop, DeciderLoop | ExecutorLoop)
+    return loop._retries if isinstance(loop, DeciderLoop) else loop._runner.retries
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_without_a_limit_an_executor_waits_long_and_a_decider_for_no_more_than_its_group(
+    name: str,
+) -> None:
+    loop = joined(name, '[warehouse]\nroots = ["/lake"]')
+
+    assert patience_of(loop) == (TABLE_RETRIES if name in EXECUTORS else BROKER_RETRIES)
+    assert _limit_of(loop) == (100, 50)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_limit_for_all_is_every_services(name: str) -> None:
+    loop = joined(name, COMMON)
+
+    assert patience_of(loop) == RetryPolicy(attempts=20, first=0.2, longest=9.0)
+    assert _limit_of(loop) == (5, 3)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_may_have_a_limit_of_its_own_and_shares_the_rest(name: str) -> None:
+    own = f"[services.{name}.retries]\nfirst_wait_ms = 50\n[services.{name}.dead_letters]\nmost = 1"
+    told = settings(COMMON + own).services
+
+    for each in SERVICES:
+        limits = told.limits_of(each)
+        assert (limits.retries.attempts, limits.retries.longest_wait_ms) == (20, 9000)
+        assert limits.retries.first_wait_ms == (50 if each == name else None)
+        assert (limits.max_failures, limits.window) == (1 if each == name else 3, 5)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_stops_at_its_own_limit(name: str) -> None:
+    topic = "tidegate.commands" if name in EXECUTORS else "tidegate.commits"
+    topic = "tidegate.locks" if name == "reader-gate" else topic
+    bus = memory_bus(*DECIDERS, partitions=1)
+    bus.send([Message(topic, b"k", b"poison") for _ in range(4)])
+    loop = assemble(name, settings(COMMON + f"[services.{name}.dead_letters]\nmost = 2"), bus)
+    assert isinstance(loop, DeciderLoop | ExecutorLoop)
+
+    with pytest.raises(
+        DeadLetterFlood, match=rf"raise max_failures in \[services.{name}.dead_letters\]"
+    ):
+        loop.step(0)
+    assert len(bus.records("tidegate.dead-letters")) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("[services.restorre.retries]", "services.restorre", id="no service"),
+        pytest.param("[services.retries]\ntries = 1", "services.retries.tries", id="no name"),
+        pytest.param("[services.retries]\nattempts = 0", "services.retries.attempts", id="none"),
+        pytest.param("[services.dead_letters]\nof = 1001", "dead_letters.of", id="too many"),
+        pytest.param(
+            "[services.dead_letters]\nmost = 9\n[services.cleaner.dead_letters]\nof = 8",
+            "dead_letters of cleaner: max_failures (9) exceeds window (8)",
+            id="more than all",
+        ),
+    ],
+)
+def test_a_limit_that_cannot_be_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        settings(text)
+    assert said in str(caught.value).replace("\n  ", "\n")

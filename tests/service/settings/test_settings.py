@@ -1,0 +1,279 @@
+"""One TOML file: what it may hold, what wins over it, and what is never repeated from it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+import tidegate.service.settings
+from tidegate.errors import ConfigError
+from tidegate.service.assembly import restore_settings
+from tidegate.service.settings import InvalidSettingsError, Settings
+
+SECRET = "s3cr3t-pa55word"  # noqa: S105 - a value to look for
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TIDEGATE_CONFIG", raising=False)
+    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "tidegate.toml"
+
+
+def test_the_example_in_the_documentation_loads(file: Path) -> None:
+    text = str(tidegate.service.settings.__doc__)
+    file.write_text(text[text.index("[kafka]") :])
+    settings = Settings.load(file)
+
+    assert settings.connection() == {"bootstrap.servers": "broker:9092"}
+    assert (settings.topics.partitions, settings.topics.replication) == (6, 3)
+    assert settings.warehouse.roots == ("/lake", "s3://lake/tables")
+    assert settings.warehouse.storage == {"s3": {"endpoint_url": "http://minio:9000"}}
+    assert settings.spark.conf == {"spark.master": "local[2]"}
+    assert [(rule.tables, rule.when) for rule in settings.savepoints] == [
+        ("lake.sales.*", "every_commit")
+    ]
+
+
+def test_without_a_file_the_defaults_hold() -> None:
+    settings = Settings.load()
+
+    assert (settings.topics.prefix, settings.topics.partitions) == ("tidegate", 6)
+    assert settings.spark.min_items == 256
+
+
+def test_how_long_a_pending_write_is_watched_can_be_set(file: Path) -> None:
+    file.write_text("[restores]\nwatch_seconds = 0.5")
+
+    assert restore_settings(Settings.load(file)).watch == timedelta(seconds=0.5)
+    assert restore_settings(Settings()).watch == timedelta(seconds=5)
+
+
+def test_the_file_may_be_named_by_the_environment(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text('[topics]\nprefix = "from-the-file"')
+    monkeypatch.setenv("TIDEGATE_CONFIG", str(file))
+
+    assert Settings.load().topics.prefix == "from-the-file"
+
+
+def test_the_broker_of_the_environment_wins_and_the_rest_of_the_file_stays(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text('[kafka]\n"bootstrap.servers" = "file:1"\n"security.protocol" = "SSL"')
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "environment:2")
+
+    told = Settings.load(file).connection()
+    assert told == {"bootstrap.servers": "environment:2", "security.protocol": "SSL"}
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        pytest.param("[topic]\nprefix = 'x'", "topic", id="a section"),
+        pytest.param("[topics]\nprefx = 'x'", "topics.prefx", id="a name in a section"),
+        pytest.param("[warehouse]\nroot = ['/lake']", "warehouse.root", id="a singular"),
+        pytest.param(
+            "[[savepoints]]\ntables = '*'\nwhen = 'on_request'\nevery = 2",
+            "savepoints.0.every",
+            id="a name in a rule",
+        ),
+    ],
+)
+def test_a_misspelt_name_is_refused_and_named(file: Path, text: str, named: str) -> None:
+    file.write_text(text)
+
+    with pytest.raises(ConfigError, match=f"{named}: unknown setting"):
+        Settings.load(file)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("[topics]\npartitions = 0", id="no partition"),
+        pytest.param("[spark]\nfrom_items = 0", id="no item"),
+        pytest.param("[restores]\nwatch_seconds = -1", id="less than no time"),
+        pytest.param("[restores]\nwatch_seconds = inf", id="a watch without end"),
+        pytest.param("[[savepoints]]\ntables = '*'\nwhen = 'always'", id="an unknown moment"),
+        pytest.param("[kafka", id="no TOML"),
+        pytest.param("[kafka]\n[kafka]", id="a section twice"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_with_the_file_named(file: Path, text: str) -> None:
+    file.write_text(text)
+
+    with pytest.raises(ConfigError, match=r"tidegate\.toml: "):
+        Settings.load(file)
+
+
+def test_a_file_that_is_not_there_or_is_no_text_is_refused(file: Path) -> None:
+    with pytest.raises(ConfigError, match=r"tidegate\.toml: "):
+        Settings.load(file)
+    file.write_bytes(b"[kafka]\n\xff")
+    with pytest.raises(ConfigError, match=r"tidegate\.toml: "):
+        Settings.load(file)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(f'[kafka]\n"sasl.password" = ["{SECRET}"]', id="a password of a wrong type"),
+        pytest.param(f'[kafka]\n"sasl.password" = "{SECRET}', id="a password without its end"),
+        pytest.param(f'[kafka]\n"sasl.password" = {SECRET}', id="a password without quotes"),
+        pytest.param(f'kafka = "{SECRET}"', id="a password for a section"),
+        pytest.param(f'[warehouse]\nstorage = {{s3 = "{SECRET}"}}', id="a storage key"),
+        pytest.param(f'[warehouse.storage.s3]\nsecret = "{SECRET}"\n[x]', id="beside an error"),
+        pytest.param(f'[kafka]\n"sasl.password" = "{SECRET}"\n"a" = 1.5', id="beside a fraction"),
+        pytest.param(f'[[savepoints]]\ntables = "*"\nwhen = "{SECRET}"', id="for a known word"),
+    ],
+)
+def test_no_value_is_ever_repeated_in_an_error(file: Path, text: str) -> None:
+    file.write_text(text)
+
+    with pytest.raises(ConfigError) as caught:
+        Settings.load(file)
+    assert SECRET not in str(caught.value)
+
+
+def test_without_a_broker_there_is_no_connection(file: Path) -> None:
+    file.write_text("[topics]\nprefix = 'x'")
+
+    with pytest.raises(ConfigError, match="KAFKA_BOOTSTRAP_SERVERS"):
+        Settings.load(file).connection()
+
+
+def test_a_variable_of_the_environment_wins_over_the_file(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text('[topics]\nprefix = "file"\npartitions = 3\n[kafka]\n"client.id" = "file"')
+    monkeypatch.setenv("TIDEGATE_TOPICS__PREFIX", "environment")
+    monkeypatch.setenv("TIDEGATE_WAREHOUSE__ROOTS", '["/lake"]')
+    monkeypatch.setenv("TIDEGATE_KAFKA__BOOTSTRAP_SERVERS", "environment:1")
+    monkeypatch.setenv("TIDEGATE_SERVICES__READER_GATE__RETRIES__ATTEMPTS", "7")
+
+    settings = Settings.load(file)
+
+    assert (settings.topics.prefix, settings.topics.partitions) == ("environment", 3)
+    assert settings.warehouse.roots == ("/lake",)
+    assert settings.connection() == {"client.id": "file", "bootstrap.servers": "environment:1"}
+    assert settings.services.limits_of("reader-gate").retries.attempts == 7
+
+
+def test_a_variable_wins_over_a_setting_under_its_old_name(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text("[services.dead_letters]\nmost = 3\nof = 5")
+    monkeypatch.setenv("TIDEGATE_SERVICES__DEAD_LETTERS__MAX_FAILURES", "4")
+
+    limits = Settings.load(file).services.limits_of("cleaner")
+
+    assert (limits.max_failures, limits.window) == (4, 5)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("[services.dead_letters]\nmost = 3\nof = 5", id="old names"),
+        pytest.param("[services.dead_letters]\nmax_failures = 3\nwindow = 5", id="new names"),
+    ],
+)
+def test_old_and_new_names_mean_the_same(file: Path, text: str) -> None:
+    file.write_text(text + "\n[spark]\nfrom_items = 9")
+
+    settings = Settings.load(file)
+
+    limits = settings.services.limits_of("cleaner")
+    assert (limits.max_failures, limits.window, settings.spark.min_items) == (3, 5, 9)
+
+
+def test_constructing_settings_reads_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEGATE_TOPICS__PREFIX", "environment")
+
+    assert Settings().topics.prefix == "tidegate"
+    assert Settings.model_validate({"topics": {"partitions": 2}}).topics.prefix == "tidegate"
+
+
+def test_a_mistyped_variable_is_refused_and_the_nearest_section_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TIDEGATE_TOPIC__PREFIX", "x")
+    with pytest.raises(
+        ConfigError, match="TIDEGATE_TOPIC__PREFIX: unknown section, did you mean topics"
+    ):
+        Settings.load()
+    monkeypatch.delenv("TIDEGATE_TOPIC__PREFIX")
+    monkeypatch.setenv("TIDEGATE_TOPICS__PREFX", "x")
+    with pytest.raises(ConfigError, match=r"topics\.prefx: unknown setting, did you mean prefix"):
+        Settings.load()
+
+
+def test_variables_that_are_no_settings_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEGATE_CACHE_DIR", "/cache")
+    monkeypatch.setenv("TIDEGATE_JAVA_HOME", "/java")
+
+    assert Settings.load() == Settings()
+
+
+def test_texts_refer_to_the_environment_and_to_files(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "password").write_text(f"{SECRET}\n")
+    monkeypatch.setenv("LAKE_USER", "ana")
+    file.write_text(
+        f'[kafka]\n"sasl.username" = "${{LAKE_USER}}"\n'
+        f'"sasl.password" = "${{file:{tmp_path}/password}}"\n"client.id" = "a-$${{b}}"\n'
+        '[warehouse]\nroots = ["/lake/${LAKE_USER}"]'
+    )
+
+    settings = Settings.load(file)
+
+    assert settings.kafka["sasl.username"] == "ana"
+    assert settings.kafka["client.id"] == "a-${b}"
+    assert settings.warehouse.roots == ("/lake/ana",)
+    password = settings.kafka["sasl.password"]
+    assert isinstance(password, SecretStr)
+    assert password.get_secret_value() == SECRET
+    assert SECRET not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        pytest.param("${NO_SUCH}", "environment variable NO_SUCH is not set", id="no variable"),
+        pytest.param("${file:/no/such}", "can't read /no/such: No such file", id="no file"),
+    ],
+)
+def test_a_reference_to_nothing_is_refused_with_its_setting(
+    file: Path, reference: str, said: str
+) -> None:
+    file.write_text(f'[warehouse]\nroots = ["/lake", "{reference}"]')
+
+    with pytest.raises(ConfigError, match=rf"tidegate\.toml: warehouse\.roots\.1: {said}"):
+        Settings.load(file)
+
+
+def test_each_invalid_setting_has_a_line_with_the_file_and_its_path(file: Path) -> None:
+    file.write_text("[topics]\nprefx = 'x'\n[services.dead_letters]\nmax_failure = 1")
+
+    with pytest.raises(InvalidSettingsError) as caught:
+        Settings.load(file)
+
+    assert caught.value.lines == (
+        f"{file}: topics.prefx: unknown setting, did you mean prefix?",
+        f"{file}: services.dead_letters.max_failure: unknown setting, did you mean max_failures?",
+    )
+
+
+@pytest.mark.parametrize("name", ["sasl.passwort", "ssl.key.passphrase", "x"])
+def test_the_value_under_an_unknown_name_is_treated_as_a_secret(name: str) -> None:
+    settings = Settings.model_validate({"kafka": {name: SECRET}})
+
+    assert SECRET not in repr(settings) + str(settings) + settings.model_dump_json()

@@ -1,0 +1,316 @@
+"""All five services on one bus: bad input gets a clear answer of its own and changes nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from support.acid import FIVE_LISTINGS, IDS_1_TO_3, INSERTS, MINOR_3, TABLE, build, names_in
+from support.hudi_tables import (
+    NOW,
+    HandMade,
+    at,
+    four_commits,
+    restore_request,
+    savepoint_request,
+    snapshot,
+)
+from support.samples import events_on, memory_bus, message
+from tidegate.events import (
+    CleaningRefused,
+    CommitCompleted,
+    Event,
+    LockReleased,
+    RestoreRejected,
+    SavepointCreated,
+    SavepointRejected,
+    VacuumFinished,
+)
+from tidegate.publisher import Message
+from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.runtime.memory.bus import MemoryBus
+from tidegate.service.assembly import DECIDERS, SERVICES, Loop, assemble
+from tidegate.service.settings import Settings
+from tidegate.tables.hudi.outcome_store import FOLDER
+
+OUTCOMES = "tidegate.outcomes"
+DEAD = "tidegate.dead-letters"
+Say = Callable[..., Sequence[Event]]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """A warehouse with a Hudi table and a vacuumed ACID table; a table of each kind outside."""
+    for root in (tmp_path / "lake", tmp_path / "outside"):
+        root.mkdir()
+        four_commits(root / "orders", 9)
+        build(root / "table_txn_001", FIVE_LISTINGS[1].directories)
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def bus() -> MemoryBus:
+    return memory_bus(*DECIDERS)
+
+
+@pytest.fixture
+def loops(lake: Path, bus: MemoryBus) -> Iterator[list[Loop]]:
+    told = {
+        "warehouse": {"roots": [str(lake)]},
+        "savepoints": [{"tables": "lake.*", "when": "every_commit"}],
+    }
+    joined = [assemble(name, Settings.model_validate(told), bus) for name in SERVICES]
+    yield joined
+    for loop in joined:
+        loop.close()
+
+
+@pytest.fixture
+def say(bus: MemoryBus, loops: list[Loop]) -> Say:
+    """Publish events or raw messages, let the services come to rest, give the outcomes."""
+
+    def publish(*said: Event | Message) -> Sequence[Event]:
+        bus.send([each if isinstance(each, Message) else message(each) for each in said])
+        come_to_rest(loops)
+        return events_on(bus, OUTCOMES)
+
+    return publish
+
+
+def come_to_rest(loops: list[Loop]) -> None:
+    deadline, rests = time.monotonic() + 30, 0
+    while rests < 3:
+        busy = [loop.step(0.001) for loop in loops]  # type: ignore[attr-defined]  # both kinds step
+        idle = not any(loop.pending for loop in loops if isinstance(loop, ExecutorLoop))
+        rests = rests + 1 if idle and not any(busy) else 0
+        assert time.monotonic() < deadline, "the services do not come to rest"
+
+
+def dead(bus: MemoryBus) -> list[tuple[str, str, str]]:
+    """Of each dead letter: the topic, who set it aside, and what went wrong."""
+    letters = [dict(each.headers) for each in bus.records(DEAD)]
+    names = ("x-original-topic", "__connect.errors.connector.name", "x-exception-message")
+    return sorted(tuple((each[name] or b"").decode() for name in names) for each in letters)  # type: ignore[misc]
+
+
+def tables(root: Path) -> dict[str, bytes]:
+    """All bytes of all tables, but for the answers that Tidegate keeps beside a timeline."""
+    return {name: each for name, each in snapshot(root).items() if f"/{FOLDER}/" not in name}
+
+
+def orders(lake: Path, name: str = "orders") -> HandMade:
+    return HandMade(lake / name)
+
+
+def commit(location: Path, instant: str) -> CommitCompleted:
+    given = {"table": "lake.sales.orders", "location": str(location), "instant": instant}
+    return CommitCompleted.model_validate(
+        given | {"occurred_at": NOW, "said_by": "ingest", "action": "commit"}
+    )
+
+
+def vacuum(location: Path, *directories: str, **changes: object) -> list[Event]:
+    """A minor vacuum of three inserts, and the release of its only lock, its own."""
+    subject = {"table": TABLE, "location": str(location), "occurred_at": NOW, "said_by": "hive"}
+    told = {
+        "kind": "minor",
+        "directories": directories or (MINOR_3,),
+        "min_write_id": 1,
+        "max_write_id": 3,
+        "valid_write_ids": IDS_1_TO_3,
+        "own_lock_id": 7,
+        "locks": ({"lock_id": 7},),
+    }
+    return [
+        VacuumFinished.model_validate(subject | told | changes),
+        LockReleased.model_validate(subject | {"lock_id": 7}),
+    ]
+
+
+def test_good_input_is_worked_off_by_these_very_services(
+    say: Say, lake: Path, bus: MemoryBus
+) -> None:
+    outcomes = say(commit(lake / "orders", at(2)), *vacuum(lake / "table_txn_001"))
+
+    told = {type(each).__name__ for each in outcomes}
+    assert told == {"SavepointCreated", "CleaningStarted", "DirectoriesCleaned"}
+    assert (lake / f"orders/.hoodie/timeline/{at(2)}.savepoint.inflight").exists()
+    assert set(INSERTS) & set(names_in(lake / "table_txn_001")) == set()
+    assert dead(bus) == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "hearers"),
+    [
+        ("tidegate.commits", ["savepoint-policy"]),
+        ("tidegate.vacuums", ["reader-gate"]),
+        ("tidegate.locks", ["reader-gate"]),
+        ("tidegate.commands", ["cleaner", "restorer", "savepoint-writer"]),
+    ],
+)
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        pytest.param(b"poison", "neither an Avro single object", id="no event"),
+        pytest.param(None, "the message is empty", id="nothing"),
+        pytest.param(b"\xc3\x01" + b"\x00" * 8, "unknown schema", id="an unknown schema"),
+    ],
+)
+def test_an_undecodable_message_goes_to_the_dead_letters_of_each_who_hears_it(  # noqa: PLR0913, PLR0917 - fixtures and a case
+    say: Say,
+    lake: Path,
+    bus: MemoryBus,
+    topic: str,
+    hearers: list[str],
+    value: bytes | None,
+    reason: str,
+) -> None:
+    before = tables(lake.parent)
+    outcomes = say(Message(topic, b"lake.sales.orders", value))
+
+    assert outcomes == []
+    assert [(where, who) for where, who, _ in dead(bus)] == [(topic, who) for who in hearers]
+    assert all(reason in why for _, _, why in dead(bus))
+    assert {each.value for each in bus.records(DEAD)} == {value}
+    assert tables(lake.parent) == before
+
+
+def test_an_event_on_the_wrong_topic_or_key_goes_to_the_dead_letters(
+    say: Say, lake: Path, bus: MemoryBus
+) -> None:
+    before = tables(lake.parent)
+    good = message(commit(lake / "orders", at(2)))
+    outcomes = say(
+        Message("tidegate.locks", good.key, good.value),
+        Message("tidegate.commits", b"lake.sales.other", good.value),
+    )
+
+    assert outcomes == []
+    assert [(where, who) for where, who, _ in dead(bus)] == [
+        ("tidegate.commits", "savepoint-policy"),
+        ("tidegate.locks", "reader-gate"),
+    ]
+    assert tables(lake.parent) == before
+
+
+def test_what_follows_a_poison_message_is_worked_off(say: Say, lake: Path, bus: MemoryBus) -> None:
+    poison = Message("tidegate.commits", b"lake.sales.orders", b"poison")
+    outcomes = say(poison, commit(lake / "orders", at(2)), poison)
+
+    assert [type(each) for each in outcomes] == [SavepointCreated]
+    assert len(dead(bus)) == 2
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        pytest.param("lake/none", "no-such-table", id="an unknown table"),
+        pytest.param("outside/orders", "outside-warehouse", id="outside the roots"),
+        pytest.param("lake/../outside/orders", "outside-warehouse", id="a step upwards"),
+        pytest.param("lake/link", "outside-warehouse", id="a link out of the roots"),
+        pytest.param("lake", "outside-warehouse", id="the root itself"),
+        pytest.param("lake/table_txn_001", "no-such-table", id="a table of another format"),
+        pytest.param("lake/orders ", "no-such-table", id="a space at the end"),
+        pytest.param("lake/orders/.hoodie/hoodie.properties", "no-such-table", id="a file"),
+    ],
+)
+def test_a_bad_location_is_rejected_with_its_reason(
+    say: Say, lake: Path, bus: MemoryBus, place: str, reason: str
+) -> None:
+    (lake / "link").symlink_to(lake.parent / "outside/orders")
+    before = tables(lake.parent)
+    where = f"{lake.parent}/{place}"
+    told = {"location": where}
+    outcomes = say(
+        commit(Path("/"), at(2)).model_copy(update=told),
+        savepoint_request(orders(lake), at(2), **told),
+        restore_request(orders(lake), at(2), **told),
+    )
+
+    reasons = [(type(o), o.reason) for o in outcomes if hasattr(o, "reason")]
+    expected = [(SavepointRejected, reason)] * 2 + [(RestoreRejected, reason)]
+    assert sorted(map(str, reasons)) == sorted(map(str, expected))
+    assert (len(outcomes), dead(bus)) == (3, [])
+    assert tables(lake.parent) == before
+
+
+@pytest.mark.parametrize(
+    ("place", "directories", "reason"),
+    [
+        pytest.param("lake/none", (MINOR_3,), "no-such-table", id="an unknown table"),
+        pytest.param("outside/table_txn_001", (MINOR_3,), "outside-warehouse", id="outside"),
+        pytest.param("lake/link", (MINOR_3,), "outside-warehouse", id="a link out"),
+        pytest.param("lake", (MINOR_3,), "outside-warehouse", id="the root itself"),
+        pytest.param(
+            "lake/unvacuumed", (MINOR_3,), "products-missing", id="the product is missing"
+        ),
+        pytest.param("lake/table_txn_001", ("orders",), "bad-name", id="no name of Hive's"),
+    ],
+)
+def test_a_bad_vacuum_is_refused_with_its_reason(  # noqa: PLR0913, PLR0917 - fixtures and a case
+    say: Say,
+    lake: Path,
+    bus: MemoryBus,
+    place: str,
+    directories: tuple[str, ...],
+    reason: str,
+) -> None:
+    (lake / "link").symlink_to(lake.parent / "outside/table_txn_001")
+    build(lake / "unvacuumed", FIVE_LISTINGS[0].directories)
+    before = tables(lake.parent)
+    [outcome] = say(*vacuum(lake.parent / place, *directories))
+
+    assert isinstance(outcome, CleaningRefused)
+    assert (outcome.reason, dead(bus)) == (reason, [])
+    assert tables(lake.parent) == before
+
+
+@pytest.mark.parametrize("instant", [at(9), "20200101000000000", "20200101000000"])
+def test_a_commit_or_savepoint_that_does_not_exist_is_rejected(
+    say: Say, lake: Path, bus: MemoryBus, instant: str
+) -> None:
+    before = tables(lake.parent)
+    asked = savepoint_request(orders(lake), instant), restore_request(orders(lake), instant)
+    restored, saved = sorted(say(*asked), key=lambda outcome: type(outcome).__name__)
+
+    assert isinstance(saved, SavepointRejected)
+    assert isinstance(restored, RestoreRejected)
+    assert (saved.reason, restored.reason) == ("no-such-commit", "no-such-savepoint")
+    assert dead(bus) == []
+    assert tables(lake.parent) == before
+
+
+@pytest.mark.parametrize(
+    "beyond",
+    [
+        pytest.param({"location": "orders"}, id="a relative location"),
+        pytest.param({"location": "/lake/orders\n"}, id="a newline in a location"),
+        pytest.param({"savepoint": "../../../etc"}, id="a path for an instant"),
+        pytest.param({"savepoint": ""}, id="an empty instant"),
+        pytest.param({"reason": "r" * 1_001}, id="a long reason"),
+        pytest.param({"event_id": "../" * 9}, id="a path for an id"),
+    ],
+)
+def test_a_request_with_a_value_beyond_its_limit_goes_to_the_dead_letters(
+    say: Say, lake: Path, bus: MemoryBus, beyond: dict[str, str]
+) -> None:
+    before = tables(lake.parent)
+    foreign = message(restore_request(orders(lake), at(2)).model_copy(update=beyond))
+
+    assert say(foreign) == []
+    [(topic, service, why)] = dead(bus)
+    assert (topic, service) == ("tidegate.commands", "restorer")
+    assert next(iter(beyond)) in why
+    assert tables(lake.parent) == before
+
+
+def test_a_restore_to_a_commit_without_a_savepoint_is_rejected(say: Say, lake: Path) -> None:
+    before = tables(lake.parent)
+    [outcome] = say(restore_request(orders(lake), at(2)))
+
+    assert isinstance(outcome, RestoreRejected)
+    assert outcome.reason == "no-such-savepoint"
+    assert tables(lake.parent) == before

@@ -1,0 +1,117 @@
+"""A process that was asked to stop has ended in time, whatever it was doing, and loses nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from support import pausing_gate, stuck_writer
+from support.deployment import Deployment, exit_code
+from support.pausing_gate import LOCK, reached
+from support.samples import release, savepoint_request
+from support.waiting import wait_for
+from tidegate.events import LockHold, VacuumFinished
+from tidegate.local.embedded import EmbeddedBroker
+from tidegate.local.embedded.process import Child
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+STOP_SECONDS = 6
+LATE = 4.0
+"""Seconds that a busy machine may take to notice."""
+SETTINGS = f"stop_seconds = {STOP_SECONDS}"
+
+
+@pytest.fixture
+def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[Deployment]:
+    with Deployment(bootstrap_servers, topic_prefix, tmp_path, settings=SETTINGS) as deployment:
+        yield deployment
+
+
+def seconds_to_stop(process: Child) -> tuple[float, int]:
+    """Send SIGTERM; how long the process then takes, and its exit code."""
+    began = time.monotonic()
+    os.kill(process.pid, signal.SIGTERM)
+    code = exit_code(process, STOP_SECONDS + 30)
+    return time.monotonic() - began, code
+
+
+def committed(deployment: Deployment, service: str) -> int:
+    group = f"{deployment.prefix}.{service}"
+    asking = Consumer({**deployment.connection, "group.id": group, "log_level": 0})
+    [where] = asking.committed([TopicPartition(f"{deployment.prefix}.commands", 0)], timeout=30)
+    asking.close()
+    return max(0, where.offset)
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "told"),
+    [
+        pytest.param("endless", 1, "still ran a command", id="a call that never returns"),
+        pytest.param("away", 0, "leaves 1 commands to its successor", id="storage that is away"),
+    ],
+)
+def test_a_writer_that_is_stuck_ends_in_time_and_acknowledges_nothing(
+    deployment: Deployment, tmp_path: Path, how: str, code: int, told: str
+) -> None:
+    begun = tmp_path / "begun"
+    deployment.publisher().publish(savepoint_request(0))
+    program = [stuck_writer.__file__, str(begun), how]
+    writer = deployment.run("savepoint-writer", program=program)
+    wait_for("the command", begun.exists)
+    seconds, ended_with = seconds_to_stop(writer)
+
+    assert seconds < STOP_SECONDS + LATE
+    assert ended_with == code
+    assert told in writer.log.read_text()
+    assert committed(deployment, "savepoint-writer") == 0
+    assert (deployment.records("outcomes"), deployment.records("dead-letters")) == ([], [])
+
+
+def vacuum() -> VacuumFinished:
+    subject = release(LOCK).model_dump(include={"table", "location", "occurred_at", "said_by"})
+    return VacuumFinished.model_validate(
+        subject
+        | {
+            "kind": "minor",
+            "directories": ("delta_0000001_0000003",),
+            "min_write_id": 1,
+            "max_write_id": 3,
+            "valid_write_ids": "sales.orders:3:9223372036854775807::",
+            "own_lock_id": LOCK,
+            "locks": (LockHold(lock_id=LOCK),),
+        }
+    )
+
+
+def test_a_gate_whose_broker_is_away_ends_in_time_and_its_successor_loses_nothing(
+    topic_prefix: str, tmp_path: Path
+) -> None:
+    go_on = tmp_path / "go-on"
+    with (
+        EmbeddedBroker(tmp_path / "kafka") as broker,
+        Deployment(broker.bootstrap_servers, topic_prefix, tmp_path, settings=SETTINGS) as place,
+    ):
+        assert broker.pid is not None
+        place.publisher().publish(vacuum(), release(LOCK))
+        gate = place.run("reader-gate", "gate", program=[pausing_gate.__file__, str(go_on)])
+        wait_for("the middle of the gate's work", reached(go_on).exists)
+        os.kill(broker.pid, signal.SIGSTOP)
+        try:
+            go_on.touch()  # from here on it tries to publish the command
+            seconds, code = seconds_to_stop(gate)
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)
+        assert seconds < STOP_SECONDS + LATE
+        assert code == 1
+        assert "the process ends by force" in gate.log.read_text()
+
+        place.run("reader-gate", "successor")
+        wait_for("the command", lambda: place.records("commands"))
+        assert {each.caused_by for each in place.events("commands")} == {vacuum().event_id}

@@ -1,0 +1,37 @@
+"""Roots on stores that were never tested are refused unless the risk is accepted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.samples import memory_bus
+from tidegate.errors import ConfigError
+from tidegate.service.assembly import DECIDERS, EXECUTORS, assemble, table_work
+from tidegate.service.settings import Settings
+from tidegate.service.stores import untested
+
+
+def settings(*roots: str, allowed: bool = False) -> Settings:
+    warehouse = {"roots": list(roots), "allow_untested_stores": allowed}
+    return Settings.model_validate({"warehouse": warehouse})
+
+
+@pytest.mark.parametrize("name", EXECUTORS)
+@pytest.mark.parametrize("root", ["s3://lake/tables", "hdfs://name/lake", "webhdfs://name/lake"])
+def test_no_executor_starts_on_a_store_that_was_never_tested(name: str, root: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{root}\. Known faults: .*allow_untested_stores"):
+        assemble(name, settings("/lake", root), memory_bus(*DECIDERS, partitions=1))
+
+
+def test_with_the_risk_accepted_it_starts() -> None:
+    bus = memory_bus(*DECIDERS, partitions=1)
+    loop = assemble("cleaner", settings("memory://lake/x", allowed=True), bus)
+    loop.close()
+
+
+def test_a_local_root_needs_no_setting(tmp_path: Path) -> None:
+    table_work(settings(str(tmp_path), f"file://{tmp_path}"))
+
+    assert untested([str(tmp_path), "s3://a/b"]) == ["s3://a/b"]
