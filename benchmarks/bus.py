@@ -28,21 +28,21 @@ import fastavro
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tidegate.cleaning import ReaderGate
-from tidegate.embedded import bootstrap
 from tidegate.events import Event, LockHold, LockReleased, VacuumFinished, VacuumKind
 from tidegate.events.codec import encode
 from tidegate.events.message import event_of, headers_of
 from tidegate.events.schema import schema_of
 from tidegate.events.topics import changelog
+from tidegate.local.embedded import bootstrap
+from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
 from tidegate.publisher.delivery import DEFAULTS
 from tidegate.runtime.bus import Partition
-from tidegate.runtime.decider_loop import CHUNK, TOGETHER_SECONDS, DeciderLoop
-from tidegate.runtime.kafka import KafkaBus
-from tidegate.runtime.ledger import ledger_for
-from tidegate.services import DECIDERS
-from tidegate.settings import TopicSettings
-from tidegate.topics import create_topics
+from tidegate.runtime.decider.loop import BATCH_SECONDS, CHUNK, DeciderLoop
+from tidegate.runtime.decider.state_store import store_of
+from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.service.assembly import DECIDERS
+from tidegate.service.settings import TopicSettings
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 TABLES = 2000
@@ -50,10 +50,11 @@ TOGETHER = 2000
 """Events that a writer publishes with one call, and waits for."""
 
 
-def release(number: int) -> LockReleased:
-    """One of many releases, spread over some tables."""
+def release(lock_id: int, table: int | None = None) -> LockReleased:
+    """One of many releases, spread over some tables, or of the table of a number."""
+    subject = _subject(lock_id if table is None else table)
     return LockReleased.model_validate(
-        {**_subject(number), "lock_id": number, "transaction_id": 10**6 + number}
+        {**subject, "lock_id": lock_id, "transaction_id": 10**6 + lock_id}
     )
 
 
@@ -118,7 +119,7 @@ class Bench:
                 began, before = time.perf_counter(), left
                 left -= loop.step(1)
                 rate = (before - left) / (time.perf_counter() - began)
-                turns.append((rate, _consume(raw, TOGETHER_SECONDS)))
+                turns.append((rate, _consume(raw, BATCH_SECONDS)))
             raw.close()
             loop.close()
         rate, limit = sorted(turns, key=lambda turn: turn[0] / turn[1])[len(turns) // 2]
@@ -160,7 +161,7 @@ class Bench:
             for number in range(count + 5):
                 publisher.publish(vacuum(number, holds=1))
                 began = time.perf_counter()
-                publisher.publish(release(number * 10).model_copy(update=_subject(number)))
+                publisher.publish(release(number * 10, number))
                 while (message := consumer.poll(5)) is None or message.error():
                     pass
                 waits.append((time.perf_counter() - began) * 1000)
@@ -175,19 +176,21 @@ class Bench:
     def restoring(self, count: int) -> str:
         """(d) Vacuums a second when the state is read back, from a changelog that was compacted."""
         gate, at = ReaderGate(), NOW
-        ledger = ledger_for(gate.state_type, gate.initial())
+        store = store_of(gate)
         for event in map(vacuum, range(count)):
-            ledger.stage(event.table, gate.decide(ledger.state(event.table), event, at).state)
+            decision = gate.decide(store.state(event.table), event, at)
+            store.put(event.table, decision.state, decision.pieces)
         with self.deployment() as (prefix, bus, _):
             memory = bus.changelog(changelog("reader-gate").name(prefix), 0)
-            entries = ledger.entries()
+            entries = store.changed_records()
             for start in range(0, len(entries), 100):
                 memory.write(entries[start : start + 100])
             loop = DeciderLoop(gate, bus, prefix)
             seconds = _timed(lambda: loop.assigned({Partition(f"{prefix}.locks", 0): 0}))
             began = time.perf_counter()
-            kept = loop._held[0].ledger.entries_kept()  # noqa: SLF001
-            waiting = sum(len(each.state.waiting) for _, each in kept)
+            kept = loop._owned[0].store  # noqa: SLF001
+            states = [kept.state(table) for table, _ in kept.tables()]
+            waiting = sum(each.loaded.waiting for each in states)
             waking = time.perf_counter() - began
             loop.close()
         size = sum(len(value or b"") for _, value in entries)
