@@ -32,7 +32,7 @@ from tidegate.publisher import Publisher
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.kafka.bus import KafkaBus
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.soak]
 
 VACUUMS = 3334  # with two releases each: 10,002 events
 CHUNK = 100
@@ -134,8 +134,8 @@ def run_executor(deployment: Deployment, stop: threading.Event) -> None:
     "fault",
     [
         a_leader_is_killed,
-        pytest.param(a_broker_restarts, marks=pytest.mark.soak),
-        pytest.param(the_network_stalls, marks=pytest.mark.soak),
+        a_broker_restarts,
+        the_network_stalls,
     ],
 )
 def test_ten_thousand_events_come_through(

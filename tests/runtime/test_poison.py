@@ -104,5 +104,14 @@ def test_a_dead_letter_goes_to_a_partition_that_its_topic_has() -> None:
     assert dict(letter.headers)["x-original-partition"] == b"7"
 
 
-def test_a_leader_that_is_being_elected_is_waited_for() -> None:
-    assert is_transient(KafkaError(KafkaError._NOENT))
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param(KafkaError._NOENT, id="no leader is elected yet"),
+        pytest.param(KafkaError._DESTROY_BROKER, id="a broker left while it was asked"),
+        pytest.param(KafkaError._UNKNOWN_BROKER, id="a broker that is not known yet"),
+        pytest.param(KafkaError._FAIL, id="the connection failed"),
+    ],
+)
+def test_brokers_that_come_and_go_are_waited_for(code: int) -> None:
+    assert is_transient(KafkaError(code))

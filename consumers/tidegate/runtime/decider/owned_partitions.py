@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar
@@ -136,10 +137,13 @@ class OwnedPartitions(Generic[S]):
         # The changelog is acquired before it is read: its last owner can write nothing after that.
         changelog = self._bus.changelog(self._changelog, number)
         store = store_of(self._decider)
-        store.restore(changelog.read())
-        store.check_partitions(self._bus.partitions(self._changelog))
-        for topic in self._inputs:
-            where = Partition(topic, number)
-            store.check(topic, self._bus.watermarks(where), starts.get(where))
+        with ExitStack() as on_error:
+            on_error.callback(changelog.close)  # a retry acquires it anew
+            store.restore(changelog.read())
+            store.check_partitions(self._bus.partitions(self._changelog))
+            for topic in self._inputs:
+                where = Partition(topic, number)
+                store.check(topic, self._bus.watermarks(where), starts.get(where))
+            on_error.pop_all()
         log.info("%s owns partition %d: %d tables", self._decider.name, number, len(store))
         return OwnedPartition(store, changelog)

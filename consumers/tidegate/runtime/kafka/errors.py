@@ -11,17 +11,25 @@ from confluent_kafka import KafkaError, KafkaException
 from tidegate.errors import StopService, TransientError
 
 # A broker that dies, restarts or stalls; a leader or a coordinator that moves. librdkafka's own
-# codes have underscores.
+# codes have underscores: most of them say that a connection ended while a call waited for it.
 _TRANSIENT: Final = {
     KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+    KafkaError._DESTROY_BROKER,  # noqa: SLF001 - a broker left the cluster's list during the call
+    KafkaError._FAIL,  # noqa: SLF001
+    KafkaError._INTR,  # noqa: SLF001
+    KafkaError._ISR_INSUFF,  # noqa: SLF001
     KafkaError._MAX_POLL_EXCEEDED,  # noqa: SLF001
     KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
+    KafkaError._NODE_UPDATE,  # noqa: SLF001
     KafkaError._NOENT,  # noqa: SLF001 - "No leaders found", while one is elected
+    KafkaError._OUTDATED,  # noqa: SLF001
     KafkaError._RESOLVE,  # noqa: SLF001
     KafkaError._RETRY,  # noqa: SLF001
     KafkaError._TIMED_OUT,  # noqa: SLF001
     KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001
     KafkaError._TRANSPORT,  # noqa: SLF001
+    KafkaError._UNKNOWN_BROKER,  # noqa: SLF001
+    KafkaError._WAIT_CACHE,  # noqa: SLF001
     KafkaError._WAIT_COORD,  # noqa: SLF001
     KafkaError.BROKER_NOT_AVAILABLE,
     KafkaError.CONCURRENT_TRANSACTIONS,
