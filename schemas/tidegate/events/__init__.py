@@ -18,6 +18,7 @@ from tidegate.events.facts import (
 )
 from tidegate.events.identity import derived_id, table_identity
 from tidegate.events.outcomes import (
+    Answer,
     CleaningRefused,
     CleaningStarted,
     DirectoriesCleaned,
@@ -35,6 +36,7 @@ from tidegate.events.outcomes import (
 )
 
 __all__ = [
+    "Answer",
     "CleaningRefused",
     "CleaningReleased",
     "CleaningStarted",

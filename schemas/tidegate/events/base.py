@@ -96,6 +96,16 @@ class Fact(Event, frozen=True):
 class Command(Event, frozen=True):
     """Something that a person or a decider requests."""
 
+    @property
+    def asked_by(self) -> str:
+        """Who asks, as the command itself says: anybody can write any name there."""
+        return self.said_by
+
+    @property
+    def asked_why(self) -> str | None:
+        """The reason that the command gives, if any."""
+        return None
+
 
 class Request(Command, frozen=True):
     """A command that a person or a decider may send.

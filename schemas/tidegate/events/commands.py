@@ -33,6 +33,16 @@ class SavepointRequested(Request, frozen=True):
     requested_by: Text
     comment: LongText = ""
 
+    @property
+    def asked_by(self) -> str:
+        """The name in the request."""
+        return self.requested_by
+
+    @property
+    def asked_why(self) -> str | None:
+        """The comment, if there is one."""
+        return self.comment or None
+
 
 class RestoreRequested(Request, frozen=True):
     """Roll the table back to a savepoint. This destroys every later commit.
@@ -56,6 +66,16 @@ class RestoreRequested(Request, frozen=True):
     plan_only: bool = False
     expected_plan: Text | None = None
     seen_up_to: HudiInstant | None = None
+
+    @property
+    def asked_by(self) -> str:
+        """The name in the request."""
+        return self.requested_by
+
+    @property
+    def asked_why(self) -> str | None:
+        """The reason in the request."""
+        return self.reason
 
 
 class CleaningReleased(Caused, Command, frozen=True):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Self
 
-from tidegate.events.base import Outcome, Value
-from tidegate.events.limits import Count, Message, Text
+from tidegate.events.base import Command, Outcome, Value
+from tidegate.events.limits import Count, LongText, Message, Text
 
 
 class InstantRef(Value, frozen=True):
@@ -16,7 +16,23 @@ class InstantRef(Value, frozen=True):
     action: Text
 
 
-class SavepointCreated(Outcome, frozen=True):
+class Answer(Outcome, frozen=True):
+    """The outcome of a command. Who asked, and why, is kept as long as outcomes are."""
+
+    requested_by: Text | None = None
+    why: LongText | None = None
+    signed_by: Text | None = None
+
+    def to(self, command: Command, signed_by: str | None = None) -> Self:
+        """The same outcome with who asked and why, as `command` says, whatever it said before.
+
+        `signed_by` is the name whose key signed the command; None: no signature was verified.
+        """
+        asked = {"requested_by": command.asked_by, "why": command.asked_why, "signed_by": signed_by}
+        return type(self).model_validate(self.model_dump() | asked)
+
+
+class SavepointCreated(Answer, frozen=True):
     """The savepoint is on the timeline; `already_there` if it was before this command."""
 
     instant: Text
@@ -26,7 +42,7 @@ class SavepointCreated(Outcome, frozen=True):
     duration_ms: Count
 
 
-class SavepointRejected(Outcome, frozen=True):
+class SavepointRejected(Answer, frozen=True):
     """No savepoint was written. `reason` is a code of `Reason`."""
 
     instant: Text | None = None
@@ -34,7 +50,7 @@ class SavepointRejected(Outcome, frozen=True):
     message: Message
 
 
-class RestorePlan(Outcome, frozen=True):
+class RestorePlan(Answer, frozen=True):
     """The plan of a restore: the fields that RestorePlanned and RestoreStarted share."""
 
     savepoint: Text
@@ -60,7 +76,7 @@ class RestoreStarted(RestorePlan, frozen=True):
     resumed: bool = False
 
 
-class RestoreCompleted(Outcome, frozen=True):
+class RestoreCompleted(Answer, frozen=True):
     """The savepointed commit is the table's last completed commit again."""
 
     savepoint: Text
@@ -70,7 +86,7 @@ class RestoreCompleted(Outcome, frozen=True):
     duration_ms: Count
 
 
-class RestoreRejected(Outcome, frozen=True):
+class RestoreRejected(Answer, frozen=True):
     """The restore was refused and nothing was changed. `reason` is a code of `Reason`."""
 
     savepoint: Text
@@ -78,7 +94,7 @@ class RestoreRejected(Outcome, frozen=True):
     message: Message
 
 
-class RestoreFailed(Outcome, frozen=True):
+class RestoreFailed(Answer, frozen=True):
     """The restore started and could not finish; the same request resumes it."""
 
     savepoint: Text
@@ -86,7 +102,7 @@ class RestoreFailed(Outcome, frozen=True):
     message: Message
 
 
-class CleaningStarted(Outcome, frozen=True):
+class CleaningStarted(Answer, frozen=True):
     """What is about to be removed, published before the removal so that a crash can't hide it."""
 
     partition: Text | None = None
@@ -95,7 +111,7 @@ class CleaningStarted(Outcome, frozen=True):
     bytes: Count
 
 
-class DirectoriesCleaned(Outcome, frozen=True):
+class DirectoriesCleaned(Answer, frozen=True):
     """Nothing that the vacuum made obsolete is left. This run removed `directories`.
 
     `superseded_by` names the directories of later vacuums, where their cleaning was faster.
@@ -109,7 +125,7 @@ class DirectoriesCleaned(Outcome, frozen=True):
     superseded_by: tuple[Text, ...] = ()
 
 
-class CleaningRefused(Outcome, frozen=True):
+class CleaningRefused(Answer, frozen=True):
     """Cleaning was refused and this attempt removed nothing. `reason` is a code of `Reason`.
 
     An earlier attempt may have removed directories, if the table changed during it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from tidegate.events import Command, Outcome
+from tidegate.events import Answer, Command, Outcome
 from tidegate.events.topics import OUTCOME_TOPIC
 from tidegate.events.wire import Wire
 from tidegate.runtime.bus import Bus
@@ -76,7 +76,8 @@ class CommandRunner:
         attempts.looked_up = True
         for outcome in self.executor.execute(command):
             attempts.looked_up = False
-            self._publish(outcome)
+            # an outcome may have been read from a file of the table: who asked, the command says
+            self._publish(outcome.to(command) if isinstance(outcome, Answer) else outcome)
 
     def _is_answered(self, command: Command, attempts: Attempts) -> bool:
         """Whether an earlier run has finished the command: then a replay must change nothing."""
