@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -25,10 +26,13 @@ from support.acid import (
     release_of,
     tree,
 )
+from support.samples import events_on, memory_bus, message, work_off
 from tidegate.cleaning import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import TransientError
 from tidegate.events import CleaningReleased, CleaningStarted, DirectoriesCleaned
+from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.runtime.retry import DENIED_ATTEMPTS, RetryPolicy
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 AFTER_MINOR = FIVE_LISTINGS[1].directories
@@ -59,7 +63,7 @@ class Interfering(Warehouse):
 def fails_to_clean(warehouse: Warehouse, command: CleaningReleased) -> str:
     outcomes = Cleaner(warehouse, ThreadMap(1), lambda: NOON).execute(command)
     assert isinstance(next(outcomes), CleaningStarted)
-    with pytest.raises(TransientError) as error:
+    with pytest.raises((TransientError, OSError)) as error:
         next(outcomes)
     return str(error.value)
 
@@ -171,3 +175,68 @@ def test_a_directory_that_another_cleaner_is_removing_is_not_a_replaced_one(
     *_, cleaned = cleaner.execute(release(str(table)))
     assert isinstance(cleaned, DirectoriesCleaned)
     assert names_in(table) == [MINOR_3]
+
+
+class FailingWarehouse(Warehouse):
+    """Its storage answers with one error for so many removals."""
+
+    def __init__(self, root: Path, number: int, times: int) -> None:
+        super().__init__(WarehouseRoots.of(str(root)))
+        self.number, self.left = number, times
+
+    def remove_tree(self, location: str) -> None:
+        if self.left:
+            self.left -= 1
+            raise OSError(self.number, os.strerror(self.number), location)
+        super().remove_tree(location)
+
+
+@pytest.mark.parametrize(
+    ("number", "attempts"),
+    [
+        pytest.param(errno.ENAMETOOLONG, 1, id="a name too long"),
+        pytest.param(errno.ELOOP, 1, id="a loop of links"),
+        pytest.param(errno.EACCES, DENIED_ATTEMPTS, id="no permission"),
+        pytest.param(errno.EROFS, DENIED_ATTEMPTS, id="mounted read-only"),
+    ],
+)
+def test_what_can_never_be_removed_is_dead_lettered_soon_with_the_file_systems_reason(
+    number: int, attempts: int, tmp_path: Path
+) -> None:
+    table, bus = build(tmp_path / "t", AFTER_MINOR), memory_bus()
+    bus.send([message(release(str(table)))])
+    cleaner = Cleaner(FailingWarehouse(tmp_path, number, 10**6), ThreadMap(1), lambda: NOON)
+    work_off(ExecutorLoop(cleaner, bus, retries=RetryPolicy(50, 0.001, 0.001)))
+
+    outcomes = events_on(bus, "tidegate.outcomes")
+    assert [type(each) for each in outcomes] == [CleaningStarted] * attempts
+    [letter] = bus.records("tidegate.dead-letters")
+    assert os.strerror(number).encode() in (dict(letter.headers)["x-exception-message"] or b"")
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ETIMEDOUT, errno.ESTALE, errno.EBUSY])
+def test_a_removal_that_may_succeed_later_is_tried_again(number: int, tmp_path: Path) -> None:
+    table, bus = build(tmp_path / "t", AFTER_MINOR), memory_bus()
+    bus.send([message(release(str(table)))])
+    storage = FailingWarehouse(tmp_path, number, 50)
+    cleaner = Cleaner(storage, ThreadMap(1), lambda: NOON)
+    work_off(ExecutorLoop(cleaner, bus, retries=RetryPolicy(50, 0.001, 0.001)))
+
+    *_, last = events_on(bus, "tidegate.outcomes")
+    assert isinstance(last, DirectoriesCleaned)
+    assert names_in(table) == [MINOR_3]
+    assert bus.records("tidegate.dead-letters") == []
+
+
+def test_one_directory_that_may_go_later_keeps_the_others_waiting(tmp_path: Path) -> None:
+    faults = {INSERT_1: errno.EIO, INSERT_2: errno.EACCES, INSERT_3: errno.EACCES}
+    table = build(tmp_path / "t", AFTER_MINOR)
+
+    def fail(name: str) -> None:
+        raise OSError(faults[name], os.strerror(faults[name]), name)
+
+    command = release(str(table))
+    outcomes = Cleaner(Interfering(tmp_path, fail), ThreadMap(1), lambda: NOON).execute(command)
+    next(outcomes)
+    with pytest.raises(TransientError, match=INSERT_1):
+        next(outcomes)

@@ -54,4 +54,10 @@ CLEANER_MUTANTS = (
         (("            if changed is None:\n", "            if True:\n"),),
         "tests/cleaning/test_removal.py",
     ),
+    Mutant(
+        "cleaner: what a file system never removes is not tried for an hour",
+        "consumers/tidegate/cleaning/executor.py",
+        (("    if lasting and len", "    if False and len"),),
+        "tests/cleaning/test_removal.py",
+    ),
 )

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 
 from tidegate.cleaning.directory_reader import read_acid_directories
 from tidegate.cleaning.plan import CleaningPlan, partition_path, plan_cleaning
-from tidegate.cleaning.removal import remove_directories
+from tidegate.cleaning.removal import NotRemoved, remove_directories
 from tidegate.errors import ConfinementError, FormatError, PermanentError, TransientError
 from tidegate.events import (
     CleaningRefused,
@@ -19,6 +19,7 @@ from tidegate.events import (
     DirectoriesCleaned,
     Outcome,
 )
+from tidegate.runtime.retry import is_lasting
 from tidegate.storage import ParallelMap, join
 from tidegate.tables.refusal import Refused, refusal_of
 from tidegate.tables.warehouse import Warehouse
@@ -69,6 +70,7 @@ class Cleaner:
         """Remove what is obsolete; if nothing is, report at once that the directory is clean.
 
         Raises:
+            OSError: the file system refuses to remove a directory, now and later.
             TransientError: a directory could not be removed or is there again, or a later vacuum's
                 cleaning is under way.
             PermanentError: `command` is not a CleaningReleased.
@@ -98,20 +100,17 @@ class Cleaner:
 
     def _remove(self, command: CleaningReleased, plan: CleaningPlan) -> None:
         """Remove and plan again until nothing is left: another process may be removing too."""
-        errors: list[str] = []
+        failed: list[NotRemoved] = []
         for _ in range(_ROUNDS):
             if not plan.remove:
                 return
-            errors = remove_directories(self.warehouse, plan, self.parallel_map)
+            failed = remove_directories(self.warehouse, plan, self.parallel_map)
             try:
                 plan = self.plan(command)
             except Refused as refused:
                 raise TransientError(f"the table changed during cleaning: {refused}") from refused
         if plan.remove:
-            cause = errors[0] if errors else "they were created again"
-            names = ", ".join(plan.directories[:_NAMED])
-            more = f" and {len(plan.remove) - _NAMED} more" if len(plan.remove) > _NAMED else ""
-            raise TransientError(f"not removed: {names}{more}: {cause}")
+            raise _fault(plan, failed)
 
     def _refused(self, command: CleaningReleased, refused: Refused) -> CleaningRefused:
         return CleaningRefused.about(
@@ -131,3 +130,14 @@ class Cleaner:
             "said_by": self.name,
             "partition": command.partition,
         }
+
+
+def _fault(plan: CleaningPlan, failed: Sequence[NotRemoved]) -> Exception:
+    """Why directories are left: the file system's own error, unless any of them may pass."""
+    cause = failed[0].reason if failed else "they were created again"
+    names = ", ".join(plan.directories[:_NAMED])
+    more = f" and {len(plan.remove) - _NAMED} more" if len(plan.remove) > _NAMED else ""
+    lasting = [each.fault for each in failed if each.fault is not None and is_lasting(each.fault)]
+    if lasting and len(lasting) == len(failed):
+        return lasting[0]
+    return TransientError(f"not removed: {names}{more}: {cause}")

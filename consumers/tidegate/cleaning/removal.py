@@ -14,9 +14,20 @@ from tidegate.tables.refusal import readable
 from tidegate.tables.warehouse import Warehouse
 
 
+@dataclass(frozen=True, slots=True)
+class NotRemoved:
+    """A directory that could not be removed."""
+
+    reason: str
+    """Which one, and why."""
+    fault: OSError | None = None
+    """What the file system answered; None if the cause is another. Picklable, so that Spark can
+    return it: its number decides whether another attempt may succeed."""
+
+
 def remove_directories(
     warehouse: Warehouse, plan: CleaningPlan, parallel_map: ParallelMap
-) -> list[str]:
+) -> list[NotRemoved]:
     """Remove the directories of a plan, phase by phase; stop before the next phase at an error.
 
     Returns:
@@ -41,15 +52,19 @@ class RemoveUnchanged:
     warehouse: Warehouse
     products: tuple[ListedDirectory, ...]
 
-    def __call__(self, directory: ListedDirectory) -> str | None:
-        """Remove a directory; return the error as text, because Spark would hide its type."""
+    def __call__(self, directory: ListedDirectory) -> NotRemoved | None:
+        """Remove a directory; return the error, because the others are still to be removed."""
         try:
             changed = self._changed(directory)
             if changed is None:
                 self._remove(directory)
-        except (OSError, TidegateError) as error:
-            return readable(f"{directory.name}: {error}")
-        return changed
+        except OSError as error:
+            # a store's own kinds of OSError can't all be pickled, and their numbers mislead
+            fault = error if type(error).__module__ == "builtins" else None
+            return NotRemoved(readable(f"{directory.name}: {error}"), fault)
+        except TidegateError as error:
+            return NotRemoved(readable(f"{directory.name}: {error}"))
+        return NotRemoved(changed) if changed else None
 
     def _changed(self, directory: ListedDirectory) -> str | None:
         for product in self.products:

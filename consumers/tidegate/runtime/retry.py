@@ -70,6 +70,11 @@ def is_retriable(error: BaseException) -> bool:
     return any(f"{kind.__module__}.{kind.__qualname__}" in _NETWORK_FAULTS for kind in kinds)
 
 
+def is_lasting(error: OSError) -> bool:
+    """Whether the same call fails in an hour too: it can't be done here, or is not permitted."""
+    return _is_permanent(error) or _is_denied(error)
+
+
 def _is_permanent(error: OSError) -> bool:
     kinds = IsADirectoryError | NotADirectoryError
     return error.errno in _PERMANENT_ERRNOS or isinstance(error, kinds)
