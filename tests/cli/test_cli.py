@@ -329,3 +329,30 @@ def test_the_version_is_the_installed_one(tidegate: Tidegate) -> None:
 def test_h_is_short_for_help(tidegate: Tidegate, command: tuple[str, ...]) -> None:
     assert tidegate(*command, "-h") == tidegate(*command, "--help")
     assert tidegate(*command, "-h").code == 0
+
+
+@pytest.mark.parametrize(
+    ("servers", "cause"),
+    [
+        pytest.param("no-such-host.invalid:9092", "Failed to resolve", id="no such host"),
+        pytest.param(CLOSED, "refused", id="nobody listens"),
+    ],
+)
+def test_a_broker_that_is_not_there_is_named_with_the_cause_within_seconds(
+    tidegate: Tidegate, tmp_path: Path, servers: str, cause: str
+) -> None:
+    began = time.monotonic()
+    answer = tidegate("outcomes", "-c", config(tmp_path, servers, "x"))
+
+    answer.refuses(1, cause)
+    assert servers.partition(":")[0] in answer.err
+    assert time.monotonic() - began < 20  # half a minute before, and this machine is slow
+
+
+@pytest.mark.kafka
+def test_topics_that_are_not_there_are_said_to_be_missing(
+    tidegate: Tidegate, tmp_path: Path, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    answer = tidegate("outcomes", "-c", config(tmp_path, bootstrap_servers, topic_prefix))
+
+    answer.refuses(2, "does not exist (yet): check [topics] prefix, or run: tidegate topics create")

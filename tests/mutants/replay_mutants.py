@@ -114,8 +114,8 @@ REPLAY_MUTANTS = (
     ),
     _replay(
         "a time before Kafka's first is not the end of the topic",
-        "targets.py",
-        "    return max(read, _BEGINNING)\n",
+        "../moments.py",
+        "    return max(read, BEGINNING)\n",
         "    return read\n",
     ),
     _replay(

@@ -61,7 +61,7 @@ class Filters:
         """
         from tidegate.cli.options import table_of  # noqa: PLC0415
         from tidegate.ops.dead_letters import DeadLetterFilter  # noqa: PLC0415 - heavy
-        from tidegate.ops.replay.targets import moment  # noqa: PLC0415
+        from tidegate.ops.moments import moment  # noqa: PLC0415
 
         return DeadLetterFilter(
             ids=tuple(ids or ()),

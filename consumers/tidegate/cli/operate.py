@@ -13,6 +13,8 @@ import typer
 from tidegate.cli.dead_letters import dead_letters
 from tidegate.cli.doctor import doctor
 from tidegate.cli.options import ConfigFile
+from tidegate.cli.outcomes import EXAMPLES as OUTCOMES_EXAMPLES
+from tidegate.cli.outcomes import outcomes
 from tidegate.cli.output import VisibleFormatter, write_json
 from tidegate.cli.plans import plan
 from tidegate.cli.replay import replay
@@ -28,6 +30,7 @@ def operate(app: typer.Typer) -> None:
     app.add_typer(plan, name="plan")
     app.add_typer(replay, name="replay")
     app.add_typer(dead_letters, name="dead-letters")
+    app.command(epilog=OUTCOMES_EXAMPLES)(outcomes)
     app.command()(run)
     app.command()(doctor)
     app.command()(broker)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
@@ -30,6 +31,12 @@ TableName = Annotated[str, typer.Option("--table", "-t", help="catalog.database.
 Location = Annotated[str, typer.Option("--location", "-l", help="Path or URI of the table.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Execute = Annotated[bool, typer.Option("--execute", help="Carry it out; without it, a dry run.")]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        help="Only from this far back, or from this time: 2d, 1h30m, 2026-11-21T07:00:00Z."
+    ),
+]
 RequestedBy = Annotated[
     str | None, typer.Option(help="Your name, for the audit trail; default: the login name.")
 ]
@@ -74,6 +81,42 @@ def table_of(name: str | None) -> str | None:
         return None if name is None else table_identity(name)
     except ValueError as error:
         raise ConfigError(str(error)) from error
+
+
+def table_pattern(name: str) -> str:
+    """A table's identity, or a shell pattern of such, in lower case as identities are.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if set(name) & set("*?["):
+        return name.strip().lower()
+    return table_of(name) or ""
+
+
+def since_of(text: str | None) -> datetime | None:
+    """A moment, from a duration before now or from a time.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if text is None:
+        return None
+    from tidegate.ops.moments import moment_or_ago  # noqa: PLC0415 - heavy
+
+    return moment_or_ago(text, datetime.now(UTC))
+
+
+def one_of(names: Collection[str], text: str) -> str:
+    """The name that a text means, in whatever letter case.
+
+    Raises:
+        ConfigError: it is none of them.
+    """
+    for name in names:
+        if name.lower() == text.strip().lower():
+            return name
+    raise ConfigError(f"unknown {text!r}: choose from {', '.join(names)}")
 
 
 def read_event(kind: type[E], file: Path) -> E:

@@ -109,8 +109,8 @@ def events(
 
     Records that can't be decoded are reported and left out.
     """
+    from tidegate.ops.moments import moment  # noqa: PLC0415
     from tidegate.ops.replay import Replays, Selection  # noqa: PLC0415 - heavy
-    from tidegate.ops.replay.targets import moment  # noqa: PLC0415
 
     given = (table, event_id, partition, from_offset, to_offset, from_time, to_time)
     if all(each is None for each in given):

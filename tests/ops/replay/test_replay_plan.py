@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from support.samples import NOON, commit, message
 from tidegate.errors import ConfigError
 from tidegate.events.wire import Wire
+from tidegate.ops.moments import duration, moment
 from tidegate.ops.replay.events import Selection, select_events
 from tidegate.ops.replay.plan import AppliedPosition, GroupPosition, OffsetReset, plan_group
 from tidegate.ops.replay.targets import (
@@ -18,8 +19,6 @@ from tidegate.ops.replay.targets import (
     ToMoment,
     ToOffset,
     ago,
-    duration,
-    moment,
     since,
 )
 from tidegate.publisher import Message

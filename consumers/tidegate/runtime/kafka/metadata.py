@@ -65,9 +65,19 @@ class PendingIdentities:
 class KafkaMetadata:
     """Asks the cluster. A refused login is reported at once, not after a time-out. Thread-safe."""
 
-    def __init__(self, config: Mapping[str, str | int | bool]) -> None:
-        """Take librdkafka's settings; connects with the first request."""
+    def __init__(
+        self, config: Mapping[str, str | int | bool], *, wait_seconds: float = _FUTURE_SECONDS
+    ) -> None:
+        """Take librdkafka's settings; connects with the first request.
+
+        Args:
+            config: The settings.
+            wait_seconds: How long to wait for a broker that does not answer: a service waits long,
+                a person who has mistyped its name does not.
+        """
+        self._wait_seconds = wait_seconds
         self._refusal: KafkaError | None = None
+        self._last_fault: KafkaError | None = None
         self._settings: dict[str, Any] = {
             **config,
             "allow.auto.create.topics": False,
@@ -87,7 +97,7 @@ class KafkaMetadata:
             found = self._asked(lambda: self._admin.list_topics(topic, timeout=_METADATA_SECONDS))
         count, fault = len(found.topics[topic].partitions), found.topics[topic].error
         if fault is not None or not count:
-            raise ConfigError(f"topic {topic}: {fault.str() if fault else 'it has no partitions'}")
+            raise ConfigError(_missing(topic, fault))
         return count
 
     def require_connection(self) -> None:
@@ -157,18 +167,31 @@ class KafkaMetadata:
         return found
 
     def _asked(self, question: Callable[[], R]) -> R:
-        deadline = time.monotonic() + _FUTURE_SECONDS
+        deadline = time.monotonic() + self._wait_seconds
         while True:
             try:
                 return question()
-            except KafkaException:
+            except KafkaException as error:
                 self._admin.poll(0)
                 if self._refusal is not None:
                     reason = self._refusal.str()
                     raise ConfigError(f"the broker refuses the connection: {reason}") from None
                 if time.monotonic() > deadline:
-                    raise
+                    if self._last_fault is None:
+                        raise
+                    # "Local: Broker transport failure" says less than what the connection met
+                    raise KafkaException(self._last_fault) from error
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() in _REFUSALS:
             self._refusal = error
+        elif error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - it only counts them
+            self._last_fault = error
+
+
+def _missing(topic: str, fault: KafkaError | None) -> str:
+    if fault is not None and fault.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+        return f"topic {topic}: {fault.str()}"
+    return (
+        f"topic {topic} does not exist (yet): check [topics] prefix, or run: tidegate topics create"
+    )

@@ -1,0 +1,9 @@
+"""The events of a deployment's topics, read from the side: outcomes, commands, facts."""
+
+from __future__ import annotations
+
+from tidegate.ops.event_log.log import EventLog
+from tidegate.ops.event_log.logged import LoggedEvent
+from tidegate.ops.event_log.selection import EventFilter
+
+__all__ = ["EventFilter", "EventLog", "LoggedEvent"]

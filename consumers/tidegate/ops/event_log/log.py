@@ -1,0 +1,126 @@
+"""Reading a topic's events from outside of any group, by table and time, oldest first."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Final, Self
+
+from confluent_kafka import TopicPartition
+
+from tidegate.errors import FormatError
+from tidegate.events.keys import partition_of
+from tidegate.events.topics import OUTCOME_TOPIC, Topic
+from tidegate.events.wire import Wire
+from tidegate.ops.event_log.logged import LoggedEvent
+from tidegate.ops.event_log.selection import EventFilter
+from tidegate.registry import wire_for
+from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.kafka.errors import translate_kafka_errors
+from tidegate.runtime.kafka.merged_reader import MergedReader
+from tidegate.runtime.kafka.metadata import KafkaMetadata
+from tidegate.runtime.kafka.partition_reader import standalone_consumer
+from tidegate.runtime.kafka.records import Config
+from tidegate.service.settings import Settings
+
+_TIMEOUT: Final = 10.0
+_BROKER_SECONDS: Final = 5.0
+ALL: Final = EventFilter()
+
+
+class EventLog:
+    """The events of a deployment's topics. Nothing is written, and no group's offsets move."""
+
+    def __init__(self, config: Config, prefix: str, wire: Wire, metadata: KafkaMetadata) -> None:
+        """Take librdkafka's settings, the prefix of the topics, and how events are decoded."""
+        self._config, self._prefix, self._wire = config, prefix, wire
+        self._metadata = metadata
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """The log of a deployment; where no broker answers, that is said after a few seconds."""
+        connection = settings.connection()
+        metadata = KafkaMetadata(connection, wait_seconds=_BROKER_SECONDS)
+        return cls(connection, settings.topics.prefix, wire_for(settings.registry), metadata)
+
+    def read(
+        self,
+        topic: Topic = OUTCOME_TOPIC,
+        wanted: EventFilter = ALL,
+        *,
+        since: datetime | None = None,
+        limit: int | None = None,
+        follow: bool = False,
+    ) -> Iterator[LoggedEvent | None]:
+        """The events of a topic that match, oldest first, by the time at which they were appended.
+
+        They are read as they are taken: memory does not grow with the topic.
+
+        Args:
+            topic: One of the declared topics.
+            wanted: Which events. Of tables named exactly, only their partitions are read.
+            since: Begin where the broker appended at this time or later; by default with the first.
+            limit: Only the newest so many of those that are there now.
+            follow: Go on with what is appended later, for ever; None is yielded now and then, so
+                that the caller can stop.
+
+        Raises:
+            ConfigError: the topic does not exist.
+            TransientError: no broker answers.
+        """
+        spans = self.spans(topic, wanted, since)
+        if limit is not None and wanted == ALL:  # the newest are among the last of each partition
+            spans = {p: range(max(s.start, s.stop - limit), s.stop) for p, s in spans.items()}
+        with MergedReader(self._config, spans) as reader:
+            found = self._wanted(reader.records(), wanted)
+            yield from found if limit is None else deque(found, maxlen=limit)
+            if follow:
+                for record in reader.following():
+                    logged = None if record is None else self._logged(record, wanted)
+                    if record is None or logged is not None:
+                        yield logged
+
+    def _wanted(self, records: Iterable[Record], wanted: EventFilter) -> Iterator[LoggedEvent]:
+        for record in records:
+            if (logged := self._logged(record, wanted)) is not None:
+                yield logged
+
+    def _logged(self, record: Record, wanted: EventFilter) -> LoggedEvent | None:
+        """The event of a record, if it is wanted."""
+        key, value, headers = record.key, record.value, record.headers
+        try:
+            kind = self._wire.kind(value, headers)
+            if not wanted.may_match(key, kind):
+                return None
+            event = self._wire.deserialize(key, value, headers)
+        except FormatError as error:
+            return LoggedEvent(record, None, str(error)) if wanted.caused_by is None else None
+        return LoggedEvent(record, event) if wanted.matches(event) else None
+
+    def spans(
+        self, topic: Topic, wanted: EventFilter = ALL, since: datetime | None = None
+    ) -> Mapping[Partition, range]:
+        """The offsets to read: of which partitions, from where, and up to what is there now."""
+        name = topic.name(self._prefix)
+        count = self._metadata.partitions(name)
+        tables = wanted.exact_tables
+        numbers = range(count) if tables is None else {partition_of(t, count) for t in tables}
+        parts = [Partition(name, number) for number in sorted(numbers)]
+        marks = self._metadata.watermarks(parts)
+        if since is None:
+            return {part: range(mark.first, mark.end) for part, mark in marks.items()}
+        starts = self._offsets_at(parts, since)
+        return {part: range(starts.get(part, mark.end), mark.end) for part, mark in marks.items()}
+
+    def _offsets_at(self, parts: list[Partition], since: datetime) -> dict[Partition, int]:
+        """The first offset of each partition at a time or later; left out where there is none."""
+        moment_ms = max(0, int(since.timestamp() * 1000))
+        consumer = standalone_consumer(self._config, parts[0].topic)
+        try:
+            with translate_kafka_errors(f"{parts[0].topic}: offsets at {since.isoformat()}"):
+                asked = [TopicPartition(*part, moment_ms) for part in parts]
+                found = consumer.offsets_for_times(asked, timeout=_TIMEOUT)
+        finally:
+            consumer.close()
+        return {Partition(p.topic, p.partition): p.offset for p in found if p.offset >= 0}

@@ -1,0 +1,53 @@
+"""Select events: by table, kind, cause and id. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+from tidegate.events import Event
+
+_PATTERN: Final = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True)
+class EventFilter:
+    """What an event has to be; every condition that is set must hold."""
+
+    tables: tuple[str, ...] = ()
+    """Identities or shell patterns of tables; any of them. Empty: all tables."""
+    kinds: frozenset[str] = frozenset()
+    """Names of events; empty: all kinds."""
+    caused_by: str | None = None
+    """The id of the cause, or how it begins."""
+
+    @property
+    def exact_tables(self) -> frozenset[str] | None:
+        """The tables, if all are named exactly and not by a pattern; None: any table may match."""
+        if not self.tables or any(_PATTERN & set(each) for each in self.tables):
+            return None
+        return frozenset(self.tables)
+
+    def may_match(self, key: bytes | None, kind: type[Event] | None) -> bool:
+        """Whether a record is worth decoding: its key is the table, its schema names the kind.
+
+        What is of no known kind is of interest where any kind is: it is shown as unreadable.
+        """
+        if self.kinds and (kind is None or kind.__name__ not in self.kinds):
+            return False
+        return not self.tables or self._is_of(_text(key))
+
+    def matches(self, event: Event) -> bool:
+        """Whether an event is selected, of those that may match."""
+        return self.caused_by is None or (event.caused_by or "").startswith(self.caused_by)
+
+    def _is_of(self, table: str) -> bool:
+        exact = self.exact_tables
+        if exact is not None:
+            return table in exact
+        return any(fnmatchcase(table, each) for each in self.tables)
+
+
+def _text(key: bytes | None) -> str:
+    return (key or b"").decode(errors="replace")

@@ -1,0 +1,210 @@
+"""An event in one line for people, and in one flat row for scripts. Pure."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any, Final
+
+from tidegate.events import (
+    CleaningRefused,
+    CleaningReleased,
+    CleaningStarted,
+    CommitCompleted,
+    DeadLetterDiscarded,
+    DeadLetterRedriven,
+    DirectoriesCleaned,
+    Event,
+    LockReleased,
+    RestoreCompleted,
+    RestoreFailed,
+    RestorePlanned,
+    RestoreRejected,
+    RestoreRequested,
+    RestoreStarted,
+    SavepointCreated,
+    SavepointRejected,
+    SavepointRequested,
+    VacuumFinished,
+    VacuumFlagged,
+)
+from tidegate.ops.event_log.logged import LoggedEvent
+
+_STEP: Final = 1024
+_UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+def row_of(logged: LoggedEvent) -> dict[str, Any]:
+    """An event for scripts: what one filters by, then the whole event.
+
+    Fields that its kind does not have are None. `at` is the broker's time.
+    """
+    event = logged.event
+    row: dict[str, Any] = {
+        "at": logged.at.isoformat(timespec="milliseconds"),
+        "table": event.table if event else (logged.record.key or b"").decode(errors="replace"),
+        "kind": type(event).__name__ if event else None,
+    }
+    row |= {name: getattr(event, name, None) for name in ("event_id", "caused_by")}
+    row["reason"] = reason_of(event) if event else None
+    names = ("message", "requested_by", "why", "signed_by", "duration_ms")
+    row |= {name: getattr(event, name, None) for name in names}
+    row |= {"place": logged.place, "problem": logged.problem or None}
+    return row | {"event": event.model_dump(mode="json") if event else None}
+
+
+def reason_of(event: Event) -> str | None:
+    """The code of a refusal or of a flag; None for what has none."""
+    reason = getattr(event, "reason", None) or getattr(event, "flag", None)
+    return None if reason is None else str(reason)
+
+
+def line_of(logged: LoggedEvent) -> str:
+    """An event in one line: time (the broker's), table, kind, what it says, who asked, how long."""
+    at = f"{logged.at:%Y-%m-%dT%H:%M:%SZ}"
+    event = logged.event
+    if event is None:
+        return f"{at}  unreadable record at {logged.place}: {logged.problem}"
+    return f"{at}  {event.table}  {type(event).__name__}  {sentence(event)}"
+
+
+def sentence(event: Event) -> str:
+    """What an event says, who asked for it and why, and how long it took."""
+    parts = [says(event)]
+    by, why = getattr(event, "requested_by", None), getattr(event, "why", None)
+    if by:
+        parts.append(f"asked by {by}" + (f" ({why})" if why else ""))
+    took = getattr(event, "duration_ms", None)
+    if took is not None:
+        parts.append(f"took {took / 1000:.1f} s")
+    return "; ".join(part for part in parts if part)
+
+
+@singledispatch
+def says(event: Event) -> str:
+    """The content of an event that no other line covers: its reason and message."""
+    return ": ".join(filter(None, (reason_of(event), getattr(event, "message", None))))
+
+
+@says.register
+def _(event: CommitCompleted) -> str:
+    return " ".join(filter(None, (event.action, event.instant, event.operation)))
+
+
+@says.register
+def _(event: VacuumFinished) -> str:
+    txns = _count(len(event.open_transactions), "open transaction")
+    made = f"{_where(event.partition)}{event.kind} made {_names(event.directories)}"
+    return f"{made}; holds: {_count(len(event.locks), 'lock')}, {txns}"
+
+
+@says.register
+def _(event: LockReleased) -> str:
+    lock = "" if event.lock_id is None else f"lock {event.lock_id}"
+    txn = "" if event.transaction_id is None else f"transaction {event.transaction_id}"
+    return f"{' of '.join(filter(None, (lock, txn)))} {event.reason}"
+
+
+@says.register
+def _(event: SavepointRequested) -> str:
+    return f"of {event.instant or 'the newest commit'}"
+
+
+@says.register
+def _(event: RestoreRequested) -> str:
+    plan = ", only a plan" if event.plan_only else ""
+    return f"to {event.savepoint}{plan}: {event.reason}"
+
+
+@says.register(CleaningReleased)
+def _(event: CleaningReleased) -> str:
+    return f"{_where(event.partition)}{event.kind} that made {_names(event.directories)}"
+
+
+@says.register
+def _(event: SavepointCreated) -> str:
+    there = ", was there already" if event.already_there else ""
+    partitions = _count(event.partitions, "partition")
+    return f"{event.instant}: {_count(event.files, 'file')} in {partitions}{there}"
+
+
+@says.register
+def _(event: SavepointRejected) -> str:
+    return f"{event.reason}: {event.message}"
+
+
+@says.register(RestorePlanned)
+@says.register(RestoreStarted)
+def _(event: RestorePlanned | RestoreStarted) -> str:
+    instants = _count(len(event.instants), "instant")
+    files = f"{_count(event.files, 'file')}, {size(event.bytes)}"
+    resumed = ", resumed" if isinstance(event, RestoreStarted) and event.resumed else ""
+    message = event.message if isinstance(event, RestorePlanned) else None
+    said = f"to {event.savepoint}: {instants}, {files}, plan {event.plan_id}{resumed}"
+    return f"{said}. {message}" if message else said
+
+
+@says.register
+def _(event: RestoreCompleted) -> str:
+    instants = _count(len(event.instants), "instant")
+    files = _count(event.files_deleted, "file")
+    return f"to {event.savepoint}: {instants} rolled back, {files} deleted"
+
+
+@says.register
+def _(event: RestoreRejected) -> str:
+    return f"to {event.savepoint}: {event.reason}: {event.message}"
+
+
+@says.register
+def _(event: RestoreFailed) -> str:
+    return f"to {event.savepoint}: {event.message}"
+
+
+@says.register(CleaningStarted)
+@says.register(DirectoriesCleaned)
+def _(event: CleaningStarted | DirectoriesCleaned) -> str:
+    files = f"{_count(event.files, 'file')}, {size(event.bytes)}"
+    said = f"{_where(event.partition)}{_names(event.directories)}: {files}"
+    if isinstance(event, DirectoriesCleaned) and event.superseded_by:
+        said += f"; later vacuums made {_names(event.superseded_by)}"
+    return said
+
+
+@says.register
+def _(event: CleaningRefused) -> str:
+    return f"{_where(event.partition)}{event.reason}: {event.message}"
+
+
+@says.register
+def _(event: VacuumFlagged) -> str:
+    return f"{_where(event.partition)}{event.flag}: {event.message}"
+
+
+@says.register(DeadLetterRedriven)
+@says.register(DeadLetterDiscarded)
+def _(event: DeadLetterRedriven | DeadLetterDiscarded) -> str:
+    place = f"{event.origin_topic}/{event.origin_partition}/{event.origin_offset}"
+    reason = f": {event.reason}" if isinstance(event, DeadLetterDiscarded) else ""
+    return f"of {event.service}, from {place} ({event.error}){reason}"
+
+
+def size(count: int) -> str:
+    """Bytes, in the unit that suits them."""
+    value, unit = float(count), 0
+    while value >= _STEP and unit < len(_UNITS) - 1:
+        value, unit = value / _STEP, unit + 1
+    return f"{count} bytes" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def _names(directories: tuple[str, ...]) -> str:
+    shown = ", ".join(directories[:3])
+    more = len(directories) - 3
+    return (f"{shown} and {more} more" if more > 0 else shown) or "nothing"
+
+
+def _where(partition: str | None) -> str:
+    return "" if partition is None else f"{partition}: "

@@ -1,0 +1,168 @@
+"""Reading several partitions as one stream, in the order in which the broker appended.
+
+One consumer reads all of them. It stops asking a partition for more once enough of its records
+wait for their turn, so that memory is bounded however long the topic is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Final, Self
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Message as Received
+
+from tidegate.errors import TransientError
+from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
+from tidegate.runtime.kafka.partition_reader import standalone_consumer
+from tidegate.runtime.kafka.records import Config, as_record
+
+_WAITING: Final = 1000
+"""Records of a partition that may wait for their turn."""
+_PATIENCE: Final = 30.0
+_BOUNDED: Final[Config] = {"queued.min.messages": 1000, "queued.max.messages.kbytes": 4096}
+
+
+@dataclass(slots=True)
+class _Source:
+    """One partition: what is still to come of it, and what waits for its turn."""
+
+    span: range
+    waiting: deque[Record] = field(default_factory=deque[Record])
+    next_offset: int = 0
+    is_paused: bool = False
+    is_over: bool = False
+
+
+class MergedReader:
+    """Reads spans of offsets by the broker's time; then, if asked, what comes after them.
+
+    Use it in a `with` block; `records` first, then perhaps `following`.
+    """
+
+    BATCH: Final = 100
+    """Records that are taken from the client at a time."""
+
+    def __init__(
+        self, config: Config, spans: Mapping[Partition, range], *, waiting: int = _WAITING
+    ) -> None:
+        """Take librdkafka's settings, and the offsets to read; connects with the first record."""
+        self._config, self._limit = config, waiting
+        self._sources = {
+            part: _Source(span, next_offset=span.start, is_over=not span)
+            for part, span in spans.items()
+        }
+        self._consumer: Consumer | None = None
+
+    def __enter__(self) -> Self:
+        """Close the connection at the end of the block."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    @property
+    def waiting(self) -> int:
+        """How many records are in memory, of all partitions."""
+        return sum(len(each.waiting) for each in self._sources.values())
+
+    def records(self) -> Iterator[Record]:
+        """The records at the offsets of the spans, oldest first.
+
+        Raises:
+            TransientError: no broker gave the next of them in half a minute.
+            StopService: the broker refuses access, or an offset was deleted meanwhile.
+        """
+        while any(each.waiting or not each.is_over for each in self._sources.values()):
+            self._fill()
+            ready = [each for each in self._sources.values() if each.waiting]
+            if not ready:  # the last partitions turned out to end early
+                continue
+            oldest = min(ready, key=lambda each: each.waiting[0].timestamp_ms)
+            record = oldest.waiting.popleft()
+            self._resume_if_low(record.partition, oldest)
+            yield record
+
+    def following(self) -> Iterator[Record | None]:
+        """What is appended after the spans, as it arrives; None now and then while nothing is.
+
+        It never ends. While the broker is away it waits.
+
+        Raises:
+            StopService: the broker refuses access, or an offset was deleted meanwhile.
+        """
+        consumer = self._connected()
+        for part, source in self._sources.items():
+            source.span = range(source.span.start, 2**63)
+            if source.is_paused:
+                consumer.resume([TopicPartition(*part)])
+        while True:
+            found = [each for each in consumer.consume(self.BATCH, 0.5) if self._is_record(each)]
+            yield from map(as_record, found)
+            if not found:
+                yield None
+
+    def _connected(self) -> Consumer:
+        if self._consumer is None:
+            topic = next(iter(self._sources)).topic
+            self._consumer = standalone_consumer({**_BOUNDED, **self._config}, topic)
+            starts = [TopicPartition(*p, each.next_offset) for p, each in self._sources.items()]
+            self._consumer.assign(starts)
+        return self._consumer
+
+    def _fill(self) -> None:
+        """Wait until every partition that has more to give has a record waiting."""
+        deadline = time.monotonic() + _PATIENCE
+        while missing := [
+            part for part, each in self._sources.items() if not each.is_over and not each.waiting
+        ]:
+            for message in self._connected().consume(self.BATCH, 0.1):
+                self._take(message)
+                deadline = time.monotonic() + _PATIENCE
+            if time.monotonic() > deadline:
+                names = ", ".join(f"{part.topic}[{part.number}]" for part in missing)
+                raise TransientError(f"{names}: no record came within {_PATIENCE:.0f} s")
+
+    def _take(self, message: Received) -> None:
+        part = Partition(message.topic() or "", message.partition() or 0)
+        source = self._sources[part]
+        at = message.offset() or 0
+        if not self._is_record(message):
+            # compaction may have removed the last records; a new leader's end may be too early
+            is_end = (error := message.error()) and error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001
+            source.is_over |= bool(is_end) and at >= source.span.stop
+            return
+        if at in source.span and at >= source.next_offset:
+            source.waiting.append(as_record(message))
+            source.next_offset = at + 1
+        source.is_over |= at >= source.span.stop - 1
+        if len(source.waiting) >= self._limit and not source.is_paused and not source.is_over:
+            self._connected().pause([TopicPartition(*part)])
+            source.is_paused = True
+
+    def _resume_if_low(self, part: Partition, source: _Source) -> None:
+        if source.is_paused and len(source.waiting) <= self._limit // 2:
+            self._connected().resume([TopicPartition(*part)])
+            source.is_paused = False
+
+    def _is_record(self, message: Received) -> bool:
+        error = message.error()
+        if error is None:
+            return True
+        if error.code() != KafkaError._PARTITION_EOF and not is_transient(error):  # noqa: SLF001
+            with translate_kafka_errors(f"reading {message.topic()}[{message.partition()}]"):
+                raise KafkaException(error)
+        return False

@@ -1,0 +1,157 @@
+"""Events as a deployment's services would publish them, for tests of what shows them."""
+
+from __future__ import annotations
+
+from support.samples import NOON, savepoint_request
+from tidegate.events import (
+    CleaningRefused,
+    CleaningReleased,
+    Command,
+    DirectoriesCleaned,
+    Event,
+    LockHold,
+    Outcome,
+    RestoreCompleted,
+    RestoreRejected,
+    RestoreRequested,
+    RestoreStarted,
+    SavepointCreated,
+    VacuumFinished,
+    VacuumKind,
+)
+from tidegate.events.outcomes import InstantRef
+from tidegate.events.topics import topic_of
+from tidegate.events.wire import Wire
+from tidegate.publisher import ConfirmedProducer, Receipt
+
+ORDERS = "lake.sales.orders"
+SAVEPOINT = "20261121041551845"
+
+
+def publish(servers: str, prefix: str, *events: Event) -> list[Receipt]:
+    """Send events one after another, on the topics of a deployment."""
+    producer = ConfirmedProducer({"bootstrap.servers": servers})
+    sent: list[Receipt] = []
+    for event in events:
+        sent += producer.send([Wire().serialize(event, topic_of(type(event)).name(prefix))])
+    producer.close()
+    return sent
+
+
+def restore_request(
+    request_id: str = "restore-1", table: str = ORDERS, *, plan_only: bool = False
+) -> RestoreRequested:
+    return RestoreRequested(
+        event_id=request_id,
+        table=table,
+        location="/lake/" + table.rsplit(".", 1)[-1],
+        occurred_at=NOON,
+        said_by="cli",
+        savepoint=SAVEPOINT,
+        requested_by="ana",
+        reason="a bad load",
+        plan_only=plan_only,
+    )
+
+
+def started(request: RestoreRequested) -> Outcome:
+    return RestoreStarted.about(
+        request,
+        savepoint=request.savepoint,
+        plan_id="p1",
+        instants=(InstantRef(instant="20261121050000000", action="commit"),),
+        files=3,
+        bytes=2048,
+        restore_instant="20261121060000000",
+        said_by="restorer",
+        occurred_at=NOON,
+    ).to(request)
+
+
+def completed(request: RestoreRequested) -> Outcome:
+    return RestoreCompleted.about(
+        request,
+        savepoint=request.savepoint,
+        restore_instant="20261121060000000",
+        instants=(InstantRef(instant="20261121050000000", action="commit"),),
+        files_deleted=3,
+        duration_ms=1500,
+        said_by="restorer",
+        occurred_at=NOON,
+    ).to(request)
+
+
+def rejected(request: RestoreRequested) -> Outcome:
+    return RestoreRejected.about(
+        request,
+        savepoint=request.savepoint,
+        reason="writer-alive",
+        message="a writer is at work",
+        said_by="restorer",
+        occurred_at=NOON,
+    ).to(request)
+
+
+def savepoint_created(number: int, table: str = ORDERS) -> Outcome:
+    request = savepoint_request(number, table)
+    return SavepointCreated.about(
+        request,
+        instant=str(request.instant),
+        partitions=1,
+        files=number,
+        duration_ms=20,
+        said_by="savepoint-writer",
+        occurred_at=NOON,
+    ).to(request)
+
+
+def vacuum(
+    *lock_ids: int, table: str = ORDERS, transactions: tuple[int, ...] = (), last: int = 3
+) -> VacuumFinished:
+    """A vacuum that holds its own lock, the first one, and waits for all."""
+    return VacuumFinished(
+        table=table,
+        location="/lake/" + table.rsplit(".", 1)[-1],
+        occurred_at=NOON,
+        said_by="hive",
+        kind=VacuumKind.MINOR,
+        directories=(f"delta_0000001_{last:07}",),
+        min_write_id=1,
+        max_write_id=last,
+        valid_write_ids=f"sales.{table.rsplit('.', 1)[-1]}:{last}:9223372036854775807::",
+        own_lock_id=lock_ids[0],
+        locks=tuple(LockHold(lock_id=each, owner=f"user{each}") for each in lock_ids),
+        open_transactions=transactions,
+    )
+
+
+def released(event: VacuumFinished) -> CleaningReleased:
+    copied = ("kind", "partition", "directories", "min_write_id", "max_write_id", "valid_write_ids")
+    return CleaningReleased.about(
+        event,
+        **{name: getattr(event, name) for name in copied},
+        said_by="reader-gate",
+        occurred_at=NOON,
+    )
+
+
+def cleaned(command: Command) -> Outcome:
+    return DirectoriesCleaned.about(
+        command,
+        directories=("delta_0000001_0000001",),
+        files=2,
+        bytes=100,
+        duration_ms=300,
+        said_by="cleaner",
+        occurred_at=NOON,
+    ).to(command)
+
+
+def cleaning_refused(command: Command) -> Outcome:
+    return CleaningRefused.about(
+        command,
+        reason="products-missing",
+        message="delta_0000001_0000003 is not there",
+        said_by="cleaner",
+        occurred_at=NOON,
+    ).to(command)
