@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import logging
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from tidegate.cli import dead_letters_report, main, output
 from tidegate.cli.dead_letters_report import row_of
 from tidegate.errors import PermanentError
+from tidegate.monitoring.visible import visible
 from tidegate.ops.dead_letters import DeadLetter, ListedDeadLetter
 from tidegate.ops.dead_letters.dead_letter import read_dead_letter
 from tidegate.runtime.bus import Partition, Record
@@ -83,21 +83,9 @@ def test_a_plan_with_a_hostile_file_name_names_it_visibly(
     assert r"\x1b[2Jvacuum.json" in told.err
 
 
-def test_a_log_line_cannot_be_forged() -> None:
-    handler = output.VisibleFormatter("%(levelname)s %(message)s")
-    error = ValueError(f"bad\nINFO forged {CLEAR}")
-    raised = (ValueError, error, None)
-    record = logging.LogRecord("x", 40, "x", 1, "a\nINFO forged %s", (CLEAR,), raised)
-
-    lines = handler.format(record).split("\n")
-
-    assert not any(line.startswith("INFO") for line in lines)
-    assert all(line.isprintable() for line in lines)
-
-
 @given(st.text())
 def test_whatever_the_text_it_is_one_printable_line(text: str) -> None:
-    shown = output.visible(text)
+    shown = visible(text)
 
     assert "\n" not in shown
     assert not any(ord(each) < 32 or 127 <= ord(each) < 160 for each in shown)

@@ -15,7 +15,7 @@ from tidegate.cli.doctor import doctor
 from tidegate.cli.options import ConfigFile
 from tidegate.cli.outcomes import EXAMPLES as OUTCOMES_EXAMPLES
 from tidegate.cli.outcomes import outcomes
-from tidegate.cli.output import VisibleFormatter, write_json
+from tidegate.cli.output import write_json
 from tidegate.cli.plans import plan
 from tidegate.cli.replay import replay
 from tidegate.cli.skip import skip
@@ -41,15 +41,19 @@ def operate(app: typer.Typer) -> None:
 def run(
     services: Annotated[list[str] | None, typer.Argument(help="Default: all services.")] = None,
     config: ConfigFile = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log at level INFO.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log at level DEBUG.")] = False,
+    log_format: Annotated[
+        str, typer.Option(help="auto (human on a terminal, else json), human or json.")
+    ] = "auto",
 ) -> None:
     """Run services until SIGTERM or SIGINT."""
+    from tidegate.monitoring.logs import LogFormat, configure_logging  # noqa: PLC0415 - heavy
     from tidegate.service.assembly import SERVICES  # noqa: PLC0415 - heavy
     from tidegate.service.runner import run_services  # noqa: PLC0415 - heavy
 
-    handler = logging.StreamHandler()
-    handler.setFormatter(VisibleFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
+    if log_format not in set(LogFormat):
+        raise typer.BadParameter(f"choose from {', '.join(LogFormat)}", param_hint="--log-format")
+    configure_logging(logging.DEBUG if verbose else logging.INFO, LogFormat(log_format))
     run_services(services or list(SERVICES), Settings.load(config), threading.Event())
 
 

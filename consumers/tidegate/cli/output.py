@@ -7,31 +7,15 @@ sequence could clear the screen or a line break forge a line of a dry run or of 
 from __future__ import annotations
 
 import json
-import logging
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 import typer
 
+from tidegate.monitoring.visible import visible
+
 _PIPE_COLUMNS: Final = 400
-# controls, zero-width characters, line separators, changes of direction, and half of a pair
-_HIDDEN: Final = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff"
-    r"\ud800-\udfff\ufff9-\ufffb\U000e0000-\U000e007f]"
-)
-
-
-def visible(text: object) -> str:
-    """Text on one line, with escapes for characters that a terminal would interpret or hide."""
-    return _HIDDEN.sub(lambda found: _escape(ord(found[0])), str(text))
-
-
-def _escape(code: int) -> str:
-    if code <= 0xFF:  # noqa: PLR2004 - the widths of Python's escapes
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004
 
 
 def write(line: object) -> None:
@@ -86,14 +70,3 @@ def _cell(value: object) -> str:
     if isinstance(value, list | tuple):
         return "\n".join(map(visible, value))
     return visible(value)
-
-
-class VisibleFormatter(logging.Formatter):
-    """Formats log records on one line each; the lines of a traceback are indented below it."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Format a record."""
-        first, *rest = super().format(record).split("\n")
-        if not (record.exc_info or record.exc_text or record.stack_info):
-            return visible("\n".join((first, *rest)))
-        return "\n    ".join(map(visible, (first, *rest)))

@@ -14,6 +14,9 @@ from tidegate.compute.parallel_map import AdaptiveMap, SparkMap
 from tidegate.compute.spark import lazy_session
 from tidegate.errors import ConfigError
 from tidegate.events import Event
+from tidegate.monitoring.measured import measured_decider, measured_executor
+from tidegate.monitoring.observed import ObservedBus, ObservedService
+from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.registry import wire_for
 from tidegate.restores import LivenessSettings, PermittedRestorer, Restorer
 from tidegate.runtime.bus import Bus
@@ -96,9 +99,12 @@ def _executor(
     kind: Callable[[Warehouse, AdaptiveMap, Callable[[], datetime]], Executor],
     settings: Settings,
     bus: Bus,
+    observed: ObservedService | None,
 ) -> Loop:
     warehouse, parallel_map = table_work(settings)
     executor = kind(warehouse, parallel_map, _now)
+    if observed:
+        executor, bus = measured_executor(executor, observed), ObservedBus(bus, observed)
     retries, limit = limits(executor.name, settings, TABLE_RETRIES)
     return ExecutorLoop(
         executor,
@@ -123,8 +129,8 @@ def _permitted(
     return PermittedRestorer(restorer, settings.restores.requested_by)
 
 
-def _restorer(settings: Settings, bus: Bus) -> Loop:
-    return _executor(partial(_permitted, settings), settings, bus)
+def _restorer(settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
+    return _executor(partial(_permitted, settings), settings, bus, observed)
 
 
 def decider_of(name: str, settings: Settings) -> Decider[Any]:
@@ -134,8 +140,10 @@ def decider_of(name: str, settings: Settings) -> Decider[Any]:
     return SavepointPolicyService(savepoint_policy(settings))
 
 
-def _decider(name: str, settings: Settings, bus: Bus) -> Loop:
+def _decider(name: str, settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
     decider = decider_of(name, settings)
+    if observed:
+        decider, bus = measured_decider(decider, observed), ObservedBus(bus, observed)
     retries, limit = limits(decider.name, settings, BROKER_RETRIES)
     prefix, wire = settings.topics.prefix, wire_for(settings.registry)
     return DeciderLoop(decider, bus, prefix, retries=retries, limit=limit, wire=wire)
@@ -152,7 +160,8 @@ CONSUMED_EVENTS: Final[Mapping[str, Sequence[type[Event]]]] = MappingProxyType(
 )
 """The kinds of events that each service consumes."""
 
-SERVICES: Final[Mapping[str, Callable[[Settings, Bus], Loop]]] = MappingProxyType(
+_Assembly = Callable[[Settings, Bus, ObservedService | None], Loop]
+SERVICES: Final[Mapping[str, _Assembly]] = MappingProxyType(
     {
         SavepointPolicyService.name: partial(_decider, SavepointPolicyService.name),
         SavepointWriter.name: partial(_executor, SavepointWriter),
@@ -163,12 +172,14 @@ SERVICES: Final[Mapping[str, Callable[[Settings, Bus], Loop]]] = MappingProxyTyp
 )
 
 
-def assemble(name: str, settings: Settings, bus: Bus) -> Loop:
-    """Build a service and join its consumer group.
+def assemble(
+    name: str, settings: Settings, bus: Bus, monitoring: ProcessMonitoring | None = None
+) -> Loop:
+    """Build a service and join its consumer group; with monitoring, measure it.
 
     Raises:
         ConfigError: the service is unknown, or its settings or topics are invalid.
     """
     if name not in SERVICES:
         raise ConfigError(f"unknown service {name!r}: choose from {', '.join(SERVICES)}")
-    return SERVICES[name](settings, bus)
+    return SERVICES[name](settings, bus, monitoring.service(name) if monitoring else None)

@@ -7,15 +7,17 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from queue import SimpleQueue
 from typing import Final
 
 from confluent_kafka import KafkaException
 
 from tidegate.errors import StopService, TransientError
+from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.service.assembly import DECIDERS, SERVICES, Loop, assemble
+from tidegate.service.assembly import DECIDERS, EXECUTORS, SERVICES, Loop, assemble
 from tidegate.service.settings import Settings
 from tidegate.service.signals import stop_on_signals
 from tidegate.service.topics.requirement import require_declared_topics
@@ -80,7 +82,15 @@ def _run_all(names: Sequence[str], settings: Settings, stop: threading.Event) ->
     if any(name in SERVICES for name in names):  # others are refused by their assembly
         bus.require_connection()
     require_declared_topics(settings.connection(), settings.topics, names, DECIDERS)
-    loops = _assemble_all(names, settings, bus)
+    with ExitStack() as stack:
+        monitoring = None
+        if (port := settings.monitoring.port) is not None:
+            monitoring = ProcessMonitoring(EXECUTORS)
+            stack.enter_context(monitoring.serve(settings.monitoring.host, port))
+        _run_loops(_assemble_all(names, settings, bus, monitoring), bus, stop)
+
+
+def _run_loops(loops: Mapping[str, Loop], bus: KafkaBus, stop: threading.Event) -> None:
     faults: SimpleQueue[BaseException] = SimpleQueue()
     threads = [
         threading.Thread(target=_run, args=(name, loop, stop, faults), name=name)
@@ -96,12 +106,14 @@ def _run_all(names: Sequence[str], settings: Settings, stop: threading.Event) ->
         raise fault
 
 
-def _assemble_all(names: Sequence[str], settings: Settings, bus: KafkaBus) -> dict[str, Loop]:
+def _assemble_all(
+    names: Sequence[str], settings: Settings, bus: KafkaBus, monitoring: ProcessMonitoring | None
+) -> dict[str, Loop]:
     """Build all of them or none: after a fault, groups that were joined are left again."""
     loops: dict[str, Loop] = {}
     try:
         for name in names:
-            loops[name] = assemble(name, settings, bus)
+            loops[name] = assemble(name, settings, bus, monitoring)
     except BaseException as error:
         for loop in loops.values():
             loop.close()

@@ -50,6 +50,10 @@ max_failures = 50
 window = 100
 [services.restorer.retries]              # ... and for one of them
 attempts = 300                           # two and a half hours, with jitter
+
+[monitoring]                             # /metrics, /livez and /readyz of `tidegate run`
+host = "0.0.0.0"                         # by default this machine only
+port = 9464                              # without a port there is none
 """
 
 from __future__ import annotations
@@ -143,6 +147,16 @@ class RestoreSettings(Section, frozen=True):
     watch_seconds: float = Field(default=5, ge=0, allow_inf_nan=False)
 
 
+class MonitoringSettings(Section, frozen=True):
+    """Where `tidegate run` answers /metrics, /livez and /readyz; without a port, nowhere.
+
+    Whoever reaches the port can read all of it: there is no login.
+    """
+
+    host: str = "127.0.0.1"
+    port: int | None = Field(default=None, ge=0, le=65535)
+
+
 class Settings(BaseSettings):
     """All settings; see the module's example. Environment variables count in `load` only."""
 
@@ -158,6 +172,7 @@ class Settings(BaseSettings):
     savepoints: tuple[SavepointRule, ...] = ()
     restores: RestoreSettings = RestoreSettings()
     services: ServiceSettings = ServiceSettings()
+    monitoring: MonitoringSettings = MonitoringSettings()
 
     @field_validator("kafka")
     @classmethod

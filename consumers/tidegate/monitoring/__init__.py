@@ -1,0 +1,1 @@
+"""What people who watch the services see: metrics, health and logs."""

@@ -1,0 +1,130 @@
+"""The metrics: one list, from which the collectors, the dashboard and the alert rules are made.
+
+No label holds what upstream writers choose freely, such as a table's name: the number of time
+series is bounded by the deployment, never by what is published.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+
+class Kind(StrEnum):
+    """The kinds of Prometheus metrics that are used."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Metric(NamedTuple):
+    """A metric family. A counter's name ends with `_total`; durations are in seconds."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ("service",)
+    buckets: tuple[float, ...] = ()
+    """Upper bounds of a histogram's classic buckets."""
+
+
+_QUICK: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60, 600, 3600)
+_SLOW: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400)
+
+BUILD_INFO: Final = Metric("tidegate_build_info", Kind.GAUGE, "1; the version.", ("version",))
+RECORDS: Final = Metric(
+    "tidegate_records_consumed_total",
+    Kind.COUNTER,
+    "Records read from a topic; after a rebalance some are read again.",
+    ("service", "topic"),
+)
+PUBLISHED: Final = Metric(
+    "tidegate_messages_published_total",
+    Kind.COUNTER,
+    "Commands and outcomes that the broker has confirmed, by kind of event.",
+    ("service", "kind"),
+)
+OUTCOMES: Final = Metric(
+    "tidegate_outcomes_total",
+    Kind.COUNTER,
+    "Outcomes of executed commands, by kind and, for refusals, reason.",
+    ("service", "kind", "reason"),
+)
+LATENCY: Final = Metric(
+    "tidegate_event_to_action_seconds",
+    Kind.HISTOGRAM,
+    "From the broker's time of the event or command to the broker's confirmation of what followed.",
+    ("service", "kind"),
+    _QUICK,
+)
+COMMAND_SECONDS: Final = Metric(
+    "tidegate_command_duration_seconds",
+    Kind.HISTOGRAM,
+    "How long one attempt at a command took, by kind of command and whether it succeeded.",
+    ("service", "kind", "result"),
+    _SLOW,
+)
+RUNNING: Final = Metric(
+    "tidegate_commands_running", Kind.GAUGE, "Commands that are being executed now."
+)
+OLDEST_RUNNING: Final = Metric(
+    "tidegate_oldest_running_command_seconds",
+    Kind.GAUGE,
+    "How long the command that has run longest has been running; 0 where none runs.",
+)
+RETRIES: Final = Metric(
+    "tidegate_failed_attempts_total",
+    Kind.COUNTER,
+    "Failed attempts at commands, by class of error; most are tried again.",
+    ("service", "error"),
+)
+DIRECTORIES: Final = Metric(
+    "tidegate_directories_removed_total", Kind.COUNTER, "Obsolete directories removed."
+)
+BYTES: Final = Metric(
+    "tidegate_removed_bytes_total", Kind.COUNTER, "Bytes of the files removed by cleaning."
+)
+FILES: Final = Metric(
+    "tidegate_restore_files_removed_total", Kind.COUNTER, "Files removed by restores."
+)
+DEAD_LETTERS: Final = Metric(
+    "tidegate_dead_letters_total", Kind.COUNTER, "Messages put aside as dead letters."
+)
+REBALANCES: Final = Metric(
+    "tidegate_rebalances_total",
+    Kind.COUNTER,
+    "Changes of the partitions owned: assigned, revoked or lost.",
+    ("service", "event"),
+)
+ASSIGNED: Final = Metric(
+    "tidegate_assigned_partitions", Kind.GAUGE, "Partitions that this process owns."
+)
+RESTORE_SECONDS: Final = Metric(
+    "tidegate_state_restore_seconds",
+    Kind.HISTOGRAM,
+    "How long reading back the state of one changelog partition took.",
+    buckets=_QUICK,
+)
+RESTORED: Final = Metric(
+    "tidegate_state_restored_records_total",
+    Kind.COUNTER,
+    "Records read from changelogs to restore a decider's state.",
+)
+WRITTEN: Final = Metric(
+    "tidegate_changelog_written_bytes_total",
+    Kind.COUNTER,
+    "Bytes of keys and values written to changelogs.",
+)
+LAST_POLL: Final = Metric(
+    "tidegate_last_poll_timestamp_seconds",
+    Kind.GAUGE,
+    "When the service polled last, in seconds since the epoch; an idle one polls too.",
+)
+
+PROCESS_METRICS: Final = (
+    *(BUILD_INFO, RECORDS, PUBLISHED, OUTCOMES, LATENCY, COMMAND_SECONDS, RUNNING),
+    *(OLDEST_RUNNING, RETRIES, DIRECTORIES, BYTES, FILES, DEAD_LETTERS, REBALANCES),
+    *(ASSIGNED, RESTORE_SECONDS, RESTORED, WRITTEN, LAST_POLL),
+)
+"""What a process of `tidegate run` exports, beside prometheus-client's `process_*`, `python_*`."""

@@ -1,0 +1,85 @@
+"""The HTTP endpoint of a process: /metrics for Prometheus, /livez and /readyz for supervisors."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import make_wsgi_app
+
+from tidegate.errors import ConfigError
+from tidegate.monitoring.health import Health
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse
+
+    from prometheus_client import CollectorRegistry
+
+log = logging.getLogger(__name__)
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """Serves several requests at once; none of them keeps the process from ending."""
+
+    daemon_threads = True
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = 10  # a client that says nothing gives its thread back
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401 - the base's
+        log.debug(format, *args)
+
+
+@contextmanager
+def serve(host: str, port: int, registry: CollectorRegistry, health: Health) -> Generator[int]:
+    """Serve while the block runs; gives the port, which the system chooses for port 0.
+
+    Raises:
+        ConfigError: the address can't be used.
+    """
+    try:
+        app = _application(registry, health)
+        server = make_server(host, port, app, server_class=_Server, handler_class=_Handler)
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"[monitoring] {host}:{port} can't be used: {error}") from error
+    thread = threading.Thread(target=server.serve_forever, name="monitoring", daemon=True)
+    thread.start()
+    try:
+        log.info("metrics, /livez and /readyz on http://%s:%d", host, server.server_port)
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _application(
+    registry: CollectorRegistry, health: Health
+) -> Callable[[dict[str, Any], StartResponse], Iterable[bytes]]:
+    metrics = make_wsgi_app(registry)
+    checks = {"/livez": health.not_live, "/readyz": health.not_ready}
+
+    def application(environ: dict[str, Any], start: StartResponse) -> Iterable[bytes]:
+        path = environ["PATH_INFO"]
+        if path == "/metrics":
+            page: Iterable[bytes] = metrics(environ, start)
+            return page
+        check = checks.get(path)
+        if check is None:
+            return _answer(start, "404 Not Found", ["/metrics, /livez, /readyz"])
+        problems = check()
+        status = "503 Service Unavailable" if problems else "200 OK"
+        return _answer(start, status, problems or ["ok"])
+
+    return application
+
+
+def _answer(start: StartResponse, status: str, lines: list[str]) -> list[bytes]:
+    start(status, [("Content-Type", "text/plain; charset=utf-8")])
+    return ["".join(f"{line}\n" for line in lines).encode()]

@@ -1,0 +1,113 @@
+"""Deciders and executors that are measured while they work."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Final, Generic, TypeVar, cast
+
+from tidegate.events import (
+    Command,
+    DirectoriesCleaned,
+    Event,
+    Outcome,
+    RestoreCompleted,
+)
+from tidegate.monitoring import catalog
+from tidegate.monitoring.observed import ObservedService
+from tidegate.runtime.protocols import Decider, Decision, Executor, Pieces, PiecewiseDecider
+
+S = TypeVar("S")
+_DONE: Final = "succeeded"
+_FAILED: Final = "failed"
+
+
+def measured_decider(decider: Decider[S], service: ObservedService) -> Decider[S]:
+    """Measure how long after its event each command and outcome of a decider is published."""
+    if isinstance(decider, PiecewiseDecider):
+        return cast("Decider[S]", _PiecewiseDecider(decider, service))
+    return cast("Decider[S]", _Decider(decider, service))  # what it declares is the instance's
+
+
+def measured_executor(executor: Executor, service: ObservedService) -> Executor:
+    """Measure the attempts of an executor and count its outcomes."""
+    return cast("Executor", _Executor(executor, service))
+
+
+class _Decider(Generic[S]):
+    def __init__(self, decider: Decider[S], service: ObservedService) -> None:
+        self._decider, self._causes = decider, service.causes
+        self.name, self.consumes = decider.name, decider.consumes
+
+    @property
+    def state_type(self) -> type[S]:
+        return self._decider.state_type
+
+    def initial(self) -> S:
+        return self._decider.initial()
+
+    def decide(self, state: S, event: Event, at: datetime) -> Decision[S]:
+        decision = self._decider.decide(state, event, at)
+        for each in (*decision.commands, *decision.outcomes):
+            self._causes.remember(each.event_id, at.timestamp())
+        return decision
+
+
+class _PiecewiseDecider(_Decider[S]):
+    def __init__(self, decider: PiecewiseDecider[S], service: ObservedService) -> None:
+        super().__init__(decider, service)
+        self._pieces = decider
+
+    def prepare(self, state: S, pieces: Pieces) -> S:
+        return self._pieces.prepare(state, pieces)
+
+    def parse_piece(self, name: str, record: bytes) -> object:
+        return self._pieces.parse_piece(name, record)
+
+    def dump_piece(self, piece: object) -> bytes:
+        return self._pieces.dump_piece(piece)
+
+    def upgrade(self, state: object) -> tuple[S, Mapping[str, object]]:
+        return self._pieces.upgrade(state)
+
+
+class _Executor:
+    def __init__(self, executor: Executor, service: ObservedService) -> None:
+        self._executor, self._service = executor, service
+        self.name, self.consumes = executor.name, executor.consumes
+        self.checks_past_outcomes = executor.checks_past_outcomes
+
+    def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:
+        return self._executor.is_answered(command, outcomes)
+
+    def execute(self, command: Command) -> Iterator[Outcome]:
+        service, kind, result = self._service, type(command).__name__, _FAILED
+        began, thread = time.monotonic(), threading.get_ident()
+        service.running[thread] = began
+        try:
+            yield from self._counted(command, self._executor.execute(command))
+            result = _DONE
+        except Exception as error:
+            service.metrics.add(catalog.RETRIES, 1, self.name, type(error).__name__)
+            raise
+        finally:
+            service.running.pop(thread, None)
+            taken = time.monotonic() - began
+            service.metrics.observe(catalog.COMMAND_SECONDS, taken, self.name, kind, result)
+
+    def _counted(self, command: Command, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+        service, appended = self._service, self._service.causes.of(command.event_id)
+        for outcome in outcomes:
+            if appended is not None:
+                service.causes.remember(outcome.event_id, appended)
+            yield outcome  # counted once it is published
+            reason = str(getattr(outcome, "reason", ""))
+            labels = (self.name, type(outcome).__name__, reason)
+            service.metrics.add(catalog.OUTCOMES, 1, *labels)
+            if isinstance(outcome, DirectoriesCleaned):
+                service.metrics.add(catalog.DIRECTORIES, len(outcome.directories), self.name)
+                service.metrics.add(catalog.BYTES, outcome.bytes, self.name)
+            elif isinstance(outcome, RestoreCompleted):
+                service.metrics.add(catalog.FILES, outcome.files_deleted, self.name)

@@ -1,0 +1,67 @@
+"""The collectors of one process, made from the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
+
+from tidegate.monitoring import catalog
+from tidegate.monitoring.catalog import Kind, Metric
+
+
+class Metrics:
+    """The metrics of a process, on a registry of their own; safe to use from any thread."""
+
+    def __init__(self, metrics: Sequence[Metric] = catalog.PROCESS_METRICS) -> None:
+        """Register these metrics, and those of Python and the process."""
+        self.registry = CollectorRegistry()
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self.registry)
+        self._counters: dict[Metric, Counter] = {}
+        self._gauges: dict[Metric, Gauge] = {}
+        self._histograms: dict[Metric, Histogram] = {}
+        for each in metrics:
+            self._register(each)
+        if catalog.BUILD_INFO in self._gauges:
+            self.set(catalog.BUILD_INFO, 1, version("tidegate"))
+
+    def _register(self, metric: Metric) -> None:
+        name, text, labels = metric.name, metric.help, metric.labels
+        if metric.kind is Kind.COUNTER:
+            self._counters[metric] = Counter(name, text, labels, registry=self.registry)
+        elif metric.kind is Kind.GAUGE:
+            self._gauges[metric] = Gauge(name, text, labels, registry=self.registry)
+        else:
+            buckets = metric.buckets
+            made = Histogram(name, text, labels, buckets=buckets, registry=self.registry)
+            self._histograms[metric] = made
+
+    def add(self, metric: Metric, amount: float, *labels: str) -> None:
+        """Add to a counter."""
+        self._counters[metric].labels(*labels).inc(amount)
+
+    def set(self, metric: Metric, value: float, *labels: str) -> None:
+        """Set a gauge."""
+        self._gauges[metric].labels(*labels).set(value)
+
+    def compute(self, metric: Metric, value: Callable[[], float], *labels: str) -> None:
+        """Compute a gauge at each scrape."""
+        self._gauges[metric].labels(*labels).set_function(value)
+
+    def observe(self, metric: Metric, seconds: float, *labels: str) -> None:
+        """Add a duration to a histogram; a negative one, of two clocks that differ, as zero."""
+        self._histograms[metric].labels(*labels).observe(max(0.0, seconds))
+
+    def forget(self, metric: Metric) -> None:
+        """Remove all time series of a gauge, before those that are still there are set."""
+        self._gauges[metric].clear()

@@ -1,0 +1,246 @@
+"""A bus that is measured while a service uses it, so that loops know nothing of metrics."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from tidegate.errors import FormatError
+from tidegate.events.message import TYPE_PREFIX
+from tidegate.events.topics import DEAD_LETTERS
+from tidegate.monitoring import catalog
+from tidegate.monitoring.health import ServiceHealth
+from tidegate.monitoring.metrics import Metrics
+from tidegate.publisher import Message
+from tidegate.runtime.bus import (
+    NO_METADATA,
+    Bus,
+    Changelog,
+    CommitMetadata,
+    Offsets,
+    Partition,
+    RebalanceListener,
+    Record,
+    Subscription,
+    Watermarks,
+)
+
+_REMEMBERED: Final = 10_000
+"""Messages whose cause's time is remembered until they are published."""
+
+
+class Causes:
+    """When the broker appended what a message follows from; bounded, the oldest go first."""
+
+    def __init__(self) -> None:
+        """Remember nothing yet."""
+        self._appended: OrderedDict[str, float] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def remember(self, event_id: str, appended: float) -> None:
+        """Remember for a message the time of its cause, in seconds since the epoch."""
+        with self._lock:
+            self._appended[event_id] = appended
+            if len(self._appended) > _REMEMBERED:
+                self._appended.popitem(last=False)
+
+    def take(self, event_id: str) -> float | None:
+        """Give it, once."""
+        with self._lock:
+            return self._appended.pop(event_id, None)
+
+    def of(self, event_id: str) -> float | None:
+        """Give it, and keep it."""
+        with self._lock:
+            return self._appended.get(event_id)
+
+
+class ObservedService:
+    """What is measured of one service, and its health."""
+
+    def __init__(
+        self, name: str, metrics: Metrics, health: ServiceHealth, *, executes: bool
+    ) -> None:
+        """Take the service's name, where to count, and whether it executes commands."""
+        self.name, self.metrics, self.health, self.executes = name, metrics, health, executes
+        self.causes = Causes()
+        self.owned: set[Partition] = set()
+        self.running: dict[int, float] = {}
+        """When each running command began, by the thread that runs it; monotonic seconds."""
+        metrics.set(catalog.ASSIGNED, 0, name)
+        metrics.compute(catalog.RUNNING, lambda: len(self.running), name)
+        metrics.compute(catalog.OLDEST_RUNNING, self.oldest_running, name)
+
+    def remember_commands(self, records: Sequence[Record]) -> None:
+        """Remember when the broker appended commands; one whose headers are unreadable is none."""
+        for each in records:
+            try:
+                command_id = dict(each.headers).get("ce_id")
+            except FormatError:
+                continue
+            if command_id is not None:
+                self.causes.remember(command_id.decode(errors="replace"), each.timestamp_ms / 1000)
+
+    def oldest_running(self) -> float:
+        """How long the oldest running command has been running, in seconds."""
+        begun = min(tuple(self.running.values()), default=None)
+        return 0.0 if begun is None else time.monotonic() - begun
+
+    def confirmed(self, messages: Sequence[Message]) -> None:
+        """Count messages that the broker has."""
+        now = time.time()
+        for each in messages:
+            if each.topic.endswith(f".{DEAD_LETTERS.suffix}"):
+                self.metrics.add(catalog.DEAD_LETTERS, 1, self.name)
+                continue
+            headers = dict(each.headers)
+            kind = (headers.get("ce_type") or b"").decode().removeprefix(TYPE_PREFIX)
+            self.metrics.add(catalog.PUBLISHED, 1, self.name, kind)
+            appended = self.causes.take((headers.get("ce_id") or b"").decode())
+            if appended is not None:
+                self.metrics.observe(catalog.LATENCY, now - appended, self.name, kind)
+
+    def rebalanced(self, event: str, partitions: Iterable[Partition]) -> None:
+        """Count a change of ownership."""
+        if event == "assigned":
+            self.owned.update(partitions)
+            self.health.joined()
+        else:
+            self.owned.difference_update(partitions)
+            self.health.left()
+        self.metrics.add(catalog.REBALANCES, 1, self.name, event)
+        self.metrics.set(catalog.ASSIGNED, len(self.owned), self.name)
+
+
+class _ObservedListener:
+    """A listener whose rebalances are counted once it has handled them."""
+
+    def __init__(self, listener: RebalanceListener, service: ObservedService) -> None:
+        self._listener, self._service = listener, service
+
+    def assigned(self, starts: Offsets) -> None:
+        self._listener.assigned(starts)
+        self._service.rebalanced("assigned", starts)
+
+    def revoked(self, partitions: Sequence[Partition]) -> None:
+        self._listener.revoked(partitions)
+        self._service.rebalanced("revoked", partitions)
+
+    def lost(self, partitions: Sequence[Partition]) -> None:
+        self._listener.lost(partitions)
+        self._service.rebalanced("lost", partitions)
+
+
+class ObservedSubscription:
+    """A subscription whose records are counted."""
+
+    def __init__(self, subscription: Subscription, service: ObservedService) -> None:
+        """Wrap a subscription."""
+        self._subscription, self._service = subscription, service
+
+    def poll(self, limit: int, timeout: float) -> Sequence[Record]:
+        """Poll, and count what has arrived."""
+        records = self._subscription.poll(limit, timeout)
+        service = self._service
+        service.health.polled()
+        service.metrics.set(catalog.LAST_POLL, time.time(), service.name)
+        for topic, count in Counter(each.partition.topic for each in records).items():
+            service.metrics.add(catalog.RECORDS, count, service.name, topic)
+        if service.executes:
+            service.remember_commands(records)
+        return records
+
+    def commit(
+        self, at: Offsets, metadata: CommitMetadata = NO_METADATA, *, wait: bool = False
+    ) -> None:
+        """Commit offsets."""
+        self._subscription.commit(at, metadata, wait=wait)
+
+    def committed_metadata(self, partition: Partition) -> str:
+        """The metadata beside the committed offset."""
+        return self._subscription.committed_metadata(partition)
+
+    def pause(self, partitions: Iterable[Partition]) -> None:
+        """Pause partitions."""
+        self._subscription.pause(partitions)
+
+    def resume(self, partitions: Iterable[Partition]) -> None:
+        """Resume partitions."""
+        self._subscription.resume(partitions)
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._subscription.close()
+
+
+class _ObservedChangelog:
+    """A changelog whose reading is timed and whose bytes are counted."""
+
+    def __init__(self, changelog: Changelog, service: ObservedService) -> None:
+        self._changelog, self._service = changelog, service
+
+    def read(self) -> Iterator[tuple[bytes, bytes | None]]:
+        began, count = time.monotonic(), 0
+        for entry in self._changelog.read():
+            count += 1
+            yield entry
+        metrics, name = self._service.metrics, self._service.name
+        metrics.observe(catalog.RESTORE_SECONDS, time.monotonic() - began, name)
+        metrics.add(catalog.RESTORED, count, name)
+
+    def write(self, entries: Sequence[tuple[bytes, bytes | None]]) -> None:
+        self._changelog.write(entries)
+        size = sum(len(key) + len(value or b"") for key, value in entries)
+        self._service.metrics.add(catalog.WRITTEN, size, self._service.name)
+
+    def close(self) -> None:
+        self._changelog.close()
+
+
+class ObservedBus:
+    """A bus, as one service uses it."""
+
+    def __init__(self, bus: Bus, service: ObservedService) -> None:
+        """Wrap a bus; several services may share it, each with a wrapper of its own."""
+        self._bus, self._service = bus, service
+
+    def partitions(self, topic: str) -> int:
+        """The number of partitions of a topic."""
+        return self._bus.partitions(topic)
+
+    def watermarks(self, partition: Partition) -> Watermarks:
+        """The first and the end offset of a partition."""
+        return self._bus.watermarks(partition)
+
+    def subscribe(
+        self,
+        group: str,
+        topics: Sequence[str],
+        listener: RebalanceListener,
+        *,
+        watched: Sequence[str] = (),
+    ) -> ObservedSubscription:
+        """Join a consumer group."""
+        observed = _ObservedListener(listener, self._service)
+        joined = self._bus.subscribe(group, topics, observed, watched=watched)
+        return ObservedSubscription(joined, self._service)
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Send messages, and count them once the broker has them."""
+        self._bus.send(messages)
+        self._service.confirmed(messages)
+
+    def log(self, partition: Partition, since_ms: int = 0) -> Iterable[Record]:
+        """Read a partition to its current end."""
+        return self._bus.log(partition, since_ms)
+
+    def changelog(self, topic: str, partition: int) -> _ObservedChangelog:
+        """Open the changelog of a partition."""
+        return _ObservedChangelog(self._bus.changelog(topic, partition), self._service)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._bus.close()

@@ -1,0 +1,89 @@
+"""The HTTP endpoint: metrics for Prometheus, health for supervisors."""
+
+from __future__ import annotations
+
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from tidegate.errors import ConfigError
+from tidegate.monitoring.endpoint import serve
+from tidegate.monitoring.health import POLL_LIMIT_SECONDS, Health, ServiceHealth
+from tidegate.monitoring.metrics import Metrics
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def gate(clock: Clock) -> ServiceHealth:
+    return ServiceHealth(clock)
+
+
+@pytest.fixture
+def port(gate: ServiceHealth) -> Iterator[int]:
+    with serve("127.0.0.1", 0, Metrics().registry, Health({"gate": gate})) as chosen:
+        yield chosen
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_metrics_are_served(port: int) -> None:
+    status, page = get(port, "/metrics")
+
+    assert status == 200
+    assert "tidegate_build_info{version=" in page
+    assert "process_resident_memory_bytes" in page
+
+
+def test_a_service_is_ready_while_it_has_its_partitions(port: int, gate: ServiceHealth) -> None:
+    assert get(port, "/readyz") == (503, "gate: has no partitions from its group yet\n")
+    gate.joined()
+    assert get(port, "/readyz") == (200, "ok\n")
+    gate.left()
+    assert get(port, "/readyz")[0] == 503
+
+
+def test_a_service_that_polls_no_more_is_not_live(
+    port: int, gate: ServiceHealth, clock: Clock
+) -> None:
+    assert get(port, "/livez") == (200, "ok\n")
+    clock.now += POLL_LIMIT_SECONDS + 1
+    assert get(port, "/livez") == (503, "gate: has not polled for 301 s\n")
+    gate.polled()
+    assert get(port, "/livez") == (200, "ok\n")
+
+
+def test_anything_else_is_not_found(port: int) -> None:
+    assert get(port, "/etc/passwd")[0] == 404
+
+
+def test_a_client_that_says_nothing_holds_nobody_up(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port)):
+        assert get(port, "/livez")[0] == 200
+
+
+def test_a_port_in_use_is_said_before_anything_starts(port: int) -> None:
+    with (
+        pytest.raises(ConfigError, match=r"\[monitoring\] 127.0.0.1:\d+ can't be used"),
+        serve("127.0.0.1", port, Metrics().registry, Health({})),
+    ):
+        pass

@@ -1,0 +1,160 @@
+"""What is measured while the real loops work, and that measuring changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import pytest
+
+from support.samples import (
+    NOON,
+    EveryThird,
+    Recorder,
+    commit,
+    events_on,
+    memory_bus,
+    message,
+    savepoint_request,
+    work_off,
+)
+from tidegate.cleaning import ReaderGate
+from tidegate.errors import PermanentError, TransientError
+from tidegate.events import CleaningReleased, Command, DirectoriesCleaned, Outcome
+from tidegate.monitoring.catalog import PROCESS_METRICS, Kind
+from tidegate.monitoring.measured import measured_decider, measured_executor
+from tidegate.monitoring.metrics import Metrics
+from tidegate.monitoring.observed import ObservedBus, ObservedService
+from tidegate.monitoring.process import ProcessMonitoring
+from tidegate.runtime.decider.loop import DeciderLoop
+from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.runtime.memory.bus import MemoryBus
+from tidegate.runtime.protocols import Executor, PiecewiseDecider
+from tidegate.runtime.retry import RetryPolicy
+
+COMMITS, COMMANDS, OUTCOMES = "tidegate.commits", "tidegate.commands", "tidegate.outcomes"
+
+
+@pytest.fixture
+def monitoring() -> ProcessMonitoring:
+    return ProcessMonitoring(["recorder"])
+
+
+def value(monitoring: ProcessMonitoring, name: str, **labels: str) -> float | None:
+    """What a scrape shows under this name and these labels."""
+    return monitoring.metrics.registry.get_sample_value(name, labels)
+
+
+def run_executor(bus: MemoryBus, observed: ObservedService, executor: Executor) -> None:
+    quick = RetryPolicy(first=0.001, longest=0.001)
+    measured = measured_executor(executor, observed)
+    loop = ExecutorLoop(measured, ObservedBus(bus, observed), retries=quick)
+    work_off(loop)
+    loop.close()
+
+
+def test_a_decider_is_measured_and_decides_the_same(monitoring: ProcessMonitoring) -> None:
+    measured, plain = memory_bus("every-third"), memory_bus("every-third")
+    for bus in (measured, plain):
+        bus.send([message(commit(number)) for number in range(7)])
+    observed = monitoring.service("every-third")
+    decider = measured_decider(EveryThird(), observed)
+    for loop in (
+        DeciderLoop(decider, ObservedBus(measured, observed)),
+        DeciderLoop(EveryThird(), plain),
+    ):
+        while loop.step(0.001):
+            pass
+        loop.close()
+
+    assert events_on(measured, COMMANDS) == events_on(plain, COMMANDS)
+    gate = {"service": "every-third"}
+    command = {**gate, "kind": "SavepointRequested"}
+    assert value(monitoring, "tidegate_records_consumed_total", **gate, topic=COMMITS) == 7
+    assert value(monitoring, "tidegate_messages_published_total", **command) == 2
+    assert value(monitoring, "tidegate_event_to_action_seconds_count", **command) == 2
+    assert value(monitoring, "tidegate_rebalances_total", **gate, event="assigned") == 1
+    assert value(monitoring, "tidegate_assigned_partitions", **gate) == 0  # it has left
+    written = value(monitoring, "tidegate_changelog_written_bytes_total", **gate)
+    assert written is not None
+    assert written > 0
+    assert value(monitoring, "tidegate_state_restore_seconds_count", **gate) == 3
+
+
+def test_a_state_in_pieces_stays_one() -> None:
+    gate = measured_decider(ReaderGate(), ProcessMonitoring([]).service("reader-gate"))
+
+    assert isinstance(gate, PiecewiseDecider)
+    assert not isinstance(
+        measured_decider(EveryThird(), ProcessMonitoring([]).service("x")), PiecewiseDecider
+    )
+
+
+def test_commands_attempts_outcomes_and_dead_letters(monitoring: ProcessMonitoring) -> None:
+    bus = memory_bus()
+    bus.send([message(savepoint_request(number)) for number in range(4)])
+    faults: list[Exception] = [TransientError("storage"), PermanentError("never")]
+
+    run_executor(bus, monitoring.service("recorder"), Recorder(faults))
+
+    it = {"service": "recorder"}
+    created, asked = {**it, "kind": "SavepointCreated"}, {**it, "kind": "SavepointRequested"}
+    failed, attempts = "tidegate_failed_attempts_total", "tidegate_command_duration_seconds_count"
+    assert value(monitoring, "tidegate_outcomes_total", **created, reason="") == 3
+    assert value(monitoring, failed, **it, error="TransientError") == 1
+    assert value(monitoring, failed, **it, error="PermanentError") == 1
+    assert value(monitoring, "tidegate_dead_letters_total", **it) == 1
+    assert value(monitoring, "tidegate_messages_published_total", **created) == 3
+    assert value(monitoring, "tidegate_messages_published_total", **it, kind="") is None
+    assert value(monitoring, "tidegate_event_to_action_seconds_count", **created) == 3
+    assert value(monitoring, attempts, **asked, result="succeeded") == 3
+    assert value(monitoring, attempts, **asked, result="failed") == 2
+    assert value(monitoring, "tidegate_commands_running", **it) == 0
+
+
+class Cleaning:
+    """Says that it removed two directories of 300 bytes."""
+
+    name: ClassVar[str] = "recorder"
+    consumes: ClassVar[tuple[type[Command], ...]] = (CleaningReleased,)
+    checks_past_outcomes: ClassVar[bool] = True
+
+    def is_answered(self, command: Command, outcomes: object) -> bool:  # noqa: ARG002
+        return False
+
+    def execute(self, command: Command) -> Iterator[Outcome]:
+        yield DirectoriesCleaned.about(
+            command,
+            directories=("delta_1_1", "delta_2_2"),
+            files=3,
+            bytes=300,
+            duration_ms=1,
+            said_by=self.name,
+            occurred_at=NOON,
+        )
+
+
+def test_what_was_removed_is_counted_once_it_is_published(monitoring: ProcessMonitoring) -> None:
+    executor = measured_executor(Cleaning(), monitoring.service("recorder"))
+    outcomes = executor.execute(savepoint_request(1))
+    next(outcomes)
+    removed = "tidegate_removed_bytes_total"
+    # the broker does not have it yet
+    assert value(monitoring, removed, service="recorder") is None
+
+    assert next(outcomes, None) is None
+    assert value(monitoring, removed, service="recorder") == 300
+    assert value(monitoring, "tidegate_directories_removed_total", service="recorder") == 2
+
+
+def test_a_scrape_has_what_the_catalog_lists_and_nothing_else_of_ours() -> None:
+    metrics = Metrics()
+    registered = {each.name for each in metrics.registry.collect()}
+
+    ours = {name for name in registered if name.startswith("tidegate_")}
+    assert ours == {each.name.removesuffix("_total") for each in PROCESS_METRICS}
+    for each in PROCESS_METRICS:
+        assert each.name.endswith("_total") == (each.kind is Kind.COUNTER)
+        assert bool(each.buckets) == (each.kind is Kind.HISTOGRAM)
+        assert each.help.endswith(".")
+        assert "table" not in each.labels, "a table's name is chosen by others: unbounded"
