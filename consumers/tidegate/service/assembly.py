@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import MappingProxyType
@@ -89,6 +89,20 @@ def limits(
         longest=longest / 1000 if longest else usual.longest,
     )
     return retries, DeadLetterLimit(window=configured.window, max_failures=configured.max_failures)
+
+
+def instance_ids(settings: Settings, services: Iterable[str]) -> dict[str, str]:
+    """By consumer group, as which static member a process joins; without those that it is not.
+
+    Two services of one process have an id each, and so have two deployments on one cluster.
+    """
+    found: dict[str, str] = {}
+    for name in services:
+        instance = settings.services.limits_of(name).instance_id if name in SERVICES else None
+        if instance is not None:
+            group = f"{settings.topics.prefix}.{name}"
+            found[group] = f"{group}.{instance}"
+    return found
 
 
 def _now() -> datetime:

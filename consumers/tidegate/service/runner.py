@@ -17,7 +17,14 @@ from confluent_kafka import KafkaException
 from tidegate.errors import StopService, TransientError
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.service.assembly import DECIDERS, EXECUTORS, SERVICES, Loop, assemble
+from tidegate.service.assembly import (
+    DECIDERS,
+    EXECUTORS,
+    SERVICES,
+    Loop,
+    assemble,
+    instance_ids,
+)
 from tidegate.service.settings import Settings
 from tidegate.service.signals import stop_on_signals
 from tidegate.service.topics.requirement import require_declared_topics
@@ -78,7 +85,7 @@ def _end_in_time(stop: threading.Event, ended: threading.Event, seconds: float) 
 
 def _run_all(names: Sequence[str], settings: Settings, stop: threading.Event) -> None:
     session = {"session.timeout.ms": settings.services.session_timeout_ms}
-    bus = KafkaBus(settings.connection(), session)
+    bus = KafkaBus(settings.connection(), session, instance_ids(settings, names))
     if any(name in SERVICES for name in names):  # others are refused by their assembly
         bus.require_connection()
     require_declared_topics(settings.connection(), settings.topics, names, DECIDERS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,7 @@ from tidegate.ops.doctor import Extras, Finding, Status, examine
 from tidegate.ops.doctor.access import compare_rights
 from tidegate.ops.doctor.broker import copartitioning
 from tidegate.ops.doctor.changelogs import ChangelogSummary
-from tidegate.ops.doctor.client import check_client_settings
+from tidegate.ops.doctor.client import check_client_settings, check_membership
 from tidegate.ops.doctor.clock import compare_clocks
 from tidegate.ops.doctor.finding import Check
 from tidegate.ops.doctor.machine import check_spark
@@ -442,6 +443,7 @@ def test_without_a_broker_that_alone_fails_and_the_rest_is_looked_at(
     assert made == [
         "partitioner",
         "client settings",
+        "membership",
         "versions",
         "registry",
         "spark",
@@ -525,3 +527,23 @@ def test_a_state_that_was_made_for_fewer_partitions_fails_and_says_how_to_move_i
 
     assert (found.state, "the state was made for 2" in found.seen) == (Status.FAIL, True)
     assert "tidegate topics grow" in found.advice
+
+
+@pytest.mark.parametrize(
+    ("services", "state", "seen"),
+    [
+        pytest.param({}, Status.OK, "dynamic: .* after 10 s", id="dynamic"),
+        pytest.param({"instance_id": "a"}, Status.OK, r"static: tidegate\.cleaner\.a", id="static"),
+        pytest.param(
+            {"instance_id": "a", "session_timeout_ms": 3000}, Status.WARN, "for 3 s", id="too short"
+        ),
+    ],
+)
+def test_the_doctor_says_as_what_a_service_joins_and_whether_a_restart_has_the_time(
+    services: dict[str, object], state: Status, seen: str
+) -> None:
+    settings = Settings.model_validate({"services": services})
+    finding = check_membership(settings, ["cleaner"])
+
+    assert finding.state is state
+    assert re.search(seen, finding.seen)

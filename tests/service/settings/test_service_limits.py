@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from support.samples import memory_bus
-from tidegate.errors import DeadLetterFlood
+from tidegate.errors import ConfigError, DeadLetterFlood
 from tidegate.publisher import Message
 from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.retry import BROKER_RETRIES, TABLE_RETRIES, RetryPolicy
-from tidegate.service.assembly import DECIDERS, EXECUTORS, SERVICES, Loop, assemble
+from tidegate.service.assembly import DECIDERS, EXECUTORS, SERVICES, Loop, assemble, instance_ids
 from tidegate.service.settings import Settings
 
 COMMON = """
@@ -112,3 +113,30 @@ def test_a_limit_that_cannot_be_is_refused(text: str, said: str) -> None:
     with pytest.raises(ValidationError) as caught:
         settings(text)
     assert said in str(caught.value).replace("\n  ", "\n")
+
+
+def test_a_process_is_a_static_member_under_the_id_of_its_service_or_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOSTNAME", "gate-0")
+    file = tmp_path / "tidegate.toml"
+    file.write_text('[services]\ninstance_id = "${HOSTNAME}"\n[services.cleaner]\ninstance_id="c"')
+    services = ["reader-gate", "cleaner"]
+
+    assert instance_ids(Settings.load(file), services) == {
+        "tidegate.reader-gate": "tidegate.reader-gate.gate-0",
+        "tidegate.cleaner": "tidegate.cleaner.c",
+    }
+    monkeypatch.setenv("TIDEGATE_SERVICES__INSTANCE_ID", "other")
+    assert instance_ids(Settings.load(file), services[:1]) == {
+        "tidegate.reader-gate": "tidegate.reader-gate.other"
+    }
+    assert instance_ids(Settings(), services) == {}
+
+
+def test_an_instance_id_that_kafka_does_not_take_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TIDEGATE_SERVICES__INSTANCE_ID", "a b")
+    with pytest.raises(ConfigError, match=r"services\.instance_id"):
+        Settings.load()

@@ -15,7 +15,7 @@ from tidegate.events.topics import PARTITIONER
 from tidegate.ops.doctor.access import check_access
 from tidegate.ops.doctor.broker import Broker
 from tidegate.ops.doctor.changelogs import check_state
-from tidegate.ops.doctor.client import check_client_settings
+from tidegate.ops.doctor.client import check_client_settings, check_membership
 from tidegate.ops.doctor.clock import check_clock
 from tidegate.ops.doctor.finding import Check, Finding, Status
 from tidegate.ops.doctor.machine import check_spark, check_versions
@@ -59,7 +59,7 @@ def examine(
     for check in _on_broker(broker, services):
         up = reached.state is Status.OK
         yield check.run() if up else check.skipped(_NO_BROKER)
-    for check in _elsewhere(settings, extras):
+    for check in _elsewhere(settings, services, extras):
         yield check.run()
 
 
@@ -96,11 +96,12 @@ def _on_broker(broker: Broker | None, services: Sequence[str]) -> Iterator[Check
     yield Check("clock", partial(check_clock, broker))
 
 
-def _elsewhere(settings: Settings, extras: Extras) -> Iterator[Check]:
+def _elsewhere(settings: Settings, services: Sequence[str], extras: Extras) -> Iterator[Check]:
     chosen = settings.kafka.get("partitioner", PARTITIONER)
     partitioner = chosen.get_secret_value() if isinstance(chosen, SecretStr) else chosen
     yield Check("partitioner", partial(check_partitioner, partitioner))
     yield Check("client settings", partial(check_client_settings, settings))
+    yield Check("membership", partial(check_membership, settings, services))
     yield Check("versions", check_versions)
     yield Check("registry", partial(check_registry, settings), 60.0)
     start = partial(check_spark, settings.spark, start=extras.spark)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 from tidegate.errors import DeliveryRefusedError, StopService
 from tidegate.publisher import ConfirmedProducer, Message
@@ -12,14 +14,27 @@ from tidegate.runtime.kafka.changelog import KafkaChangelog
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import read_partition
 from tidegate.runtime.kafka.records import LARGE, Config, as_record
-from tidegate.runtime.kafka.subscription import KafkaSubscription
+from tidegate.runtime.kafka.subscription import INSTANCE_ID, KafkaSubscription
+
+_NO_IDS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class KafkaBus:
     """A Kafka cluster, with librdkafka's settings for every client of it."""
 
-    def __init__(self, config: Config, consumer: Config | None = None) -> None:
-        """Connect; `consumer` has settings for group members only (time-outs).
+    def __init__(
+        self,
+        config: Config,
+        consumer: Config | None = None,
+        instance_ids: Mapping[str, str] = _NO_IDS,
+    ) -> None:
+        """Connect.
+
+        Args:
+            config: For every client.
+            consumer: For group members only (time-outs).
+            instance_ids: By group, as which static member this process joins; in other groups it is
+                a dynamic one.
 
         Raises:
             ConfigError: librdkafka rejects a setting, or it would break a guarantee.
@@ -27,6 +42,7 @@ class KafkaBus:
         require_protected_settings({**config, **(consumer or {})})
         self._config = config
         self._consumer = {**config, **(consumer or {})}
+        self._instance_ids = instance_ids
         self._producer = ConfirmedProducer({**LARGE, **config})
         self._metadata = KafkaMetadata(config)
 
@@ -55,9 +71,10 @@ class KafkaBus:
         watched: Sequence[str] = (),
     ) -> KafkaSubscription:
         """Join a group."""
-        return KafkaSubscription(
-            self._consumer, group, topics, listener, self._metadata, watched=watched
-        )
+        settings = dict(self._consumer)
+        if group in self._instance_ids:
+            settings[INSTANCE_ID] = self._instance_ids[group]
+        return KafkaSubscription(settings, group, topics, listener, self._metadata, watched=watched)
 
     def send(self, messages: Sequence[Message]) -> None:
         """Send and wait."""

@@ -41,6 +41,8 @@ CONSUMER: Final[Config] = {
     "receive.message.max.bytes": MAX_RECEIVED,
     "log_level": 0,
 }
+INSTANCE_ID: Final = "group.instance.id"
+"""Makes a process a static member: Kafka keeps its partitions for it while it restarts."""
 _METADATA_SECONDS: Final = 30.0
 _UNKNOWN_TOPIC_ATTEMPTS: Final = 10
 _UNKNOWN_TOPIC_PAUSE: Final = 0.5
@@ -62,6 +64,7 @@ class KafkaSubscription:
     ) -> None:
         """Join the group; partitions arrive with the first polls."""
         settings = {**CONSUMER, **config, "group.id": group}
+        self._instance_id = str(config.get(INSTANCE_ID, ""))
         self._consumer = Consumer({**settings, "on_commit": self._on_commit})
         self._group, self._listener, self._metadata = group, listener, metadata
         self._guard = TopicGuard(group, topics, watched, metadata)
@@ -249,6 +252,12 @@ class KafkaSubscription:
             raise OffsetGapError(f"{self._group}: {error.str()}")
         if is_transient(error) or self._is_known_elsewhere(error, str(message.topic())):
             return False
+        if self._instance_id and INSTANCE_ID in error.str():  # the code says only "fatal"
+            raise StopService(
+                f"{self._group}: another process has joined as {self._instance_id}, and Kafka has"
+                " expelled this one. Each process of a service needs an id of its own: set"
+                " [services] instance_id, or stop one of the two"
+            )
         raise StopService(f"{self._group}: {error.str()}")
 
     def _is_known_elsewhere(self, error: KafkaError, topic: str) -> bool:

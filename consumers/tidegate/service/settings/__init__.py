@@ -43,6 +43,8 @@ when = "every_commit"
 [services]
 threads = 4                              # tables that an executor works on at the same time
 stop_seconds = 25                        # a process that was asked to stop has ended by then
+instance_id = "host-0"                   # lasting, unique: a restart takes its partitions back
+session_timeout_ms = 30000               # ... if it takes no longer than this
 [services.retries]                       # of transient faults: for all services ...
 longest_wait_ms = 60000
 [services.dead_letters]                  # more failures than this among `window` messages stop it

@@ -39,15 +39,23 @@ class DeadLetterSettings(Section, frozen=True):
     )
 
 
-class Limits(Section, frozen=True):
-    """The limits of a service."""
+def _instance_id() -> str | None:
+    """A field for a process's name among those of a service."""
+    field: str | None = Field(default=None, pattern=r"^[a-zA-Z0-9._-]{1,100}$")
+    return field
 
+
+class Limits(Section, frozen=True):
+    """The limits of a service, and the instance that this process is of it."""
+
+    instance_id: str | None = _instance_id()
     retries: RetrySettings = RetrySettings()
     dead_letters: DeadLetterSettings = DeadLetterSettings()
 
     def over(self, common: Limits) -> Limits:
         """These limits, completed by those of all services."""
         return Limits(
+            instance_id=self.instance_id or common.instance_id,
             retries=common.retries.model_copy(update=_set(self.retries)),
             dead_letters=common.dead_letters.model_copy(update=_set(self.dead_letters)),
         )
@@ -77,7 +85,17 @@ class ServiceSettings(Section, frozen=True):
     threads: int = Field(default=4, ge=1)
     """How many tables an executor works on at the same time."""
     session_timeout_ms: int = Field(default=10_000, ge=1_000)
-    """How long after its last heartbeat a process loses its partitions."""
+    """How long after its last heartbeat a process loses its partitions.
+
+    With an `instance_id`, also how long they wait for a process that was stopped: longer than a
+    restart takes.
+    """
+    instance_id: str | None = _instance_id()
+    """The name of this process among those of a service: unique, and the same after a restart.
+
+    It makes the process a static member of its groups: started again within the session's time, it
+    takes its partitions back and nobody else is interrupted. Empty: a dynamic member.
+    """
     stop_seconds: float = Field(default=25, ge=1, allow_inf_nan=False)
     """How long after SIGTERM a process may still run; then it ends by force, whatever it is doing.
 
@@ -105,7 +123,10 @@ class ServiceSettings(Section, frozen=True):
     def limits_of(self, service: str) -> Limits:
         """The limits of a service: its own, completed by those of all."""
         own: Limits = getattr(self, service.replace("-", "_"))
-        return own.over(Limits(retries=self.retries, dead_letters=self.dead_letters))
+        common = Limits(
+            instance_id=self.instance_id, retries=self.retries, dead_letters=self.dead_letters
+        )
+        return own.over(common)
 
 
 def _set(section: Section) -> dict[str, object]:
