@@ -1,6 +1,6 @@
 """The `tidegate` command.
 
-Exit codes: 0 done; 1 the work failed or was refused; 2 the command or the settings are wrong.
+What its exit codes mean is in `exit_codes.py`, and at the end of `tidegate --help`.
 Heavy parts are imported by the subcommand that needs them, so that `publish` stays light.
 """
 
@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 from pydantic import ValidationError
 
+from tidegate.cli.exit_codes import ExitCode, table
 from tidegate.cli.operate import operate
 from tidegate.cli.output import write, write_error
 from tidegate.cli.publish import publish
@@ -24,6 +25,7 @@ from tidegate.service.settings import InvalidSettingsError
 app = typer.Typer(
     name="tidegate",
     help="Keeper of lakehouse tables: savepoints, restores and clean-up, driven by events.",
+    epilog=table(),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -61,13 +63,13 @@ def main() -> None:
     try:
         app()
     except InvalidSettingsError as error:
-        _end(2, *error.lines)
+        _end(ExitCode.WRONG, *error.lines)
     except ConfigError as error:
-        _end(2, str(error))
+        _end(ExitCode.WRONG, str(error))
     except ValidationError as error:
-        _end(2, f"invalid {error.title}: {validation_message(error)}")
+        _end(ExitCode.WRONG, f"invalid {error.title}: {validation_message(error)}")
     except TidegateError as error:
-        _end(1, str(error))
+        _end(ExitCode.FAILED, str(error))
 
 
 def _end(code: int, *lines: str) -> NoReturn:

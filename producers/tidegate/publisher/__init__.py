@@ -11,5 +11,6 @@ from __future__ import annotations
 from tidegate.events.message import Message
 from tidegate.publisher.delivery import ConfirmedProducer, Receipt
 from tidegate.publisher.publisher import Publisher
+from tidegate.publisher.watch import Answered, OutcomeWatch
 
-__all__ = ["ConfirmedProducer", "Message", "Publisher", "Receipt"]
+__all__ = ["Answered", "ConfirmedProducer", "Message", "OutcomeWatch", "Publisher", "Receipt"]

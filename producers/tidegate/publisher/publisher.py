@@ -28,6 +28,7 @@ from tidegate.events.message import Message
 from tidegate.events.topics import DEFAULT_PREFIX, topic_of
 from tidegate.hive import ValidWriteIds, parse_name
 from tidegate.publisher.delivery import ConfirmedProducer, Receipt
+from tidegate.publisher.watch import OutcomeWatch
 from tidegate.registry import RegistrySettings, wire_for
 
 
@@ -65,7 +66,8 @@ class Publisher:
         Raises:
             ConfigError: no broker is configured, or a setting is invalid.
         """
-        self._producer = ConfirmedProducer(_with_servers(dict(config or {}), bootstrap_servers))
+        self._config = _with_servers(dict(config or {}), bootstrap_servers)
+        self._producer = ConfirmedProducer(self._config)
         settings = RegistrySettings(url=registry) if isinstance(registry, str) else registry
         self._wire = wire_for(settings)
         self._said_by = said_by
@@ -185,6 +187,17 @@ class Publisher:
                 that it names.
         """
         return self._publish_request(RestoreRequested, _given(locals()))
+
+    def watch(self, table: str, *, from_start: bool = False) -> OutcomeWatch:
+        """Watch a table's outcomes. Begin before you publish: `wait_for` then misses nothing.
+
+        With `from_start`, outcomes from before count too: for what is published again.
+
+        Raises:
+            ConfigError: the table's name is invalid, or the topics don't exist.
+            TransientError: no broker answers.
+        """
+        return OutcomeWatch(self._config, self._prefix, self._wire, table, from_start=from_start)
 
     def close(self) -> None:
         """Wait for messages that other threads are sending."""

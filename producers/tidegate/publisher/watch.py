@@ -1,0 +1,194 @@
+"""Waiting for the outcome of what was published, without missing it and without a clock.
+
+    with publisher.watch("lake.sales.orders") as watch:  # before publishing
+        receipt = publisher.request_savepoint(table="lake.sales.orders", ...)
+        answer = watch.wait_for(receipt, timeout=60)
+
+A watch notes where the outcomes of its table end when it begins. Whatever answers an event that is
+published later comes after that place, so it is read, however late the waiting begins.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Final, NamedTuple, Self, cast
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Message as Received
+
+from tidegate.errors import ConfigError, FormatError, TransientError
+from tidegate.events import Event, table_identity
+from tidegate.events.framing import Headers
+from tidegate.events.keys import partition_of
+from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC
+from tidegate.events.verdict import Verdict, causes_of_answers, verdict_of
+from tidegate.events.wire import Wire
+from tidegate.publisher.delivery import Receipt
+
+_SETTINGS: Final[Mapping[str, str | int | bool]] = {
+    "enable.auto.commit": False,
+    "isolation.level": "read_committed",
+    "allow.auto.create.topics": False,
+    "auto.offset.reset": "error",
+    "log_level": 0,
+}
+_BROKER_SECONDS: Final = 10.0
+_POLL_SECONDS: Final = 0.2
+_ID: Final = "ce_id"
+_ERROR: Final = "__connect.errors.exception.message"
+_REFUSALS: Final = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError._AUTHENTICATION,  # noqa: SLF001 - librdkafka's own codes have underscores
+    KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001
+}
+
+
+class Answered(NamedTuple):
+    """What became of an event.
+
+    `outcome` is None where there is none: the event was dead-lettered, as `message` says, or
+    nothing came in time.
+    """
+
+    verdict: Verdict
+    outcome: Event | None = None
+    message: str = ""
+
+
+class OutcomeWatch:
+    """The outcomes of one table from the moment at which the watch begins. Not for two threads."""
+
+    def __init__(
+        self,
+        config: Mapping[str, str | int | bool],
+        prefix: str,
+        wire: Wire,
+        table: str,
+        *,
+        from_start: bool = False,
+    ) -> None:
+        """Note where the outcomes end now.
+
+        Args:
+            config: librdkafka's settings.
+            prefix: The prefix of the deployment's topics.
+            wire: How events are decoded.
+            table: The table; events of other tables are answered elsewhere.
+            from_start: Begin with the oldest outcome instead: what is published again may have its
+                outcome already, and does not get another one.
+
+        Raises:
+            ConfigError: the table's name or a setting is invalid, or the topics don't exist.
+            TransientError: no broker answers.
+        """
+        self._table, self._wire = table_identity(table), wire
+        self._topics = tuple(topic.name(prefix) for topic in (OUTCOME_TOPIC, DEAD_LETTERS))
+        group = {"group.id": f"{prefix}.people"}
+        try:
+            self._consumer = Consumer({**config, **_SETTINGS, **group})
+        except KafkaException as error:
+            raise ConfigError(f"Kafka consumer: {error.args[0].str()}") from error
+        try:
+            self._consumer.assign([self._end(each, from_start) for each in self._topics])
+        except BaseException:
+            self._consumer.close()
+            raise
+
+    def wait_for(self, receipt: Receipt, timeout: float) -> Answered:
+        """Wait for the final outcome of an event, at most so many seconds.
+
+        Raises:
+            ConfigError: the broker refuses access to the outcomes.
+        """
+        *_, last = self.answers(receipt, timeout)
+        return last
+
+    def answers(self, receipt: Receipt, timeout: float) -> Iterator[Answered]:
+        """Every outcome of an event as it comes; the last one is final, or UNANSWERED.
+
+        Raises:
+            ConfigError: the broker refuses access to the outcomes.
+        """
+        causes = causes_of_answers(receipt.event_id)
+        deadline = time.monotonic() + timeout
+        while (left := deadline - time.monotonic()) > 0:
+            for message in self._consumer.consume(100, min(left, _POLL_SECONDS)):
+                answered = self._answered(message, causes)
+                if answered is None:
+                    continue
+                yield answered
+                if answered.verdict is not Verdict.UNDER_WAY:
+                    return
+        yield Answered(Verdict.UNANSWERED, message=f"no final outcome within {timeout:g} s")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._consumer.close()
+
+    def __enter__(self) -> Self:
+        """Close the connection at the end of the block."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def _end(self, topic: str, from_start: bool) -> TopicPartition:  # noqa: FBT001 - private
+        try:
+            found = self._consumer.list_topics(topic, timeout=_BROKER_SECONDS).topics[topic]
+            if found.error is not None or not found.partitions:
+                raise ConfigError(f"topic {topic} does not exist (yet), or may not be read")
+            part = TopicPartition(topic, partition_of(self._table, len(found.partitions)))
+            first, end = self._consumer.get_watermark_offsets(part, timeout=_BROKER_SECONDS)
+        except KafkaException as error:
+            raise TransientError(f"the end of {topic}: {error.args[0].str()}") from error
+        return TopicPartition(topic, part.partition, first if from_start else end)
+
+    def _answered(self, message: Received, causes: frozenset[str]) -> Answered | None:
+        if (error := message.error()) is not None:
+            if error.code() in _REFUSALS:
+                raise ConfigError(f"{message.topic()}: {error.str()}")
+            return None  # librdkafka connects again by itself
+        if message.topic() == self._topics[1]:
+            return _dead_letter(message, causes)
+        value = message.value()
+        if not isinstance(value, bytes) or not any(each.encode() in value for each in causes):
+            return None  # decoding costs more than looking for the id
+        try:
+            outcome = self._wire.deserialize(_bytes(message.key()), value, _headers(message))
+        except FormatError:
+            return None  # nobody answers in a form that can't be read
+        if outcome.table != self._table or outcome.caused_by not in causes:
+            return None
+        return Answered(verdict_of(outcome), outcome)
+
+
+def _dead_letter(message: Received, causes: frozenset[str]) -> Answered | None:
+    """The dead letter of the event itself, or of the command that was derived from it."""
+    headers = {
+        name: (content or b"").decode(errors="replace") for name, content in _headers(message)
+    }
+    if headers.get(_ID) not in causes:
+        return None
+    reason = headers.get(_ERROR) or "no reason is given"
+    return Answered(Verdict.FAILED, message=f"it was dead-lettered: {reason}")
+
+
+def _headers(message: Received) -> Headers:
+    try:
+        # confluent-kafka is typed more widely than the list of pairs that it returns
+        return tuple(cast("Headers", message.headers() or ()))
+    except (SystemError, UnicodeError):  # a name that is not UTF-8: nothing of ours has one
+        return ()
+
+
+def _bytes(content: bytes | str | None) -> bytes | None:
+    return content.encode() if isinstance(content, str) else content
