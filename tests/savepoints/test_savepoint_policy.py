@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tidegate.errors import FormatError
 from tidegate.events import CommitCompleted, SavepointRequested
 from tidegate.savepoints import (
     PolicyRule,
@@ -99,8 +100,52 @@ def test_memory_is_bounded_and_what_fell_out_is_not_asked_for_again() -> None:
         state = SERVICE.decide(state, commit(f"2026030110{number:07d}"), AT).state
 
     assert len(state.instants) == REMEMBERED
-    assert SERVICE.decide(state, commit("20260301100000000"), AT).commands == ()
-    assert len(SERVICE.decide(state, commit("20260302100000000"), AT).commands) == 1
+    days_later = AT + timedelta(days=3)
+    assert SERVICE.decide(state, commit("20260301100000000"), days_later).commands == ()
+    assert len(SERVICE.decide(state, commit("20260302100000000"), days_later).commands) == 1
+
+
+@pytest.mark.parametrize(
+    "instant",
+    ["99991231235959999", "99999999999999", "20260303000000001", "20260303000001"],
+)
+def test_an_instant_in_the_future_is_refused_and_not_remembered(instant: str) -> None:
+    with pytest.raises(FormatError, match=f"the instant {instant} is more than a day after"):
+        SERVICE.decide(SERVICE.initial(), commit(instant), AT)
+
+
+@pytest.mark.parametrize("instant", ["20260302235959999", "20260301100000000", "20260302000000"])
+def test_a_writer_s_time_zone_and_clock_may_be_ahead(instant: str) -> None:
+    assert len(SERVICE.decide(SERVICE.initial(), commit(instant), AT).commands) == 1
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        pytest.param("20260302235959{:03d}", id="as late as is believed"),
+        pytest.param("20260301100000{:03d}", id="of just now"),
+        pytest.param("00000101000000{:03d}", id="of long ago"),
+    ],
+)
+def test_forged_commits_do_not_switch_savepoints_off(forged: str) -> None:
+    state = SERVICE.initial()
+    for number in range(2 * REMEMBERED):
+        state = SERVICE.decide(state, commit(forged.format(number)), AT).state
+
+    for hour in range(24):
+        at = AT + timedelta(hours=hour, minutes=1)
+        real = SERVICE.decide(state, commit(f"{at:%Y%m%d%H%M%S}042"), at)
+        state = real.state
+        assert len(real.commands) == 1
+    assert len(state.instants) <= REMEMBERED
+
+
+def test_a_commit_published_some_hours_late_is_saved_also_when_the_memory_is_full() -> None:
+    state = SERVICE.initial()
+    for number in range(REMEMBERED):
+        state = SERVICE.decide(state, commit(f"20260301100000{number:03d}"), AT).state
+
+    assert len(SERVICE.decide(state, commit("20260301040000000"), AT).commands) == 1
 
 
 def test_a_commit_that_is_told_late_still_gets_its_savepoint() -> None:

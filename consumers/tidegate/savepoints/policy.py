@@ -7,8 +7,10 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import ClassVar, Final
 
+from tidegate.errors import FormatError
 from tidegate.events import CommitCompleted, Event, SavepointRequested, Value
 from tidegate.events.limits import Text
+from tidegate.hudi.instant_time import is_in_the_future, is_long_ago
 from tidegate.runtime.protocols import Decision
 
 REMEMBERED: Final = 256
@@ -48,16 +50,20 @@ class SavepointPolicy(Value, frozen=True):
 class RequestedInstants(Value, frozen=True):
     """A table's instants for which a savepoint was requested: the last REMEMBERED, ascending.
 
-    Instants order as strings, as in Hudi. Once the memory is full, an instant below the least
+    Instants order as strings, as in Hudi. Once the memory is full, an old instant below the least
     remembered one counts as requested: a late repeat never requests twice, at the price that a
-    commit published more than REMEMBERED commits late gets no savepoint by policy.
+    commit published more than REMEMBERED commits and a day late gets no savepoint by policy.
+
+    That price is never asked of a commit that may be new: whoever fills the memory with instants of
+    today can have savepoints requested twice, which the writer recognises, and never not at all.
     """
 
     instants: tuple[str, ...] = ()
 
-    def has(self, instant: str) -> bool:
-        """Whether a savepoint was requested on this instant, or it is too old to know."""
-        forgotten = len(self.instants) == REMEMBERED and instant < self.instants[0]
+    def has(self, instant: str, at: datetime) -> bool:
+        """Whether a savepoint was requested on this instant, or it is too old at `at` to know."""
+        full = len(self.instants) == REMEMBERED
+        forgotten = full and instant < self.instants[0] and is_long_ago(instant, at)
         return forgotten or instant in self.instants
 
     def with_(self, instant: str) -> RequestedInstants:
@@ -83,10 +89,21 @@ class SavepointPolicyService:
     def decide(
         self, state: RequestedInstants, event: Event, at: datetime
     ) -> Decision[RequestedInstants]:
-        """Request a savepoint on a commit that can have one and has none requested."""
+        """Request a savepoint on a commit that can have one and has none requested.
+
+        Raises:
+            FormatError: the commit's instant is later than `at`, when the broker got the event: no
+                clock and no time zone explains that.
+        """
         if not isinstance(event, CommitCompleted) or not self._wants(event):
             return Decision(state)
-        if state.has(event.instant):
+        if is_in_the_future(event.instant, at):
+            raise FormatError(
+                f"the instant {event.instant} is more than a day after the broker got the event, at"
+                f" {at:%Y-%m-%dT%H:%M:%SZ}: no writer has completed it; if one has, its clock is"
+                " wrong, or the topic keeps the producers' times (message.timestamp.type)"
+            )
+        if state.has(event.instant, at):
             return Decision(state)
         request = SavepointRequested.about(
             event,

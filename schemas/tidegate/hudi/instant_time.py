@@ -12,6 +12,10 @@ _INSTANT: Final = re.compile(r"[0-9]{14,24}")
 _TO_SECONDS: Final = "%Y%m%d%H%M%S"
 _SECONDS_DIGITS: Final = 14
 _DIGITS: Final = 17
+CLOCK_TOLERANCE: Final = timedelta(hours=24)
+"""How far the clocks of a writer and of a broker may differ: much more than they do."""
+_EASTERNMOST: Final = timedelta(hours=14)
+_WESTERNMOST: Final = timedelta(hours=12)
 
 
 def instant_of(moment: datetime, zone: tzinfo | None) -> str:
@@ -32,6 +36,19 @@ def instant_of_ms(milliseconds: int, zone: tzinfo | None) -> str:
 def is_instant(text: str) -> bool:
     """Whether a text is an instant: 14 digits, or more with parts of a second."""
     return _INSTANT.fullmatch(text) is not None
+
+
+def is_in_the_future(instant: str, moment: datetime) -> bool:
+    """Whether an instant is later than `moment`, whatever the writer's time zone and clock.
+
+    A table's instants are in local time or in UTC, and nobody says which.
+    """
+    return instant > instant_of(moment + _EASTERNMOST + CLOCK_TOLERANCE, UTC)
+
+
+def is_long_ago(instant: str, moment: datetime) -> bool:
+    """Whether an instant is earlier than `moment`, whatever the writer's time zone and clock."""
+    return instant < instant_of(moment - _WESTERNMOST - CLOCK_TOLERANCE, UTC)
 
 
 def next_instant(moment: datetime, zone: tzinfo | None, after: str) -> str:
