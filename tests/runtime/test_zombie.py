@@ -137,8 +137,7 @@ def test_rule_7_a_topic_created_again_is_not_taken_for_the_old_one(
     second = deployment.run("reader-gate", "second")
 
     assert exit_code(second) == 1
-    last = second.log.read_text().splitlines()[-1]
-    assert f"{locks} was deleted and created again" in last
+    assert f"tidegate: {locks} was deleted and created again" in second.log.read_text()
     assert deployment.records("commands") == []
 
 

@@ -165,7 +165,8 @@ def test_a_service_without_the_right_to_its_topic_stops_and_says_which(
     child = deployment.run("reader-gate", "stranger", kafka.login("cleaner"))
 
     assert exit_code(child, 15) in (1, 2)
-    assert "authorization failed" in child.log.read_text().splitlines()[-1]
+    [error] = [line for line in child.log.read_text().splitlines() if line.startswith("tidegate: ")]
+    assert "authorization failed" in error
 
 
 @pytest.mark.usefixtures("deployment")

@@ -144,4 +144,6 @@ TABLE_RETRIES: Final = RetryPolicy(attempts=150, longest=60.0)
 
 def _log_failure(state: RetryCallState) -> None:
     fault = state.outcome.exception() if state.outcome else None
-    log.warning("attempt %d failed and will be repeated: %s", state.attempt_number, fault)
+    # once: every attempt of an outage would only repeat it
+    level = logging.WARNING if state.attempt_number == 1 else logging.DEBUG
+    log.log(level, "attempt %d failed and will be repeated: %s", state.attempt_number, fault)

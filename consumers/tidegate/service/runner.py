@@ -9,9 +9,11 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from importlib.metadata import version
 from queue import SimpleQueue
 from typing import Final
 
+import structlog
 from confluent_kafka import KafkaException
 
 from tidegate.errors import StopService, TransientError
@@ -98,6 +100,7 @@ def _run_all(names: Sequence[str], settings: Settings, stop: threading.Event) ->
 
 
 def _run_loops(loops: Mapping[str, Loop], bus: KafkaBus, stop: threading.Event) -> None:
+    log.info("tidegate %s runs %s", version("tidegate"), ", ".join(loops))
     faults: SimpleQueue[BaseException] = SimpleQueue()
     threads = [
         threading.Thread(target=_run, args=(name, loop, stop, faults), name=name)
@@ -141,6 +144,7 @@ def _close(name: str, loop: Loop) -> None:
 
 
 def _run(name: str, loop: Loop, stop: threading.Event, faults: SimpleQueue[BaseException]) -> None:
+    structlog.contextvars.bind_contextvars(service=name)  # this thread runs nothing else
     try:
         try:
             loop.run(stop)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
 
 from tidegate.events import Answer, Command, Outcome
 from tidegate.events.topics import OUTCOME_TOPIC
@@ -14,6 +19,7 @@ from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
 
 log = logging.getLogger(__name__)
+SLOW_SECONDS: Final = 60.0
 
 
 @dataclass(slots=True)
@@ -27,6 +33,15 @@ class Attempts:
     """Whether earlier outcomes were looked up, and this process published none since."""
 
 
+@dataclass(slots=True)
+class RunningCommand:
+    """A command that is being executed."""
+
+    command: Command
+    began: float = field(default_factory=time.monotonic)
+    is_logged: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class CommandRunner:
     """Runs commands for one executor; safe to call from any thread."""
@@ -36,6 +51,8 @@ class CommandRunner:
     prefix: str
     wire: Wire
     retries: RetryPolicy
+    running: dict[int, RunningCommand] = field(default_factory=dict[int, RunningCommand])
+    """What runs now, by the thread that runs it."""
 
     def attempt(self, command: Command, attempts: Attempts) -> float | None:
         """Make one attempt; between two attempts the caller waits, so that no thread has to.
@@ -55,6 +72,27 @@ class CommandRunner:
         Raises:
             Exception: the fault of the last attempt, unchanged: no further one can help.
         """
+        bound = {"table": command.table, "event_id": command.event_id, "cause": command.caused_by}
+        self.running[threading.get_ident()] = RunningCommand(command)
+        try:
+            with structlog.contextvars.bound_contextvars(service=self.executor.name, **bound):
+                return self._attempt(command, attempts)
+        finally:
+            del self.running[threading.get_ident()]
+
+    def log_slow(self) -> None:
+        """Log each command, once, that has been running for more than SLOW_SECONDS."""
+        for each in tuple(self.running.values()):
+            seconds = time.monotonic() - each.began
+            if seconds > SLOW_SECONDS and not each.is_logged:
+                each.is_logged = True
+                log.warning(
+                    "%s of %s has been running for %.0f s and goes on",
+                    *(type(each.command).__name__, each.command.table, seconds),
+                    extra={"service": self.executor.name, "event_id": each.command.event_id},
+                )
+
+    def _attempt(self, command: Command, attempts: Attempts) -> float | None:
         try:
             self._run(command, attempts)
         except Exception as error:
@@ -62,16 +100,21 @@ class CommandRunner:
             wait = self.retries.wait_after(attempts.failed, error)
             if wait is None:
                 raise
-            log.warning(
-                "%s of %s: attempt %d failed, the next one is in %.1f s: %s",
-                *(type(command).__name__, command.table, attempts.failed, wait, error),
+            # once: an outage of the storage would fill the log with all that wait for it
+            log.log(
+                logging.WARNING if attempts.failed == 1 else logging.DEBUG,
+                "%s: attempt %d failed, the next one is in %.1f s: %s",
+                *(type(command).__name__, attempts.failed, wait, error),
             )
             return wait
+        if attempts.failed:
+            failed = attempts.failed
+            log.info("%s succeeded after %d failed attempts", type(command).__name__, failed)
         return None
 
     def _run(self, command: Command, attempts: Attempts) -> None:
         if self._is_answered(command, attempts):
-            log.info("%s already has its outcome: skipped", command.event_id)
+            log.info("%s already has its outcome: skipped", type(command).__name__)
             return
         attempts.looked_up = True
         for outcome in self.executor.execute(command):
@@ -88,5 +131,6 @@ class CommandRunner:
 
     def _publish(self, outcome: Outcome) -> None:
         topic = OUTCOME_TOPIC.name(self.prefix)
-        log.info("%s %s %s", type(outcome).__name__, outcome.table, outcome.event_id)
+        reason = getattr(outcome, "reason", None)
+        log.info("%s%s", type(outcome).__name__, f": {reason}" if reason else "")
         self.bus.send([self.wire.serialize(outcome, topic)])

@@ -106,6 +106,7 @@ class ExecutorLoop:
         for record in records:
             self._accept(record)
         self._commit_finished()
+        self._runner.log_slow()
         return len(records)
 
     @property

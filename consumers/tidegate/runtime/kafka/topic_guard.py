@@ -35,6 +35,8 @@ class TopicGuard:
         self._joined: dict[str, TopicIdentity] = {}
         self._pending: PendingIdentities | None = None
         self._last = 0.0
+        self._silent_since: float | None = None
+        """When the broker first gave no answer, if it still gives none."""
         self.has_failed = False
         """Whether a topic was found changed: from then on nothing may be acknowledged."""
 
@@ -74,8 +76,14 @@ class TopicGuard:
         try:
             self._compare(self._answer())
         except TransientError as error:
-            log.warning("%s: topics not checked, offsets wait: %s", self._group, error)
+            if self._silent_since is None:
+                self._silent_since = time.monotonic()
+                log.warning("%s: the broker is away; offsets wait: %s", self._group, error)
             return False
+        if self._silent_since is not None:
+            seconds = time.monotonic() - self._silent_since
+            self._silent_since = None
+            log.warning("%s: the broker is back after %.0f s", self._group, seconds)
         return True
 
     def with_ids(self, topic: str, text: str) -> str:

@@ -1,0 +1,94 @@
+"""What an executor logs: who and what in every line, an outage once, and a slow command once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import pytest
+import structlog
+
+from support.samples import Recorder, memory_bus, savepoint_request
+from tidegate.errors import TransientError
+from tidegate.events import Command, Outcome, SavepointRequested
+from tidegate.events.wire import Wire
+from tidegate.runtime.executor import command_runner
+from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
+from tidegate.runtime.protocols import Executor
+from tidegate.runtime.retry import RetryPolicy
+
+
+def runner_of(executor: Executor) -> CommandRunner:
+    return CommandRunner(executor, memory_bus(), "tidegate", Wire(), RetryPolicy(attempts=9))
+
+
+@pytest.fixture(autouse=True)
+def _at_info(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+
+def test_an_outage_is_logged_when_it_begins_and_when_it_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    runner = runner_of(Recorder([TransientError("storage is away") for _ in range(4)]))
+    attempts = Attempts(0)
+    while runner.attempt(savepoint_request(1), attempts) is not None:
+        pass
+
+    began, created, ended = (each.getMessage() for each in caplog.records)
+    assert "attempt 1 failed" in began
+    assert "storage is away" in began
+    assert created == "SavepointCreated"
+    assert ended == "SavepointRequested succeeded after 4 failed attempts"
+
+
+@dataclass
+class Asking:
+    """Looks at what is bound, and logs slow commands, in the middle of a command."""
+
+    name: ClassVar[str] = "asking"
+    consumes: ClassVar[tuple[type[Command], ...]] = (SavepointRequested,)
+    checks_past_outcomes: ClassVar[bool] = False
+    bound: list[dict[str, object]] = field(default_factory=list[dict[str, object]])
+    runner: CommandRunner | None = None
+
+    def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:  # noqa: ARG002
+        return False
+
+    def execute(self, command: Command) -> Iterator[Outcome]:  # noqa: ARG002 - the protocol's
+        self.bound.append(structlog.contextvars.get_contextvars())
+        assert self.runner is not None
+        self.runner.log_slow()
+        self.runner.log_slow()
+        yield from ()
+
+
+def test_every_line_of_a_command_has_its_table_and_its_ids() -> None:
+    executor, command = Asking(), savepoint_request(1)
+    executor.runner = runner_of(executor)
+    executor.runner.attempt(command, Attempts(0))
+
+    assert executor.bound == [
+        {
+            "service": "asking",
+            "table": command.table,
+            "event_id": command.event_id,
+            "cause": command.caused_by,
+        }
+    ]
+    assert structlog.contextvars.get_contextvars() == {}
+
+
+def test_a_slow_command_is_logged_once_while_it_runs(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command_runner, "SLOW_SECONDS", -1.0)
+    executor = Asking()
+    executor.runner = runner_of(executor)
+    executor.runner.attempt(savepoint_request(1), Attempts(0))
+
+    [line] = caplog.records
+    assert "has been running for 0 s and goes on" in line.getMessage()
+    assert executor.runner.running == {}
