@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -27,6 +29,7 @@ from support.acid import (
     release_of,
     tree,
 )
+from support.interfering import Forgetful
 from support.names import STRANGE, takes_any_bytes
 from tidegate.cleaning import Cleaner
 from tidegate.compute.parallel_map import SparkMap, ThreadMap
@@ -38,7 +41,6 @@ from tidegate.events import (
     Outcome,
     RestoreRequested,
 )
-from tidegate.storage import FileInfo
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 if TYPE_CHECKING:
@@ -159,13 +161,8 @@ def test_two_cleaners_at_once_both_succeed(warehouse: Path, cleaner: Cleaner) ->
 
 
 def test_what_can_not_be_removed_is_never_said_to_be_clean(warehouse: Path) -> None:
-    class LosesOneDelete(Warehouse):
-        def remove_tree(self, location: str) -> None:
-            if not location.endswith(INSERT_2):
-                super().remove_tree(location)
-
     table = build(warehouse / "t", AFTER_MINOR)
-    cleaner = Cleaner(LosesOneDelete(WarehouseRoots.of(str(warehouse))), ThreadMap(), ticking())
+    cleaner = Cleaner(Forgetful(warehouse, INSERT_2), ThreadMap(), ticking())
     outcomes = cleaner.execute(release(str(table)))
     assert isinstance(next(outcomes), CleaningStarted)
     with pytest.raises(TransientError, match=INSERT_2):
@@ -215,32 +212,45 @@ def test_the_markers_of_directories_that_an_object_store_keeps_go_with_them(
     ]
 
 
-class CountsListings(Warehouse):
-    listed: list[str]
-
-    def list(self, location: str) -> list[FileInfo]:
-        self.listed.append(location)
-        return super().list(location)
-
-
-def test_a_table_is_listed_twice_however_many_directories_are_removed(warehouse: Path) -> None:
-    """Once for the plan and once to verify; each directory once more as it is removed."""
-    counts: list[int] = []
-    for inserts in (20, 40):
+@pytest.mark.parametrize("work", ["plan", "execute"])
+def test_each_directory_is_passed_once_for_the_plan_and_once_for_its_removal(
+    work: str, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted at the operating system: listings of directories, and openings by whole paths."""
+    listings, openings = Counter[str](), Counter[str]()
+    for inserts in (250, 500):
         directories = {f"delta_{n:07d}_{n:07d}_0000": 10 for n in range(1, inserts + 1)}
         product = f"delta_0000001_{inserts:07d}"
         table = build(warehouse / f"t{inserts}", {**directories, product: 100})
-        storage = CountsListings(WarehouseRoots.of(str(warehouse)))
-        storage.listed = []
         ids = f"default.table_txn_001:{inserts}:{NOTHING_OPEN}::"
         command = release(
             str(table), directories=(product,), max_write_id=inserts, valid_write_ids=ids
         )
-        list(Cleaner(storage, ThreadMap(1), ticking()).execute(command))
-        assert storage.listed.count(str(table)) == 2
-        assert storage.listed.count(str(table / INSERT_1)) == 2
-        counts.append(len(storage.listed))
-    assert counts[1] - counts[0] == 20 * 3  # planned, removed, and the product before that
+        cleaner = Cleaner(Warehouse(WarehouseRoots.of(str(warehouse))), ThreadMap(1), ticking())
+        with monkeypatch.context() as patched:
+            count_calls(patched, str(inserts), listings, openings)
+            cleaner.plan(command) if work == "plan" else list(cleaner.execute(command))
+    # removed: planned, looked at as it is removed, and the product before that
+    assert listings["500"] - listings["250"] == 250 * (1 if work == "plan" else 3)
+    assert openings["500"] - openings["250"] <= 10
+    assert openings["250"] <= 20
+
+
+def count_calls(
+    patched: pytest.MonkeyPatch, key: str, listings: Counter[str], openings: Counter[str]
+) -> None:
+    scandir, open_ = os.scandir, os.open
+
+    def counted_scandir(path: int) -> object:
+        listings[key] += 1
+        return scandir(path)
+
+    def counted_open(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        openings[key] += dir_fd is None
+        return open_(path, flags, mode, dir_fd=dir_fd)
+
+    patched.setattr(os, "scandir", counted_scandir)
+    patched.setattr(os, "open", counted_open)
 
 
 def test_a_location_may_be_a_hadoop_uri(warehouse: Path, cleaner: Cleaner) -> None:

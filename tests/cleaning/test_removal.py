@@ -26,6 +26,7 @@ from support.acid import (
     release_of,
     tree,
 )
+from support.interfering import Interfering
 from support.samples import events_on, memory_bus, message, work_off
 from tidegate.cleaning import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
@@ -33,31 +34,10 @@ from tidegate.errors import TransientError
 from tidegate.events import CleaningReleased, CleaningStarted, DirectoriesCleaned
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.retry import DENIED_ATTEMPTS, RetryPolicy
-from tidegate.tables.warehouse import Warehouse, WarehouseRoots
+from tidegate.tables.warehouse import Warehouse
 
 AFTER_MINOR = FIVE_LISTINGS[1].directories
 WITH_DELETES = FIVE_LISTINGS[4]
-
-
-class Interfering(Warehouse):
-    """Calls `before` or `after` with the name of each directory that is removed."""
-
-    def __init__(
-        self,
-        root: Path,
-        before: Callable[[str], object] = str,
-        after: Callable[[str], object] = str,
-    ) -> None:
-        super().__init__(WarehouseRoots.of(str(root)))
-        self.before, self.after = before, after
-        self.removed: list[str] = []
-
-    def remove_tree(self, location: str) -> None:
-        name = location.rsplit("/", 1)[-1]
-        self.before(name)
-        super().remove_tree(location)
-        self.removed.append(name)
-        self.after(name)
 
 
 def fails_to_clean(warehouse: Warehouse, command: CleaningReleased) -> str:
@@ -177,18 +157,17 @@ def test_a_directory_that_another_cleaner_is_removing_is_not_a_replaced_one(
     assert names_in(table) == [MINOR_3]
 
 
-class FailingWarehouse(Warehouse):
+class FailingWarehouse(Interfering):
     """Its storage answers with one error for so many removals."""
 
     def __init__(self, root: Path, number: int, times: int) -> None:
-        super().__init__(WarehouseRoots.of(str(root)))
+        super().__init__(root, before=self.fail)
         self.number, self.left = number, times
 
-    def remove_tree(self, location: str) -> None:
+    def fail(self, name: str) -> None:
         if self.left:
             self.left -= 1
-            raise OSError(self.number, os.strerror(self.number), location)
-        super().remove_tree(location)
+            raise OSError(self.number, os.strerror(self.number), name)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mutants.mutants import Mutant
 
+_FOLDER = "consumers/tidegate/tables/warehouse/open_folder.py"
 _REMOVAL = "consumers/tidegate/cleaning/removal.py"
 _COMPACTION = "schemas/tidegate/hive/compaction.py"
 
@@ -51,7 +52,12 @@ CLEANER_MUTANTS = (
     Mutant(
         "cleaner: a table that was replaced since the plan is left alone",
         _REMOVAL,
-        (("            if changed is None:\n", "            if True:\n"),),
+        (
+            (
+                "    return set(listed_files(found)) <=",
+                "    return True or set(listed_files(found)) <=",
+            ),
+        ),
         "tests/cleaning/test_removal.py",
     ),
     Mutant(
@@ -59,5 +65,23 @@ CLEANER_MUTANTS = (
         "consumers/tidegate/cleaning/executor.py",
         (("    if lasting and len", "    if False and len"),),
         "tests/cleaning/test_removal.py",
+    ),
+    Mutant(
+        "cleaner: nothing goes once a product of the vacuum has changed",
+        _REMOVAL,
+        (("                if found is None or", "                if False and"),),
+        "tests/cleaning/test_removal.py",
+    ),
+    Mutant(
+        "warehouse: what appears after the look is looked at before it goes",
+        _FOLDER,
+        (("whole=attempt > 0", "whole=True"),),
+        "tests/tables/warehouse/test_open_folder.py",
+    ),
+    Mutant(
+        "warehouse: no mounted file system is emptied with a directory",
+        _FOLDER,
+        (("st_dev != device", "st_dev == -1"),),
+        "tests/tables/warehouse/test_open_folder.py",
     ),
 )

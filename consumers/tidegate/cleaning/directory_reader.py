@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterable
 
 from tidegate.cleaning.listing import MARKER_SUFFIX, ListedDirectory, ListedFile
 from tidegate.hive import is_acid_name
@@ -24,20 +23,15 @@ def read_acid_directories(
         return None
     markers = {entry.name for entry in entries if _is_marker(entry)}
     entries = [entry for entry in entries if entry.name not in markers]
-    plain = [entry for entry in entries if entry.is_dir and not entry.is_link]
-    contents: Sequence[tuple[ListedFile, ...] | None]
-    contents = parallel_map.map(partial(files_below, storage), [entry.path for entry in plain])
-    files = {entry.path: found for entry, found in zip(plain, contents, strict=True)}
-    listed = [_listed(entry, files.get(entry.path, ()), markers) for entry in entries]
+    plain = [entry.name for entry in entries if entry.is_dir and not entry.is_link]
+    contents = storage.walk_each(location, plain, parallel_map)
+    files = dict(zip(plain, contents, strict=True))
+    listed = [_listed(entry, files.get(entry.name, ()), markers) for entry in entries]
     return tuple(each for each in listed if each is not None)
 
 
-def files_below(storage: Storage, path: str) -> tuple[ListedFile, ...] | None:
-    """List all files below a directory, sorted by path; None if the directory does not exist."""
-    try:
-        found = list(storage.walk(path))
-    except NotFound:
-        return None
+def listed_files(found: Iterable[FileInfo]) -> tuple[ListedFile, ...]:
+    """The files of a directory as a plan has them, in the order of the listing."""
     return tuple(
         ListedFile(entry.name, entry.size, entry.is_link, entry.modified_ms) for entry in found
     )
@@ -48,14 +42,14 @@ def _is_marker(entry: FileInfo) -> bool:
 
 
 def _listed(
-    entry: FileInfo, files: tuple[ListedFile, ...] | None, markers: set[str]
+    entry: FileInfo, files: Iterable[FileInfo] | None, markers: set[str]
 ) -> ListedDirectory | None:
     if files is None:
         return None
     return ListedDirectory(
         entry.name,
         entry.path,
-        files,
+        listed_files(files),
         is_plain=entry.is_dir and not entry.is_link,
         has_marker=f"{entry.name}{MARKER_SUFFIX}" in markers,
     )

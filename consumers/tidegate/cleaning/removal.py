@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from tidegate.cleaning.directory_reader import files_below
+from tidegate.cleaning.directory_reader import listed_files
 from tidegate.cleaning.listing import ListedDirectory
 from tidegate.cleaning.plan import CleaningPlan
 from tidegate.errors import TidegateError
-from tidegate.storage import ParallelMap
+from tidegate.storage import FileInfo, ParallelMap
+from tidegate.storage.batches import batches_of
 from tidegate.tables.refusal import readable
-from tidegate.tables.warehouse import Warehouse
+from tidegate.tables.warehouse import OpenFolder, Warehouse
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +35,10 @@ def remove_directories(
     Returns:
         What could not be removed and why; empty if everything was.
     """
-    remove = RemoveUnchanged(warehouse, plan.products)
     for phase in plan.phases:
-        errors = [error for error in parallel_map.map(remove, phase) if error is not None]
+        remove = RemoveUnchanged(warehouse, phase[0].path.rpartition("/")[0], plan.products)
+        done = parallel_map.map(remove, batches_of(phase))
+        errors = [error for batch in done for error in batch]
         if errors:
             return errors
     return []
@@ -43,44 +46,50 @@ def remove_directories(
 
 @dataclass(frozen=True, slots=True)
 class RemoveUnchanged:
-    """Removes one directory at a time. Picklable, so that Spark can run it.
+    """Removes directories of one location, one after the other. Picklable, for Spark.
 
     The table may be dropped, created again or moved while it is cleaned: then a path names other
-    data than planned. So each time the vacuum's products are looked at first, then the directory.
+    data than planned. So each time the vacuum's products are looked at first, then the directory,
+    relative to the location as it was opened for the batch.
     """
 
     warehouse: Warehouse
+    location: str
     products: tuple[ListedDirectory, ...]
 
-    def __call__(self, directory: ListedDirectory) -> NotRemoved | None:
-        """Remove a directory; return the error, because the others are still to be removed."""
+    def __call__(self, batch: Sequence[ListedDirectory]) -> list[NotRemoved]:
+        """Remove directories; return the errors, because the others are still to be removed."""
         try:
-            changed = self._changed(directory)
-            if changed is None:
-                self._remove(directory)
-        except OSError as error:
-            # a store's own kinds of OSError can't all be pickled, and their numbers mislead
-            fault = error if type(error).__module__ == "builtins" else None
-            return NotRemoved(readable(f"{directory.name}: {error}"), fault)
-        except TidegateError as error:
-            return NotRemoved(readable(f"{directory.name}: {error}"))
-        return NotRemoved(changed) if changed else None
+            with self.warehouse.opened(self.location) as folder:
+                failed = [self._remove(folder, directory) for directory in batch]
+        except (OSError, TidegateError) as error:
+            return [_not_removed(batch[0], error)]
+        return [each for each in failed if each is not None]
 
-    def _changed(self, directory: ListedDirectory) -> str | None:
-        for product in self.products:
-            if files_below(self.warehouse, product.path) != product.files:
-                return f"{product.name}, a product of the vacuum, changed since the plan"
-        files = files_below(self.warehouse, directory.path)
-        if files is not None and not _contains(directory.files, files):
-            return f"{directory.name} changed since the plan"
+    def _remove(self, folder: OpenFolder, directory: ListedDirectory) -> NotRemoved | None:
+        try:
+            for product in self.products:
+                found = folder.files_below(product.name)
+                if found is None or listed_files(found) != product.files:
+                    changed = f"{product.name}, a product of the vacuum, changed since the plan"
+                    return NotRemoved(changed)
+            if not folder.remove_if(directory.name, partial(_was_planned, directory)):
+                return NotRemoved(f"{directory.name} changed since the plan")
+            if directory.has_marker:
+                self.warehouse.remove_files([directory.marker_path])
+        except (OSError, TidegateError) as error:
+            return _not_removed(directory, error)
         return None
 
-    def _remove(self, directory: ListedDirectory) -> None:
-        self.warehouse.remove_tree(directory.path)
-        if directory.has_marker:
-            self.warehouse.remove_files([directory.marker_path])
+
+def _not_removed(directory: ListedDirectory, error: OSError | TidegateError) -> NotRemoved:
+    fault: OSError | None = None
+    # a store's own kinds of OSError can't all be pickled, and their numbers mislead
+    if isinstance(error, OSError) and type(error).__module__ == "builtins":
+        fault = error
+    return NotRemoved(readable(f"{directory.name}: {error}"), fault)
 
 
-def _contains(planned: Iterable[object], found: Iterable[object]) -> bool:
+def _was_planned(directory: ListedDirectory, found: Iterable[FileInfo]) -> bool:
     """Whether all files found were planned; others may be gone, if another cleaner is at work."""
-    return set(found) <= set(planned)
+    return set(listed_files(found)) <= set(directory.files)

@@ -11,9 +11,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final, NoReturn, Self
 
 from tidegate.errors import ConfinementError, FormatError, ReachedByLink
@@ -63,9 +64,13 @@ class LocalPath:
         """The last name. A root itself has none."""
         return self.names[-1]
 
+    def child(self, name: str) -> LocalPath:
+        """A name directly below it."""
+        return LocalPath(self.root, (*self.names, name))
+
     def __str__(self) -> str:
         """The location."""
-        return join(self.root, *self.names)
+        return "/".join((self.root.rstrip("/"), *self.names))
 
 
 @contextmanager
@@ -74,9 +79,14 @@ def located(location: object) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno is None or str(error.filename).startswith("/"):
-            raise
-        raise OSError(error.errno, error.strerror, str(location)) from error
+        raise naming(error, location) from error
+
+
+def naming(error: OSError, location: object) -> OSError:
+    """The same error with the whole location, where it names what a descriptor is relative to."""
+    if error.errno is None or str(error.filename).startswith("/"):
+        return error
+    return OSError(error.errno, error.strerror, str(location))
 
 
 @contextmanager
@@ -88,15 +98,26 @@ def opened_directory(path: LocalPath) -> Generator[int]:
         ReachedByLink, ConfinementError: a name on the way is a link.
         OSError: it can't be opened.
     """
-    here = os.open(path.root, os.O_RDONLY | os.O_DIRECTORY)
+    directory = hold_directory(path)
     try:
-        for name in path.names:
-            below = open_below(here, name, path)
-            os.close(here)
-            here = below
-        yield here
+        yield directory
     finally:
-        os.close(here)
+        os.close(directory)
+
+
+def hold_directory(path: LocalPath) -> int:
+    """Open a directory; the caller closes the descriptor.
+
+    Raises: as `opened_directory`.
+    """
+    here = os.open(path.root, os.O_RDONLY | os.O_DIRECTORY)
+    for name in path.names:
+        try:
+            below = open_below(here, name, path)
+        finally:
+            os.close(here)
+        here = below
+    return here
 
 
 def open_below(parent: int, name: str, path: LocalPath) -> int:
@@ -162,19 +183,76 @@ def list_directory(path: LocalPath) -> list[FileInfo]:
         return list(_file_infos(str(path), entries))
 
 
+def walk_each(parent: LocalPath, names: Iterable[str]) -> list[list[FileInfo] | None]:
+    """List all files below each of these directories of one parent, which is opened once.
+
+    Returns:
+        For each name what `walk_below` returns; None for all if the parent does not exist.
+
+    Raises: as `opened_directory` and `walk_below`.
+    """
+    names = list(names)
+    try:
+        with located(parent), opened_directory(parent) as directory:
+            return [walk_below(directory, parent.child(name)) for name in names]
+    except (FileNotFoundError, NotADirectoryError):
+        return [None] * len(names)
+
+
+def walk_below(parent: int, path: LocalPath) -> list[FileInfo] | None:
+    """List all files below the directory `path`, whose parent is open; None if it does not exist.
+
+    They are sorted by name, level by level. Links are listed as links.
+
+    Raises:
+        TooDeep: directories are nested deeper than MAX_DEPTH.
+        ReachedByLink, ConfinementError: it is a link.
+        OSError: it can't be read.
+    """
+    try:
+        here = open_below(parent, path.name, path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise naming(error, path) from error
+    try:
+        return walk_open(here, path)
+    finally:
+        os.close(here)
+
+
+def walk_open(directory: int, path: LocalPath) -> list[FileInfo]:
+    """List all files below an open directory, as `walk_below` does."""
+    if len(path.names) > MAX_DEPTH:
+        raise TooDeep(f"{path} is nested deeper than {MAX_DEPTH} directories")
+    try:
+        with os.scandir(directory) as entries:
+            found = sorted(_file_infos(str(path), entries), key=attrgetter("name"))
+    except OSError as error:
+        raise naming(error, path) from error
+    files: list[FileInfo] = []
+    for entry in found:
+        if entry.is_dir:
+            files += walk_below(directory, path.child(entry.name)) or ()
+        else:
+            files.append(entry)
+    return files
+
+
 def _file_infos(parent: str, entries: Iterator[os.DirEntry[str]]) -> Iterator[FileInfo]:
     for entry in entries:
         try:
             found = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             continue
+        mode, name = found.st_mode, entry.name
         yield FileInfo(
-            name=entry.name,
-            path=join(parent, entry.name),
-            is_dir=stat.S_ISDIR(found.st_mode),
-            size=found.st_size,
-            modified_ms=found.st_mtime_ns // _NANOSECONDS_PER_MS,
-            is_link=stat.S_ISLNK(found.st_mode),
+            name,
+            f"{parent}/{name}",
+            stat.S_ISDIR(mode),
+            found.st_size,
+            found.st_mtime_ns // _NANOSECONDS_PER_MS,
+            stat.S_ISLNK(mode),
         )
 
 

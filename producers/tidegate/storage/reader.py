@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import fsspec
 
 from tidegate.errors import ConfinementError, FormatError, TidegateError
+from tidegate.storage.batches import map_batches
 from tidegate.storage.file_info import FileInfo
-from tidegate.storage.local import MAX_DEPTH, LocalPath, TooDeep, list_directory, read_file
+from tidegate.storage.local import (
+    MAX_DEPTH,
+    LocalPath,
+    TooDeep,
+    list_directory,
+    read_file,
+    walk_each,
+)
 from tidegate.storage.locations import is_below, join, normalise
+from tidegate.storage.parallel import ParallelMap
 
 MAX_READ: Final = 256 * 1024 * 1024
 """The largest file in bytes that is read without an explicit limit."""
@@ -73,6 +83,30 @@ class Storage:
             ReachedByLink, ConfinementError: as in `list`.
         """
         yield from self._walk(location, MAX_DEPTH)
+
+    def walk_each(
+        self, location: str, names: Sequence[str], parallel_map: ParallelMap
+    ) -> Sequence[Sequence[FileInfo] | None]:
+        """List all files below each of these directories of one parent; None for a missing one.
+
+        Local directories are opened relative to their parent, which is opened once for many.
+
+        Raises:
+            TooDeep, ReachedByLink, ConfinementError: as in `walk`.
+        """
+        where = self._confined(location)
+        if any("/" in name or name in {"", ".", ".."} for name in names):
+            raise ConfinementError(f"not all are names of directories in {location}: {names[:3]}")
+        if "://" in where:
+            walk = partial(self._walk_or_none, where)
+            return parallel_map.map(walk, names)
+        return map_batches(partial(walk_each, self._local(where)), names, parallel_map)
+
+    def _walk_or_none(self, location: str, name: str) -> Sequence[FileInfo] | None:
+        try:
+            return list(self.walk(f"{location}/{name}"))
+        except NotFound:
+            return None
 
     def _walk(self, location: str, depth: int) -> Iterator[FileInfo]:
         if not depth:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.link_swaps import swapping
+from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import TidegateError
 from tidegate.storage import Storage
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
@@ -55,6 +56,11 @@ def attack(lake: Path, act: Callable[[str], object]) -> int:
     return worked
 
 
+def remove_if_there(warehouse: Warehouse, location: str, name: str) -> None:
+    with warehouse.opened(location) as folder:
+        folder.remove_if(name, lambda _: True)
+
+
 WRITES = pytest.mark.parametrize(
     "act",
     [
@@ -63,6 +69,7 @@ WRITES = pytest.mark.parametrize(
         pytest.param(lambda w, at: w.replace(f"{at}/file", b"new"), id="replace"),
         pytest.param(lambda w, at: w.remove_files([f"{at}/deep/file"]), id="remove files"),
         pytest.param(lambda w, at: w.remove_tree(f"{at}/deep"), id="remove a tree"),
+        pytest.param(lambda w, at: remove_if_there(w, at, "deep"), id="remove what was looked at"),
     ],
 )
 
@@ -90,6 +97,10 @@ def test_no_read_shows_another_tables_files_through_an_exchanged_link(
     def look(at: str) -> None:
         seen.update(info.name for info in storage.walk(at))
         seen.add(storage.read(f"{at}/file"))
+        for each in storage.walk_each(at, ["deep"], ThreadMap(1)):
+            seen.update(info.name for info in each or ())
+        for each in storage.walk_each(at.rpartition("/")[0], ["p"], ThreadMap(1)):
+            seen.update(info.name for info in each or ())
 
     assert attack(lake, look) > 0
     assert seen == {"file", "mine", b"mine"}

@@ -121,7 +121,7 @@ def _remove(parent: int, path: LocalPath, device: int) -> None:
         try:
             if os.fstat(directory).st_dev != device:
                 raise OSError(errno.EXDEV, "another file system is mounted here", str(path))
-            _empty(directory, path, device)
+            empty_directory(directory, path, device)
         finally:
             os.close(directory)
         try:
@@ -136,7 +136,13 @@ def _remove(parent: int, path: LocalPath, device: int) -> None:
             return
 
 
-def _empty(directory: int, path: LocalPath, device: int) -> None:
+def empty_directory(directory: int, path: LocalPath, device: int) -> None:
+    """Remove everything in an open directory of a device; links in it are removed themselves.
+
+    Raises:
+        TooDeep: directories are nested deeper than MAX_DEPTH.
+        OSError: something can't be removed; EXDEV for a mounted file system.
+    """
     if len(path.names) > MAX_DEPTH:
         raise TooDeep(f"{path} is nested deeper than {MAX_DEPTH} directories")
     with os.scandir(directory) as entries:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from tidegate.errors import TidegateError
-from tidegate.storage import ParallelMap, Storage
+from tidegate.storage import NotFound, ParallelMap, Storage
+from tidegate.storage.local import hold_directory
 from tidegate.tables.warehouse import local_files
+from tidegate.tables.warehouse.open_folder import LocalFolder, OpenFolder, RemoteFolder
 from tidegate.tables.warehouse.remote_files import RemoteFiles
 from tidegate.tables.warehouse.roots import WarehouseRoots
 
@@ -110,6 +114,29 @@ class Warehouse(Storage):
             local_files.remove_tree(self._local(where))
             return
         RemoteFiles(self).remove_tree(where)
+
+    @contextmanager
+    def opened(self, location: str) -> Generator[OpenFolder]:
+        """Open a directory, to remove directories in it.
+
+        Raises:
+            NotFound: it does not exist.
+            ReachedByLink: a name below the root is a link to another location below it.
+            ConfinementError: it is outside the roots.
+        """
+        where = self.roots.below(location)
+        if "://" in where:
+            yield RemoteFolder(self, where)
+            return
+        path = self._local(where)
+        try:
+            directory = hold_directory(path)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise NotFound(location) from error
+        try:
+            yield LocalFolder(directory, path)
+        finally:
+            os.close(directory)
 
     def _by_folder(self, locations: Iterable[str]) -> dict[str, list[str]]:
         """Check every location by name; give the names in each normalised directory.

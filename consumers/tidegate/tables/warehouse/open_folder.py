@@ -1,0 +1,128 @@
+"""Directories of one parent that are looked at and removed, each only if it is as expected.
+
+The parent is opened once. Whoever moves it or puts another one in its place meanwhile changes
+nothing about what the names in it mean here.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from tidegate.storage import FileInfo, NotFound, Storage
+from tidegate.storage.local import LocalPath, located, naming, open_below, walk_below, walk_open
+from tidegate.tables.warehouse.local_files import empty_directory
+from tidegate.tables.warehouse.remote_files import RemoteFiles
+
+_ATTEMPTS: Final = 10
+_LAST: Final = _ATTEMPTS - 1
+
+MayGo = Callable[[Sequence[FileInfo]], bool]
+"""Decides by all files below a directory whether it may be removed."""
+
+
+class OpenFolder(Protocol):
+    """A directory of a warehouse while directories in it are removed."""
+
+    def files_below(self, name: str) -> Sequence[FileInfo] | None:
+        """List all files below a directory in it; None if that does not exist."""
+        ...
+
+    def remove_if(self, name: str, may_go: MayGo) -> bool:
+        """Remove a directory in it with everything below, if `may_go` agrees to what is there.
+
+        Returns:
+            Whether it is gone; also True if there was no such directory.
+
+        Raises:
+            ReachedByLink, ConfinementError: it is a link.
+            TooDeep: directories are nested deeper than MAX_DEPTH.
+            OSError: something can't be removed; EXDEV for a mounted file system.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFolder:
+    """An open local directory. What was looked at is what is removed, by the same descriptor."""
+
+    descriptor: int
+    path: LocalPath
+
+    def files_below(self, name: str) -> Sequence[FileInfo] | None:
+        """See `OpenFolder`."""
+        return walk_below(self.descriptor, self.path.child(name))
+
+    def remove_if(self, name: str, may_go: MayGo) -> bool:
+        """See `OpenFolder`. What appears after the look makes it look again."""
+        path = self.path.child(name)
+        for attempt in range(_ATTEMPTS):
+            try:
+                directory = open_below(self.descriptor, name, path)
+            except (FileNotFoundError, NotADirectoryError):
+                return True
+            try:
+                if not self._empty_if(directory, path, may_go, whole=attempt > 0):
+                    return False
+            finally:
+                os.close(directory)
+            try:
+                os.rmdir(name, dir_fd=self.descriptor)
+            except FileNotFoundError:
+                return True
+            except OSError as error:
+                # not empty: it has directories, or somebody writes; or it was exchanged with a link
+                if error.errno not in {errno.ENOTEMPTY, errno.ENOTDIR} or attempt == _LAST:
+                    raise naming(error, path) from error
+            else:
+                return True
+        return False
+
+    def _empty_if(self, directory: int, path: LocalPath, may_go: MayGo, *, whole: bool) -> bool:
+        device = os.fstat(self.descriptor).st_dev
+        if os.fstat(directory).st_dev != device:
+            raise OSError(errno.EXDEV, "another file system is mounted here", str(path))
+        found = walk_open(directory, path)
+        if not may_go(found):
+            return False
+        with located(path):
+            if whole:
+                empty_directory(directory, path, device)
+            else:
+                _unlink(directory, found, len(str(path)) + 1)
+        return True
+
+
+def _unlink(directory: int, found: Sequence[FileInfo], above: int) -> None:
+    """Remove those files that are directly in the directory, whose path is so long with a slash."""
+    for file in found:
+        if len(file.path) == above + len(file.name):
+            with suppress(FileNotFoundError):
+                os.unlink(file.name, dir_fd=directory)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFolder:
+    """A remote directory: a store has no descriptors, so every look is by the whole path."""
+
+    storage: Storage
+    location: str
+
+    def files_below(self, name: str) -> Sequence[FileInfo] | None:
+        """See `OpenFolder`."""
+        try:
+            return list(self.storage.walk(f"{self.location}/{name}"))
+        except NotFound:
+            return None
+
+    def remove_if(self, name: str, may_go: MayGo) -> bool:
+        """See `OpenFolder`."""
+        found = self.files_below(name)
+        if found is not None and not may_go(found):
+            return False
+        RemoteFiles(self.storage).remove_tree(f"{self.location}/{name}")
+        return True

@@ -1,0 +1,152 @@
+"""Directories that are removed only if they are as expected: local ones by descriptors."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tidegate.errors import ConfinementError, ReachedByLink
+from tidegate.storage import FileInfo, NotFound
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots
+
+
+@pytest.fixture(params=["local", "memory"])
+def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Warehouse, str]:
+    if request.param == "local":
+        (tmp_path / "t").mkdir()
+        return Warehouse(WarehouseRoots.of(str(tmp_path))), str(tmp_path / "t")
+    root = f"memory://{uuid.uuid4().hex}"
+    return Warehouse(WarehouseRoots.of(f"{root}/lake")), f"{root}/lake/t"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    (tmp_path / "lake/t/delta/deep/deeper").mkdir(parents=True)
+    (tmp_path / "lake/t/delta/deep/deeper/b").write_bytes(b"22")
+    (tmp_path / "lake/t/delta/a").write_bytes(b"1")
+    return tmp_path / "lake/t"
+
+
+@pytest.fixture
+def warehouse(table: Path) -> Warehouse:
+    return Warehouse(WarehouseRoots.of(str(table.parent)))
+
+
+def names(found: Sequence[FileInfo] | None) -> list[str] | None:
+    return None if found is None else [info.name for info in found]
+
+
+def test_a_directory_goes_only_if_that_is_agreed_to(anywhere: tuple[Warehouse, str]) -> None:
+    warehouse, table = anywhere
+    for name in ("delta/a", "delta/deep/b", "other/c"):
+        warehouse.create(f"{table}/{name}", b"x")
+    asked: list[object] = []
+
+    def refuse(found: Sequence[FileInfo]) -> bool:
+        asked.append(sorted(names(found) or ()))
+        return False
+
+    with warehouse.opened(table) as folder:
+        assert not folder.remove_if("delta", refuse)
+        assert names(folder.files_below("delta")) == ["a", "b"]
+        assert folder.remove_if("delta", lambda _: True)
+        assert folder.files_below("delta") is None
+        assert folder.remove_if("delta", lambda _: True)
+        assert names(folder.files_below("other")) == ["c"]
+    assert asked == [["a", "b"]]
+
+
+def test_what_appears_after_the_look_is_looked_at_before_it_goes(
+    warehouse: Warehouse, table: Path
+) -> None:
+    """Else a writer's file, that nobody knew of, would go with those that were agreed to."""
+    seen: list[list[str] | None] = []
+
+    def agree_to_known(found: Sequence[FileInfo]) -> bool:
+        seen.append(names(found))
+        (table / "delta/late").touch()
+        return "late" not in (names(found) or ())
+
+    with warehouse.opened(str(table)) as folder:
+        assert not folder.remove_if("delta", agree_to_known)
+    assert seen == [["a", "b"], ["b", "late"]]
+    assert (table / "delta/late").exists()
+    assert (table / "delta/deep/deeper/b").exists()
+
+
+def test_a_folder_that_was_replaced_while_it_was_open_is_left_alone(
+    warehouse: Warehouse, table: Path
+) -> None:
+    with warehouse.opened(str(table)) as folder:
+        table.rename(table.parent / "moved")
+        (table / "delta").mkdir(parents=True)
+        (table / "delta/new").touch()
+        assert folder.remove_if("delta", lambda found: "new" not in (names(found) or ()))
+    assert (table / "delta/new").exists()
+    assert not (table.parent / "moved/delta").exists()
+
+
+def test_a_link_is_refused_and_links_inside_go_without_what_they_name(
+    warehouse: Warehouse, table: Path
+) -> None:
+    (table / "kept").mkdir()
+    (table / "kept/file").touch()
+    (table / "link").symlink_to(table / "kept")
+    (table / "delta/link").symlink_to(table / "kept")
+    (table / "outside").symlink_to(table.parent.parent)
+    with warehouse.opened(str(table)) as folder:
+        for look in (folder.files_below, lambda name: folder.remove_if(name, lambda _: True)):
+            with pytest.raises(ReachedByLink):
+                look("link")
+            with pytest.raises(ConfinementError):
+                look("outside")
+        assert folder.remove_if("delta", lambda _: True)
+    assert (table / "kept/file").exists()
+    assert (table / "link").is_symlink()
+
+
+def test_a_file_of_that_name_is_no_directory_to_remove(warehouse: Warehouse, table: Path) -> None:
+    (table / "file").touch()
+    with warehouse.opened(str(table)) as folder:
+        assert folder.files_below("file") is None
+        assert folder.remove_if("file", lambda _: True)
+    assert (table / "file").exists()
+
+
+def test_another_file_system_that_is_mounted_there_is_not_entered(
+    warehouse: Warehouse, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.fstat
+    mounted = (table / "delta").stat().st_ino
+
+    def fstat(descriptor: int) -> os.stat_result:
+        found = real(descriptor)
+        return os.stat_result((*found[:2], found.st_dev + (found.st_ino == mounted), *found[3:]))
+
+    monkeypatch.setattr(os, "fstat", fstat)
+    with warehouse.opened(str(table)) as folder, pytest.raises(OSError, match="mounted here"):
+        folder.remove_if("delta", lambda _: True)
+    assert (table / "delta/a").exists()
+
+
+def test_an_error_names_the_whole_path(
+    warehouse: Warehouse, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(name: str, *, dir_fd: int) -> None:  # noqa: ARG001 - unlink's
+        raise PermissionError(13, "the disk is read-only", name)
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    with warehouse.opened(str(table)) as folder, pytest.raises(OSError, match=f"{table}/delta"):
+        folder.remove_if("delta", lambda _: True)
+
+
+def test_only_a_directory_below_the_roots_is_opened(warehouse: Warehouse, table: Path) -> None:
+    with pytest.raises(NotFound), warehouse.opened(f"{table}/none"):
+        pass
+    for outside in (str(table.parent), str(table.parent.parent / "x")):
+        with pytest.raises(ConfinementError), warehouse.opened(outside):
+            pass
