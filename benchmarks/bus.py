@@ -179,7 +179,8 @@ class Bench:
         store = store_of(gate)
         for event in map(vacuum, range(count)):
             decision = gate.decide(store.state(event.table), event, at)
-            store.put(event.table, decision.state, decision.pieces)
+            pieces = store.serialized(decision.pieces)
+            store.put(event.table, decision.state, pieces)
         with self.deployment() as (prefix, bus, _):
             memory = bus.changelog(changelog("reader-gate").name(prefix), 0)
             entries = store.changed_records()

@@ -12,6 +12,8 @@ from support.acid import IDS_1_TO_3, IDS_1_TO_4, MINOR_3, NOON, TABLE
 from tidegate.cleaning import GateState, ReaderGate, WaitingVacuum
 from tidegate.cleaning.gate_decision import CHUNK
 from tidegate.cleaning.gate_index import GateIndex, lock_token, transaction_token
+from tidegate.cleaning.gate_state import VacuumRecord
+from tidegate.errors import PermanentError, StopService
 from tidegate.events import (
     CleaningReleased,
     CommitCompleted,
@@ -100,7 +102,8 @@ class Tables:
         commands: list[CleaningReleased] = []
         for event in events:
             decision = self.gate.decide(self.store.state(event.table), event, at)
-            self.store.put(event.table, decision.state, decision.pieces)
+            pieces = self.store.serialized(decision.pieces)
+            self.store.put(event.table, decision.state, pieces)
             commands += [each for each in decision.commands if isinstance(each, CleaningReleased)]
             self.flags += [each for each in decision.outcomes if isinstance(each, VacuumFlagged)]
             if self.restarts:
@@ -123,7 +126,7 @@ class Tables:
     def waiting(self, table: str = TABLE) -> list[WaitingVacuum]:
         pieces = self.index(table).pieces
         found = (pieces.get(name) for name in pieces.names())
-        return [each for each in found if isinstance(each, WaitingVacuum)]
+        return [each.vacuum() for each in found if isinstance(each, VacuumRecord)]
 
     def flagged(self) -> list[str]:
         return [each.flag for each in self.flags]
@@ -278,8 +281,8 @@ def test_what_a_vacuum_waits_for_is_stored_with_its_owner_and_since_when() -> No
     tables = Tables()
     tables.hear(vacuum(1, 2, open_transactions=(50, 51)), released(1), released(txn=51))
     [waiting] = tables.waiting()
-    left = [hold for hold in waiting.holds() if not tables.index().has_ended(hold)]
-    assert left == [(lock_token(2),), (transaction_token(50),)]
+    left = [hold for hold in waiting.holds if not tables.index().has_ended(hold)]
+    assert left == [(transaction_token(50),), (lock_token(2),)]
     assert [(lock.lock_id, lock.owner) for lock in waiting.locks] == [(1, "user-1"), (2, "user-2")]
     assert waiting.since == NOON
 
@@ -414,6 +417,81 @@ def test_what_an_event_writes_does_not_depend_on_how_many_vacuums_wait() -> None
         written.append(sum(len(key) + len(value or b"") for key, value in tables.write()))
     assert written[1] <= written[0]
     assert len(many.waiting()) == 2000
+
+
+MAX_RECORD = 1_000_000
+WIDE = "\u6f6e"
+LONG_NAMES = tuple(f"delta_{n}_{WIDE * 230}" for n in range(1000))
+
+
+def largest_vacuum(snapshot: str) -> VacuumFinished:
+    fields = vacuum(1).model_dump(exclude={"event_id"}) | {
+        "directories": LONG_NAMES,
+        "valid_write_ids": snapshot,
+    }
+    return VacuumFinished.model_validate(fields)
+
+
+def test_a_vacuum_whose_command_no_topic_takes_is_refused_at_once_and_changes_nothing() -> None:
+    tables = Tables()
+    tables.hear(vacuum(1, 2))
+    before = tables.live()
+    with pytest.raises(PermanentError, match="at most 900000 can be published"):
+        GATE.decide(tables.store.state(TABLE), largest_vacuum(WIDE * 250_000), NOON)
+    tables.store.reopen(TABLE)
+    assert tables.live() == before
+    assert tables.hear(released(1)) == []
+    assert len(tables.hear(released(2))) == 1
+
+
+def test_a_large_vacuum_waits_in_a_small_record_and_is_released_as_it_was() -> None:
+    tables = Tables()
+    large = largest_vacuum("t:9:9::")
+    holds = {
+        "locks": [{"lock_id": n, "owner": f"user-{n % 7}@host-{n}"} for n in range(10_000)],
+        "open_transactions": range(100_000),
+    }
+    large = VacuumFinished.model_validate(large.model_dump(exclude={"event_id"}) | holds)
+    tables.hear(large)
+    assert max(map(len, tables.live().values())) <= MAX_RECORD
+    tables.hear(*(released(n) for n in range(5)))
+    [waiting] = tables.waiting()
+    assert (waiting.vacuum.directories, len(waiting.locks)) == (LONG_NAMES, 10_000)
+
+
+def test_no_record_is_large_however_many_vacuums_one_release_frees() -> None:
+    tables = Tables(restarts=False)
+    tables.hear(*(vacuum(n, 9, made=f"delta_{n}_{n}") for n in range(10, 10_010)))
+    tables.hear(*(released(n) for n in range(10, 10_010)))
+    assert len(tables.hear(released(9))) == 10_000
+    sizes = [len(value) for value in tables.live().values()]
+    assert max(sizes) < MAX_RECORD // 10
+    tables.restart()
+    assert tables.hear(vacuum(10_009, 9, made="delta_10009_10009")) == []
+
+
+def test_a_main_record_is_small_whatever_happens() -> None:
+    tables = Tables(restarts=False)
+    largest = 0
+    for n in range(4 * CHUNK):
+        tables.hear(released(n, txn=n), vacuum(n, made=f"delta_{n}_{n}"))
+        tables.write()
+        largest = max(largest, len(tables.log[-2][1] or b""))
+    assert 0 < largest < MAX_RECORD // 100
+
+
+def test_a_vacuum_that_can_t_be_read_stops_the_service() -> None:
+    tables = Tables()
+    tables.hear(vacuum(1, 2))
+    tables.write()
+    tables.log = [
+        (key, value.partition(b"\n")[0] + b"\n{" if value and b"\n" in value else value)
+        for key, value in tables.log
+    ]
+    tables.restart()
+    assert tables.hear(released(1)) == []
+    with pytest.raises(StopService, match="can't be read"):
+        tables.hear(released(2))
 
 
 def test_an_event_of_another_kind_changes_nothing() -> None:

@@ -99,6 +99,28 @@ CLEANING_MUTANTS = (
         "if old.has_old(before) or len(old) > limit:",
         "if len(old) > limit:",
     ),
+    _gate(
+        "a vacuum whose command no topic takes is refused at once",
+        "    if size > MAX_COMMAND_BYTES:\n",
+        "    if size > 2 * MAX_COMMAND_BYTES:\n",
+    ),
+    _gate(
+        "no chunk is large, however many vacuums one release frees",
+        "            part = tuple(ids[start : start + LARGEST_CHUNK])\n",
+        "            part = tuple(ids[start:]) if start == 0 else ()\n",
+    ),
+    _gate(
+        "the record of a vacuum with very many holds is small",
+        "return record if len(record) <= _PACKED_ABOVE else zlib.compress(record)",
+        "return record",
+        _STATE,
+    ),
+    _gate(
+        "nothing is decided on a vacuum that can't be read",
+        "            raise StopService(",
+        "            raise ValueError(",
+        _STATE,
+    ),
     Mutant(
         "cleaner: only what this vacuum made obsolete",
         _VACUUM,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mutants.mutants import DECIDERS, RUNTIME, Mutant
 
+_LARGE = "tests/runtime/test_large_commands.py"
 _OWNED = RUNTIME + "decider/owned_partitions.py"
 
 DECIDER_MUTANTS = (
@@ -43,5 +44,39 @@ DECIDER_MUTANTS = (
             ),
         ),
         f"{DECIDERS} -k between_the_pieces",
+    ),
+    Mutant(
+        "rule 6: a command that its topic refuses makes its event a dead letter",
+        RUNTIME + "decider/loop.py",
+        (
+            (
+                '        if all(len(each.value or b"") <=',
+                '        if all(len(each.value or b"") >= 0 <=',
+            ),
+        ),
+        f"{_LARGE} -k event_of_a_command",
+    ),
+    Mutant(
+        "rule 6: commands keep their order around a large one",
+        RUNTIME + "decider/loop.py",
+        (("        self._publish(pending.messages)\n        pending.messages = []\n", ""),),
+        f"{_LARGE} -k order",
+    ),
+    Mutant(
+        "rule 6: a broker that is away makes no dead letter of an event",
+        RUNTIME + "decider/loop.py",
+        (
+            (
+                "if isinstance(error, StopService) or is_broker_fault(error):",
+                "if isinstance(error, StopService):",
+            ),
+        ),
+        f"{_LARGE} -k delivered",
+    ),
+    Mutant(
+        "no record of a changelog is larger than a megabyte",
+        RUNTIME + "decider/state_store.py",
+        (("len(record) > MAX_RECORD_BYTES", "len(record) > 2 * MAX_RECORD_BYTES"),),
+        f"{_LARGE} -k record_above",
     ),
 )

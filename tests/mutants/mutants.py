@@ -49,12 +49,12 @@ MUTANTS = (
         RUNTIME + "decider/loop.py",
         (
             (
-                "self._retries.call(lambda: self._publish([each.pending for each in begun]))",
+                "self._publish([message for each in begun for message in each.pending.messages])",
                 "pass",
             ),
             (
                 "        self._subscription.commit(offsets",
-                """        self._publish([each.pending for each in begun])
+                """        self._publish([each for p in begun for each in p.pending.messages])
         self._subscription.commit(offsets""",
             ),
         ),

@@ -20,8 +20,8 @@ from tidegate.cleaning.gate_decision import (
     Turn,
     chunks_of,
     command,
+    holds_of,
     index_vacuum,
-    waiting_vacuum,
 )
 from tidegate.cleaning.gate_index import GateIndex, RememberedIds
 from tidegate.cleaning.gate_state import (
@@ -82,7 +82,7 @@ class ReaderGate:
             RememberedIds(chunks_of(pieces, CLEANED), state.cleaned),
         )
         for name in pieces.names():
-            if name[0] == VACUUM and not index_vacuum(index, name, waiting_vacuum(pieces, name)):
+            if name[0] == VACUUM and not index_vacuum(index, name, holds_of(pieces, name)):
                 index.ready.append(name)
         return replace(state, index=index)
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Final
 
 from tidegate.cleaning.gate_flags import content_changed, holds_after_release, may_be_forgotten
-from tidegate.cleaning.gate_index import ClosedChunk, GateIndex, lock_token, transaction_token
+from tidegate.cleaning.gate_index import (
+    ClosedChunk,
+    GateIndex,
+    RememberedIds,
+    lock_token,
+    transaction_token,
+)
 from tidegate.cleaning.gate_state import (
     CLEANED,
     COPIED,
@@ -21,22 +27,28 @@ from tidegate.cleaning.gate_state import (
     HeldLock,
     Marks,
     Vacuum,
+    VacuumRecord,
     WaitingVacuum,
     content,
     hashed,
     identity,
     vacuum_name,
 )
+from tidegate.errors import PermanentError
 from tidegate.events import CleaningReleased, Command, Event, LockReleased, Outcome, VacuumFinished
+from tidegate.events.codec import encode
 from tidegate.runtime.protocols import Decision, Pieces
 
 CHUNK: Final = 128
 """Ids in the main record before they become a chunk of their own."""
-_KEPT_CHUNK: Final = 4096
-"""Ids in a chunk of those that had to be kept when others were forgotten: about 50 kB."""
+LARGEST_CHUNK: Final = 4096
+"""Ids in a chunk at most: some 80 kB."""
 _CLEANED_LIMIT: Final = 2 * 4096
 """Two for each vacuum: beyond these a repeat is released again, with the id that it had."""
 GATE: Final = "reader-gate"
+MAX_COMMAND_BYTES: Final = 900_000
+"""A broker's default limit is 1 MiB, for a command with its headers."""
+_MOST_BYTES_OF_A_CHARACTER: Final = 4
 
 
 class Turn:
@@ -54,7 +66,7 @@ class Turn:
         self.event, self.at, self.now = event, at, milliseconds(at)
         self.changed: dict[str, object] = {}
         self.released: list[int] = []
-        self.freed: list[tuple[str, WaitingVacuum]] = []
+        self.freed: dict[str, WaitingVacuum] = {}
         self.commands: list[Command] = []
         self.outcomes: list[Outcome] = []
 
@@ -81,17 +93,18 @@ class Turn:
 
     def vacuum(self, event: VacuumFinished) -> None:
         """A vacuum was published, perhaps not for the first time."""
+        _require_publishable(event)
         name, index, done = vacuum_name(event), self.index, self.index.cleaned
         now = WaitingVacuum(
             event.event_id, self.at, content(event), _locks(event), event.open_transactions,
             Vacuum.of(event),
         )  # fmt: skip
         before = self.pieces.get(name)
-        if isinstance(before, WaitingVacuum):
-            self._published_again(name, event, before, now)
+        if isinstance(before, VacuumRecord):
+            self._published_again(name, event, before.vacuum(), now)
             return
         if now.content in done or hashed(event.event_id) in done:
-            late = [each for each in now.holds() if not index.has_ended(each)]
+            late = [each for each in now.holds if not index.has_ended(each)]
             if late and not all(self._is_below_mark(each) for each in late):
                 self.outcomes.append(holds_after_release(event, self.at))
             return
@@ -115,21 +128,21 @@ class Turn:
             self.outcomes.append(content_changed(event, self.at))
         if merged == before:
             return
-        self.index.holds += _count(merged) - _count(before)
+        self.index.holds += len(merged.holds) - len(before.holds)
         self.changed[name] = merged
-        if not index_vacuum(self.index, name, merged, is_new=False):
-            self.freed.append((name, merged))
+        if not index_vacuum(self.index, name, merged.holds, is_new=False):
+            self.freed[name] = merged
 
     def _wait(self, name: str, event: VacuumFinished, vacuum: WaitingVacuum) -> None:
-        if not index_vacuum(self.index, name, vacuum):
-            self.freed.append((name, vacuum))
+        if not index_vacuum(self.index, name, vacuum.holds):
+            self.freed[name] = vacuum
             return
         self.changed[name] = vacuum
         if _marks(self.pieces) == _NO_MARKS:  # nothing was ever forgotten
             return
         unknown = [
             each
-            for each in vacuum.holds()
+            for each in vacuum.holds
             if not self.index.has_ended(each) and self._is_below_mark(each)
         ]
         if unknown:
@@ -144,13 +157,13 @@ class Turn:
 
     def _watch_next(self, name: str) -> None:
         vacuum = self.pieces.get(name)
-        if not isinstance(vacuum, WaitingVacuum) or name in self.changed:
+        if not isinstance(vacuum, VacuumRecord) or name in self.changed:
             return
-        hold = self.index.next_hold(vacuum.holds())
+        hold = self.index.next_hold(vacuum.holds)
         if hold is not None:
             self.index.watch(name, hold)
-        elif all(name != freed for freed, _ in self.freed):
-            self.freed.append((name, vacuum))
+        elif name not in self.freed:
+            self.freed[name] = vacuum.vacuum()
 
     def free_those_ready(self) -> None:
         """Those that turned out, when the table was loaded, to wait for nothing."""
@@ -173,12 +186,12 @@ class Turn:
 
     def _free(self) -> tuple[int, ...]:
         done: list[int] = []
-        self.freed.sort(key=lambda each: (each[1].since, each[1].event_id))
-        for name, vacuum in self.freed:
+        freed = sorted(self.freed.items(), key=lambda each: (each[1].since, each[1].event_id))
+        for name, vacuum in freed:
             if name in self.changed or self.pieces.get(name) is not None:
                 self.changed[name] = None
             self.index.waiting -= 1
-            self.index.holds -= _count(vacuum)
+            self.index.holds -= len(vacuum.holds)
             done += [int(name[1:], 16), vacuum.content]
             self.commands.append(command(self.event.table, vacuum.event_id, vacuum.vacuum, self.at))
         return tuple(key for key in done if self.index.cleaned.add(key))
@@ -187,12 +200,10 @@ class Turn:
         state, at = self.state, self.now
         released, cleaned = (*state.released, *released), (*state.cleaned, *cleaned)
         if len(released) >= CHUNK:
-            number = self.index.released.close_chunk(at, len(released))
-            self.changed[f"{RELEASED}{number}"] = Chunk(at, released)
+            self._close(self.index.released, RELEASED, released)
             released = ()
         if len(cleaned) >= CHUNK:
-            number = self.index.cleaned.close_chunk(at, len(cleaned))
-            self.changed[f"{CLEANED}{number}"] = Chunk(at, cleaned)
+            self._close(self.index.cleaned, CLEANED, cleaned)
             cleaned = ()
         return GateState(
             released,
@@ -201,6 +212,16 @@ class Turn:
             at if cleaned != state.cleaned else state.cleaned_at,
             self.index,
         )
+
+    def _close(self, memory: RememberedIds, letter: str, ids: Sequence[int]) -> None:
+        """Close the open chunk with these ids; one release may free any number of vacuums."""
+        for start in range(0, len(ids), LARGEST_CHUNK):
+            part = tuple(ids[start : start + LARGEST_CHUNK])
+            for key in part:
+                memory.add(key)
+            self.changed[f"{letter}{memory.close_chunk(self.now, len(part))}"] = Chunk(
+                self.now, part
+            )
 
     def _forget(self, state: GateState, before: int, limit: int) -> GateState:
         """Forget what is old, but not what a waiting vacuum lists; leave a mark of the rest.
@@ -219,13 +240,7 @@ class Turn:
             for key in memory.forget(chunk, self._chunk(name).ids):
                 (kept if key in needed else forgotten).append(key)
             self.changed[name] = None
-        for start in range(0, len(kept), _KEPT_CHUNK):
-            ids = tuple(kept[start : start + _KEPT_CHUNK])
-            for key in ids:
-                memory.add(key)
-            self.changed[f"{RELEASED}{memory.close_chunk(self.now, len(ids))}"] = Chunk(
-                self.now, ids
-            )
+        self._close(memory, RELEASED, kept)
         if kept and state.released:  # the open chunk has a new number
             for key in state.released:
                 memory.add(key)
@@ -246,8 +261,8 @@ class Turn:
         tokens: set[int] = set()
         for name in waiting:
             vacuum = self.changed[name] if name in self.changed else self.pieces.get(name)
-            if isinstance(vacuum, WaitingVacuum):
-                for hold in vacuum.holds():
+            if isinstance(vacuum, WaitingVacuum | VacuumRecord):
+                for hold in vacuum.holds:
                     tokens.update(hold)
         return frozenset(tokens)
 
@@ -270,6 +285,23 @@ def command(table: str, vacuum_id: str, vacuum: Vacuum, at: datetime) -> Cleanin
     return CleaningReleased.model_validate(envelope | copied)
 
 
+def _require_publishable(event: VacuumFinished) -> None:
+    """Refuse a vacuum at once whose command no topic would take: it would wait for ever.
+
+    Raises:
+        PermanentError: the command would be too large.
+    """
+    characters = len(event.valid_write_ids) + sum(map(len, event.directories))
+    if characters * _MOST_BYTES_OF_A_CHARACTER <= MAX_COMMAND_BYTES:
+        return
+    size = len(encode(command(event.table, event.event_id, Vacuum.of(event), event.occurred_at)))
+    if size > MAX_COMMAND_BYTES:
+        raise PermanentError(
+            f"the command to clean after this vacuum would have {size} bytes; at most"
+            f" {MAX_COMMAND_BYTES} can be published"
+        )
+
+
 def _locks(event: VacuumFinished) -> tuple[HeldLock, ...]:
     own, own_txn = event.own_lock_id, event.own_transaction_id
     return tuple(
@@ -284,18 +316,14 @@ def _locks(event: VacuumFinished) -> tuple[HeldLock, ...]:
     )
 
 
-def _count(vacuum: WaitingVacuum) -> int:
-    return len(vacuum.locks) + len(vacuum.transactions)
-
-
 def index_vacuum(
-    index: GateIndex, name: str, vacuum: WaitingVacuum, *, is_new: bool = True
+    index: GateIndex, name: str, holds: Collection[Sequence[int]], *, is_new: bool = True
 ) -> bool:
     """Count a vacuum, and let it watch a hold; False where all have ended."""
     if is_new:
         index.waiting += 1
-        index.holds += _count(vacuum)
-    hold = index.next_hold(vacuum.holds())
+        index.holds += len(holds)
+    hold = index.next_hold(holds)
     if hold is None:
         return False
     index.watch(name, hold)
@@ -311,12 +339,12 @@ def chunks_of(pieces: Pieces, letter: str) -> list[tuple[ClosedChunk, tuple[int,
     ]
 
 
-def waiting_vacuum(pieces: Pieces, name: str) -> WaitingVacuum:
-    """The waiting vacuum of a name."""
+def holds_of(pieces: Pieces, name: str) -> Collection[Sequence[int]]:
+    """The holds of the waiting vacuum of a name."""
     piece = pieces.get(name)
-    if not isinstance(piece, WaitingVacuum):
+    if not isinstance(piece, VacuumRecord):
         raise TypeError(f"{name} is not a vacuum")
-    return piece
+    return piece.holds
 
 
 _NO_MARKS: Final = Marks()

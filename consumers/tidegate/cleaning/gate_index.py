@@ -11,7 +11,7 @@ belongs to a transaction has two, because it ends with either.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable, Sequence
 from typing import NamedTuple
 
 from tidegate.runtime.protocols import Pieces
@@ -114,7 +114,8 @@ class GateIndex:
     def __init__(self, pieces: Pieces, released: RememberedIds, cleaned: RememberedIds) -> None:
         """Begin with no vacuum waiting."""
         self.pieces, self.released, self.cleaned = pieces, released, cleaned
-        self._watchers: dict[int, set[str]] = {}
+        self._watchers: dict[int, str | set[str]] = {}
+        """By token the vacuum that watches it, or several."""
         self.waiting = 0
         """How many vacuums wait."""
         self.holds = 0
@@ -126,26 +127,36 @@ class GateIndex:
         """How much memory it takes, in ids."""
         return len(self.released) + len(self.cleaned) + 2 * self.waiting
 
-    def has_ended(self, hold: Hold) -> bool:
+    def has_ended(self, hold: Sequence[int]) -> bool:
         """Whether one of the tokens is remembered."""
         released = self.released
         return any(token in released for token in hold)
 
-    def next_hold(self, holds: Iterable[Hold]) -> Hold | None:
-        """The youngest hold that has not ended: of those like it, it will probably end last."""
+    def next_hold(self, holds: Iterable[Sequence[int]]) -> Sequence[int] | None:
+        """The youngest hold that has not ended: of those like it, it will probably end last.
+
+        Args:
+            holds: The youngest first.
+        """
         ended = self.released.tokens
-        left = [
-            hold
-            for hold in holds
-            if hold[0] not in ended and (len(hold) == 1 or hold[1] not in ended)
-        ]
-        return max(left) if left else None
+        for hold in holds:
+            if hold[0] not in ended and (len(hold) == 1 or hold[1] not in ended):
+                return hold
+        return None
 
-    def watch(self, name: str, hold: Hold) -> None:
+    def watch(self, name: str, hold: Sequence[int]) -> None:
         """Let a vacuum watch this hold."""
+        watchers = self._watchers
         for token in hold:
-            self._watchers.setdefault(token, set()).add(name)
+            known = watchers.get(token)
+            if known is None:
+                watchers[token] = name
+            elif isinstance(known, set):
+                known.add(name)
+            else:
+                watchers[token] = {known, name}
 
-    def watching(self, token: int) -> set[str]:
+    def watching(self, token: int) -> Collection[str]:
         """The vacuums that watched a token, which has ended. Some may watch another by now."""
-        return self._watchers.pop(token, set())
+        found = self._watchers.pop(token, ())
+        return (found,) if isinstance(found, str) else found

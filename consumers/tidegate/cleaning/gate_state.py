@@ -11,6 +11,7 @@ much to make and to read.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
@@ -18,8 +19,10 @@ from hashlib import sha256
 from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 from pydantic import ConfigDict, Field
+from pydantic_core import from_json
 
 from tidegate.cleaning.gate_index import GateIndex, Hold, lock_token, transaction_token
+from tidegate.errors import StopService
 from tidegate.events import VacuumFinished, VacuumKind
 
 VACUUM: Final = "v"
@@ -30,6 +33,10 @@ CLEANED: Final = "c"
 """Those of chunks of vacuums whose cleaning was released."""
 MARKS: Final = "m"
 """The name of the record of what was forgotten."""
+_PACKED: Final = b"x"
+"""How a record begins that zlib has compressed; the others are JSON."""
+_PACKED_ABOVE: Final = 100_000
+"""Bytes: the few vacuums with thousands of holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +82,15 @@ class WaitingVacuum:
     locks: tuple[HeldLock, ...]
     transactions: tuple[int, ...]
     vacuum: Vacuum
+    holds: tuple[Hold, ...] = field(init=False, compare=False, repr=False)
+    """Each hold as the tokens of what ends it, the youngest first."""
 
-    def holds(self) -> Iterator[Hold]:
-        """Each hold as the tokens of what ends it: a lock ends with its transaction, too."""
+    def __post_init__(self) -> None:
+        """Derive the holds."""
+        object.__setattr__(self, "holds", tuple(sorted(self._each_hold(), reverse=True)))
+
+    def _each_hold(self) -> Iterator[Hold]:
+        """A lock ends with its transaction, too."""
         for lock in self.locks:
             lock_id, txn = lock[0], lock[1]
             if txn is None:
@@ -86,6 +99,51 @@ class WaitingVacuum:
                 yield lock_token(lock_id), transaction_token(txn)
         for txn in self.transactions:
             yield (transaction_token(txn),)
+
+
+class VacuumRecord:
+    """A waiting vacuum as it is stored: read only as far as it is needed.
+
+    The first line has the holds, which the index needs; a hundred thousand are read in a second.
+    """
+
+    __slots__ = ("_details", "holds")
+
+    def __init__(self, record: bytes) -> None:
+        """Read the holds.
+
+        Raises:
+            ValueError: it is not a record that `dump_piece` made.
+        """
+        holds, self._details = _unpacked(record).split(b"\n", 1)
+        self.holds: list[list[int]] = from_json(holds)
+
+    def vacuum(self) -> WaitingVacuum:
+        """Read all of it.
+
+        Raises:
+            StopService: it can't be read: nothing may be decided without it.
+        """
+        try:
+            return self._vacuum()
+        except (ValueError, TypeError, KeyError) as error:
+            raise StopService(
+                f"a waiting vacuum in the changelog can't be read: {error!r}"
+            ) from error
+
+    def _vacuum(self) -> WaitingVacuum:
+        read = json.loads(self._details)
+        vacuum = read["vacuum"]
+        vacuum["kind"] = VacuumKind(vacuum["kind"])
+        vacuum["directories"] = tuple(vacuum["directories"])
+        return WaitingVacuum(
+            read["event_id"],
+            datetime.fromisoformat(read["since"]),
+            read["content"],
+            tuple(HeldLock(*each) for each in read["locks"]),
+            tuple(read["transactions"]),
+            Vacuum(**vacuum),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,40 +226,50 @@ def hashed(text: str) -> int:
 def dump_piece(piece: object) -> bytes:
     """The record of a piece."""
     if isinstance(piece, WaitingVacuum):
-        fields_of = {
-            "event_id": piece.event_id,
-            "since": piece.since.isoformat(),
-            "content": piece.content,
-            "locks": piece.locks,
-            "transactions": piece.transactions,
-            "vacuum": {name: getattr(piece.vacuum, name) for name in COPIED},
-        }
-    elif isinstance(piece, Chunk | Marks):
-        fields_of = asdict(piece)
-    else:
-        raise TypeError(f"the gate stores nothing of type {type(piece).__name__}")
-    return json.dumps(fields_of, separators=(",", ":")).encode()
+        return _dump_vacuum(piece)
+    if isinstance(piece, Chunk | Marks):
+        return _json(asdict(piece))
+    raise TypeError(f"the gate stores nothing of type {type(piece).__name__}")
 
 
-def parse_piece(name: str, record: bytes) -> WaitingVacuum | Chunk | Marks:
+def parse_piece(name: str, record: bytes) -> VacuumRecord | Chunk | Marks:
     """The piece of a record.
 
     Raises:
         ValueError, TypeError, KeyError: it is not one that `dump_piece` made.
     """
-    read = json.loads(record)
     if name[0] == VACUUM:
-        vacuum = read["vacuum"]
-        vacuum["kind"] = VacuumKind(vacuum["kind"])
-        vacuum["directories"] = tuple(vacuum["directories"])
-        return WaitingVacuum(
-            read["event_id"],
-            datetime.fromisoformat(read["since"]),
-            read["content"],
-            tuple(HeldLock(*each) for each in read["locks"]),
-            tuple(read["transactions"]),
-            Vacuum(**vacuum),
-        )
+        return VacuumRecord(record)
+    read = json.loads(record)
     if name == MARKS:
         return Marks(**read)
     return Chunk(read["at"], tuple(read["ids"]))
+
+
+def _dump_vacuum(vacuum: WaitingVacuum) -> bytes:
+    details = {
+        "event_id": vacuum.event_id,
+        "since": vacuum.since.isoformat(),
+        "content": vacuum.content,
+        "locks": vacuum.locks,
+        "transactions": vacuum.transactions,
+        "vacuum": {name: getattr(vacuum.vacuum, name) for name in COPIED},
+    }
+    record = _json(vacuum.holds) + b"\n" + _json(details)
+    return record if len(record) <= _PACKED_ABOVE else zlib.compress(record)
+
+
+def _unpacked(record: bytes) -> bytes:
+    if record[:1] != _PACKED:
+        return record
+    try:
+        return zlib.decompress(record)
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+
+
+_json_of: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
+def _json(value: object) -> bytes:
+    return _json_of(value).encode("utf-8", "surrogatepass")

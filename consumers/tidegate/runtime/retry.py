@@ -75,6 +75,12 @@ def is_lasting(error: OSError) -> bool:
     return _is_permanent(error) or _is_denied(error)
 
 
+def is_broker_fault(error: BaseException) -> bool:
+    """Whether a broker or a schema registry, and not the message, is at fault."""
+    kinds = TransientError | DeliveryError
+    return isinstance(error, kinds) and not isinstance(error, MessageTooLargeError)
+
+
 def _is_permanent(error: OSError) -> bool:
     kinds = IsADirectoryError | NotADirectoryError
     return error.errno in _PERMANENT_ERRNOS or isinstance(error, kinds)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from support.samples import NOON, events_on, memory_bus, message, release
 from tidegate.cleaning import ReaderGate, WaitingVacuum
+from tidegate.cleaning.gate_state import VacuumRecord
 from tidegate.events import CleaningReleased, Event, VacuumFinished
 from tidegate.ops.replay.changelogs import reset_state
 from tidegate.ops.replay.plan import GroupReplay, OffsetReset, RecordCounts
@@ -54,7 +55,7 @@ def waiting(bus: MemoryBus, table: str) -> list[WaitingVacuum]:
     store.restore((each.key or b"", each.value) for each in told)
     pieces = store.state(table).loaded.pieces
     found = (pieces.get(name) for name in pieces.names())
-    return [each for each in found if isinstance(each, WaitingVacuum)]
+    return [each.vacuum() for each in found if isinstance(each, VacuumRecord)]
 
 
 def let_go(bus: MemoryBus) -> list[tuple[str, int]]:

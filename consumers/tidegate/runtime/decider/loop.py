@@ -22,21 +22,22 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Generic, TypeVar
 
-from tidegate.errors import DeadLetterFlood, FormatError, StopService
+from tidegate.errors import DeadLetterFlood, FormatError, MessageTooLargeError, StopService
+from tidegate.events import Event
 from tidegate.events.topics import COMMAND_TOPIC, DEFAULT_PREFIX, OUTCOME_TOPIC, changelog, topic_of
 from tidegate.events.wire import Wire
+from tidegate.publisher import Message
 from tidegate.runtime.bus import Bus, Offsets, Partition, Record, require_copartitioned
 from tidegate.runtime.decider.owned_partitions import (
     OwnedPartition,
     OwnedPartitions,
     PendingWork,
 )
-from tidegate.runtime.decider.state_store import StateStore
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.runtime.input.dead_letters import DeadLetterLimit, DeadLetterQueue
 from tidegate.runtime.input.decoder import Decoder
 from tidegate.runtime.protocols import Decider, Decision
-from tidegate.runtime.retry import BROKER_RETRIES, RetryPolicy
+from tidegate.runtime.retry import BROKER_RETRIES, RetryPolicy, is_broker_fault
 
 S = TypeVar("S")
 BATCH_SECONDS = 2.0
@@ -44,6 +45,8 @@ BATCH_SECONDS = 2.0
 CHUNK = 1000
 """Records polled at once: few enough to stay in the processor's cache."""
 POLL_SECONDS = 0.2
+ALWAYS_ACCEPTED_BYTES = 50_000
+"""Messages up to this size are published together: no topic of a deployment refuses one."""
 _PARTITION = attrgetter("partition")
 
 
@@ -156,40 +159,66 @@ class DeciderLoop(Generic[S]):
         begin_at = store.applied_to(topic)
         for record in run:
             if record.offset >= begin_at:  # invariant 3
-                if decision := self._decide(store, record):
-                    pending.add(decision)
+                self._apply_record(owned, record)
                 store.advance(topic, record.offset)
             pending.read_up_to[where] = record.offset + 1
 
-    def _decide(self, store: StateStore[S], record: Record) -> Decision[S] | None:
+    def _apply_record(self, owned: OwnedPartition[S], record: Record) -> None:
         try:
             event = self._decoder.decode(record)
         except FormatError as error:
             self._dead_letters.send(record, error)
-            return None
-        if event is None:
-            return None
-        if store.has_applied_to(event.table, record.partition.topic, record.offset):
-            return None
+            return
+        where, store = record.partition, owned.store
+        if event is None or store.has_applied_to(event.table, where.topic, record.offset):
+            return
         try:
-            at = _moment(record.timestamp_ms)
-            decision = self._decider.decide(store.state(event.table), event, at)
-        except StopService:
-            raise
-        except Exception as error:  # noqa: BLE001 - one bad event must not hold up its partition
+            self._decide(owned, event, _moment(record.timestamp_ms))
+        except Exception as error:
+            if isinstance(error, StopService) or is_broker_fault(error):
+                raise
+            # one bad event must not hold up its partition; nothing of it was applied
             store.reopen(event.table)
             self._dead_letters.send(record, error)
-            return None
-        self._dead_letters.limit.succeeded(record.partition)
-        store.put(event.table, decision.state, decision.pieces)
-        return decision
+        else:
+            self._dead_letters.limit.succeeded(where)
+
+    def _decide(self, owned: OwnedPartition[S], event: Event, at: datetime) -> None:
+        """Apply an event. What can be refused is tried first: a refused event changes nothing."""
+        store = owned.store
+        decision = self._decider.decide(store.state(event.table), event, at)
+        pieces = store.serialized(decision.pieces)
+        if decision.commands or decision.outcomes:
+            self._add(owned.pending, self._retries.call(lambda: self._messages(decision)))
+        store.put(event.table, decision.state, pieces)
+
+    def _messages(self, decision: Decision[S]) -> list[Message]:
+        commands, outcomes = COMMAND_TOPIC.name(self._prefix), OUTCOME_TOPIC.name(self._prefix)
+        messages = [self._wire.serialize(each, commands) for each in decision.commands]
+        messages += [self._wire.serialize(each, outcomes) for each in decision.outcomes]
+        return messages
+
+    def _add(self, pending: PendingWork, messages: list[Message]) -> None:
+        """Keep a decision's messages for the end of the step, unless a topic may refuse one.
+
+        Those are sent at once, after what was decided before: a refusal concerns their event alone.
+
+        Raises:
+            MessageTooLargeError: one exceeds its topic's limit.
+        """
+        if all(len(each.value or b"") <= ALWAYS_ACCEPTED_BYTES for each in messages):
+            pending.messages += messages
+            return
+        self._publish(pending.messages)
+        pending.messages = []
+        self._retries.call(lambda: self._bus.send(messages))
 
     def _finish(self, *, wait: bool = False) -> None:
         """Publish, write the state, commit: in this order (invariant 2)."""
         begun = self._owned.with_pending_work()
         if not begun:
             return
-        self._retries.call(lambda: self._publish([each.pending for each in begun]))
+        self._publish([message for each in begun for message in each.pending.messages])
         self._owned.write(begun)
         offsets = {where: at for each in begun for where, at in each.pending.read_up_to.items()}
         metadata = {where: self._dead_letters.limit.history(where) for where in offsets}
@@ -197,12 +226,15 @@ class DeciderLoop(Generic[S]):
         for each in begun:
             each.pending.clear()
 
-    def _publish(self, work: Sequence[PendingWork]) -> None:
-        """Send all commands, then all outcomes; return when the broker has them."""
-        commands, outcomes = COMMAND_TOPIC.name(self._prefix), OUTCOME_TOPIC.name(self._prefix)
-        messages = [self._wire.serialize(it, commands) for each in work for it in each.commands]
-        messages += [self._wire.serialize(it, outcomes) for each in work for it in each.outcomes]
-        self._bus.send(messages)
+    def _publish(self, messages: Sequence[Message]) -> None:
+        """Send commands and outcomes; return when the broker has them."""
+        try:
+            self._retries.call(lambda: self._bus.send(messages))
+        except MessageTooLargeError as error:
+            raise StopService(
+                f"a topic refuses messages of less than {ALWAYS_ACCEPTED_BYTES} bytes: raise its"
+                f" max.message.bytes. {error}"
+            ) from error
 
 
 @lru_cache(maxsize=100)  # all messages of a batch have the broker's time of that batch

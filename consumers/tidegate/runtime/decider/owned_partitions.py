@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar
 
-from tidegate.events import Command, Outcome, topics
+from tidegate.events import topics
+from tidegate.publisher import Message
 from tidegate.runtime.bus import Bus, Changelog, Offsets, Partition
 from tidegate.runtime.decider.state_store import StateStore, store_of
 from tidegate.runtime.gc_pause import gc_paused
-from tidegate.runtime.protocols import Decider, Decision
+from tidegate.runtime.protocols import Decider
 from tidegate.runtime.retry import RetryPolicy
 
 log = logging.getLogger(__name__)
@@ -29,19 +30,14 @@ AT_ONCE = 8
 class PendingWork:
     """What was decided on a partition and is not yet published, written and committed."""
 
-    commands: list[Command] = field(default_factory=list[Command])
-    outcomes: list[Outcome] = field(default_factory=list[Outcome])
+    messages: list[Message] = field(default_factory=list[Message])
+    """Commands and outcomes to publish, in the order of the decisions."""
     read_up_to: dict[Partition, int] = field(default_factory=dict[Partition, int])
     """By input partition the offset to commit: that of the next record to read."""
 
-    def add(self, decision: Decision[S]) -> None:
-        """Add what a decision wants published."""
-        self.commands += decision.commands
-        self.outcomes += decision.outcomes
-
     def clear(self) -> None:
         """All of it is published, written and committed."""
-        self.commands, self.outcomes, self.read_up_to = [], [], {}
+        self.messages, self.read_up_to = [], {}
 
 
 @dataclass(slots=True)

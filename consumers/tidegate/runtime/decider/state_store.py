@@ -22,11 +22,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from tidegate.errors import ConfigError, FormatError, OffsetGapError, StopService
+from tidegate.errors import (
+    ConfigError,
+    FormatError,
+    OffsetGapError,
+    PermanentError,
+    StopService,
+)
 from tidegate.runtime.bus import Watermarks
 from tidegate.runtime.decider.state_record import Positions, StateRecord, record_adapter
 from tidegate.runtime.protocols import NO_PIECES, Decider, PiecewiseDecider
@@ -51,6 +58,11 @@ _TOPIC_IDS: Final = TypeAdapter(dict[str, str])
 _COUNT: Final = TypeAdapter(int)
 _UNREADABLE: Final = (ValueError, TypeError, KeyError)
 ChangelogRecord = tuple[bytes, bytes | None]
+PieceRecords = Mapping[str, bytes | None]
+"""By name the record of a piece that changed; None for one that was removed."""
+_NO_RECORDS: Final[PieceRecords] = MappingProxyType({})
+MAX_RECORD_BYTES: Final = 1_000_000
+"""The largest record of a piece: every broker's default limit accepts it."""
 
 
 @dataclass(slots=True)
@@ -58,8 +70,8 @@ class _LoadedTable(Generic[S]):
     """A table whose main record is parsed, and what changed of it since the last write."""
 
     state: S
-    changed: dict[str, object] = field(default_factory=dict[str, object])
-    """Pieces that are not yet serialized; None for those removed."""
+    changed: dict[str, bool] = field(default_factory=dict[str, bool])
+    """The names of changed pieces, and whether the changelog has a record of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +79,12 @@ class _TablePieces:
     """The view that a piecewise decider has of a table's pieces."""
 
     table: str
-    changed: Mapping[str, object]
     records: Mapping[str, bytes]
     decider: PiecewiseDecider[Any]
 
     def names(self) -> Iterable[str]:
         """Every name."""
-        changed = self.changed
-        kept = [name for name in self.records if name not in changed]
-        return [*kept, *(name for name, piece in changed.items() if piece is not None)]
+        return self.records.keys()
 
     def get(self, name: str) -> object | None:
         """The piece of a name.
@@ -83,8 +92,6 @@ class _TablePieces:
         Raises:
             StopService: its record can't be read: nothing may be decided without it.
         """
-        if name in self.changed:
-            return self.changed[name]
         record = self.records.get(name)
         if record is None:
             return None
@@ -172,7 +179,7 @@ class StateStore(Generic[S]):
                 yield table, self._record(table)
                 continue
             record, _ = self._read(table)
-            if view := self._view(table, {}):
+            if view := self._view(table):
                 for name in view.names():
                     view.get(name)
             yield table, record
@@ -244,22 +251,53 @@ class StateStore(Generic[S]):
             self._load(table)
         return table in self._ahead and offset < self._ahead[table].get(topic, 0)
 
-    def put(self, table: str, state: S, pieces: Mapping[str, object] = NO_PIECES) -> None:
-        """Set a table's next state and changed pieces (None removes one).
+    def serialized(self, pieces: Mapping[str, object]) -> PieceRecords:
+        """The records of changed pieces (None removes one).
+
+        Raises:
+            PermanentError: one is larger than MAX_RECORD_BYTES: the event can't be applied.
+        """
+        records = self._dumped(pieces) if pieces else _NO_RECORDS
+        for name, record in records.items():
+            if record is not None and len(record) > MAX_RECORD_BYTES:
+                raise PermanentError(
+                    f"the changelog would need a record of {len(record)} bytes ({name}); at most"
+                    f" {MAX_RECORD_BYTES} are possible"
+                )
+        return records
+
+    def put(self, table: str, state: S, pieces: PieceRecords = _NO_RECORDS) -> None:
+        """Set a table's next state and changed pieces, as `serialized` gave them.
 
         The very same state object, and no pieces, mean that nothing changed.
         """
         loaded = self._loaded.get(table) or self._load(table)
         if state is not loaded.state or pieces:
             loaded.state = state
-            loaded.changed.update(pieces)
+            if pieces:
+                self._put_pieces(table, loaded, pieces)
             self._changed.add(table)
+
+    def _dumped(self, pieces: Mapping[str, object]) -> PieceRecords:
+        if self.piecewise is None:
+            raise TypeError("only a piecewise decider has pieces")
+        dump = self.piecewise.dump_piece
+        return {name: None if piece is None else dump(piece) for name, piece in pieces.items()}
+
+    def _put_pieces(self, table: str, loaded: _LoadedTable[S], pieces: PieceRecords) -> None:
+        records = self._pieces.setdefault(table, {})
+        for name, record in pieces.items():
+            loaded.changed.setdefault(name, name in records)
+            if record is None:
+                records.pop(name, None)
+            else:
+                records[name] = record
 
     def reopen(self, table: str) -> None:
         """Discard what a decision that raised may have changed in place."""
         loaded = self._loaded.get(table)
         if loaded is not None and self.piecewise is not None:
-            view = _TablePieces(table, loaded.changed, self._pieces[table], self.piecewise)
+            view = _TablePieces(table, self._pieces[table], self.piecewise)
             loaded.state = self.piecewise.prepare(loaded.state, view)
 
     def advance(self, topic: str, offset: int) -> None:
@@ -294,18 +332,17 @@ class StateStore(Generic[S]):
         return header
 
     def _changed_pieces(self, table: str, loaded: _LoadedTable[S]) -> list[ChangelogRecord]:
-        if not loaded.changed or self.piecewise is None:
+        if not loaded.changed:
             return []
-        records = self._pieces.setdefault(table, {})
+        records = self._pieces[table]
         put: list[ChangelogRecord] = []
         removed: list[ChangelogRecord] = []
-        for name, piece in loaded.changed.items():
-            key = f"{table}\x00{name}".encode()
-            if piece is not None:
-                records[name] = self.piecewise.dump_piece(piece)
-                put.append((key, records[name]))
-            elif records.pop(name, None) is not None:  # else it came and went within this write
-                removed.append((key, None))
+        for name, was_written in loaded.changed.items():
+            record = records.get(name)
+            if record is not None:
+                put.append((f"{table}\x00{name}".encode(), record))
+            elif was_written:  # else it came and went within this write
+                removed.append((f"{table}\x00{name}".encode(), None))
         loaded.changed.clear()
         return [*put, *removed]
 
@@ -328,20 +365,19 @@ class StateStore(Generic[S]):
             record, pieces = self._read(table)
             loaded.state = record.state
             if pieces:  # of an older form: they are written with the table's next change
-                loaded.changed.update(pieces)
+                self._put_pieces(table, loaded, self._dumped(pieces))
                 self._changed.add(table)
             if self._is_ahead(record.applied):
                 self._ahead[table] = record.applied
-        if (view := self._view(table, loaded.changed)) and self.piecewise is not None:
+        if (view := self._view(table)) and self.piecewise is not None:
             loaded.state = self.piecewise.prepare(loaded.state, view)
         self._loaded[table] = loaded
         return loaded
 
-    def _view(self, table: str, changed: Mapping[str, object]) -> _TablePieces | None:
+    def _view(self, table: str) -> _TablePieces | None:
         if self.piecewise is None:
             return None
-        records = self._pieces.setdefault(table, {})
-        return _TablePieces(table, changed, records, self.piecewise)
+        return _TablePieces(table, self._pieces.setdefault(table, {}), self.piecewise)
 
     def _read(self, table: str) -> tuple[StateRecord[S], Mapping[str, object]]:
         value = self._records[table]

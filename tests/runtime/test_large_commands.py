@@ -1,0 +1,242 @@
+"""A command that its topic refuses stops nothing: its event is a dead letter, and the rest goes on.
+
+It used to stop the service, and again at every start.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import datetime
+from typing import ClassVar
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+
+from support.samples import NOON, Count, EveryThird, commit, events_on, message
+from support.waiting import wait_for
+from tidegate.errors import DeliveryError, MessageTooLargeError, StopService
+from tidegate.events import CleaningReleased, Command, CommitCompleted, Event
+from tidegate.events.message import event_of
+from tidegate.events.topics import TOPICS, changelog
+from tidegate.ops.topics import create_topics
+from tidegate.publisher import Message
+from tidegate.runtime.bus import Partition
+from tidegate.runtime.decider.loop import ALWAYS_ACCEPTED_BYTES, DeciderLoop
+from tidegate.runtime.decider.state_store import MAX_RECORD_BYTES
+from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.runtime.memory.bus import MemoryBus
+from tidegate.runtime.protocols import NO_PIECES, Decision, Pieces
+from tidegate.runtime.retry import RetryPolicy
+from tidegate.service.settings import TopicSettings
+
+COMMANDS, DEAD = "tidegate.commands", "tidegate.dead-letters"
+LIMIT = 2 * ALWAYS_ACCEPTED_BYTES
+ONCE = RetryPolicy(1, 0.001, 0.001)
+
+
+class Wordy(EveryThird):
+    """Has a command with a snapshot as long as the commit says, on every third commit."""
+
+    name: ClassVar[str] = "wordy"
+
+    def decide(self, state: Count, event: Event, at: datetime) -> Decision[Count]:
+        decision = super().decide(state, event, at)
+        if not decision.commands or not isinstance(event, CommitCompleted):
+            return decision
+        return Decision(decision.state, (wordy(event, int(event.operation or 0)),))
+
+
+def wordy(event: CommitCompleted, length: int) -> Command:
+    """A command of this length, which no compression makes smaller."""
+    return CleaningReleased.about(
+        event,
+        kind="minor",
+        directories=("delta_0000001_0000003",),
+        min_write_id=1,
+        max_write_id=3,
+        valid_write_ids=random.Random(length).randbytes(length).decode("latin-1"),  # noqa: S311
+        said_by="wordy",
+        occurred_at=NOON,
+    )
+
+
+def asking(number: int, length: int) -> CommitCompleted:
+    fields = commit(number).model_dump(exclude={"event_id"}) | {"operation": str(length)}
+    return CommitCompleted.model_validate(fields)
+
+
+class LimitedBus(MemoryBus):
+    """Its commands have a limit."""
+
+    limit = LIMIT
+
+    def send(self, messages: Sequence[Message]) -> None:
+        for each in messages:
+            if each.topic == COMMANDS and len(each.value or b"") > self.limit:
+                raise MessageTooLargeError("Broker: Message size too large")
+            super().send([each])
+
+
+def bus_for(*deciders: str) -> LimitedBus:
+    names = [each.name() for each in TOPICS]
+    return LimitedBus([*names, *(changelog(each).name() for each in deciders)], partitions=1)
+
+
+def work_off(bus: MemoryBus) -> None:
+    loop = DeciderLoop(Wordy(), bus, retries=ONCE)
+    while loop.step(0):
+        pass
+    loop.close()
+
+
+def test_the_event_of_a_command_that_is_too_large_is_a_dead_letter_and_changes_no_state() -> None:
+    bus = bus_for("wordy")
+    events = [asking(n, 2 * LIMIT if n == 2 else 10) for n in range(7)]
+    bus.send([message(each) for each in events])
+    work_off(bus)
+
+    [letter] = bus.records(DEAD)
+    assert event_of(letter.key, letter.value) == events[2]
+    assert b"size too large" in (dict(letter.headers)["x-exception-message"] or b"")
+    # the one after it is the third that counts, so it has the command
+    causes = [each.caused_by for each in events_on(bus, COMMANDS)]
+    assert causes == [events[3].event_id, events[6].event_id]
+    assert bus.committed["tidegate.wordy"] == {Partition("tidegate.commits", 0): 7}
+
+    work_off(bus)  # the next start finds nothing to do
+    assert len(events_on(bus, COMMANDS)) == 2
+
+
+def test_a_redriven_event_is_decided_once_its_topic_takes_the_command() -> None:
+    bus = bus_for("wordy")
+    bus.send([message(asking(n, 2 * LIMIT)) for n in range(3)])
+    work_off(bus)
+    bus.limit = 4 * LIMIT
+    [letter] = bus.records(DEAD)
+    bus.send([Message("tidegate.commits", letter.key, letter.value)])
+    work_off(bus)
+
+    assert [each.caused_by for each in events_on(bus, COMMANDS)] == [asking(2, 2 * LIMIT).event_id]
+
+
+def test_commands_keep_their_order_around_a_large_one() -> None:
+    bus = bus_for("wordy")
+    large = ALWAYS_ACCEPTED_BYTES + 1
+    bus.send([message(asking(n, large if n == 5 else 10)) for n in range(9)])
+    work_off(bus)
+
+    told = [each.caused_by for each in events_on(bus, COMMANDS)]
+    assert told == [asking(n, large if n == 5 else 10).event_id for n in (2, 5, 8)]
+
+
+def test_a_topic_that_refuses_even_small_commands_stops_the_service_and_says_what_to_do() -> None:
+    bus = bus_for("wordy")
+    bus.limit = 10
+    bus.send([message(asking(n, 100)) for n in range(3)])
+
+    with pytest.raises(StopService, match=r"raise its max\.message\.bytes"):
+        work_off(bus)
+    assert bus.records(DEAD) == []
+    assert bus.committed["tidegate.wordy"] == {}
+
+
+class Away(LimitedBus):
+    """Takes no large command now; it is not too large."""
+
+    def send(self, messages: Sequence[Message]) -> None:
+        if any(len(each.value or b"") > ALWAYS_ACCEPTED_BYTES for each in messages):
+            raise DeliveryError("the broker is away")
+        super().send(messages)
+
+
+def test_a_large_command_that_was_not_delivered_is_no_dead_letter() -> None:
+    bus = Away([*(each.name() for each in TOPICS), changelog("wordy").name()], partitions=1)
+    bus.send([message(asking(n, ALWAYS_ACCEPTED_BYTES + 1)) for n in range(3)])
+
+    with pytest.raises(DeliveryError):
+        work_off(bus)
+    assert bus.records(DEAD) == []
+    assert bus.committed["tidegate.wordy"] == {}
+
+
+class Hoarder(EveryThird):
+    """Keeps a piece as long as the commit says."""
+
+    name: ClassVar[str] = "hoarder"
+
+    def prepare(self, state: Count, pieces: Pieces) -> Count:
+        del pieces
+        return state
+
+    def parse_piece(self, name: str, record: bytes) -> object:
+        return record.decode() if name else None
+
+    def dump_piece(self, piece: object) -> bytes:
+        return str(piece).encode()
+
+    def upgrade(self, state: object) -> tuple[Count, dict[str, object]]:
+        raise ValueError(str(state))
+
+    def decide(self, state: Count, event: Event, at: datetime) -> Decision[Count]:
+        assert isinstance(event, CommitCompleted)
+        assert at.tzinfo
+        length = int(event.operation or 0)
+        pieces = {event.instant: "?" * length} if length else NO_PIECES
+        return Decision(Count(counted=state.counted + 1), (), (), pieces)
+
+
+def test_an_event_that_needs_a_record_above_the_limit_is_a_dead_letter() -> None:
+    bus = bus_for("hoarder")
+    lengths = (MAX_RECORD_BYTES, MAX_RECORD_BYTES + 1, 0)
+    bus.send([message(asking(n, length)) for n, length in enumerate(lengths)])
+    loop = DeciderLoop(Hoarder(), bus, retries=ONCE)
+    while loop.step(0):
+        pass
+
+    [letter] = bus.records(DEAD)
+    assert event_of(letter.key, letter.value) == asking(1, MAX_RECORD_BYTES + 1)
+    assert loop._owned[0].store.state("lake.sales.orders") == Count(counted=2)
+    sizes = [len(each.value or b"") for each in bus.records(changelog("hoarder").name())]
+    assert max(sizes) == MAX_RECORD_BYTES
+
+
+@pytest.fixture
+def prefix(bootstrap_servers: str, topic_prefix: str) -> str:
+    """A deployment whose commands may have LIMIT bytes."""
+    connection = {"bootstrap.servers": bootstrap_servers}
+    create_topics(connection, TopicSettings(prefix=topic_prefix, partitions=1), ["wordy"])
+    limit = ConfigEntry(
+        "max.message.bytes", str(LIMIT), incremental_operation=AlterConfigOpType.SET
+    )
+    topic = ConfigResource(
+        ResourceType.TOPIC, f"{topic_prefix}.commands", incremental_configs=[limit]
+    )
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    for future in admin.incremental_alter_configs([topic]).values():
+        future.result(30)
+    return topic_prefix
+
+
+@pytest.mark.kafka
+def test_on_a_real_broker_too(bootstrap_servers: str, prefix: str) -> None:
+    bus = KafkaBus({"bootstrap.servers": bootstrap_servers})
+    lengths = [10, 10, 2 * LIMIT, 10, 10, 10, 10]
+    events = [asking(n, length) for n, length in enumerate(lengths)]
+    bus.send([message(each, prefix) for each in events])
+    loop, done = DeciderLoop(Wordy(), bus, prefix, retries=ONCE), [0]
+
+    def all_taken() -> bool:
+        done[0] += loop.step(0.2)
+        return done[0] >= len(events)
+
+    wait_for("the events", all_taken)
+    loop.close()
+    [letter] = bus.log(Partition(f"{prefix}.dead-letters", 0))
+    commands = [event_of(e.key, e.value) for e in bus.log(Partition(f"{prefix}.commands", 0))]
+    bus.close()
+
+    assert event_of(letter.key, letter.value) == events[2]
+    assert [each.caused_by for each in commands] == [events[3].event_id, events[6].event_id]
