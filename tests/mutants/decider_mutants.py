@@ -75,7 +75,7 @@ DECIDER_MUTANTS = (
     ),
     Mutant(
         "no record of a changelog is larger than a megabyte",
-        RUNTIME + "decider/state_store.py",
+        RUNTIME + "decider/pieces.py",
         (("len(record) > MAX_RECORD_BYTES", "len(record) > 2 * MAX_RECORD_BYTES"),),
         f"{_LARGE} -k record_above",
     ),

@@ -25,7 +25,7 @@ from tidegate.ops.topics import create_topics
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.decider.loop import ALWAYS_ACCEPTED_BYTES, DeciderLoop
-from tidegate.runtime.decider.state_store import MAX_RECORD_BYTES
+from tidegate.runtime.decider.pieces import MAX_RECORD_BYTES
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.protocols import NO_PIECES, Decision, Pieces

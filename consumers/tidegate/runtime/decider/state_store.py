@@ -22,8 +22,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -31,10 +30,16 @@ from tidegate.errors import (
     ConfigError,
     FormatError,
     OffsetGapError,
-    PermanentError,
     StopService,
 )
 from tidegate.runtime.bus import Watermarks
+from tidegate.runtime.decider.pieces import (
+    NO_RECORDS,
+    UNREADABLE,
+    PieceRecords,
+    TablePieces,
+    require_small,
+)
 from tidegate.runtime.decider.state_record import Positions, StateRecord, record_adapter
 from tidegate.runtime.protocols import NO_PIECES, Decider, PiecewiseDecider
 
@@ -56,13 +61,7 @@ _HOW_TO_GO_ON: Final = (
 _POSITIONS: Final = TypeAdapter(Positions)
 _TOPIC_IDS: Final = TypeAdapter(dict[str, str])
 _COUNT: Final = TypeAdapter(int)
-_UNREADABLE: Final = (ValueError, TypeError, KeyError)
 ChangelogRecord = tuple[bytes, bytes | None]
-PieceRecords = Mapping[str, bytes | None]
-"""By name the record of a piece that changed; None for one that was removed."""
-_NO_RECORDS: Final[PieceRecords] = MappingProxyType({})
-MAX_RECORD_BYTES: Final = 1_000_000
-"""The largest record of a piece: every broker's default limit accepts it."""
 
 
 @dataclass(slots=True)
@@ -72,35 +71,6 @@ class _LoadedTable(Generic[S]):
     state: S
     changed: dict[str, bool] = field(default_factory=dict[str, bool])
     """The names of changed pieces, and whether the changelog has a record of each."""
-
-
-@dataclass(frozen=True, slots=True)
-class _TablePieces:
-    """The view that a piecewise decider has of a table's pieces."""
-
-    table: str
-    records: Mapping[str, bytes]
-    decider: PiecewiseDecider[Any]
-
-    def names(self) -> Iterable[str]:
-        """Every name."""
-        return self.records.keys()
-
-    def get(self, name: str) -> object | None:
-        """The piece of a name.
-
-        Raises:
-            StopService: its record can't be read: nothing may be decided without it.
-        """
-        record = self.records.get(name)
-        if record is None:
-            return None
-        try:
-            return self.decider.parse_piece(name, record)
-        except _UNREADABLE as error:
-            raise StopService(
-                f"the changelog's record {name} of {self.table} can't be read"
-            ) from error
 
 
 @dataclass(slots=True)
@@ -255,18 +225,13 @@ class StateStore(Generic[S]):
         """The records of changed pieces (None removes one).
 
         Raises:
-            PermanentError: one is larger than MAX_RECORD_BYTES: the event can't be applied.
+            PermanentError: one is too large: the event that changes it can't be applied.
         """
-        records = self._dumped(pieces) if pieces else _NO_RECORDS
-        for name, record in records.items():
-            if record is not None and len(record) > MAX_RECORD_BYTES:
-                raise PermanentError(
-                    f"the changelog would need a record of {len(record)} bytes ({name}); at most"
-                    f" {MAX_RECORD_BYTES} are possible"
-                )
+        records = self._dumped(pieces) if pieces else NO_RECORDS
+        require_small(records)
         return records
 
-    def put(self, table: str, state: S, pieces: PieceRecords = _NO_RECORDS) -> None:
+    def put(self, table: str, state: S, pieces: PieceRecords = NO_RECORDS) -> None:
         """Set a table's next state and changed pieces, as `serialized` gave them.
 
         The very same state object, and no pieces, mean that nothing changed.
@@ -297,7 +262,7 @@ class StateStore(Generic[S]):
         """Discard what a decision that raised may have changed in place."""
         loaded = self._loaded.get(table)
         if loaded is not None and self.piecewise is not None:
-            view = _TablePieces(table, self._pieces[table], self.piecewise)
+            view = TablePieces(table, self._pieces[table], self.piecewise)
             loaded.state = self.piecewise.prepare(loaded.state, view)
 
     def advance(self, topic: str, offset: int) -> None:
@@ -374,10 +339,10 @@ class StateStore(Generic[S]):
         self._loaded[table] = loaded
         return loaded
 
-    def _view(self, table: str) -> _TablePieces | None:
+    def _view(self, table: str) -> TablePieces | None:
         if self.piecewise is None:
             return None
-        return _TablePieces(table, self._pieces.setdefault(table, {}), self.piecewise)
+        return TablePieces(table, self._pieces.setdefault(table, {}), self.piecewise)
 
     def _read(self, table: str) -> tuple[StateRecord[S], Mapping[str, object]]:
         value = self._records[table]
@@ -390,7 +355,7 @@ class StateStore(Generic[S]):
             whole = json.loads(value)
             state, pieces = self.piecewise.upgrade(whole["state"])
             return StateRecord(_POSITIONS.validate_python(whole["applied"]), state), pieces
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             raise StopService(f"the changelog's record of {table} can't be read") from error
 
     def _unload_some(self) -> None:
