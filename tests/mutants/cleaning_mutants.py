@@ -22,8 +22,8 @@ def _gate(rule: str, old: str, new: str, file: str = _GATE) -> Mutant:
 CLEANING_MUTANTS = (
     _gate(
         "a vacuum waits for its last hold",
-        "        return max(left) if left else None",
-        "        return max(left) if len(left) > 1 else None",
+        "        for hold in holds:\n",
+        "        for hold in list(holds)[:1]:\n",
         _INDEX,
     ),
     _gate(
