@@ -12,9 +12,10 @@ from tidegate.hudi import (
     InstantState,
     Layout,
     LogFile,
+    SliceRules,
     TableProperties,
     Timeline,
-    latest_base_files,
+    latest_slices,
     replaced_groups,
 )
 from tidegate.hudi.properties import METADATA_PARTITIONS, without
@@ -35,7 +36,7 @@ def test_a_base_file_s_name_reads_back() -> None:
     assert base.file_name == name
 
 
-@pytest.mark.parametrize("token", ["_0-2222-4535", ""])
+@pytest.mark.parametrize("token", ["_0-2222-4535", "", "_0-20-32.cdc"])
 def test_a_log_file_s_name_reads_back(token: str) -> None:
     name = f".1572c20d-1c99-47a0-b388-bbc2217ed235-0_{ONE}.log.1{token}"
 
@@ -55,6 +56,9 @@ def test_other_files_are_no_data(name: str) -> None:
     assert LogFile.parse(name) is None
 
 
+RULES = SliceRules(TIMELINE, Layout.TWO)
+
+
 def names(*files: tuple[str, str]) -> list[str]:
     return [f"{group}_0-1-2_{instant}.parquet" for group, instant in files]
 
@@ -62,24 +66,24 @@ def names(*files: tuple[str, str]) -> list[str]:
 def test_a_group_shows_its_newest_file_at_or_before_the_instant() -> None:
     files = names(("a", ONE), ("a", TWO), ("a", THREE), ("b", THREE))
 
-    latest = latest_base_files("p0", files, TIMELINE, TWO, frozenset())
+    latest = latest_slices("p0", files, RULES, TWO, frozenset())
 
-    assert [base.file_name for base in latest] == names(("a", TWO))
+    assert [name for each in latest for name in each.file_names] == names(("a", TWO))
 
 
 def test_files_of_writes_that_never_completed_are_passed_over() -> None:
     failed = "20260301100230000"
     files = names(("a", TWO), ("a", failed))
 
-    latest = latest_base_files("p0", files, TIMELINE, THREE, frozenset())
+    latest = latest_slices("p0", files, RULES, THREE, frozenset())
 
-    assert [base.file_name for base in latest] == names(("a", TWO))
+    assert [name for each in latest for name in each.file_names] == names(("a", TWO))
 
 
 def test_files_of_archived_writes_count() -> None:
     archived = "20260228100000000"
 
-    latest = latest_base_files("p0", names(("a", archived)), TIMELINE, THREE, frozenset())
+    latest = latest_slices("p0", names(("a", archived)), RULES, THREE, frozenset())
 
     assert [base.instant for base in latest] == [archived]
 
@@ -91,8 +95,8 @@ def test_groups_replaced_by_then_are_left_out_and_only_in_their_partition() -> N
     at_two = replaced_groups(replacements, TWO)
 
     assert at_two == {("p0", "a")}
-    assert [b.file_id for b in latest_base_files("p0", files, TIMELINE, TWO, at_two)] == ["b"]
-    assert [b.file_id for b in latest_base_files("p1", files, TIMELINE, TWO, at_two)] == ["a", "b"]
+    assert [b.file_id for b in latest_slices("p0", files, RULES, TWO, at_two)] == ["b"]
+    assert [b.file_id for b in latest_slices("p1", files, RULES, TWO, at_two)] == ["a", "b"]
 
 
 PROPERTIES = b"""#Updated at 2026-03-01T10:00:00Z

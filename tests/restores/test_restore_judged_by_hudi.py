@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader looks
 
-from support.hudi_tables import data_files, warehouse_over
+from support.hudi_tables import data_files
+from support.judged import restore, savepoint, savepoint_files, timeline_of
 from support.real_hudi import RealTable, Row, rows
 from support.stepwise import Killed, Stepwise, killed_at
 from tidegate.compute.parallel_map import SparkMap, ThreadMap
-from tidegate.events import (
-    Outcome,
-    RestoreCompleted,
-    RestoreRequested,
-    RestoreStarted,
-    SavepointCreated,
-    SavepointRequested,
-)
-from tidegate.hudi import Action, InstantState, SavepointMetadata
+from tidegate.events import RestoreCompleted, RestoreStarted, SavepointCreated
+from tidegate.hudi import Action, InstantState
 from tidegate.hudi_reader import load_table
-from tidegate.restores import LivenessSettings, Restorer
-from tidegate.savepoints import SavepointWriter
-from tidegate.storage import ParallelMap, Storage
-from tidegate.tables.warehouse import Warehouse
+from tidegate.storage import Storage
 
 pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
 
-NOW = partial(datetime.now, UTC)
 CLEANING = {
     "hoodie.clean.automatic": "true",
     "hoodie.clean.commits.retained": "1",
@@ -53,51 +39,6 @@ class Scene:
     kept_files: set[str]
     ours: dict[str, set[str]]
     theirs: dict[str, set[str]]
-
-
-def timeline_of(table: RealTable) -> set[tuple[str, str, str]]:
-    """Every file of a timeline, but the pending ones of completed clusterings: Hudi leaves them."""
-    return {
-        ("" if i.action is Action.RESTORE else i.timestamp, i.action, i.state.name)
-        for i in load_table(Storage(), table.location).files
-        if i.action is not Action.CLUSTERING
-    }
-
-
-def savepoint_files(table: RealTable) -> dict[str, set[str]]:
-    loaded = load_table(Storage(), table.location)
-    (savepoint,) = loaded.timeline.of_action(Action.SAVEPOINT, InstantState.COMPLETED)
-    files = SavepointMetadata.decode(loaded.read(savepoint)).files
-    return {partition: set(names) for partition, names in files.items()}
-
-
-def _asked(table: RealTable) -> dict[str, object]:
-    return {
-        "event_id": str(uuid4()),
-        "table": "lake.sales.orders",
-        "location": table.location,
-        "occurred_at": NOW(),
-        "said_by": "test",
-        "requested_by": "ada",
-    }
-
-
-def savepoint(table: RealTable, instant: str, parallel_map: ParallelMap) -> Outcome:
-    command = SavepointRequested.model_validate(_asked(table) | {"instant": instant})
-    (outcome,) = SavepointWriter(warehouse_over(table.path.parent), parallel_map, NOW).execute(
-        command
-    )
-    return outcome
-
-
-def restore(
-    table: RealTable, instant: str, parallel_map: ParallelMap, warehouse: Warehouse | None = None
-) -> Sequence[Outcome]:
-    fields = {"reason": "bad load", "savepoint": instant, "seen_up_to": "99991231235959999"}
-    command = RestoreRequested.model_validate(_asked(table) | fields)
-    brief = LivenessSettings(watch=timedelta(seconds=0.2))
-    restorer = Restorer(warehouse or warehouse_over(table.path.parent), parallel_map, NOW, brief)
-    return list(restorer.execute(command))
 
 
 PLAIN_9 = pytest.param((9, False), id="version 9")
@@ -228,14 +169,43 @@ def test_like_hudi_s_our_savepoint_keeps_no_file_of_a_write_in_flight(
         assert isinstance(savepoint(table, commit.timestamp, ThreadMap()), SavepointCreated)
         twin.call("create_savepoint", commit_time=commit.timestamp)
 
-    ours, theirs = (_newest_savepoint(each) for each in (table, twin))
+    ours, theirs = (savepoint_files(each) for each in (table, twin))
 
     assert ours == theirs
     assert not [name for names in ours.values() for name in names if in_flight.timestamp in name]
 
 
-def _newest_savepoint(table: RealTable) -> dict[str, set[str]]:
-    loaded = load_table(Storage(), table.location)
-    savepoint = loaded.timeline.of_action(Action.SAVEPOINT, InstantState.COMPLETED)[-1]
-    files = SavepointMetadata.decode(loaded.read(savepoint)).files
-    return {partition: set(names) for partition, names in files.items()}
+CHANGE_DATA = {
+    "hoodie.table.cdc.enabled": "true",
+    "hoodie.table.cdc.supplemental.logging.mode": "data_before_after",
+}
+
+
+@pytest.mark.parametrize("version", [9, 6])
+def test_change_data_are_part_of_a_savepoint_and_go_with_the_commits_that_wrote_them(
+    spark: SparkSession, tmp_path: Path, version: int
+) -> None:
+    """Hudi's savepoint has them too; its restore leaves those of the commits that it undoes."""
+    table = RealTable(spark, tmp_path / "lake/orders", version, metadata_table=False)
+    table.write(rows(range(6), "first", 1), "insert", CHANGE_DATA)
+    table.write(rows(range(4), "second", 2), more=CHANGE_DATA)
+    kept, before = table.read(), change_data(table)
+    last = load_table(Storage(), table.location).timeline.last_completed_write()
+    assert last is not None
+    table.write(rows(range(3), "third", 3), more=CHANGE_DATA)
+    twin = table.copy(tmp_path / "twin/orders")
+    savepoint(table, last.timestamp, ThreadMap())
+    twin.call("create_savepoint", commit_time=last.timestamp)
+
+    assert savepoint_files(table) == savepoint_files(twin)
+    assert change_data(table) > before
+    restore(table, last.timestamp, ThreadMap())
+
+    assert change_data(table) == before
+    assert table.read() == kept
+    table.write([(0, "p0", 9, "after")], more=CHANGE_DATA)
+    assert table.read() == [(0, "p0", 9, "after"), *kept[1:]]
+
+
+def change_data(table: RealTable) -> set[str]:
+    return {path.name for path in table.path.rglob("*.cdc") if not path.name.endswith(".crc")}

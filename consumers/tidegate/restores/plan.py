@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import astuple, dataclass, replace
 from typing import Final
 
 from tidegate.hudi import (
-    BaseFile,
     CommitMetadata,
     Instant,
     InstantInfo,
     InstantState,
     RestorePlanFile,
+    parse_data_file,
 )
 from tidegate.hudi_reader import PartitionFiles
 
@@ -199,39 +199,41 @@ def _count(value: object) -> int:
 
 
 def plan_step(
-    instant: Instant, commit: CommitMetadata | None, partitions: Iterable[PartitionFiles]
+    instant: Instant, commit: CommitMetadata | None, partitions: Sequence[PartitionFiles]
 ) -> Step:
-    """Find the data files of one instant, as Hudi does for copy-on-write tables.
+    """Find the data files of one instant, by the instant in their names.
 
-    A completed write names them in its metadata; those of an inflight one are found by listing,
-    by the instant in their names; a requested one has none.
+    A requested write has none. A completed one also names its files in its metadata: what is named
+    there and gone counts as removed. Its change data are not named there as Hudi's restore reads
+    it, so Hudi leaves them behind; here they go with the commit.
     """
     target = InstantInfo(instant.timestamp, str(instant.action))
     if instant.state is InstantState.REQUESTED:
         return Step(target, ())
-    if commit is None:
-        found = _by_listing(instant.timestamp, partitions)
-    else:
-        sizes = {partition.path: partition.sizes for partition in partitions}
-        found = _by_metadata(instant.timestamp, commit, sizes)
-    return Step(target, tuple(sorted(found, key=lambda f: f.path)))
+    found = {file.path: file for file in _by_listing(instant.timestamp, partitions)}
+    if commit is not None:
+        for file in _by_metadata(instant.timestamp, commit):
+            found.setdefault(file.path, file)
+    return Step(target, tuple(found[path] for path in sorted(found)))
 
 
-def _by_metadata(
-    timestamp: str, commit: CommitMetadata, sizes: Mapping[str, Mapping[str, int]]
-) -> Iterable[PlannedFile]:
+def _by_metadata(timestamp: str, commit: CommitMetadata) -> Iterable[PlannedFile]:
     for stat in commit.writes:
-        name = stat.path.rsplit("/", 1)[-1]
-        base = BaseFile.parse(name)
-        if base is not None and base.instant == timestamp:
-            size = sizes.get(stat.partition, {}).get(name, 0)
-            yield PlannedFile(stat.partition, stat.path, size)
+        if _is_of(stat.path.rpartition("/")[2], timestamp):
+            yield PlannedFile(stat.partition, stat.path, 0)
 
 
 def _by_listing(timestamp: str, partitions: Iterable[PartitionFiles]) -> Iterable[PlannedFile]:
     for partition in partitions:
         for name, size in partition.sizes.items():
-            base = BaseFile.parse(name)
-            if base is not None and base.instant == timestamp:
+            if _is_of(name, timestamp):
                 path = f"{partition.path}/{name}" if partition.path else name
                 yield PlannedFile(partition.path, path, size)
+
+
+def _is_of(name: str, timestamp: str) -> bool:
+    # the regular expressions cost most of the time of a large listing
+    if timestamp not in name:
+        return False
+    file = parse_data_file(name)
+    return file is not None and file.instant == timestamp

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from tidegate.hudi import BaseFile
+from tidegate.hudi import parse_data_file
 from tidegate.restores.plan import PlannedFile, Step
 from tidegate.storage import NotFound, join
 from tidegate.tables.hudi.outcome_store import FOLDER
@@ -40,8 +40,8 @@ class RemovalRecord:
                 return step.files
         files = {file.path: file for file in step.files}
         for file in self._recorded(path):
-            base = BaseFile.parse(file.path.rpartition("/")[2])
-            if base is not None and base.instant == step.target.timestamp:
+            data = parse_data_file(file.path.rpartition("/")[2])
+            if data is not None and data.instant == step.target.timestamp:
                 files.setdefault(file.path, file)
         return tuple(files[name] for name in sorted(files))
 

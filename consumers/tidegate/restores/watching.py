@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tidegate.events.reasons import Reason
-from tidegate.hudi import Action, BaseFile, InstantState
+from tidegate.hudi import Action, InstantState, parse_data_file
 from tidegate.hudi_reader import HudiTable, list_partitions
 from tidegate.restores.context import RestoreContext
 from tidegate.restores.plan import MARKERS
@@ -67,6 +67,6 @@ def _files_of(
             continue
     for partition in list_partitions(table.storage, table.location, context.parallel_map):
         for name, size in partition.sizes.items():
-            base = BaseFile.parse(name)
-            if base is not None and base.instant in pending:
+            file = parse_data_file(name)
+            if file is not None and file.instant in pending:
                 yield join(table.location, partition.path, name), size

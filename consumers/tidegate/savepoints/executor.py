@@ -16,7 +16,7 @@ from tidegate.events import (
 )
 from tidegate.events.reasons import Reason
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, Timeline
-from tidegate.hudi_reader import HudiTable, list_partitions
+from tidegate.hudi_reader import HudiTable, list_partitions, slice_rules
 from tidegate.savepoints.lookup import clean_bound, read_commits
 from tidegate.savepoints.plan import SavepointPlan, check_bound, choose_commit, plan_savepoint
 from tidegate.savepoints.repeats import Repeats, was_removed
@@ -143,7 +143,7 @@ class SavepointWriter:
         check_bound(commit, clean_bound(table))
         commits = read_commits(table, self.parallel_map)
         partitions = list_partitions(self.warehouse, table.location, self.parallel_map)
-        return plan_savepoint(commit, table.timeline, commits, partitions)
+        return plan_savepoint(commit, slice_rules(table), commits, partitions)
 
     def _existing(self, table: HudiTable, commit: str) -> SavepointMetadata | None:
         done = table.timeline.of_action(Action.SAVEPOINT, InstantState.COMPLETED)

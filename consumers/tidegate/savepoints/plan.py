@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 
 from tidegate.events.reasons import Reason
 from tidegate.hudi import (
     CommitMetadata,
+    FileSlice,
     Instant,
+    Layout,
+    LogFile,
+    SliceRules,
     Timeline,
-    latest_base_files,
+    WriteStat,
+    latest_slices,
     replaced_groups,
 )
 from tidegate.hudi_reader import PartitionFiles
@@ -56,17 +62,17 @@ def check_bound(commit: str, bound: str | None) -> None:
 
 def plan_savepoint(
     commit: str,
-    timeline: Timeline,
+    rules: SliceRules,
     commits: Mapping[str, CommitMetadata],
-    partitions: Iterable[PartitionFiles],
+    partitions: Sequence[PartitionFiles],
 ) -> SavepointPlan:
-    """Choose the newest file of every file group at or before `commit`.
+    """Choose the newest slice of every file group at or before `commit`.
 
-    A partition without such a file is in the plan too, with no files, as in Hudi.
+    A partition without such a slice is in the plan too, with no files, as in Hudi.
 
     Args:
         commit: The timestamp of the commit to savepoint.
-        timeline: The table's timeline.
+        rules: What decides which slice a file belongs to, with the table's timeline.
         commits: The metadata of every completed write, by timestamp.
         partitions: All partitions of the table and their files.
 
@@ -74,35 +80,55 @@ def plan_savepoint(
         Refused: a file that the commit needs is gone.
     """
     replaced = replaced_groups({t: m.replaced for t, m in commits.items()}, commit)
-    chosen = {
-        p.path: latest_base_files(p.path, p.sizes, timeline, commit, replaced) for p in partitions
-    }
-    groups = {
-        (path, base.file_id): base.instant for path, bases in chosen.items() for base in bases
-    }
+    chosen = {p.path: latest_slices(p.path, p.sizes, rules, commit, replaced) for p in partitions}
+    groups = {(path, each.file_id): each for path, slices in chosen.items() for each in slices}
+    present = {(p.path, name) for p in partitions for name in p.sizes}
     missing = sorted(
-        f"{group[1]} of {group[0] or 'the table'} at {instant}"
-        for group, instant in _expected(commits, commit).items()
-        if group not in replaced and groups.get(group, "") < instant
+        f"{stat.file_id} of {stat.partition or 'the table'} at {instant}"
+        for stat, instant in _expected(commits, commit)
+        if (group := (stat.partition, stat.file_id)) not in replaced
+        and _is_missing(stat, instant, groups.get(group), present, rules)
     )
     if missing:
         shown = "; ".join(missing[:_SHOWN])
         raise Refused(Reason.MISSING_FILES, f"{len(missing)} files of the commit are gone: {shown}")
-    names = {path: tuple(b.file_name for b in bases) for path, bases in chosen.items()}
-    return SavepointPlan(commit, names)
+    return SavepointPlan(
+        commit, {path: tuple(n for s in ss for n in s.file_names) for path, ss in chosen.items()}
+    )
 
 
-def _expected(commits: Mapping[str, CommitMetadata], until: str) -> dict[tuple[str, str], str]:
-    """The file groups that must exist at `until`, each with the instant of its newest file.
+def _expected(commits: Mapping[str, CommitMetadata], until: str) -> Iterator[tuple[WriteStat, str]]:
+    """What must exist at `until`: the writes up to then, each with its instant.
 
-    Writes up to then name their own files; later ones name the instant that they built upon. Hudi
-    does not check: where its cleaner counts versions, it savepoints commits whose files are gone.
+    A later write names the instant that it built upon; it needs no file of its own. Hudi does not
+    check: where its cleaner counts versions, it savepoints commits whose files are gone.
     """
-    newest: dict[tuple[str, str], str] = {}
-    for timestamp in sorted(commits):
-        for stat in commits[timestamp].writes:
-            instant = timestamp if timestamp <= until else stat.previous
-            if instant is not None and instant <= until:
-                group = (stat.partition, stat.file_id)
-                newest[group] = max(newest.get(group, ""), instant)
-    return newest
+    for timestamp, commit in commits.items():
+        for stat in commit.writes:
+            if timestamp <= until:
+                yield stat, timestamp
+            elif stat.previous is not None and stat.previous <= until:
+                yield replace(stat, path=""), stat.previous
+
+
+def _is_missing(
+    stat: WriteStat,
+    instant: str,
+    chosen: FileSlice | None,
+    present: AbstractSet[tuple[str, str]],
+    rules: SliceRules,
+) -> bool:
+    """Whether the chosen slice of a file group lacks what a write put there.
+
+    A file of an older slice may be gone: the base file of the chosen one has its rows.
+    """
+    if chosen is None:
+        return True
+    log = LogFile.parse(stat.path.rpartition("/")[2])
+    if log is None:
+        return chosen.instant < instant
+    if rules.layout is Layout.ONE:
+        belongs_to = log.instant
+    else:
+        belongs_to = rules.timeline.completion_of(instant)
+    return chosen.instant <= belongs_to and (stat.partition, log.file_name) not in present

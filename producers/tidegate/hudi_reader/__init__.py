@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from tidegate.hudi_reader.partitions import PartitionFiles, list_partitions
+from tidegate.hudi_reader.slices import slice_rules
 from tidegate.hudi_reader.table import HudiTable, NoSuchTable, load_table
 
-__all__ = ["HudiTable", "NoSuchTable", "PartitionFiles", "list_partitions", "load_table"]
+__all__ = [
+    "HudiTable",
+    "NoSuchTable",
+    "PartitionFiles",
+    "list_partitions",
+    "load_table",
+    "slice_rules",
+]

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from tidegate.hudi.commit import CommitMetadata, WriteStat
-from tidegate.hudi.file_slice import BaseFile, LogFile, latest_base_files, replaced_groups
+from tidegate.hudi.compaction import compacted_groups
+from tidegate.hudi.file_slice import (
+    BaseFile,
+    FileSlice,
+    LogFile,
+    SliceRules,
+    latest_slices,
+    parse_data_file,
+    replaced_groups,
+)
 from tidegate.hudi.instant import COMMITS, WRITES, Action, Instant, InstantState, Layout
 from tidegate.hudi.instant_time import instant_of, instant_of_ms, is_instant, next_instant
 from tidegate.hudi.properties import TableProperties
@@ -18,6 +27,7 @@ __all__ = [
     "Action",
     "BaseFile",
     "CommitMetadata",
+    "FileSlice",
     "Instant",
     "InstantInfo",
     "InstantState",
@@ -28,13 +38,16 @@ __all__ = [
     "RollbackMetadata",
     "RollbackPlan",
     "SavepointMetadata",
+    "SliceRules",
     "TableProperties",
     "Timeline",
     "WriteStat",
+    "compacted_groups",
     "instant_of",
     "instant_of_ms",
     "is_instant",
-    "latest_base_files",
+    "latest_slices",
     "next_instant",
+    "parse_data_file",
     "replaced_groups",
 ]

@@ -1,21 +1,29 @@
-"""Data file names, and which files a table consisted of at an instant (copy-on-write)."""
+"""Data file names, and the file slices of which a table consisted at an instant.
+
+A file group's slice is a base file and the log files that changed it since. A copy-on-write table
+has base files only, and beside them the change data (`.cdc`) of its writes, which are log files by
+name.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Self
 
+from tidegate.hudi.instant import Layout
 from tidegate.hudi.timeline import Timeline
 
 _BASE: Final = re.compile(
     r"(?P<id>[^_.][^_]*)_(?P<token>[^_]+)_(?P<instant>\d{14,24})\.(?P<ext>\w+)"
 )
 _LOG: Final = re.compile(
-    r"\.(?P<id>[^_]+)_(?P<instant>\d{14,24})\.log\.(?P<version>\d+)(?:_(?P<token>[^_.]+))?"
+    r"\.(?P<id>[^_]+)_(?P<instant>\d{14,24})\.log\.(?P<version>\d+)(?:_(?P<token>[^_.]+(?:\.cdc)?))?"
 )
+_CHANGE_DATA: Final = ".cdc"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +52,8 @@ class LogFile:
     """`.<file id>_<instant>.log.<version>_<write token>`.
 
     The instant is that of the slice's base file up to table version 6, from version 8 on that of
-    the delta commit which wrote the log file.
+    the delta commit which wrote the log file. The change data of a copy-on-write table are named
+    like log files of the commit that wrote them, with a token that ends in `.cdc`.
     """
 
     file_id: str
@@ -66,6 +75,54 @@ class LogFile:
         token = "" if self.token is None else f"_{self.token}"
         return f".{self.file_id}_{self.instant}.log.{self.version}{token}"
 
+    @property
+    def is_change_data(self) -> bool:
+        """Whether it has the change data of a commit: rows before and after, no part of a table."""
+        return self.token is not None and self.token.endswith(_CHANGE_DATA)
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """Readers read the log files of a slice (version 6) in this order."""
+        return self.version, self.token or ""
+
+
+def parse_data_file(name: str) -> BaseFile | LogFile | None:
+    """Read the name of a base or log file; None if it is neither."""
+    return BaseFile.parse(name) or LogFile.parse(name)
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """A base file with its log files, or log files without one.
+
+    Its instant is that of the base file or, where there is none (yet), of the compaction that is
+    going to write it or of the first delta commit.
+    """
+
+    file_id: str
+    instant: str
+    base: BaseFile | None
+    logs: tuple[LogFile, ...] = ()
+
+    @property
+    def file_names(self) -> tuple[str, ...]:
+        """The names of its files, sorted."""
+        base = () if self.base is None else (self.base.file_name,)
+        return tuple(sorted((*base, *(log.file_name for log in self.logs))))
+
+
+@dataclass(frozen=True, slots=True)
+class SliceRules:
+    """What decides which slice a file belongs to.
+
+    `compactions` has the file groups (partition, file id) that a pending compaction is going to
+    compact, with its instant: what is written since belongs to a new slice of that instant.
+    """
+
+    timeline: Timeline
+    layout: Layout
+    compactions: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+
 
 def replaced_groups(
     replacements: Mapping[str, Mapping[str, Iterable[str]]], until: str
@@ -85,25 +142,77 @@ def replaced_groups(
     )
 
 
-def latest_base_files(
+def latest_slices(
     partition: str,
     names: Iterable[str],
-    timeline: Timeline,
+    rules: SliceRules,
     until: str,
     replaced: AbstractSet[tuple[str, str]],
-) -> tuple[BaseFile, ...]:
-    """The newest committed base file at or before `until` of each file group still in use.
+) -> tuple[FileSlice, ...]:
+    """The newest slice, begun at or before `until`, of each file group still in use.
 
     Files of writes that have not completed, and file groups replaced by then, are left out, as in
-    Hudi's file system view for a savepoint.
+    Hudi's file system view for a savepoint. Log files that were written to the slice later are in
+    it, also as in Hudi.
+
+    A slice that a pending compaction began has no files until somebody writes to the group. Hudi's
+    savepoint then has no file of that group. Here its files are those of the slice before: as long
+    as the compaction is pending, they are all that there is.
     """
-    newest: dict[str, BaseFile] = {}
-    for base in filter(None, map(BaseFile.parse, names)):
-        if base.instant > until or not timeline.is_committed(base.instant):
-            continue
-        if (partition, base.file_id) in replaced:
-            continue
-        known = newest.get(base.file_id)
-        if known is None or (base.instant, base.token) > (known.instant, known.token):
-            newest[base.file_id] = base
-    return tuple(sorted(newest.values(), key=lambda base: base.file_name))
+    bases, logs = defaultdict[str, list[BaseFile]](list), defaultdict[str, list[LogFile]](list)
+    for name in names:
+        file = parse_data_file(name)
+        if isinstance(file, BaseFile):
+            bases[file.file_id].append(file)
+        elif file is not None:
+            logs[file.file_id].append(file)
+    found = list[FileSlice]()
+    for file_id in sorted({*bases, *logs}):
+        if (partition, file_id) not in replaced:
+            group = _Group(partition, file_id, rules)
+            found += group.latest(bases[file_id], logs[file_id], until)
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    partition: str
+    file_id: str
+    rules: SliceRules
+
+    def latest(
+        self, bases: Iterable[BaseFile], logs: Iterable[LogFile], until: str
+    ) -> list[FileSlice]:
+        """The newest slice that has files; an empty list if there is none."""
+        slices = self._slices(bases, logs)
+        begun = [key for key, (base, own) in slices.items() if key <= until and (base or own)]
+        return [self._slice(key, *slices[key]) for key in sorted(begun)[-1:]]
+
+    def _slice(self, instant: str, base: BaseFile | None, logs: list[LogFile]) -> FileSlice:
+        return FileSlice(self.file_id, instant, base, tuple(logs))
+
+    def _slices(
+        self, bases: Iterable[BaseFile], logs: Iterable[LogFile]
+    ) -> dict[str, tuple[BaseFile | None, list[LogFile]]]:
+        timeline = self.rules.timeline
+        slices: dict[str, tuple[BaseFile | None, list[LogFile]]] = {}
+        for base in sorted(bases, key=lambda b: (b.instant, b.token)):
+            if timeline.is_committed(base.instant):
+                slices[base.instant] = (base, [])
+        pending = self.rules.compactions.get((self.partition, self.file_id))
+        if pending is not None:
+            slices.setdefault(pending, (None, []))
+        for log in sorted(logs, key=lambda each: (each.instant, each.order)):
+            key = self._key_of(log, slices)
+            if log.is_change_data and slices.get(key, (None,))[0] is None:
+                continue  # without its base file it is of a write that is gone
+            if timeline.is_committed(log.instant) or log.instant == pending:
+                slices.setdefault(key, (None, []))[1].append(log)
+        return slices
+
+    def _key_of(self, log: LogFile, slices: Iterable[str]) -> str:
+        if self.rules.layout is Layout.ONE:
+            return log.instant
+        # the newest slice that was begun before the delta commit completed
+        completed = self.rules.timeline.completion_of(log.instant)
+        return max((key for key in slices if key <= completed), default=log.instant)

@@ -93,6 +93,11 @@ class Timeline:
         """The first completed write, savepointed or not: as in Hudi, the timeline begins here."""
         return min(self._completed_by_time, default=None)
 
+    def completion_of(self, timestamp: str) -> str:
+        """When a write completed; its own time if it is not on the timeline (any more)."""
+        write = self._completed_by_time.get(timestamp)
+        return (write and write.completion) or timestamp
+
     def completed_write(self, timestamp: str) -> Instant | None:
         """The completed write with this requested time."""
         return self._completed_by_time.get(timestamp)

@@ -1,0 +1,178 @@
+"""Which file slice a log file belongs to, in both forms of its name."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.hudi import (
+    Action,
+    FileSlice,
+    Instant,
+    InstantState,
+    Layout,
+    SliceRules,
+    Timeline,
+    latest_slices,
+    parse_data_file,
+)
+
+NOTHING: frozenset[tuple[str, str]] = frozenset()
+
+
+def at(minute: int) -> str:
+    return f"2026030110{minute:02d}00000"
+
+
+def base(minute: int, group: str = "g") -> str:
+    return f"{group}_0-1-2_{at(minute)}.parquet"
+
+
+def log(minute: int, version: int = 1, group: str = "g", ending: str = "") -> str:
+    return f".{group}_{at(minute)}.log.{version}_0-1-2{ending}"
+
+
+def completed(minute: int, until: int, action: Action = Action.DELTA_COMMIT) -> Instant:
+    return Instant(at(minute), action, InstantState.COMPLETED, at(until))
+
+
+def pending(minute: int, action: Action = Action.DELTA_COMMIT) -> Instant:
+    return Instant(at(minute), action, InstantState.INFLIGHT)
+
+
+def rules(layout: Layout, *instants: Instant, compacting: int | None = None) -> SliceRules:
+    compactions = {} if compacting is None else {("p", "g"): at(compacting)}
+    return SliceRules(Timeline.of(instants), layout, compactions)
+
+
+def names(names: list[str], by: SliceRules, until: int) -> list[str]:
+    found = latest_slices("p", names, by, at(until), NOTHING)
+    return [name for each in found for name in each.file_names]
+
+
+FOUR = [completed(minute, minute + 1) for minute in (1, 3, 5, 7)]
+
+
+def test_in_layout_1_a_log_file_names_its_slice() -> None:
+    files = [base(1), log(1), log(1, 2), base(5), log(5)]
+    one = rules(Layout.ONE, *FOUR)
+
+    assert names(files, one, 3) == sorted([base(1), log(1), log(1, 2)])
+    assert names(files, one, 7) == sorted([base(5), log(5)])
+
+
+def test_in_layout_2_a_log_file_belongs_to_the_newest_slice_begun_before_it_completed() -> None:
+    files = [base(1), log(3), base(5), log(7)]
+    two = rules(Layout.TWO, *FOUR)
+
+    assert names(files, two, 3) == sorted([base(1), log(3)])
+    assert names(files, two, 7) == sorted([base(5), log(7)])
+
+
+def test_a_delta_commit_that_a_compaction_overtook_belongs_to_the_newer_slice() -> None:
+    """It began first and completed after the compaction was scheduled, so that is not in it."""
+    instants = [completed(1, 2), completed(3, 9), completed(5, 6, Action.COMMIT)]
+    files = [base(1), log(3), base(5)]
+
+    assert names(files, rules(Layout.TWO, *instants), 5) == sorted([base(5), log(3)])
+
+
+def test_later_log_files_of_the_slice_are_in_it() -> None:
+    files = [base(1), log(3), log(7)]
+
+    assert names(files, rules(Layout.TWO, *FOUR), 3) == sorted(files)
+
+
+def test_log_files_of_writes_that_never_completed_are_left_out_in_layout_2() -> None:
+    files = [base(1), log(3), log(5)]
+    two = rules(Layout.TWO, completed(1, 2), completed(3, 4), pending(5))
+
+    assert names(files, two, 5) == sorted([base(1), log(3)])
+
+
+def test_log_files_can_be_all_that_a_group_has() -> None:
+    files = [log(3), log(5)]
+
+    assert names(files, rules(Layout.TWO, *FOUR), 7) == sorted(files)
+    assert names([log(3), log(3, 2)], rules(Layout.ONE, *FOUR), 7) == sorted([log(3), log(3, 2)])
+
+
+@pytest.mark.parametrize("layout", list(Layout))
+def test_what_is_written_during_a_compaction_is_a_slice_of_its_own(layout: Layout) -> None:
+    written = log(5) if layout is Layout.TWO else log(4)
+    instants = [completed(1, 2), completed(5, 6), pending(4, Action.COMPACTION)]
+    files = [base(1), base(4), written]
+
+    assert names(files, rules(layout, *instants, compacting=4), 5) == [written]
+
+
+@pytest.mark.parametrize("layout", list(Layout))
+def test_the_files_of_a_group_are_kept_while_its_compaction_is_pending(layout: Layout) -> None:
+    """Hudi's savepoint of version 9 lists nothing then: its cleaner could remove the group."""
+    old = log(3) if layout is Layout.TWO else log(1)
+    instants = [completed(1, 2), completed(3, 3), pending(4, Action.COMPACTION)]
+    files = [base(1), old, base(4)]
+
+    assert names(files, rules(layout, *instants, compacting=4), 5) == sorted([base(1), old])
+
+
+def test_change_data_belong_to_the_base_file_of_their_commit_and_to_nothing_else() -> None:
+    files = [base(1), base(3), log(3, ending=".cdc"), log(5, ending=".cdc")]
+    instants = [completed(1, 2, Action.COMMIT), completed(3, 4, Action.COMMIT)]
+    archived = "g_0-1-2_20260228100000000.parquet"
+
+    for layout in Layout:
+        by = rules(layout, *instants)
+        assert names(files, by, 5) == sorted(files[1:3])
+        assert names([archived.replace("g_", ".g_").replace("parquet", "log.1_0.cdc")], by, 5) == []
+
+
+MINUTES = st.integers(min_value=1, max_value=30)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[list[Instant], list[str], int]:
+    """Overlapping delta commits and compactions of one group, and the files that they wrote."""
+    starts = draw(st.lists(MINUTES, unique=True, min_size=1, max_size=8))
+    instants, files = list[Instant](), list[str]()
+    for start in sorted(starts):
+        compacts = draw(st.booleans())
+        done = draw(st.booleans())
+        action = Action.COMMIT if compacts else Action.DELTA_COMMIT
+        end = start + draw(st.integers(min_value=1, max_value=9))
+        instants.append(completed(start, end, action) if done else pending(start, action))
+        files.append(base(start) if compacts else log(start))
+    return instants, files, draw(MINUTES)
+
+
+@given(histories())
+def test_the_newest_slice_has_every_committed_log_file_that_its_base_lacks(
+    history: tuple[list[Instant], list[str], int],
+) -> None:
+    instants, files, until = history
+    by = rules(Layout.TWO, *instants)
+
+    found = latest_slices("p", files, by, at(until), NOTHING)
+
+    bases = [i.timestamp for i in by.timeline.completed_writes if i.action is Action.COMMIT]
+    newest = max((each for each in bases if each <= at(until)), default="")
+    following = min((each for each in bases if each > at(until)), default="~")
+    needed = {
+        f".g_{i.timestamp}.log.1_0-1-2"
+        for i in by.timeline.completed_writes
+        if i.action is Action.DELTA_COMMIT and newest <= (i.completion or "") < following
+    }
+    if newest:
+        (only,) = found
+        assert only.instant == newest
+        assert {each.file_name for each in only.logs} == needed
+    for each in found:
+        check_only_committed(each, by)
+
+
+def check_only_committed(each: FileSlice, by: SliceRules) -> None:
+    for name in each.file_names:
+        file = parse_data_file(name)
+        assert file is not None
+        assert by.timeline.is_committed(file.instant)

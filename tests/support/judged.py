@@ -1,0 +1,66 @@
+"""Our savepoints and restores on tables that real Hudi wrote, for its verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from uuid import uuid4
+
+from support.hudi_tables import warehouse_over
+from support.real_hudi import RealTable
+from tidegate.events import Outcome, RestoreRequested, SavepointRequested
+from tidegate.hudi import Action, InstantState, SavepointMetadata
+from tidegate.hudi_reader import load_table
+from tidegate.restores import LivenessSettings, Restorer
+from tidegate.savepoints import SavepointWriter
+from tidegate.storage import ParallelMap, Storage
+from tidegate.tables.warehouse import Warehouse
+
+NOW = partial(datetime.now, UTC)
+
+
+def timeline_of(table: RealTable) -> set[tuple[str, str, str]]:
+    """Every file of a timeline, but the pending ones of completed clusterings: Hudi leaves them."""
+    return {
+        ("" if i.action is Action.RESTORE else i.timestamp, i.action, i.state.name)
+        for i in load_table(Storage(), table.location).files
+        if i.action is not Action.CLUSTERING
+    }
+
+
+def savepoint_files(table: RealTable) -> dict[str, set[str]]:
+    """What the newest savepoint of a table keeps."""
+    loaded = load_table(Storage(), table.location)
+    savepoint = loaded.timeline.of_action(Action.SAVEPOINT, InstantState.COMPLETED)[-1]
+    files = SavepointMetadata.decode(loaded.read(savepoint)).files
+    return {partition: set(names) for partition, names in files.items()}
+
+
+def _asked(table: RealTable) -> dict[str, object]:
+    return {
+        "event_id": str(uuid4()),
+        "table": "lake.sales.orders",
+        "location": table.location,
+        "occurred_at": NOW(),
+        "said_by": "test",
+        "requested_by": "ada",
+    }
+
+
+def savepoint(table: RealTable, instant: str, parallel_map: ParallelMap) -> Outcome:
+    command = SavepointRequested.model_validate(_asked(table) | {"instant": instant})
+    (outcome,) = SavepointWriter(warehouse_over(table.path.parent), parallel_map, NOW).execute(
+        command
+    )
+    return outcome
+
+
+def restore(
+    table: RealTable, instant: str, parallel_map: ParallelMap, warehouse: Warehouse | None = None
+) -> Sequence[Outcome]:
+    fields = {"reason": "bad load", "savepoint": instant, "seen_up_to": "99991231235959999"}
+    command = RestoreRequested.model_validate(_asked(table) | fields)
+    brief = LivenessSettings(watch=timedelta(seconds=0.2))
+    restorer = Restorer(warehouse or warehouse_over(table.path.parent), parallel_map, NOW, brief)
+    return list(restorer.execute(command))
