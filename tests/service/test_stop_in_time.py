@@ -90,13 +90,22 @@ def vacuum() -> VacuumFinished:
     )
 
 
+@pytest.mark.parametrize(
+    "partitions", [pytest.param(1, id="one partition"), pytest.param(3, id="several at a time")]
+)
 def test_a_gate_whose_broker_is_away_ends_in_time_and_its_successor_loses_nothing(
-    topic_prefix: str, tmp_path: Path
+    partitions: int, topic_prefix: str, tmp_path: Path
 ) -> None:
     go_on = tmp_path / "go-on"
     with (
         EmbeddedBroker(tmp_path / "kafka") as broker,
-        Deployment(broker.bootstrap_servers, topic_prefix, tmp_path, settings=SETTINGS) as place,
+        Deployment(
+            broker.bootstrap_servers,
+            topic_prefix,
+            tmp_path,
+            partitions=partitions,
+            settings=SETTINGS,
+        ) as place,
     ):
         assert broker.pid is not None
         place.publisher().publish(vacuum(), release(LOCK))
@@ -110,7 +119,8 @@ def test_a_gate_whose_broker_is_away_ends_in_time_and_its_successor_loses_nothin
             os.kill(broker.pid, signal.SIGCONT)
         assert seconds < STOP_SECONDS + LATE
         assert code == 1
-        assert "the process ends by force" in gate.log.read_text()
+        assert "still waited for the broker" in gate.log.read_text()
+        assert "the process ends by force" not in gate.log.read_text()
 
         place.run("reader-gate", "successor")
         wait_for("the command", lambda: place.records("commands"))

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
@@ -38,15 +39,16 @@ _LOOK_SECONDS: Final = 0.5
 def run_services(names: Sequence[str], settings: Settings, stop: threading.Event) -> None:
     """Run each service on a thread of its own until `stop` is set or SIGTERM or SIGINT arrives.
 
-    The settings' `stop_seconds` after that, the process has ended: where a broker that is away, a
-    task in Spark or a thread that never returns holds a service up, it ends by force with exit code
-    1. Nothing that is not done was acknowledged, so another process does it.
+    The settings' `stop_seconds` after that, the process has ended, whatever its services do: those
+    that wait for a broker that is away are left where they are. Where a task in Spark or a thread
+    that never returns holds up even the end of the interpreter, it ends by force. The exit code is
+    1 in both cases. Nothing that is not done was acknowledged, so another process does it.
 
     Raises:
         ConfigError: a service can't be built; none was started.
         TransientError: no broker answers; none was started.
         StopService: a service had to stop, and the others were stopped too; a supervisor may
-            start all of them again. Also: commands still ran when the time was over.
+            start all of them again. Also: a service was not done when the time was over.
     """
     ended = threading.Event()
     with stop_on_signals(stop):
@@ -63,7 +65,7 @@ def run_services(names: Sequence[str], settings: Settings, stop: threading.Event
 
 
 class _StillRunningError(StopService):
-    """The services have left their groups, but commands still run on daemon threads."""
+    """Something still runs on daemon threads."""
 
 
 def _end_in_time(stop: threading.Event, ended: threading.Event, seconds: float) -> None:
@@ -96,24 +98,42 @@ def _run_all(names: Sequence[str], settings: Settings, stop: threading.Event) ->
         if (port := settings.monitoring.port) is not None:
             monitoring = ProcessMonitoring(EXECUTORS)
             stack.enter_context(monitoring.serve(settings.monitoring.host, port))
-        _run_loops(_assemble_all(names, settings, bus, monitoring), bus, stop)
+        loops = _assemble_all(names, settings, bus, monitoring)
+        # the rest of the time is for the end of the interpreter
+        _run_loops(loops, bus, stop, 0.9 * settings.services.stop_seconds)
 
 
-def _run_loops(loops: Mapping[str, Loop], bus: KafkaBus, stop: threading.Event) -> None:
+def _run_loops(
+    loops: Mapping[str, Loop], bus: KafkaBus, stop: threading.Event, stop_seconds: float
+) -> None:
     log.info("tidegate %s runs %s", version("tidegate"), ", ".join(loops))
     faults: SimpleQueue[BaseException] = SimpleQueue()
     threads = [
-        threading.Thread(target=_run, args=(name, loop, stop, faults), name=name)
+        threading.Thread(target=_run, args=(name, loop, stop, faults), name=name, daemon=True)
         for name, loop in loops.items()
     ]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
+    if stuck := _join(threads, stop, stop_seconds):
+        raise _StillRunningError(
+            f"{', '.join(stuck)} still waited for the broker when the time to stop was over. What"
+            " was not done was not acknowledged: it is done after the next start"
+        )
     bus.close()
     raised = [faults.get() for _ in range(faults.qsize())]
     for fault in (*(each for each in raised if isinstance(each, _StillRunningError)), *raised):
         raise fault
+
+
+def _join(threads: Sequence[threading.Thread], stop: threading.Event, seconds: float) -> list[str]:
+    """Wait for threads; after `stop` at most so many seconds. Give the names of those that run."""
+    for thread in threads:
+        while thread.is_alive() and not stop.is_set():
+            thread.join(_LOOK_SECONDS)
+    deadline = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return [thread.name for thread in threads if thread.is_alive()]
 
 
 def _assemble_all(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 from tidegate.events import topics
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Bus, Changelog, Offsets, Partition
+from tidegate.runtime.daemon_pool import DaemonPool
 from tidegate.runtime.decider.state_store import StateStore, store_of
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.runtime.protocols import Decider
@@ -64,7 +65,7 @@ class OwnedPartitions(Generic[S]):
         self._decider, self._bus, self._inputs, self._retries = decider, bus, inputs, retries
         self._changelog = topics.changelog(decider.name).name(prefix)
         self._owned: dict[int, OwnedPartition[S]] = {}
-        self._pool = ThreadPoolExecutor(AT_ONCE, f"{decider.name}-partitions")
+        self._pool = DaemonPool(AT_ONCE, f"{decider.name}-partitions")
 
     def __getitem__(self, number: int) -> OwnedPartition[S]:
         """The partition of this number."""
