@@ -50,7 +50,7 @@ demo: $(INSTALLED) ## Play the whole story on a real Kafka, Hudi and Hive ACID t
 	$(BIN)/tidegate demo $(ARGS)
 
 docs: $(INSTALLED) ## Bring what is generated in the documentation up to date
-	$(BIN)/python tests/support/architecture.py
+	PYTHONPATH=tests $(BIN)/python tests/support/architecture.py
 
 lint: $(INSTALLED) ## Check format, style, types and the import contracts
 	$(BIN)/ruff format --check .

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from support.generated import write_generated
 from tidegate.events.reasons import reasons_table
 
 # Calls that write or remove on whatever object they are called.
@@ -155,3 +156,4 @@ if __name__ == "__main__":
     page, readme = here / "ARCHITECTURE.md", here / "README.md"
     page.write_text(with_module_list(page.read_text("utf-8"), here), "utf-8")
     readme.write_text(with_reasons(readme.read_text("utf-8")), "utf-8")
+    write_generated(here)

@@ -12,6 +12,7 @@ import typer
 
 from tidegate.cli.dead_letters import dead_letters
 from tidegate.cli.doctor import doctor
+from tidegate.cli.monitor import monitor
 from tidegate.cli.options import ConfigFile
 from tidegate.cli.outcomes import EXAMPLES as OUTCOMES_EXAMPLES
 from tidegate.cli.outcomes import outcomes
@@ -33,6 +34,7 @@ def operate(app: typer.Typer) -> None:
     app.command(epilog=OUTCOMES_EXAMPLES)(outcomes)
     app.command()(run)
     app.command()(doctor)
+    app.command()(monitor)
     app.command()(broker)
     app.command()(skip)
     app.command()(demo)

@@ -9,6 +9,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from tidegate.events import Outcome
+from tidegate.events.reasons import Reason
+
 
 class Kind(StrEnum):
     """The kinds of Prometheus metrics that are used."""
@@ -27,6 +30,20 @@ class Metric(NamedTuple):
     labels: tuple[str, ...] = ("service",)
     buckets: tuple[float, ...] = ()
     """Upper bounds of a histogram's classic buckets."""
+
+
+_REASONS: Final = frozenset(Reason)
+
+
+def reason_of(outcome: Outcome) -> str:
+    """The label for an outcome's reason: a code of `Reason`, "other" for any other, or empty.
+
+    Whoever may write outcomes chooses the text: as a label it would be a time series a text.
+    """
+    reason = getattr(outcome, "reason", None)
+    if reason is None:
+        return ""
+    return str(reason) if reason in _REASONS else "other"
 
 
 _QUICK: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60, 600, 3600)
@@ -128,3 +145,51 @@ PROCESS_METRICS: Final = (
     *(ASSIGNED, RESTORE_SECONDS, RESTORED, WRITTEN, LAST_POLL),
 )
 """What a process of `tidegate run` exports, beside prometheus-client's `process_*`, `python_*`."""
+
+LAG: Final = Metric(
+    "kafka_consumergroup_lag",
+    Kind.GAUGE,
+    "Records between a group's committed offset and the end of the partition.",
+    ("consumergroup", "topic", "partition"),
+)
+CURRENT: Final = Metric(
+    "kafka_consumergroup_current_offset",
+    Kind.GAUGE,
+    "A group's committed offset.",
+    ("consumergroup", "topic", "partition"),
+)
+MEMBERS: Final = Metric(
+    "kafka_consumergroup_members",
+    Kind.GAUGE,
+    "Members of a service's group; 0 where the service does not run.",
+    ("consumergroup",),
+)
+END: Final = Metric(
+    "kafka_topic_partition_current_offset",
+    Kind.GAUGE,
+    "The end offset of a partition.",
+    ("topic", "partition"),
+)
+SEEN: Final = Metric(
+    "tidegate_outcomes_seen_total",
+    Kind.COUNTER,
+    "Outcomes appended since the monitor started, of all services and people.",
+    ("kind", "reason"),
+)
+NEW_DEAD_LETTERS: Final = Metric(
+    "tidegate_dead_letters_seen_total",
+    Kind.COUNTER,
+    "Records appended to the dead letters since the monitor started.",
+    (),
+)
+LAST_LOOK: Final = Metric(
+    "tidegate_monitor_last_look_timestamp_seconds",
+    Kind.GAUGE,
+    "When the monitor last saw the whole deployment, in seconds since the epoch.",
+    (),
+)
+
+DEPLOYMENT_METRICS: Final = (
+    *(BUILD_INFO, LAG, CURRENT, MEMBERS, END, SEEN, NEW_DEAD_LETTERS, LAST_LOOK),
+)
+"""What `tidegate monitor` exports, read off the broker: a service that stands still is seen too."""

@@ -13,7 +13,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from prometheus_client import make_wsgi_app
 
 from tidegate.errors import ConfigError
-from tidegate.monitoring.health import Health
+from tidegate.monitoring.health import HealthChecks
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse
@@ -37,7 +37,9 @@ class _Handler(WSGIRequestHandler):
 
 
 @contextmanager
-def serve(host: str, port: int, registry: CollectorRegistry, health: Health) -> Generator[int]:
+def serve(
+    host: str, port: int, registry: CollectorRegistry, health: HealthChecks
+) -> Generator[int]:
     """Serve while the block runs; gives the port, which the system chooses for port 0.
 
     Raises:
@@ -60,7 +62,7 @@ def serve(host: str, port: int, registry: CollectorRegistry, health: Health) -> 
 
 
 def _application(
-    registry: CollectorRegistry, health: Health
+    registry: CollectorRegistry, health: HealthChecks
 ) -> Callable[[dict[str, Any], StartResponse], Iterable[bytes]]:
     metrics = make_wsgi_app(registry)
     checks = {"/livez": health.not_live, "/readyz": health.not_ready}

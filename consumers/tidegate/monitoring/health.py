@@ -5,10 +5,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 POLL_LIMIT_SECONDS: Final = 300.0
 """A member that has not polled for so long is put out of its group (max.poll.interval.ms)."""
+
+
+class HealthChecks(Protocol):
+    """What /livez and /readyz ask."""
+
+    def not_live(self) -> list[str]:
+        """Why the process should be ended and started again; empty if it should not."""
+        ...
+
+    def not_ready(self) -> list[str]:
+        """Why it does not do its work now; empty if it does."""
+        ...
 
 
 class ServiceHealth:

@@ -103,8 +103,7 @@ class _Executor:
             if appended is not None:
                 service.causes.remember(outcome.event_id, appended)
             yield outcome  # counted once it is published
-            reason = str(getattr(outcome, "reason", ""))
-            labels = (self.name, type(outcome).__name__, reason)
+            labels = (self.name, type(outcome).__name__, catalog.reason_of(outcome))
             service.metrics.add(catalog.OUTCOMES, 1, *labels)
             if isinstance(outcome, DirectoriesCleaned):
                 service.metrics.add(catalog.DIRECTORIES, len(outcome.directories), self.name)

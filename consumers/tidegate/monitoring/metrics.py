@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
+from typing import TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -17,6 +18,8 @@ from prometheus_client import (
 
 from tidegate.monitoring import catalog
 from tidegate.monitoring.catalog import Kind, Metric
+
+F = TypeVar("F", Counter, Gauge, Histogram)
 
 
 class Metrics:
@@ -48,19 +51,24 @@ class Metrics:
 
     def add(self, metric: Metric, amount: float, *labels: str) -> None:
         """Add to a counter."""
-        self._counters[metric].labels(*labels).inc(amount)
+        self._of(self._counters, metric, labels).inc(amount)
 
     def set(self, metric: Metric, value: float, *labels: str) -> None:
         """Set a gauge."""
-        self._gauges[metric].labels(*labels).set(value)
+        self._of(self._gauges, metric, labels).set(value)
 
     def compute(self, metric: Metric, value: Callable[[], float], *labels: str) -> None:
         """Compute a gauge at each scrape."""
-        self._gauges[metric].labels(*labels).set_function(value)
+        self._of(self._gauges, metric, labels).set_function(value)
 
     def observe(self, metric: Metric, seconds: float, *labels: str) -> None:
         """Add a duration to a histogram; a negative one, of two clocks that differ, as zero."""
-        self._histograms[metric].labels(*labels).observe(max(0.0, seconds))
+        self._of(self._histograms, metric, labels).observe(max(0.0, seconds))
+
+    @staticmethod
+    def _of(families: Mapping[Metric, F], metric: Metric, labels: Sequence[str]) -> F:
+        family = families[metric]
+        return family.labels(*labels) if metric.labels else family
 
     def forget(self, metric: Metric) -> None:
         """Remove all time series of a gauge, before those that are still there are set."""

@@ -43,11 +43,14 @@ class Groups:
         Raises:
             GroupInUseError: the service is running.
         """
-        members = _RETRIES.call(lambda: self._members(group))
-        if members:
+        if members := self.members(group):
             raise GroupInUseError(
                 f"group {group} is in use by {', '.join(members)}: stop the service first"
             )
+
+    def members(self, group: str) -> list[str]:
+        """The members of a group, by client and host; none of one that does not exist."""
+        return _RETRIES.call(lambda: self._members(group))
 
     def _members(self, group: str) -> list[str]:
         try:

@@ -1,0 +1,134 @@
+"""The alert rules, in terms of the catalog's metrics: what people are called for, and why."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+
+class Alert(NamedTuple):
+    """A rule of Prometheus."""
+
+    name: str
+    expression: str
+    after: str
+    """How long it must hold, as Prometheus writes durations."""
+    severity: str
+    summary: str
+    action: str
+    """What whoever is called does first."""
+
+
+ALERTS: Final = (
+    Alert(
+        "TidegateProcessDown",
+        'up{job="tidegate"} == 0',
+        "2m",
+        "critical",
+        "A process of `tidegate run` can't be scraped.",
+        "Look at its supervisor and its log; its work waits on Kafka and is not lost.",
+    ),
+    Alert(
+        "TidegateServiceWithoutMembers",
+        "kafka_consumergroup_members == 0",
+        "5m",
+        "critical",
+        "Nobody runs {{ $labels.consumergroup }}.",
+        "Start it. If it ends again at once, its last log line says why and what to do.",
+    ),
+    Alert(
+        "TidegateLagging",
+        "sum by (consumergroup) (kafka_consumergroup_lag) > 0"
+        " and sum by (consumergroup) (delta(kafka_consumergroup_current_offset[15m])) == 0",
+        "15m",
+        "warning",
+        "{{ $labels.consumergroup }} has records to read and has committed none for 15 minutes.",
+        "A long restore may be why: see tidegate_oldest_running_command_seconds. Else the log.",
+    ),
+    Alert(
+        "TidegateNotPolling",
+        "time() - tidegate_last_poll_timestamp_seconds > 300",
+        "0m",
+        "critical",
+        "{{ $labels.service }} has not polled for 5 minutes and is no member of its group.",
+        "Send its process SIGTERM; its supervisor starts it again.",
+    ),
+    Alert(
+        "TidegateDeadLetters",
+        "increase(tidegate_dead_letters_seen_total[15m]) > 0",
+        "0m",
+        "warning",
+        "Messages could not be processed and were put aside.",
+        "tidegate dead-letters list, then redrive or discard each.",
+    ),
+    Alert(
+        "TidegateRestoreFailed",
+        'increase(tidegate_outcomes_seen_total{kind="RestoreFailed"}[1h]) > 0',
+        "0m",
+        "critical",
+        "A restore began and could not finish: its table takes no writes.",
+        "tidegate outcomes says why; the same request resumes it.",
+    ),
+    Alert(
+        "TidegateRefused",
+        "sum by (kind, reason)"
+        ' (increase(tidegate_outcomes_seen_total{kind=~".*(Rejected|Refused)"}[1h])) > 0',
+        "0m",
+        "info",
+        "{{ $labels.kind }}: {{ $labels.reason }}.",
+        "The list of reasons in the README says what to do for each.",
+    ),
+    Alert(
+        "TidegateVacuumNeedsAttention",
+        'increase(tidegate_outcomes_seen_total{kind="VacuumFlagged"}[1h]) > 0',
+        "0m",
+        "warning",
+        "A vacuum may wait for ever, or was published with other content.",
+        "tidegate outcomes --kind VacuumFlagged says which, and why.",
+    ),
+    Alert(
+        "TidegateSlowCommand",
+        "tidegate_oldest_running_command_seconds > 3600",
+        "0m",
+        "warning",
+        "{{ $labels.service }} has been at one command for over an hour.",
+        "Its log names the table. A large restore may take that long.",
+    ),
+    Alert(
+        "TidegateAttemptsFail",
+        "sum by (service, error) (rate(tidegate_failed_attempts_total[10m])) > 0",
+        "15m",
+        "warning",
+        "{{ $labels.service }}: attempts have failed for 15 minutes ({{ $labels.error }}).",
+        "The storage may be away; commands wait and are tried again.",
+    ),
+    Alert(
+        "TidegateMonitorBlind",
+        "time() - tidegate_monitor_last_look_timestamp_seconds > 120"
+        ' or absent(up{job="tidegate-monitor"} == 1)',
+        "2m",
+        "warning",
+        "The monitor does not see the deployment: the alerts on groups and outcomes are silent.",
+        "Start `tidegate monitor`; look whether the broker answers: tidegate doctor.",
+    ),
+)
+
+
+def rules() -> dict[str, Any]:
+    """The rules as Prometheus reads them."""
+    return {
+        "groups": [
+            {
+                "name": "tidegate",
+                "rules": [
+                    {
+                        "alert": each.name,
+                        "expr": each.expression,
+                        "for": each.after,
+                        "labels": {"severity": each.severity},
+                        "annotations": {"summary": each.summary, "action": each.action},
+                    }
+                    for each in ALERTS
+                ],
+            }
+        ]
+    }

@@ -1,0 +1,154 @@
+"""Looks at groups, offsets and outcomes now and then, and keeps the gauges and counters current."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from confluent_kafka.admin import AdminClient
+
+from tidegate.errors import FormatError, TransientError
+from tidegate.events import Outcome
+from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC, topic_of
+from tidegate.monitoring import catalog
+from tidegate.monitoring.metrics import Metrics
+from tidegate.ops.groups import Groups
+from tidegate.registry import wire_for
+from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.kafka.metadata import KafkaMetadata
+from tidegate.runtime.kafka.partition_reader import read_spans
+from tidegate.runtime.kafka.records import as_record
+from tidegate.runtime.retry import RetryPolicy
+from tidegate.service.assembly import CONSUMED_EVENTS
+from tidegate.service.settings import Settings
+
+log = logging.getLogger(__name__)
+_MISSED_LOOKS: Final = 4
+_RETRIES: Final = RetryPolicy(attempts=5, longest=1.0)
+"""Right after topics were created their leaders are not known yet."""
+
+
+class MonitorHealth:
+    """Ready while the last look was not long ago; live as long as the process answers."""
+
+    def __init__(self, interval: float) -> None:
+        """Take the seconds between two looks."""
+        self._limit = _MISSED_LOOKS * interval
+        self._looked: float | None = None
+
+    def looked(self) -> None:
+        """The whole deployment was seen."""
+        self._looked = time.monotonic()
+
+    def not_live(self) -> list[str]:
+        """Nothing: a broker that is away is no reason to start again."""
+        return []
+
+    def not_ready(self) -> list[str]:
+        """Why what is exported is out of date; empty if it is not."""
+        if self._looked is None:
+            return ["the deployment was not seen yet"]
+        seconds = time.monotonic() - self._looked
+        return [f"last seen {seconds:.0f} s ago"] if seconds > self._limit else []
+
+
+class DeploymentMonitor:
+    """Exports what the broker knows of a deployment. Nothing is written, no group is joined."""
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        """Take the deployment; nothing is sent yet.
+
+        Raises:
+            ConfigError: no broker is named, or a setting is invalid.
+        """
+        self._config, self._metrics = settings.connection(), metrics
+        self._prefix, self._wire = settings.topics.prefix, wire_for(settings.registry)
+        self._metadata = KafkaMetadata(self._config)
+        self._groups = Groups(AdminClient({**self._config, "log_level": 0}))
+        self._read: dict[Partition, int] = {}
+        """Up to which offset outcomes and dead letters were counted."""
+
+    def run(self, stop: threading.Event, interval: float, health: MonitorHealth) -> None:
+        """Look every `interval` seconds until `stop` is set; an outage is logged once.
+
+        Raises:
+            StopService: the broker refuses access.
+            ConfigError: a topic does not exist.
+        """
+        away = False
+        while not stop.is_set():
+            try:
+                self.look()
+            except TransientError as error:
+                if not away:
+                    log.warning("the deployment can't be seen: %s", error)
+                away = True
+            else:
+                if away:
+                    log.warning("the deployment is seen again")
+                away = False
+                health.looked()
+            stop.wait(interval)
+
+    def look(self) -> None:
+        """Look once.
+
+        Raises:
+            TransientError: the broker did not answer; what is exported stays as it was.
+        """
+        ends = _RETRIES.call(self._ends)
+        self._look_at_groups(ends)
+        self._count_appended(ends)
+        for part, end in ends.items():
+            self._metrics.set(catalog.END, end, part.topic, str(part.number))
+        self._metrics.set(catalog.LAST_LOOK, time.time())
+
+    def _ends(self) -> dict[Partition, int]:
+        read = {topic_of(kind) for kinds in CONSUMED_EVENTS.values() for kind in kinds}
+        names = sorted(each.name(self._prefix) for each in {*read, OUTCOME_TOPIC, DEAD_LETTERS})
+        parts = [
+            Partition(name, number)
+            for name in names
+            for number in range(self._metadata.partitions(name))
+        ]
+        return {each: marks.end for each, marks in self._metadata.watermarks(parts).items()}
+
+    def _look_at_groups(self, ends: Mapping[Partition, int]) -> None:
+        for service, kinds in CONSUMED_EVENTS.items():
+            group = f"{self._prefix}.{service}"
+            topics = {topic_of(kind).name(self._prefix) for kind in kinds}
+            parts = [each for each in ends if each.topic in topics]
+            committed = self._metadata.committed(group, parts)
+            self._metrics.set(catalog.MEMBERS, len(self._groups.members(group)), group)
+            for part, at in committed.items():
+                labels = (group, part.topic, str(part.number))
+                self._metrics.set(catalog.CURRENT, at.offset, *labels)
+                # a commit may be newer than the end that was read before it
+                self._metrics.set(catalog.LAG, max(0, ends[part] - at.offset), *labels)
+
+    def _count_appended(self, ends: Mapping[Partition, int]) -> None:
+        outcomes, letters = OUTCOME_TOPIC.name(self._prefix), DEAD_LETTERS.name(self._prefix)
+        counted = {each: end for each, end in ends.items() if each.topic in {outcomes, letters}}
+        if not self._read:  # counting begins with what comes after the start
+            self._metrics.add(catalog.NEW_DEAD_LETTERS, 0)
+        spans = {each: range(self._read.get(each, end), end) for each, end in counted.items()}
+        for received in read_spans(self._config, spans):
+            record = as_record(received)
+            if record.partition.topic == letters:
+                self._metrics.add(catalog.NEW_DEAD_LETTERS, 1)
+            else:
+                self._metrics.add(catalog.SEEN, 1, *self._kind_and_reason(record))
+            self._read[record.partition] = record.offset + 1
+        self._read |= counted
+
+    def _kind_and_reason(self, record: Record) -> tuple[str, str]:
+        try:
+            event = self._wire.deserialize(record.key, record.value, record.headers)
+        except FormatError:
+            return "unreadable", ""
+        if not isinstance(event, Outcome):
+            return "unreadable", ""
+        return type(event).__name__, catalog.reason_of(event)

@@ -1,0 +1,131 @@
+"""Alert rules and dashboard: current, understood by Prometheus, about metrics that exist."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from support.generated import generated
+from tidegate.monitoring.alerts import ALERTS
+from tidegate.monitoring.catalog import DEPLOYMENT_METRICS, PROCESS_METRICS, Kind
+from tidegate.monitoring.dashboard import PANELS
+
+ROOT = Path(__file__).parents[2]
+PROMTOOL = shutil.which("promtool")
+NAMES = {
+    f"{each.name}{suffix}"
+    for each in (*PROCESS_METRICS, *DEPLOYMENT_METRICS)
+    for suffix in (("_bucket", "_sum", "_count") if each.kind is Kind.HISTOGRAM else ("",))
+}
+_OURS = re.compile(r"\b(?:tidegate|kafka)_[a-z_]+")
+_GROUPS = re.compile(r'\{[^}]*\}|"[^"]*"')
+needs_promtool = pytest.mark.skipif(
+    PROMTOOL is None, reason="promtool is not installed (Debian's package prometheus has it)"
+)
+
+# An outage of one service, seen by the monitor: what is sent, when.
+UNIT_TEST = """
+rule_files: [alerts.yaml]
+evaluation_interval: 1m
+tests:
+  - interval: 1m
+    input_series:
+      - series: 'kafka_consumergroup_members{consumergroup="tidegate.cleaner"}'
+        values: "1 1 0x20"
+      - series: 'kafka_consumergroup_members{consumergroup="tidegate.restorer"}'
+        values: "1x22"
+      - series: 'kafka_consumergroup_lag{consumergroup="tidegate.cleaner",topic="t",partition="0"}'
+        values: "0 0 5x30"
+      - series: >-
+          kafka_consumergroup_current_offset{consumergroup="tidegate.cleaner",topic="t",partition="0"}
+        values: "9x40"
+      - series: 'tidegate_dead_letters_seen_total'
+        values: "0x5 3x40"
+    alert_rule_test:
+      - eval_time: 6m
+        alertname: TidegateServiceWithoutMembers
+        exp_alerts: []
+      - eval_time: 8m
+        alertname: TidegateServiceWithoutMembers
+        exp_alerts:
+          - exp_labels: {severity: critical, consumergroup: tidegate.cleaner}
+            exp_annotations:
+              summary: Nobody runs tidegate.cleaner.
+              action: >-
+                Start it. If it ends again at once, its last log line says why and what to do.
+      - eval_time: 4m
+        alertname: TidegateDeadLetters
+        exp_alerts: []
+      - eval_time: 7m
+        alertname: TidegateDeadLetters
+        exp_alerts:
+          - exp_labels: {severity: warning}
+            exp_annotations:
+              summary: Messages could not be processed and were put aside.
+              action: tidegate dead-letters list, then redrive or discard each.
+      - eval_time: 35m
+        alertname: TidegateLagging
+        exp_alerts:
+          - exp_labels: {severity: warning, consumergroup: tidegate.cleaner}
+            exp_annotations:
+              summary: >-
+                tidegate.cleaner has records to read and has committed none for 15 minutes.
+              action: >-
+                A long restore may be why: see tidegate_oldest_running_command_seconds. Else the
+                log.
+"""
+
+
+@pytest.mark.parametrize("name", sorted(generated()))
+def test_what_is_generated_is_current(name: str) -> None:
+    assert (ROOT / name).read_text("utf-8") == generated()[name], "run `make docs`"
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        *(pytest.param(each.expression, id=each.name) for each in ALERTS),
+        *(
+            pytest.param(q, id=f"{each.title} {at}")
+            for each in PANELS
+            for at, (q, _) in enumerate(each.queries)
+        ),
+    ],
+)
+def test_a_query_is_about_metrics_that_exist(expression: str) -> None:
+    names = set(_OURS.findall(_GROUPS.sub("", expression)))
+
+    assert names <= NAMES
+
+
+def run(*arguments: str) -> None:
+    done = subprocess.run([str(PROMTOOL), *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_promtool
+def test_promtool_accepts_the_rules_and_the_configuration() -> None:
+    run("check", "rules", str(ROOT / "compose/prometheus/alerts.yaml"))
+    run("check", "config", str(ROOT / "compose/prometheus/prometheus.yaml"))
+
+
+@needs_promtool
+def test_the_rules_call_somebody_when_they_should_and_not_before(tmp_path: Path) -> None:
+    (tmp_path / "alerts.yaml").write_text(generated()["compose/prometheus/alerts.yaml"])
+    file = tmp_path / "test.yaml"
+    file.write_text(UNIT_TEST)
+
+    run("test", "rules", str(file))
+
+
+def test_every_rule_says_what_to_do() -> None:
+    parsed = yaml.safe_load(generated()["compose/prometheus/alerts.yaml"])
+    found = parsed["groups"][0]["rules"]
+
+    assert len({each["alert"] for each in found}) == len(ALERTS)
+    assert all(each["annotations"]["action"].endswith(".") for each in found)
