@@ -35,6 +35,7 @@ _SETTINGS: Final[Mapping[str, str | int | bool]] = {
     "log_level": 0,
 }
 _BROKER_SECONDS: Final = 10.0
+_REQUEST_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.2
 _ID: Final = "ce_id"
 _ERROR: Final = "__connect.errors.exception.message"
@@ -142,14 +143,22 @@ class OutcomeWatch:
         self.close()
 
     def _end(self, topic: str, from_start: bool) -> TopicPartition:  # noqa: FBT001 - private
-        try:
-            found = self._consumer.list_topics(topic, timeout=_BROKER_SECONDS).topics[topic]
-            if found.error is not None or not found.partitions:
-                raise ConfigError(f"topic {topic} does not exist (yet), or may not be read")
-            part = TopicPartition(topic, partition_of(self._table, len(found.partitions)))
-            first, end = self._consumer.get_watermark_offsets(part, timeout=_BROKER_SECONDS)
-        except KafkaException as error:
-            raise TransientError(f"the end of {topic}: {error.args[0].str()}") from error
+        """Where to begin; a broker that is away, or elects a leader, gets some seconds."""
+        deadline = time.monotonic() + _BROKER_SECONDS
+        while True:
+            try:
+                return self._end_now(topic, from_start)
+            except KafkaException as error:
+                if time.monotonic() > deadline or error.args[0].code() in _REFUSALS:
+                    raise TransientError(f"the end of {topic}: {error.args[0].str()}") from error
+                time.sleep(_POLL_SECONDS)
+
+    def _end_now(self, topic: str, from_start: bool) -> TopicPartition:  # noqa: FBT001 - private
+        found = self._consumer.list_topics(topic, timeout=_REQUEST_SECONDS).topics[topic]
+        if found.error is not None or not found.partitions:
+            raise ConfigError(f"topic {topic} does not exist (yet), or may not be read")
+        part = TopicPartition(topic, partition_of(self._table, len(found.partitions)))
+        first, end = self._consumer.get_watermark_offsets(part, timeout=_REQUEST_SECONDS)
         return TopicPartition(topic, part.partition, first if from_start else end)
 
     def _answered(self, message: Received, causes: frozenset[str]) -> Answered | None:

@@ -22,10 +22,13 @@ from tidegate.runtime.kafka.merged_reader import MergedReader
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import standalone_consumer
 from tidegate.runtime.kafka.records import Config
+from tidegate.runtime.retry import RetryPolicy
 from tidegate.service.settings import Settings
 
 _TIMEOUT: Final = 10.0
 _BROKER_SECONDS: Final = 5.0
+_RETRIES: Final = RetryPolicy(attempts=6, first=0.1, longest=1.0)
+"""A leader is elected, or a topic is new."""
 ALL: Final = EventFilter()
 
 
@@ -107,10 +110,10 @@ class EventLog:
         tables = wanted.exact_tables
         numbers = range(count) if tables is None else {partition_of(t, count) for t in tables}
         parts = [Partition(name, number) for number in sorted(numbers)]
-        marks = self._metadata.watermarks(parts)
+        marks = _RETRIES.call(lambda: self._metadata.watermarks(parts))
         if since is None:
             return {part: range(mark.first, mark.end) for part, mark in marks.items()}
-        starts = self._offsets_at(parts, since)
+        starts = _RETRIES.call(lambda: self._offsets_at(parts, since))
         return {part: range(starts.get(part, mark.end), mark.end) for part, mark in marks.items()}
 
     def _offsets_at(self, parts: list[Partition], since: datetime) -> dict[Partition, int]:
