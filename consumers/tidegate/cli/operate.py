@@ -21,6 +21,8 @@ from tidegate.cli.plans import plan
 from tidegate.cli.replay import replay
 from tidegate.cli.skip import skip
 from tidegate.cli.topics import topics
+from tidegate.cli.waiting import EXAMPLES as WAITING_EXAMPLES
+from tidegate.cli.waiting import waiting
 from tidegate.service.settings import Settings
 from tidegate.service.signals import stop_on_signals
 
@@ -32,6 +34,7 @@ def operate(app: typer.Typer) -> None:
     app.add_typer(replay, name="replay")
     app.add_typer(dead_letters, name="dead-letters")
     app.command(epilog=OUTCOMES_EXAMPLES)(outcomes)
+    app.command(epilog=WAITING_EXAMPLES)(waiting)
     app.command()(run)
     app.command()(doctor)
     app.command()(monitor)

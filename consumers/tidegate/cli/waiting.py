@@ -1,0 +1,101 @@
+"""`tidegate waiting`: which vacuums wait, since when, for which locks, and whose these are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from tidegate.cli.options import ConfigFile, table_pattern
+from tidegate.cli.output import write, write_json
+from tidegate.service.settings import Settings
+
+if TYPE_CHECKING:
+    from tidegate.ops.waiting import LackingVacuum
+
+_HOLDS: Final = 10
+EXAMPLES: Final = """\b
+Examples:
+  tidegate waiting --older-than 1h
+  tidegate waiting --table lake.sales.orders
+  tidegate waiting --json | jq -r '.lacks[].owner' | sort | uniq -c"""
+
+
+def waiting(
+    table: Annotated[
+        str | None,
+        typer.Option(
+            "--table", "-t", help="Only of this one: a name, or a pattern like 'lake.s.*'."
+        ),
+    ] = None,
+    older_than: Annotated[
+        str | None, typer.Option(help="Only those that have waited this long, e.g. 1h.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(min=1, help="List at most this many, the oldest; --json lists all.")
+    ] = 100,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object a line, for scripts.")
+    ] = False,
+    config: ConfigFile = None,
+) -> None:
+    """Show the vacuums that wait for readers, oldest first, and which holds they still lack.
+
+    Times are the broker's. It reads what the reader gate has stored: what the gate has not read
+    yet is not in it (see `tidegate status` for its lag).
+    """
+    from tidegate.ops.moments import duration  # noqa: PLC0415 - heavy
+    from tidegate.ops.waiting import waiting_vacuums  # noqa: PLC0415
+
+    span = duration(older_than) if older_than else timedelta()
+    now = datetime.now(UTC)
+    pattern = None if table is None else table_pattern(table)
+    found = [
+        each
+        for each in waiting_vacuums(Settings.load(config), pattern)
+        if now - each.since >= span or not older_than
+    ]
+    found.sort(key=lambda each: (each.since, each.event_id))
+    if as_json:
+        for each in found:
+            write_json(each.as_json())
+    else:
+        _show(found, limit, now)
+
+
+def _show(found: Sequence[LackingVacuum], limit: int, now: datetime) -> None:
+    for each in found[:limit]:
+        write(headline(each, now))
+        for hold in each.lacks[:_HOLDS]:
+            write(f"    waits for {hold}")
+        if len(each.lacks) > _HOLDS:
+            write(f"    ... and for {len(each.lacks) - _HOLDS} more; --json lists all")
+        if not each.lacks:
+            write("    waits for nothing more: it is released with the table's next event")
+    if not found:
+        write("no vacuum waits")
+    elif len(found) > limit:
+        write(f"only the oldest {limit} of {len(found)} are listed; use --limit or --table")
+
+
+def headline(vacuum: LackingVacuum, now: datetime) -> str:
+    """One line on a waiting vacuum: table, age, what it made, how many holds are left."""
+    where = f"/{vacuum.partition}" if vacuum.partition else ""
+    made = ", ".join(vacuum.directories[:3])
+    since = f"{vacuum.since.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    holds = f"{len(vacuum.lacks)} of {vacuum.holds} holds left"
+    age = age_of(now - vacuum.since)
+    return f"{vacuum.table}{where}  {vacuum.kind} {made}  since {since} ({age})  {holds}"
+
+
+def age_of(span: timedelta) -> str:
+    """A duration in its largest unit and the next: 3d 4h, 1m 30s, 5s."""
+    seconds = max(0, int(span.total_seconds()))
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86_400
+    if days:
+        return f"{days}d {hours % 24}h"
+    if hours:
+        return f"{hours}h {minutes % 60}m"
+    return f"{minutes}m {seconds % 60}s" if minutes else f"{seconds}s"

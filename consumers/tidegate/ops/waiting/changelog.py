@@ -1,0 +1,65 @@
+"""Reading the reader gate's changelog from the side: the gate is neither asked nor disturbed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Final
+
+from tidegate.cleaning import ReaderGate
+from tidegate.cleaning.gate_state import GateState
+from tidegate.events.keys import partition_of
+from tidegate.events.topics import changelog
+from tidegate.ops.waiting.lack import LackingVacuum, lacking_vacuums
+from tidegate.runtime.decider.state_store import ChangelogRecord, StateStore, store_of
+from tidegate.runtime.kafka.metadata import KafkaMetadata
+from tidegate.runtime.kafka.partition_reader import read_partition
+from tidegate.runtime.kafka.records import as_record
+from tidegate.runtime.retry import RetryPolicy
+from tidegate.service.settings import Settings
+
+_BROKER_SECONDS: Final = 5.0
+_RETRIES: Final = RetryPolicy(attempts=6, first=0.1, longest=1.0)
+_SEPARATOR: Final = b"\x00"
+_SIGNS: Final = frozenset("*?[")
+
+
+def waiting_vacuums(settings: Settings, table: str | None = None) -> Iterator[LackingVacuum]:
+    """The vacuums that wait now, as far as the gate has read, in no particular order.
+
+    One partition's state is in memory at a time. Of a table named exactly, only its partition is
+    read, and nothing of other tables is kept.
+
+    Args:
+        settings: The deployment.
+        table: An identity or a shell pattern; None: all tables.
+
+    Raises:
+        ConfigError: the changelog does not exist.
+        TransientError: no broker answers.
+        StopService, FormatError: the changelog can't be read.
+    """
+    connection = settings.connection()
+    topic = changelog(ReaderGate.name).name(settings.topics.prefix)
+    count = KafkaMetadata(connection, wait_seconds=_BROKER_SECONDS).partitions(topic)
+    is_exact = table is not None and not _SIGNS & set(table)
+    numbers = [partition_of(table, count)] if table is not None and is_exact else range(count)
+    for number in numbers:
+        yield from lacking_vacuums(_RETRIES.call(partial(_store, settings, topic, number, table)))
+
+
+def _store(settings: Settings, topic: str, number: int, table: str | None) -> StateStore[GateState]:
+    store = store_of(ReaderGate())
+    store.restore(_records(settings, topic, number, table))
+    return store
+
+
+def _records(
+    settings: Settings, topic: str, number: int, table: str | None
+) -> Iterator[ChangelogRecord]:
+    for record in map(as_record, read_partition(settings.connection(), topic, number)):
+        key = record.key or b""
+        name = key.partition(_SEPARATOR)[0].decode()
+        if not name or table is None or fnmatchcase(name, table):
+            yield key, record.value

@@ -1,0 +1,102 @@
+"""Which holds a waiting vacuum lacks, and whose they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+
+from support.samples import NOON, release
+from support.told import ORDERS, vacuum
+from tidegate.cleaning import ReaderGate
+from tidegate.cli.waiting import age_of, headline
+from tidegate.events import Event, LockHold, LockReleased, VacuumFinished
+from tidegate.ops.waiting import LackedHold, LackingVacuum
+from tidegate.ops.waiting.lack import lacking_vacuums
+from tidegate.runtime.decider.state_store import store_of
+
+CUSTOMERS = "lake.sales.customers"
+
+
+def waiting_after(*events: Event) -> Sequence[LackingVacuum]:
+    """What waits after a gate has read events, from its changelog alone."""
+    gate = ReaderGate()
+    own = store_of(gate)
+    written: list[tuple[bytes, bytes | None]] = []
+    for event in events:
+        decision = gate.decide(own.state(event.table), event, NOON)
+        own.put(event.table, decision.state, decision.pieces)
+        written += own.changed_records()
+    read = store_of(gate)
+    read.restore(written)
+    return list(lacking_vacuums(read))
+
+
+def with_locks(*locks: LockHold, transactions: tuple[int, ...] = ()) -> VacuumFinished:
+    fields = vacuum(7).model_dump(exclude={"event_id", "locks", "open_transactions"})
+    own = LockHold(lock_id=7)
+    return VacuumFinished.model_validate(
+        fields | {"locks": (own, *locks), "open_transactions": transactions}
+    )
+
+
+def test_a_vacuum_waits_for_the_holds_that_have_not_ended_and_names_their_owners() -> None:
+    [found] = waiting_after(vacuum(7, 8, 9), release(7), release(9))
+
+    assert (found.table, found.since, found.holds) == (ORDERS, NOON, 3)
+    assert found.lacks == (LackedHold(8, None, "user8"),)
+    assert str(found.lacks[0]) == "lock 8 of user8"
+    assert "1 of 3 holds left" in headline(found, NOON + timedelta(hours=2))
+
+
+def test_a_vacuum_that_was_released_waits_no_more() -> None:
+    assert waiting_after(vacuum(7), release(7)) == []
+
+
+def test_a_lock_ends_with_its_transaction() -> None:
+    lock = LockHold(lock_id=8, transaction_id=80, owner="ana")
+    ended = LockReleased.model_validate(
+        release(8).model_dump(exclude={"event_id", "lock_id"}) | {"transaction_id": 80}
+    )
+
+    [found] = waiting_after(with_locks(lock), ended)
+
+    assert [each.lock_id for each in found.lacks] == [7]
+
+
+def test_a_transaction_with_a_lock_is_one_hold_and_one_without_is_another() -> None:
+    lock = LockHold(lock_id=8, transaction_id=80, owner="ana", partition="day=1")
+    [found] = waiting_after(with_locks(lock, transactions=(80, 90)), release(7))
+
+    assert found.lacks == (
+        LackedHold(8, 80, "ana", None, "day=1"),
+        LackedHold(None, 90),
+    )
+    assert [str(each) for each in found.lacks] == [
+        "lock 8 in transaction 80 of ana",
+        "transaction 90",
+    ]
+
+
+def test_the_owner_of_a_transaction_is_known_from_a_lock_that_has_ended() -> None:
+    lock = LockHold(lock_id=8, transaction_id=80, owner="ana")
+    [found] = waiting_after(with_locks(lock, transactions=(80,)), release(8))
+
+    assert LackedHold(None, 80, "ana") in found.lacks
+
+
+def test_tables_do_not_mix() -> None:
+    found = waiting_after(vacuum(7), vacuum(7, table=CUSTOMERS), release(7))
+
+    assert [each.table for each in found] == [CUSTOMERS]
+    assert json.loads(json.dumps(found[0].as_json()))["lacks"][0]["owner"] == "user7"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(-1, "0s"), (59, "59s"), (60, "1m 0s"), (3_900, "1h 5m"), (180_000, "2d 2h")],
+)
+def test_an_age_has_two_units(seconds: int, said: str) -> None:
+    assert age_of(timedelta(seconds=seconds)) == said
