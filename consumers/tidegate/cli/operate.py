@@ -12,6 +12,8 @@ import typer
 
 from tidegate.cli.dead_letters import dead_letters
 from tidegate.cli.doctor import doctor
+from tidegate.cli.explain import EXAMPLES as EXPLAIN_EXAMPLES
+from tidegate.cli.explain import explain
 from tidegate.cli.monitor import monitor
 from tidegate.cli.options import ConfigFile
 from tidegate.cli.outcomes import EXAMPLES as OUTCOMES_EXAMPLES
@@ -35,6 +37,7 @@ def operate(app: typer.Typer) -> None:
     app.add_typer(dead_letters, name="dead-letters")
     app.command(epilog=OUTCOMES_EXAMPLES)(outcomes)
     app.command(epilog=WAITING_EXAMPLES)(waiting)
+    app.command(epilog=EXPLAIN_EXAMPLES)(explain)
     app.command()(run)
     app.command()(doctor)
     app.command()(monitor)

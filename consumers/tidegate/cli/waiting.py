@@ -66,18 +66,23 @@ def waiting(
 
 
 def _show(found: Sequence[LackingVacuum], limit: int, now: datetime) -> None:
-    for each in found[:limit]:
-        write(headline(each, now))
-        for hold in each.lacks[:_HOLDS]:
-            write(f"    waits for {hold}")
-        if len(each.lacks) > _HOLDS:
-            write(f"    ... and for {len(each.lacks) - _HOLDS} more; --json lists all")
-        if not each.lacks:
-            write("    waits for nothing more: it is released with the table's next event")
+    show_vacuums(found[:limit], now)
     if not found:
         write("no vacuum waits")
     elif len(found) > limit:
         write(f"only the oldest {limit} of {len(found)} are listed; use --limit or --table")
+
+
+def show_vacuums(found: Sequence[LackingVacuum], now: datetime, indent: str = "") -> None:
+    """Print waiting vacuums, each with the holds that it lacks."""
+    for each in found:
+        write(f"{indent}{headline(each, now)}")
+        for hold in each.lacks[:_HOLDS]:
+            write(f"{indent}    waits for {hold}")
+        if len(each.lacks) > _HOLDS:
+            write(f"{indent}    ... and for {len(each.lacks) - _HOLDS} more; --json lists all")
+        if not each.lacks:
+            write(f"{indent}    waits for nothing more: it goes with the table's next event")
 
 
 def headline(vacuum: LackingVacuum, now: datetime) -> str:

@@ -94,11 +94,11 @@ class EventLog:
         key, value, headers = record.key, record.value, record.headers
         try:
             kind = self._wire.kind(value, headers)
-            if not wanted.may_match(key, kind):
+            if not wanted.may_match(key, kind) or not wanted.may_have_ids(value):
                 return None
             event = self._wire.deserialize(key, value, headers)
         except FormatError as error:
-            return LoggedEvent(record, None, str(error)) if wanted.caused_by is None else None
+            return None if wanted.names_an_id else LoggedEvent(record, None, str(error))
         return LoggedEvent(record, event) if wanted.matches(event) else None
 
     def spans(

@@ -21,6 +21,8 @@ class EventFilter:
     """Names of events; empty: all kinds."""
     caused_by: str | None = None
     """The id of the cause, or how it begins."""
+    event_id: str | None = None
+    """The event's own id, or how it begins."""
 
     @property
     def exact_tables(self) -> frozenset[str] | None:
@@ -40,7 +42,19 @@ class EventFilter:
 
     def matches(self, event: Event) -> bool:
         """Whether an event is selected, of those that may match."""
+        if self.event_id is not None and not event.event_id.startswith(self.event_id):
+            return False
         return self.caused_by is None or (event.caused_by or "").startswith(self.caused_by)
+
+    def may_have_ids(self, value: bytes | None) -> bool:
+        """Whether a value contains the ids that are wanted: else it is not worth decoding."""
+        ids = (each for each in (self.caused_by, self.event_id) if each is not None)
+        return all(each.encode() in (value or b"") for each in ids)
+
+    @property
+    def names_an_id(self) -> bool:
+        """Whether only events of certain ids or causes are wanted."""
+        return self.caused_by is not None or self.event_id is not None
 
     def _is_of(self, table: str) -> bool:
         exact = self.exact_tables

@@ -1,0 +1,77 @@
+"""`tidegate explain`: everything that is known of a table or an event, and what happens next."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from tidegate.cli.dead_letters_report import row_of as dead_letter_row
+from tidegate.cli.options import AsJson, ConfigFile, Since, since_of
+from tidegate.cli.output import write, write_json
+from tidegate.cli.waiting import show_vacuums
+from tidegate.service.settings import Settings
+
+if TYPE_CHECKING:
+    from tidegate.ops.explain import Story
+
+EXAMPLES: Final = """\b
+Examples:
+  tidegate explain lake.sales.orders
+  tidegate explain 1b9ce7ae --since 30d"""
+
+
+def explain(
+    subject: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE | EVENT_ID",
+            help="catalog.database.table, or an event's id, abbreviated if it is unique.",
+        ),
+    ],
+    since: Since = None,
+    limit: Annotated[int, typer.Option(min=1, help="Only the newest so many events.")] = 200,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """Show in order what is known: events, commands, outcomes, what waits, what happens next.
+
+    Of an event, that is the chain from its first cause to its last outcome.
+    """
+    from tidegate.ops.event_log.summary import line_of, row_of  # noqa: PLC0415 - heavy
+    from tidegate.ops.explain import explain as gather  # noqa: PLC0415
+
+    story = gather(Settings.load(config), subject, since_of(since), limit)
+    if as_json:
+        write_json(
+            {
+                "subject": story.subject,
+                "events": [row_of(each) for each in story.events],
+                "left_out": story.left_out,
+                "waiting": [each.as_json() for each in story.waiting],
+                "dead_letters": [dead_letter_row(each) for each in story.dead_letters],
+                "next": story.next_steps(),
+            }
+        )
+        return
+    write(story.subject)
+    if story.left_out:
+        write(f"  ... {story.left_out} older events; see --limit")
+    for each in story.events:
+        write(f"  {line_of(each)}")
+    _show_state(story)
+    write("next:")
+    for step in story.next_steps():
+        write(f"  {step}")
+
+
+def _show_state(story: Story) -> None:
+    if story.waiting:
+        write("waiting:")
+        show_vacuums(story.waiting, datetime.now(UTC), indent="  ")
+    if story.dead_letters:
+        write("dead letters:")
+        for each in story.dead_letters:
+            letter = each.dead_letter
+            write(f"  {letter.dead_letter_id}  {each.state}  {letter.service}: {letter.error}")

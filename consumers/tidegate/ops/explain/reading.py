@@ -1,0 +1,121 @@
+"""Gathering what topics, dead letters and the gate's changelog know of a table or an event."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from datetime import datetime
+from typing import Final
+
+from tidegate.errors import FormatError, TidegateError
+from tidegate.events import VacuumFinished, table_identity
+from tidegate.events.topics import COMMAND_TOPIC, COMMITS, LOCKS, OUTCOME_TOPIC, VACUUMS
+from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
+from tidegate.ops.event_log import EventFilter, EventLog, LoggedEvent
+from tidegate.ops.explain.story import Story, ids_of_chain, is_release_for
+from tidegate.ops.waiting import waiting_vacuums
+from tidegate.service.settings import Settings
+
+_TOPICS: Final = (COMMITS, VACUUMS, LOCKS, COMMAND_TOPIC, OUTCOME_TOPIC)
+
+
+def explain(settings: Settings, subject: str, since: datetime | None, limit: int) -> Story:
+    """Everything that is known of a table, or of the chain of causes that an event belongs to.
+
+    Args:
+        settings: The deployment.
+        subject: A table's name, or an event's id, which may be abbreviated.
+        since: Look at what was appended from then on; None: at everything.
+        limit: Only the newest so many events.
+
+    Raises:
+        TidegateError: nothing is known of it.
+        ConfigError: the topics do not exist.
+        TransientError: no broker answers.
+    """
+    log = EventLog.of(settings)
+    table = _table(subject)
+    if table is not None:
+        story = _of_table(settings, log, table, since, limit)
+        if story.events or story.waiting or story.dead_letters:
+            return story
+    event = _event(log, subject, since)
+    if event is None:
+        raise TidegateError(f"nothing is known of {subject}: no event has its id, or its table")
+    return _of_event(settings, log, event, since, limit)
+
+
+def _of_table(
+    settings: Settings, log: EventLog, table: str, since: datetime | None, limit: int
+) -> Story:
+    newest: deque[LoggedEvent] = deque(maxlen=limit)
+    count = 0
+    with closing(_all_of(log, table, since)) as events:
+        for each in events:
+            newest.append(each)
+            count += 1
+    with DeadLetterBox(settings) as box:
+        letters = list(box.list(DeadLetterFilter(table=table), include_resolved=True))
+    waiting = list(waiting_vacuums(settings, table))
+    return Story(table, list(newest), waiting, letters, count - len(newest))
+
+
+def _of_event(
+    settings: Settings, log: EventLog, found: LoggedEvent, since: datetime | None, limit: int
+) -> Story:
+    if found.event is None:
+        raise TidegateError(f"the event at {found.place} can't be decoded: {found.problem}")
+    event_id, table = found.event.event_id, found.event.table
+    with closing(_all_of(log, table, since)) as events:
+        chain = ids_of_chain(event_id, (each.event for each in events if each.event))
+    related: deque[LoggedEvent] = deque(maxlen=limit)
+    vacuums = {
+        each.event.event_id: each.event
+        for each in _decoded(log.read(VACUUMS, EventFilter((table,)), since=since))
+        if isinstance(each.event, VacuumFinished) and each.event.event_id in chain
+    }
+    count = 0
+    with closing(_all_of(log, table, since)) as events:
+        for each in events:
+            event = each.event
+            if event and (event.event_id in chain or is_release_for(event, vacuums.values())):
+                related.append(each)
+                count += 1
+    with DeadLetterBox(settings) as box:
+        letters = [
+            each
+            for each in box.list(DeadLetterFilter(table=table), include_resolved=True)
+            if (event := each.dead_letter.event(box.wire)) and event.event_id in chain
+        ]
+    waiting = [each for each in waiting_vacuums(settings, table) if each.event_id in chain]
+    return Story(event_id, list(related), waiting, letters, count - len(related))
+
+
+def _event(log: EventLog, event_id: str, since: datetime | None) -> LoggedEvent | None:
+    """The newest event whose id begins so, on whatever topic; all partitions are read for it."""
+    found: LoggedEvent | None = None
+    for topic in _TOPICS:
+        for each in _decoded(log.read(topic, EventFilter(event_id=event_id), since=since)):
+            if found is None or each.at >= found.at:
+                found = each
+    return found
+
+
+def _all_of(log: EventLog, table: str, since: datetime | None) -> Generator[LoggedEvent]:
+    """The events of a table on all topics, by the broker's time."""
+    wanted = EventFilter((table,))
+    topics = [_decoded(log.read(topic, wanted, since=since)) for topic in _TOPICS]
+    yield from heapq.merge(*topics, key=lambda each: each.record.timestamp_ms)
+
+
+def _decoded(found: Iterator[LoggedEvent | None]) -> Iterator[LoggedEvent]:
+    return (each for each in found if each is not None)
+
+
+def _table(subject: str) -> str | None:
+    try:
+        return table_identity(subject)
+    except FormatError:
+        return None

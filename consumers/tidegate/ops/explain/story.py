@@ -1,0 +1,148 @@
+"""What was gathered of a table or an event, and what happens next. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegate.events import (
+    CleaningReleased,
+    Command,
+    Event,
+    LockReleased,
+    Outcome,
+    RestoreFailed,
+    RestoreRequested,
+    SavepointRequested,
+    VacuumFinished,
+)
+from tidegate.events.verdict import Verdict, verdict_of
+from tidegate.ops.dead_letters import ListedDeadLetter
+from tidegate.ops.event_log import LoggedEvent
+from tidegate.ops.waiting import LackingVacuum
+
+_SERVICES: Mapping[type[Command], str] = {
+    SavepointRequested: "the savepoint writer",
+    RestoreRequested: "the restorer",
+    CleaningReleased: "the cleaner",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What is known, oldest first, and what is still to come."""
+
+    subject: str
+    events: Sequence[LoggedEvent]
+    waiting: Sequence[LackingVacuum]
+    dead_letters: Sequence[ListedDeadLetter]
+    left_out: int = 0
+    """How many older events are not among them."""
+
+    def next_steps(self) -> list[str]:
+        """What happens next, or who has to do what; one sentence at least."""
+        steps = [*self._commands(), *self._vacuums()]
+        steps += [
+            f"dead letter {each.dead_letter.dead_letter_id} of {each.dead_letter.service} waits for"
+            f" a decision ({each.dead_letter.error}): tidegate dead-letters show"
+            f" {each.dead_letter.dead_letter_id}"
+            for each in self.dead_letters
+            if each.state == "open"
+        ]
+        return steps or ["nothing: every request has its outcome, and no vacuum waits"]
+
+    def _commands(self) -> Iterator[str]:
+        answers: dict[str, list[Event]] = defaultdict(list)
+        for event in self._events():
+            if isinstance(event, Outcome) and event.caused_by is not None:
+                answers[event.caused_by].append(event)
+        requests = {e.event_id: e for e in self._events() if isinstance(e, Command)}
+        for event_id, command in requests.items():
+            if (step := _step(command, answers[event_id])) is not None:
+                yield step
+
+    def _vacuums(self) -> Iterator[str]:
+        known = {each.event_id for each in self.waiting}
+        released = {e.caused_by for e in self._events() if isinstance(e, CleaningReleased)}
+        for each in self.waiting:
+            holds = ", ".join(str(hold) for hold in each.lacks[:5])
+            more = f" and {len(each.lacks) - 5} more" if len(each.lacks) > 5 else ""  # noqa: PLR2004
+            yield (
+                f"the cleaning after vacuum {each.event_id} is released when these have ended:"
+                f" {holds}{more}"
+                if each.lacks
+                else f"the cleaning after vacuum {each.event_id} is released with the next event"
+            )
+        for event in {
+            e.event_id: e for e in self._events() if isinstance(e, VacuumFinished)
+        }.values():
+            if event.event_id not in known | released:
+                yield (
+                    f"vacuum {event.event_id} is neither waiting nor released: the reader gate has"
+                    " not read it yet, or its release is older than what is shown; see: tidegate"
+                    " status"
+                )
+
+    def _events(self) -> Iterator[Event]:
+        return (each.event for each in self.events if each.event is not None)
+
+
+def _step(command: Command, answers: Sequence[Event]) -> str | None:
+    """What is still to come of a command; None if nothing is."""
+    named = f"{type(command).__name__} {command.event_id}"
+    service = next(
+        (name for kind, name in _SERVICES.items() if isinstance(command, kind)), "a service"
+    )
+    verdicts = [verdict_of(each) for each in answers]
+    if Verdict.DONE in verdicts or Verdict.REFUSED in verdicts:
+        return None
+    if Verdict.FAILED in verdicts:
+        failed = next((e for e in reversed(answers) if isinstance(e, RestoreFailed)), None)
+        reason = f": {failed.message}" if failed else ""
+        return f"{named} failed half way{reason}; the same request, published again, resumes it"
+    if answers:
+        return f"{named} is under way: {service} has published {type(answers[-1]).__name__}"
+    return f"{named} has no outcome yet: {service} will carry it out"
+
+
+def ids_of_chain(event_id: str, events: Iterable[Event]) -> frozenset[str]:
+    """The ids of what caused an event, of the event, and of everything that was caused by those.
+
+    Args:
+        event_id: The event.
+        events: All events of its table, in any order.
+    """
+    causes: dict[str, str] = {}
+    effects: dict[str, set[str]] = defaultdict(set)
+    for event in events:
+        if event.caused_by is not None:
+            causes[event.event_id] = event.caused_by
+            effects[event.caused_by].add(event.event_id)
+    root, seen = event_id, {event_id}
+    while (cause := causes.get(root)) is not None and cause not in seen:
+        seen.add(cause)
+        root = cause
+    found, left = set[str](), [root]
+    while left:
+        each = left.pop()
+        if each not in found:
+            found.add(each)
+            left += effects[each]
+    return frozenset(found)
+
+
+def is_release_for(event: Event, vacuums: Iterable[VacuumFinished]) -> bool:
+    """Whether an event is the end of a hold that one of these vacuums has."""
+    if not isinstance(event, LockReleased):
+        return False
+    return any(
+        event.lock_id in {each.lock_id for each in vacuum.locks}
+        or (
+            event.transaction_id is not None
+            and event.transaction_id
+            in {*vacuum.open_transactions, *(each.transaction_id for each in vacuum.locks)}
+        )
+        for vacuum in vacuums
+        if event.lock_id is not None or event.transaction_id is not None
+    )

@@ -1,0 +1,110 @@
+"""What happens next, from what is known; and which events belong together."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.samples import NOON, commit, release, savepoint_request
+from support.told import (
+    cleaned,
+    completed,
+    rejected,
+    released,
+    restore_request,
+    savepoint_created,
+    started,
+    vacuum,
+)
+from tidegate.events import Event, RestoreFailed
+from tidegate.ops.event_log import LoggedEvent
+from tidegate.ops.explain.story import Story, ids_of_chain, is_release_for
+from tidegate.ops.waiting import LackedHold, LackingVacuum
+from tidegate.runtime.bus import Partition, Record
+
+NOTHING = ["nothing: every request has its outcome, and no vacuum waits"]
+
+
+def story(*events: Event, waiting: tuple[LackingVacuum, ...] = ()) -> Story:
+    record = Record(Partition("t", 0), 0, b"", b"", (), 0)
+    return Story("t", [LoggedEvent(record, each) for each in events], waiting, ())
+
+
+def lacking(event: Event, *holds: LackedHold) -> LackingVacuum:
+    return LackingVacuum(event.table, "/l", None, event.event_id, NOON, "minor", ("d",), 3, holds)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        pytest.param((), id="nothing happened"),
+        pytest.param((restore_request(), started(restore_request()), completed(restore_request()))),
+        pytest.param((restore_request(), rejected(restore_request())), id="refused"),
+        pytest.param((savepoint_request(1), savepoint_created(1)), id="a savepoint"),
+        pytest.param((vacuum(7), released(vacuum(7)), cleaned(released(vacuum(7)))), id="cleaned"),
+        pytest.param((commit(1), release(5)), id="facts that nobody answers"),
+    ],
+)
+def test_where_everything_is_answered_nothing_happens_next(events: tuple[Event, ...]) -> None:
+    assert story(*events).next_steps() == NOTHING
+
+
+def test_a_request_without_an_outcome_will_be_carried_out() -> None:
+    [step] = story(restore_request()).next_steps()
+    assert step == "RestoreRequested restore-1 has no outcome yet: the restorer will carry it out"
+    [step] = story(restore_request(), started(restore_request())).next_steps()
+    assert "is under way: the restorer has published RestoreStarted" in step
+
+
+def test_a_restore_that_failed_is_resumed_by_its_request() -> None:
+    request = restore_request()
+    failed = RestoreFailed.about(
+        request,
+        savepoint=request.savepoint,
+        restore_instant="20261121060000000",
+        message="a write completed",
+        said_by="restorer",
+        occurred_at=NOON,
+    )
+    [step] = story(request, started(request), failed).next_steps()
+
+    assert "failed half way: a write completed; the same request" in step
+
+
+def test_a_vacuum_that_waits_is_released_when_its_holds_have_ended() -> None:
+    event = vacuum(7, 8)
+    [step] = story(event, waiting=(lacking(event, LackedHold(8, None, "ana")),)).next_steps()
+
+    assert step.endswith("is released when these have ended: lock 8 of ana")
+    [step] = story(event).next_steps()
+    assert "neither waiting nor released" in step
+
+
+def test_a_chain_goes_from_the_first_cause_to_the_last_outcome() -> None:
+    event, other = vacuum(7), restore_request()
+    events = [completed(other), cleaned(released(event)), other, released(event), event]
+    ids = {each.event_id for each in events[1:2] + events[3:]}
+
+    for each in (event, released(event), cleaned(released(event))):
+        assert ids_of_chain(each.event_id, events) == ids
+    assert ids_of_chain("alone", events) == {"alone"}
+
+
+def test_events_that_name_each_other_as_cause_end_the_search() -> None:
+    one = started(restore_request("a"))
+    loop = [
+        one.model_validate(one.model_dump() | {"event_id": "x", "caused_by": "y"}),
+        one.model_validate(one.model_dump() | {"event_id": "y", "caused_by": "x"}),
+    ]
+    assert ids_of_chain("x", loop) == {"x", "y"}
+
+
+def test_a_release_belongs_to_the_vacuum_that_waits_for_it() -> None:
+    waiting = [vacuum(7, 8, transactions=(90,))]
+
+    assert is_release_for(release(8), waiting)
+    assert not is_release_for(release(9), waiting)
+    assert not is_release_for(commit(1), waiting)
+    by_transaction = release(1).model_dump(exclude={"event_id", "lock_id"})
+    assert is_release_for(
+        type(release(1)).model_validate(by_transaction | {"transaction_id": 90}), waiting
+    )

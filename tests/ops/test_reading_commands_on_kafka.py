@@ -1,0 +1,168 @@
+"""`tidegate waiting` and `explain` on a real broker, with a reader gate that has run."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from support.samples import release, savepoint_request
+from support.told import ORDERS, cleaned, publish, released, savepoint_created, vacuum
+from support.waiting import wait_for
+from tidegate.cli import app
+from tidegate.errors import PermanentError, TidegateError
+from tidegate.local.demo.monitor import TopicMonitor
+from tidegate.ops.topics import create_topics
+from tidegate.ops.waiting import waiting_vacuums
+from tidegate.runtime.input.dead_letters import dead_letter
+from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.service.assembly import DECIDERS, assemble
+from tidegate.service.settings import Settings
+
+pytestmark = pytest.mark.kafka
+CUSTOMERS = "lake.sales.customers"
+
+
+@dataclass(frozen=True)
+class Place:
+    servers: str
+    prefix: str
+    file: Path
+
+    def call(self, *arguments: str) -> str:
+        answer = CliRunner().invoke(app, [*arguments, "-c", str(self.file)])
+        if answer.exception and not isinstance(answer.exception, SystemExit):
+            raise answer.exception
+        assert answer.exit_code == 0, answer.output
+        return answer.output
+
+    def rows(self, *arguments: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.call(*arguments, "--json").splitlines()]
+
+
+@pytest.fixture(scope="module")
+def place(bootstrap_servers: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Two vacuums: one was cleaned, of the other one reader is left. A dead letter. A request."""
+    prefix, folder = f"reading-{uuid.uuid4().hex[:8]}", tmp_path_factory.mktemp("reading")
+    file = folder / "tidegate.toml"
+    file.write_text(
+        f'[kafka]\n"bootstrap.servers" = "{bootstrap_servers}"\n'
+        f'[topics]\nprefix = "{prefix}"\npartitions = 2\n'
+    )
+    settings = Settings.load(file)
+    create_topics(settings.connection(), settings.topics, DECIDERS)
+    done, waits = vacuum(7), vacuum(17, 18, transactions=(90,), last=9)
+    other = vacuum(27, table=CUSTOMERS)
+    facts = [done, release(7), waits, release(17), other]
+    publish(bootstrap_servers, prefix, *facts, savepoint_request(3), savepoint_created(3))
+    monitor = TopicMonitor(bootstrap_servers, prefix, 2)
+    stop, bus = threading.Event(), KafkaBus(settings.connection(), {"session.timeout.ms": 6000})
+    gate = assemble("reader-gate", settings, bus)
+    running = threading.Thread(target=gate.run, args=(stop,))
+    running.start()
+    try:
+        wait_for("the gate's command", lambda: monitor.commands()[1:])
+        wait_for("the gate's state", lambda: len(list(waiting_vacuums(settings))) == 2)
+        publish(bootstrap_servers, prefix, cleaned(released(done)))
+        [record] = [each for each in monitor.records("vacuums") if each.key == CUSTOMERS.encode()]
+        bus.send(
+            [
+                dead_letter(
+                    record, "cleaner", PermanentError("a \x1b[2Jbug"), f"{prefix}.dead-letters"
+                )
+            ]
+        )
+        yield Place(bootstrap_servers, prefix, file)
+    finally:
+        stop.set()
+        running.join()
+        gate.close()
+        bus.close()
+
+
+def test_waiting_lists_what_the_gate_holds_back_and_for_whom(place: Place) -> None:
+    by_table = {each["table"]: each for each in place.rows("waiting")}
+
+    assert set(by_table) == {ORDERS, CUSTOMERS}
+    orders = by_table[ORDERS]
+    assert orders["directories"] == ["delta_0000001_0000009"]
+    assert [(each["lock_id"], each["owner"]) for each in orders["lacks"]] == [
+        (18, "user18"),
+        (None, None),
+    ]
+    assert orders["lacks"][1]["transaction_id"] == 90
+    assert orders["event_id"] == vacuum(17, 18, transactions=(90,), last=9).event_id
+
+
+def test_waiting_is_selected_by_table_and_by_age(place: Place) -> None:
+    assert [each["table"] for each in place.rows("waiting", "-t", ORDERS)] == [ORDERS]
+    assert [each["table"] for each in place.rows("waiting", "-t", "*.CUST*")] == [CUSTOMERS]
+    assert place.rows("waiting", "-t", "lake.sales.none") == []
+    assert place.rows("waiting", "--older-than", "1h") == []
+    assert place.call("waiting", "--older-than", "1h") == "no vacuum waits\n"
+    told = place.call("waiting", "-t", ORDERS)
+    assert "2 of 3 holds left" in told
+    assert "    waits for lock 18 of user18\n    waits for transaction 90\n" in told
+
+
+def test_waiting_does_not_disturb_the_gate(place: Place) -> None:
+    """The changelog is fenced by whoever opens it to write: reading it must not."""
+    before = TopicMonitor(place.servers, place.prefix, 2).commands()
+    place.call("waiting")
+    publish(
+        place.servers,
+        place.prefix,
+        vacuum(37, table="lake.sales.later"),
+        release(37, "lake.sales.later"),
+    )
+    monitor = TopicMonitor(place.servers, place.prefix, 2)
+    wait_for("the next command", lambda: len(monitor.commands()) > len(before))
+
+
+def test_explain_tells_the_story_of_a_table_in_order(place: Place) -> None:
+    [told] = place.rows("explain", ORDERS)
+
+    kinds = [each["kind"] for each in told["events"]]
+    assert kinds[:4] == ["VacuumFinished", "LockReleased", "VacuumFinished", "LockReleased"]
+    assert kinds[-1] == "DirectoriesCleaned"
+    assert [each["event_id"] for each in told["waiting"]] == [
+        vacuum(17, 18, transactions=(90,), last=9).event_id
+    ]
+    [step] = told["next"]
+    assert step.endswith("have ended: lock 18 of user18, transaction 90")
+    [told] = place.rows("explain", ORDERS, "--limit", "1")
+    assert (len(told["events"]), told["left_out"]) == (1, len(kinds) - 1)
+
+
+def test_explain_follows_an_event_from_its_first_cause_to_its_outcome(place: Place) -> None:
+    done = vacuum(7)
+    for each in (done.event_id, released(done).event_id, cleaned(released(done)).event_id[:13]):
+        [told] = place.rows("explain", each)
+        assert [row["kind"] for row in told["events"]] == [
+            "VacuumFinished",
+            "LockReleased",
+            "CleaningReleased",
+            "DirectoriesCleaned",
+        ]
+        assert told["next"] == ["nothing: every request has its outcome, and no vacuum waits"]
+
+
+def test_explain_shows_dead_letters_and_nothing_that_a_terminal_obeys(place: Place) -> None:
+    told = place.call("explain", CUSTOMERS)
+
+    assert "cleaner: a \\x1b[2Jbug" in told
+    assert "waits for a decision" in told
+    assert "\x1b" not in told
+
+
+def test_explain_says_what_it_does_not_know(place: Place) -> None:
+    for unknown in ("lake.sales.unknown", "no-such-id"):
+        with pytest.raises(TidegateError, match=f"nothing is known of {unknown}"):
+            place.call("explain", unknown)
