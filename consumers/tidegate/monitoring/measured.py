@@ -38,7 +38,7 @@ def measured_executor(executor: Executor, service: ObservedService) -> Executor:
 
 class _Decider(Generic[S]):
     def __init__(self, decider: Decider[S], service: ObservedService) -> None:
-        self._decider, self._causes = decider, service.causes
+        self._decider, self._causes, self._traces = decider, service.causes, service.traces
         self.name, self.consumes = decider.name, decider.consumes
 
     @property
@@ -49,6 +49,15 @@ class _Decider(Generic[S]):
         return self._decider.initial()
 
     def decide(self, state: S, event: Event, at: datetime) -> Decision[S]:
+        if self._traces is None:
+            return self._decide(state, event, at)
+        with self._traces.processing("decides", event) as span:
+            decision = self._decide(state, event, at)
+            for each in (*decision.commands, *decision.outcomes):
+                self._traces.follows(each.event_id, span)
+        return decision
+
+    def _decide(self, state: S, event: Event, at: datetime) -> Decision[S]:
         decision = self._decider.decide(state, event, at)
         for each in (*decision.commands, *decision.outcomes):
             self._causes.remember(each.event_id, at.timestamp())
@@ -87,7 +96,7 @@ class _Executor:
         began, thread = time.monotonic(), threading.get_ident()
         service.running[thread] = began
         try:
-            yield from self._counted(command, self._executor.execute(command))
+            yield from self._traced(command, self._executor.execute(command))
             result = _DONE
         except Exception as error:
             service.metrics.add(catalog.RETRIES, 1, self.name, type(error).__name__)
@@ -96,6 +105,16 @@ class _Executor:
             service.running.pop(thread, None)
             taken = time.monotonic() - began
             service.metrics.observe(catalog.COMMAND_SECONDS, taken, self.name, kind, result)
+
+    def _traced(self, command: Command, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+        traces, counted = self._service.traces, self._counted(command, outcomes)
+        if traces is None:
+            yield from counted
+            return
+        with traces.processing("executes", command) as span:
+            for outcome in counted:
+                traces.follows(outcome.event_id, span)
+                yield outcome
 
     def _counted(self, command: Command, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
         service, appended = self._service, self._service.causes.of(command.event_id)

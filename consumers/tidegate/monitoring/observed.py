@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidegate.errors import FormatError
 from tidegate.events.message import TYPE_PREFIX
@@ -27,6 +27,9 @@ from tidegate.runtime.bus import (
     Subscription,
     Watermarks,
 )
+
+if TYPE_CHECKING:  # OpenTelemetry is an extra
+    from tidegate.monitoring.tracing import Traces
 
 _REMEMBERED: Final = 10_000
 """Messages whose cause's time is remembered until they are published."""
@@ -62,10 +65,17 @@ class ObservedService:
     """What is measured of one service, and its health."""
 
     def __init__(
-        self, name: str, metrics: Metrics, health: ServiceHealth, *, executes: bool
+        self,
+        name: str,
+        metrics: Metrics,
+        health: ServiceHealth,
+        *,
+        executes: bool,
+        traces: Traces | None = None,
     ) -> None:
-        """Take the service's name, where to count, and whether it executes commands."""
+        """Take the service's name, where to count, whether it executes commands, and its spans."""
         self.name, self.metrics, self.health, self.executes = name, metrics, health, executes
+        self.traces = traces
         self.causes = Causes()
         self.owned: set[Partition] = set()
         self.running: dict[int, float] = {}
@@ -151,6 +161,8 @@ class ObservedSubscription:
             service.metrics.add(catalog.RECORDS, count, service.name, topic)
         if service.executes:
             service.remember_commands(records)
+        if service.traces:
+            service.traces.received(records)
         return records
 
     def commit(
@@ -230,7 +242,8 @@ class ObservedBus:
 
     def send(self, messages: Sequence[Message]) -> None:
         """Send messages, and count them once the broker has them."""
-        self._bus.send(messages)
+        traces = self._service.traces
+        self._bus.send(traces.injected(messages) if traces else messages)
         self._service.confirmed(messages)
 
     def log(self, partition: Partition, since_ms: int = 0) -> Iterable[Record]:

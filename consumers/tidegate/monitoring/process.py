@@ -2,28 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
 
+from tidegate.errors import ConfigError
 from tidegate.monitoring.endpoint import serve
 from tidegate.monitoring.health import Health, ServiceHealth
 from tidegate.monitoring.metrics import Metrics
 from tidegate.monitoring.observed import ObservedService
 
+if TYPE_CHECKING:  # OpenTelemetry is an extra
+    from tidegate.monitoring.tracing import Traces
+
+
+def _exporting() -> Callable[[str], Traces]:
+    try:
+        from tidegate.monitoring.tracing import Traces, exporting_tracer  # noqa: PLC0415 - an extra
+
+        return partial(Traces, exporting_tracer())
+    except ImportError as error:
+        raise ConfigError(
+            "[monitoring] traces needs OpenTelemetry: pip install 'tidegate[otel]'"
+        ) from error
+
 
 class ProcessMonitoring:
     """Measures the services of this process."""
 
-    def __init__(self, executors: Iterable[str]) -> None:
-        """Take the names of the services that execute commands; the others are deciders."""
+    def __init__(self, executors: Iterable[str], *, traces: bool = False) -> None:
+        """Take the names of the services that execute commands, and whether to export spans.
+
+        Raises:
+            ConfigError: OpenTelemetry is not installed.
+        """
         self.metrics = Metrics()
+        self._traces_of = _exporting() if traces else None
         self._executors = frozenset(executors)
         self._services: dict[str, ServiceHealth] = {}
 
     def service(self, name: str) -> ObservedService:
         """Begin to measure a service of this process."""
         health = self._services[name] = ServiceHealth()
-        return ObservedService(name, self.metrics, health, executes=name in self._executors)
+        traces = self._traces_of(name) if self._traces_of else None
+        executes = name in self._executors
+        return ObservedService(name, self.metrics, health, executes=executes, traces=traces)
 
     @contextmanager
     def serve(self, host: str, port: int) -> Generator[int]:

@@ -94,10 +94,11 @@ def _run_all(names: Sequence[str], settings: Settings, stop: threading.Event) ->
         bus.require_connection()
     require_declared_topics(settings.connection(), settings.topics, names, DECIDERS)
     with ExitStack() as stack:
-        monitoring = None
-        if (port := settings.monitoring.port) is not None:
-            monitoring = ProcessMonitoring(EXECUTORS)
-            stack.enter_context(monitoring.serve(settings.monitoring.host, port))
+        monitoring, wanted = None, settings.monitoring
+        if wanted.port is not None or wanted.traces:
+            monitoring = ProcessMonitoring(EXECUTORS, traces=wanted.traces)
+        if monitoring and wanted.port is not None:
+            stack.enter_context(monitoring.serve(wanted.host, wanted.port))
         loops = _assemble_all(names, settings, bus, monitoring)
         # the rest of the time is for the end of the interpreter
         _run_loops(loops, bus, stop, 0.9 * settings.services.stop_seconds)

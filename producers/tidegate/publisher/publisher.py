@@ -28,6 +28,7 @@ from tidegate.events.message import Message
 from tidegate.events.topics import DEFAULT_PREFIX, topic_of
 from tidegate.hive import ValidWriteIds, parse_name
 from tidegate.publisher.delivery import ConfirmedProducer, Receipt
+from tidegate.publisher.tracing import trace_injector
 from tidegate.publisher.watch import OutcomeWatch
 from tidegate.registry import RegistrySettings, wire_for
 
@@ -40,7 +41,7 @@ class Publisher:
     snapshot that is not in Hive's form; both are `ValueError`s. Safe to share between threads.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - settings, all by name
         self,
         bootstrap_servers: str | None = None,
         *,
@@ -48,6 +49,7 @@ class Publisher:
         prefix: str = DEFAULT_PREFIX,
         config: Mapping[str, str | int | bool] | None = None,
         registry: RegistrySettings | str | None = None,
+        traces: bool = False,
     ) -> None:
         """Create a publisher.
 
@@ -62,10 +64,12 @@ class Publisher:
             config: librdkafka's settings (security, timeouts).
             registry: A schema registry's address or settings; messages are then in the Confluent
                 wire format.
+            traces: Whether messages carry the caller's OpenTelemetry context (the extra `otel`).
 
         Raises:
             ConfigError: no broker is configured, or a setting is invalid.
         """
+        self._with_trace = trace_injector() if traces else None
         self._config = _with_servers(dict(config or {}), bootstrap_servers)
         self._producer = ConfirmedProducer(self._config)
         settings = RegistrySettings(url=registry) if isinstance(registry, str) else registry
@@ -231,7 +235,8 @@ class Publisher:
         topic = self._topics.get(kind)
         if topic is None:
             topic = self._topics[kind] = topic_of(kind).name(self._prefix)
-        return self._wire.serialize(event, topic)
+        message = self._wire.serialize(event, topic)
+        return self._with_trace(message) if self._with_trace else message
 
 
 def _with_servers(

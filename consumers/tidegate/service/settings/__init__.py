@@ -56,6 +56,7 @@ attempts = 300                           # two and a half hours, with jitter
 [monitoring]                             # /metrics, /livez and /readyz of `tidegate run`
 host = "0.0.0.0"                         # by default this machine only
 port = 9464                              # without a port there is none
+traces = true                            # OpenTelemetry spans; OTEL_* variables say where to
 """
 
 from __future__ import annotations
@@ -157,6 +158,8 @@ class MonitoringSettings(Section, frozen=True):
 
     host: str = "127.0.0.1"
     port: int | None = Field(default=None, ge=0, le=65535)
+    traces: bool = False
+    """Export OpenTelemetry spans by OTLP over HTTP, as the variables OTEL_* say."""
 
 
 class Settings(BaseSettings):

@@ -1,0 +1,121 @@
+"""OpenTelemetry spans: from what was published over what was decided to what was done.
+
+The context travels in the `traceparent` header of each message (W3C Trace Context), where
+OpenTelemetry's own instrumentations of Kafka clients write and look for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from opentelemetry import propagate
+from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
+
+from tidegate.errors import FormatError
+from tidegate.events import Event
+from tidegate.publisher import Message
+from tidegate.runtime.bus import Record
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span, Tracer
+
+_REMEMBERED: Final = 10_000
+"""Messages whose context is remembered until they are processed or published."""
+_HEADERS: Final = ("traceparent", "tracestate")
+
+
+class Traces:
+    """The spans of one service; safe to use from any thread."""
+
+    def __init__(self, tracer: Tracer, service: str) -> None:
+        """Take where spans go, and the name of the service."""
+        self._tracer, self._service = tracer, service
+        self._contexts: OrderedDict[str, Context] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def received(self, records: Sequence[Record]) -> None:
+        """Remember the contexts of messages that carry one."""
+        for each in records:
+            try:
+                headers = {name: value or b"" for name, value in each.headers}
+            except FormatError:
+                continue
+            if "traceparent" in headers and "ce_id" in headers:
+                carrier = {n: headers[n].decode("latin-1") for n in _HEADERS if n in headers}
+                self._remember(headers["ce_id"].decode("latin-1"), propagate.extract(carrier))
+
+    @contextmanager
+    def processing(self, doing: str, event: Event) -> Iterator[Span]:
+        """A span about one event, below the one that published it; a fault is recorded in it."""
+        span = self._tracer.start_span(
+            f"{self._service} {doing}",
+            context=self._context_of(event.event_id),
+            kind=SpanKind.CONSUMER,
+            attributes={
+                "messaging.system": "kafka",
+                "messaging.consumer.group.name": self._service,
+                "messaging.message.id": event.event_id,
+                "tidegate.event": type(event).__name__,
+                "tidegate.table": event.table,
+            },
+        )
+        try:
+            yield span
+        except Exception as error:
+            span.record_exception(error)
+            span.set_status(StatusCode.ERROR, type(error).__name__)
+            raise
+        finally:
+            span.end()
+
+    def follows(self, event_id: str, span: Span) -> None:
+        """A message that will be published follows from a span."""
+        self._remember(event_id, set_span_in_context(span))
+
+    def injected(self, messages: Sequence[Message]) -> list[Message]:
+        """The messages, with the contexts that they follow from."""
+        return [self._with_context(each) for each in messages]
+
+    def _with_context(self, message: Message) -> Message:
+        event_id = (dict(message.headers).get("ce_id") or b"").decode()
+        context = self._context_of(event_id)
+        if context is None:
+            return message
+        carrier: dict[str, str] = {}
+        propagate.inject(carrier, context)
+        added = tuple((name, value.encode()) for name, value in carrier.items())
+        return message._replace(headers=(*message.headers, *added))
+
+    def _remember(self, event_id: str, context: Context) -> None:
+        with self._lock:
+            self._contexts[event_id] = context
+            if len(self._contexts) > _REMEMBERED:
+                self._contexts.popitem(last=False)
+
+    def _context_of(self, event_id: str) -> Context | None:
+        with self._lock:
+            return self._contexts.get(event_id)
+
+
+def exporting_tracer() -> Tracer:
+    """A tracer that exports by OTLP over HTTP, configured by OpenTelemetry's own variables.
+
+    OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SERVICE_NAME, OTEL_TRACES_SAMPLER and their like.
+
+    Raises:
+        ImportError: the extra `otel` is not installed.
+    """
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 - heavy
+        OTLPSpanExporter,
+    )
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 - heavy
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - heavy
+
+    provider = TracerProvider()  # what is not exported yet is when the process exits
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return provider.get_tracer("tidegate")

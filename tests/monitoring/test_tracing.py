@@ -1,0 +1,136 @@
+"""One trace from what was published over what was decided to what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode, Tracer
+
+from support.samples import (
+    EveryThird,
+    Recorder,
+    commit,
+    memory_bus,
+    message,
+    savepoint_request,
+    work_off,
+)
+from tidegate.errors import PermanentError
+from tidegate.monitoring.health import ServiceHealth
+from tidegate.monitoring.measured import measured_decider, measured_executor
+from tidegate.monitoring.metrics import Metrics
+from tidegate.monitoring.observed import ObservedBus, ObservedService
+from tidegate.monitoring.tracing import Traces
+from tidegate.publisher.tracing import trace_injector
+from tidegate.runtime.decider.loop import DeciderLoop
+from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.runtime.memory.bus import MemoryBus
+
+COMMANDS, OUTCOMES = "tidegate.commands", "tidegate.outcomes"
+
+
+@pytest.fixture
+def exporter() -> InMemorySpanExporter:
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def tracer(exporter: InMemorySpanExporter) -> Tracer:
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    return provider.get_tracer("test")
+
+
+@pytest.fixture
+def bus() -> MemoryBus:
+    return memory_bus("every-third")
+
+
+def observed(name: str, tracer: Tracer) -> ObservedService:
+    traces = Traces(tracer, name)
+    executes = name == "recorder"
+    return ObservedService(name, Metrics(), ServiceHealth(), executes=executes, traces=traces)
+
+
+def decide(bus: MemoryBus, tracer: Tracer) -> None:
+    service = observed("every-third", tracer)
+    loop = DeciderLoop(measured_decider(EveryThird(), service), ObservedBus(bus, service))
+    while loop.step(0.001):
+        pass
+    loop.close()
+
+
+def execute(bus: MemoryBus, tracer: Tracer, executor: Recorder) -> None:
+    service = observed("recorder", tracer)
+    loop = ExecutorLoop(measured_executor(executor, service), ObservedBus(bus, service))
+    work_off(loop)
+    loop.close()
+
+
+def chain(spans: Sequence[ReadableSpan], last: ReadableSpan) -> list[str]:
+    """The names of a span and of those above it, outermost first."""
+    by_id = {each.context.span_id: each for each in spans if each.context}
+    names, at = [last.name], last.parent
+    while at is not None:
+        names.append(by_id[at.span_id].name)
+        at = by_id[at.span_id].parent
+    return names[::-1]
+
+
+def test_one_trace_from_the_publisher_to_the_outcome(
+    bus: MemoryBus, tracer: Tracer, exporter: InMemorySpanExporter
+) -> None:
+    with_context = trace_injector()
+    with tracer.start_as_current_span("ingest"):
+        bus.send([with_context(message(commit(number))) for number in range(3)])
+    decide(bus, tracer)
+    execute(bus, tracer, Recorder())
+
+    spans = exporter.get_finished_spans()
+    done = next(each for each in spans if each.name == "recorder executes")
+    assert chain(spans, done) == ["ingest", "every-third decides", "recorder executes"]
+    assert len({each.context.trace_id for each in spans if each.context}) == 1
+    assert done.attributes
+    assert done.attributes["tidegate.table"] == "lake.sales.orders"
+    [outcome] = bus.records(OUTCOMES)
+    assert done.context
+    carried = dict(outcome.headers)["traceparent"]
+    assert carried is not None
+    assert f"{done.context.span_id:016x}".encode() in carried
+
+
+def test_a_message_without_a_context_begins_a_trace(
+    bus: MemoryBus, tracer: Tracer, exporter: InMemorySpanExporter
+) -> None:
+    bus.send([message(savepoint_request(1))])
+    execute(bus, tracer, Recorder())
+
+    [span] = exporter.get_finished_spans()
+    assert span.parent is None
+
+
+def test_a_fault_is_in_its_span(
+    bus: MemoryBus, tracer: Tracer, exporter: InMemorySpanExporter
+) -> None:
+    bus.send([message(savepoint_request(1))])
+    execute(bus, tracer, Recorder([PermanentError("never")]))
+
+    [span] = exporter.get_finished_spans()
+    assert span.status.status_code is StatusCode.ERROR
+    assert span.events[0].name == "exception"
+
+
+@pytest.mark.parametrize("junk", [b"", b"\xff\xfe", b"00-zz-zz-zz", b"x" * 10_000])
+def test_a_context_that_is_none_is_passed_over(
+    bus: MemoryBus, tracer: Tracer, exporter: InMemorySpanExporter, junk: bytes
+) -> None:
+    sent = message(savepoint_request(1))
+    bus.send([sent._replace(headers=(*sent.headers, ("traceparent", junk)))])
+    execute(bus, tracer, Recorder())
+
+    [span] = exporter.get_finished_spans()
+    assert span.parent is None
