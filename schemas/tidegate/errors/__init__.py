@@ -10,6 +10,7 @@
     │   └── MessageTooLargeError the message exceeds the topic's limit; retrying is useless
     ├── PermanentError       this message can never be processed: dead-letter it, go on
     ├── TransientError       the next attempt may succeed: wait and retry
+    ├── MetastoreRefusedError the Metastore refuses a call: what it is asked for is not there
     └── StopService          this process must stop
         ├── FencedError          another process owns the partition now
         ├── RegistryRefusedError the schema registry denies access or rejects a schema
@@ -73,6 +74,10 @@ class PermanentError(TidegateError):
 
 class TransientError(TidegateError):
     """A temporary fault of broker, storage or metastore. The loop retries with backoff."""
+
+
+class MetastoreRefusedError(TidegateError):
+    """The Metastore refuses a call. The catcher leaves out what it asked about, and says so."""
 
 
 class StopService(TidegateError):  # noqa: N818 - named for what the loop must do

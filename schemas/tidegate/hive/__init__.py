@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tidegate.hive.bases import FoundDirectory
 from tidegate.hive.compaction import Compaction, InconsistentCompaction, covers
-from tidegate.hive.id_lists import IdRanges, shortened
+from tidegate.hive.id_lists import NOTHING_OPEN, IdRanges, shortened
 from tidegate.hive.names import AcidDirectory, Base, Delta, is_acid_name, parse_name
 from tidegate.hive.obsolete import (
     AcidState,
@@ -19,6 +19,7 @@ from tidegate.hive.obsolete import (
 from tidegate.hive.write_ids import CleanerWriteIds, RangeResponse, ValidTxns, ValidWriteIds
 
 __all__ = [
+    "NOTHING_OPEN",
     "AcidDirectory",
     "AcidState",
     "Base",

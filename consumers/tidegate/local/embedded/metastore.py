@@ -1,0 +1,180 @@
+"""A real Hive Metastore on this machine, without Docker: from its jars, on embedded Derby."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from tidegate.compute.java import find_jdk
+from tidegate.errors import ConfigError
+from tidegate.local.embedded.metastore_home import (
+    LOCK,
+    copy_database,
+    derby_settings,
+    metastore_home,
+)
+from tidegate.local.embedded.node import free_ports
+from tidegate.local.embedded.process import Child
+from tidegate.local.embedded.settings import HOST, LOGGING
+
+_MAIN: Final = "org.apache.hadoop.hive.metastore.HiveMetaStore"
+_NEEDS_JAVA: Final = 17
+_LOOK_SECONDS: Final = 0.05
+_OURS: Final = {
+    "metastore.thrift.bind.host": HOST,
+    # the doubled name is Hive's own
+    "metastore.metastore.event.db.notification.api.auth": "false",
+    "metastore.task.threads.always": (
+        "org.apache.hadoop.hive.metastore.txn.service.AcidHouseKeeperService"
+    ),
+    "metastore.acid.housekeeper.interval": "5s",
+    # Tidegate is the cleaner; Hive's own must not run beside it
+    "metastore.compactor.initiator.on": "false",
+    "metastore.compactor.cleaner.on": "false",
+}
+
+
+class EmbeddedMetastore:
+    """One Metastore in its own directory; it can be stopped or killed, and started again.
+
+    Its data stay in the directory. The port is chosen at the first start and kept. If this process
+    dies in any way, the Metastore is killed (Linux). Start-up takes some 4 s; the first one on a
+    machine also fetches 165 MB and creates the schema (15 s).
+
+    Use it as a context manager, or call `start` and `stop`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        settings: Mapping[str, str] | None = None,
+        lock: str | Path = LOCK,
+        heap_mb: int = 384,
+        startup_seconds: float = 120,
+    ) -> None:
+        """Describe it; nothing is touched yet.
+
+        Args:
+            folder: Its directory: database, warehouse, `metastore.log`. Made if it is not there.
+            settings: The Metastore's settings that win over ours, by name.
+            lock: The lock of its jars, which decides its version.
+            heap_mb: The JVM's heap in MiB.
+            startup_seconds: How long to wait until its port is open.
+        """
+        self.folder = folder
+        self.log = folder / "metastore.log"
+        self.warehouse = folder / "warehouse"
+        self._settings = dict(settings or {})
+        self._lock = lock
+        self._heap_mb = heap_mb
+        self._startup_seconds = startup_seconds
+        self._port: int | None = None
+        self._child: Child | None = None
+
+    @property
+    def uri(self) -> str:
+        """`thrift://host:port` for clients; the same after a restart.
+
+        Raises:
+            ConfigError: it was never started.
+        """
+        if self._port is None:
+            raise ConfigError("the Metastore has no address before its first start")
+        return f"thrift://{HOST}:{self._port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, None while it is not running."""
+        return self._child.pid if self._child is not None else None
+
+    def start(self) -> Self:
+        """Start it and return when its port is open. Started twice is started once.
+
+        Raises:
+            ConfigError: no Java 17; or it did not come up, with the end of its log.
+            TransientError: its jars could not be fetched.
+        """
+        if self._child is not None and self._child.exit_code is None:
+            return self
+        self._port = self._port or free_ports()[0]
+        self._child = self._launch(self._port)
+        reason = _why_not_up(self._child, self._port, self._startup_seconds)
+        if reason is not None:
+            tail = self._child.tail()
+            self.kill()
+            raise ConfigError(f"the embedded Metastore {reason}; the end of {self.log}:\n{tail}")
+        return self
+
+    def stop(self, seconds: float = 30) -> None:
+        """Ask it to stop (SIGTERM), kill it if it has not after `seconds`. Idempotent."""
+        if self._child is None:
+            return
+        if not self._child.end(signal.SIGTERM, seconds):
+            self._child.end(signal.SIGKILL, seconds)
+        self._child = None
+
+    def kill(self) -> None:
+        """Kill it as a crash would (SIGKILL)."""
+        if self._child is not None:
+            self._child.end(signal.SIGKILL, self._startup_seconds)
+            self._child = None
+
+    def __enter__(self) -> Self:
+        """Start it."""
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop it."""
+        self.stop()
+
+    def _launch(self, port: int) -> Child:
+        jdk = find_jdk(_NEEDS_JAVA)
+        home = metastore_home(jdk, self._lock)
+        self.warehouse.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o700)
+        database = self.folder / "database"
+        if not database.exists():
+            copy_database(home, database)
+        logging = self.folder / "log4j2.properties"
+        logging.write_text(LOGGING, encoding="utf-8")
+        settings = {
+            **derby_settings(database),
+            "metastore.warehouse.dir": f"file:{self.warehouse}",
+            "metastore.warehouse.external.dir": f"file:{self.warehouse}",
+            **_OURS,
+            **self._settings,
+        }
+        options = [
+            f"-Dlog4j2.configurationFile={logging}",
+            f"-Dderby.stream.error.file={self.folder / 'derby.log'}",
+        ]
+        command = home.command(
+            jdk, _MAIN, ["-p", str(port)], settings, heap_mb=self._heap_mb, options=options
+        )
+        return Child(command, self.log)
+
+
+def _why_not_up(child: Child, port: int, seconds: float) -> str | None:
+    """Wait until the port is open; None then, else what is wrong."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if child.exit_code is not None:
+            return f"ended at once (exit code {child.exit_code})"
+        try:
+            socket.create_connection((HOST, port), timeout=2).close()
+        except OSError:
+            time.sleep(_LOOK_SECONDS)
+        else:
+            return None
+    return f"did not open its port within {seconds:g} s"

@@ -1,0 +1,207 @@
+"""The connection to a Metastore: the few calls that are needed, with answers as values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from tidegate.errors import MetastoreRefusedError, TransientError
+from tidegate.events import LockType, VacuumKind
+from tidegate.hive import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
+from tidegate.hive_metastore.connection import Connection, interface
+from tidegate.hive_metastore.settings import MetastoreSettings
+from tidegate.hive_metastore.values import Compaction, Lock, Snapshot, Table, Transactions
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+R = TypeVar("R")
+_LOCK_TYPES: Final = {
+    1: LockType.SHARED_READ,
+    2: LockType.SHARED_WRITE,
+    3: LockType.EXCLUSIVE,
+    4: LockType.EXCL_WRITE,
+}
+# a rebalance (3) rewrites everything into a new base, as a major compaction does
+_KINDS: Final = {1: VacuumKind.MINOR, 2: VacuumKind.MAJOR, 3: VacuumKind.MAJOR}
+_ABORTED: Final = 2
+_INSERT_ONLY: Final = 2
+_CAPABILITIES: Final = (
+    "HIVEFULLACIDREAD",
+    "HIVEMANAGEDINSERTREAD",
+    "EXTREAD",
+    "HIVEMANAGESTATS",
+    "HIVECACHEINVALIDATE",
+)
+
+
+class MetastoreClient:
+    """One connection to a Metastore; made at the first call, and again after a fault.
+
+    For one thread. Every call may raise:
+
+    TransientError: the Metastore can't be reached, did not answer in time, or its answer was not
+        whole. Nothing can be concluded from it.
+    MetastoreRefusedError: it answered that it won't, for example that a table does not exist.
+    """
+
+    def __init__(self, settings: MetastoreSettings) -> None:
+        """Take the settings; nothing is connected yet.
+
+        Raises:
+            ConfigError: a library is missing that the settings need.
+        """
+        self._connection = Connection(settings)
+
+    def snapshot(self) -> Snapshot:
+        """Look at everything once, in the order that `Snapshot` describes."""
+        return Snapshot(self.uuid(), self.compactions(), self.locks(), self.transactions())
+
+    def uuid(self) -> str:
+        """The UUID of the Metastore's database: another one is another Metastore."""
+        return str(_whole(self._call("get_metastore_db_uuid"), "the UUID"))
+
+    def setting(self, name: str) -> str | None:
+        """The Metastore's own value of one of its settings; None where it does not say."""
+        try:
+            found = str(self._call("get_config_value", name, ""))
+        except MetastoreRefusedError:
+            return None
+        return found or None
+
+    def locks(self) -> tuple[Lock, ...]:
+        """Every lock that is held or waited for.
+
+        Unfiltered on purpose: the Metastore's filters are exact, and hide the locks on a whole
+        database or table from who asks for a partition.
+        """
+        answer = self._call("show_locks", interface().ShowLocksRequest())
+        return tuple(_lock(each) for each in _whole(answer.locks, "the locks"))
+
+    def transactions(self) -> Transactions:
+        """The transactions that are open, and those that aborted and left something."""
+        answer = self._call("get_open_txns_info")
+        listed = _whole(answer.open_txns, "the transactions")
+        opened = {
+            _whole(each.id, "a transaction's id"): int(each.lastHeartbeatTime or 0)
+            for each in listed
+            if each.state != _ABORTED
+        }
+        aborted = frozenset(each.id for each in listed if each.state == _ABORTED)
+        return Transactions(_whole(answer.txn_high_water_mark, "the high mark"), opened, aborted)
+
+    def compactions(self) -> tuple[Compaction, ...]:
+        """The queue and the history of compactions, as far as the Metastore keeps it."""
+        answer = self._call("show_compact", interface().ShowCompactRequest())
+        return tuple(_compaction(each) for each in _whole(answer.compacts, "the compactions"))
+
+    def write_ids(self, database: str, table: str, transactions: ValidTxns) -> ValidWriteIds:
+        """What is valid of a table for who has this list of transactions.
+
+        The list is always sent: Hive 3.1.3 requires it.
+        """
+        name = f"{database}.{table}"
+        # Hive wants the name of the current transaction in front of it, in some versions
+        request = interface().GetValidWriteIdsRequest([name], str(transactions))
+        answer = self._call("get_valid_write_ids", request)
+        [found] = _whole(answer.tblValidWriteIds, "the write ids")
+        invalid = _whole(found.invalidWriteIds, "the invalid write ids")
+        aborted = _bits(found.abortedBits or b"", invalid)
+        opened = [each for each in invalid if each not in aborted]
+        return ValidWriteIds(
+            name,
+            _whole(found.writeIdHighWaterMark, "the high mark of the write ids"),
+            min(opened, default=NOTHING_OPEN),
+            IdRanges.of(*opened),
+            IdRanges.of(*aborted),
+        )
+
+    def table(self, database: str, table: str) -> Table:
+        """Where a table is, and its properties."""
+        types = interface()
+        request = types.GetTableRequest(
+            dbName=database,
+            tblName=table,
+            capabilities=types.ClientCapabilities([_INSERT_ONLY]),
+            processorCapabilities=list(_CAPABILITIES),
+            processorIdentifier="tidegate",
+        )
+        found = _whole(self._call("get_table_req", request).table, "the table")
+        location = _whole(found.sd, "the table's storage").location
+        return Table(
+            _whole(found.dbName, "the table's database"),
+            _whole(found.tableName, "the table's name"),
+            _whole(location, "the table's location"),
+            dict(found.parameters or {}),
+        )
+
+    def partition_location(self, database: str, table: str, partition: str) -> str:
+        """Where a partition, named as in `p=1/q=2`, is."""
+        found = self._call("get_partition_by_name", database, table, partition)
+        location = _whole(found.sd, "the partition's storage").location
+        return str(_whole(location, "the partition's location"))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        """Use it in a `with` block, which closes it."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def _call(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - Thrift's types are made at run time
+        return self._connection.call(name, *arguments)
+
+
+def _whole(part: R | None, what: str) -> R:
+    """A part of an answer; one that is missing makes the answer worthless, not empty."""
+    if part is None:
+        raise TransientError(f"the Metastore's answer is not whole: {what} is missing")
+    return part
+
+
+def _lock(row: Any) -> Lock:  # noqa: ANN401 - as above
+    txn = row.txnid or None
+    owner = f"{row.user or '?'}@{row.hostname or '?'}"
+    return Lock(
+        _whole(row.lockid, "a lock's id"),
+        _whole(row.dbname, "a lock's database").lower(),
+        row.tablename.lower() if row.tablename else None,
+        row.partname or None,
+        _LOCK_TYPES.get(row.type),
+        txn,
+        int(row.lastheartbeat or 0),
+        owner if txn is None else f"{owner} (transaction {txn})",
+    )
+
+
+def _compaction(row: Any) -> Compaction:  # noqa: ANN401 - as above
+    highest = row.hightestWriteId or row.hightestTxnId or 0
+    return Compaction(
+        int(row.id or 0),
+        _whole(row.dbname, "a compaction's database").lower(),
+        _whole(row.tablename, "a compaction's table").lower(),
+        row.partitionname or None,
+        _KINDS.get(row.type),
+        _whole(row.state, "a compaction's state"),
+        int(highest),
+        row.txnId or None,
+        row.nextTxnId or None,
+    )
+
+
+def _bits(bits: bytes | str, ids: Iterable[int]) -> frozenset[int]:
+    """The ids whose bit is set; bit 0 is the lowest one of the first byte."""
+    raw = bits.encode("latin-1") if isinstance(bits, str) else bits
+    number = int.from_bytes(raw, "little")
+    return frozenset(each for place, each in enumerate(ids) if number >> place & 1)

@@ -1,0 +1,184 @@
+"""Thrift to a Metastore: connect, call, and never trust a connection after a fault."""
+
+from __future__ import annotations
+
+import ssl
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from tidegate.errors import ConfigError, MetastoreRefusedError, TransientError
+from tidegate.hive_metastore.settings import (
+    MetastoreKerberos,
+    MetastoreSettings,
+    MetastoreTls,
+    addresses,
+)
+
+_INTERFACE: Final = Path(__file__).with_name("metastore.thrift")
+_NEEDED: Final = "a Metastore needs thriftpy2: pip install 'tidegate[metastore]'"
+_REFUSALS: Final = (
+    "MetaException",
+    "NoSuchObjectException",
+    "NoSuchTxnException",
+    "ConfigValSecurityException",
+)
+
+
+@cache
+def interface() -> Any:  # noqa: ANN401 - a module that thriftpy2 makes of the .thrift file
+    """The types and the service of `metastore.thrift`.
+
+    Raises:
+        ConfigError: thriftpy2 is not installed.
+    """
+    try:
+        import thriftpy2  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise ConfigError(_NEEDED) from error
+    return thriftpy2.load(str(_INTERFACE), module_name="tidegate_metastore_thrift")
+
+
+class Connection:
+    """A connection for one thread; see `MetastoreClient` for what a call may raise."""
+
+    def __init__(self, settings: MetastoreSettings, service: object = None) -> None:
+        """Take the settings, and a Thrift service other than the reader's, for tests.
+
+        Raises:
+            ConfigError: a library is missing that the settings need.
+        """
+        self._settings = settings
+        self._service = service or interface().ReadMetastore
+        self._client: Any = None
+        if settings.kerberos is not None:
+            _require_sasl()
+
+    def call(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - Thrift's types
+        """Call the Metastore; see `MetastoreClient` for what is raised."""
+        from thriftpy2.thrift import TException  # noqa: PLC0415 - an extra
+
+        try:
+            if self._client is None:
+                self._client = self._connect()
+            return getattr(self._client, name)(*arguments)
+        except TException as error:
+            if type(error).__name__ in _REFUSALS:
+                message = getattr(error, "message", None) or type(error).__name__
+                raise MetastoreRefusedError(f"the Metastore refuses {name}: {message}") from error
+            self._give_up(name, error)
+        except ConfigError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a broken answer makes the decoder raise
+            self._give_up(name, error)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connection; the next call makes another one."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _give_up(self, name: str, error: Exception) -> None:
+        """Forget the connection: an answer that comes late would be taken for another call's."""
+        self.close()
+        message = getattr(error, "message", None) or str(error) or type(error).__name__
+        raise TransientError(f"the Metastore did not answer {name}: {message}") from error
+
+    def _connect(self) -> Any:  # noqa: ANN401 - Thrift's types
+        faults: list[str] = []
+        for host, port in addresses(self._settings.uri):
+            try:
+                return self._connect_to(host, port)
+            except ConfigError:
+                raise
+            except Exception as error:  # noqa: BLE001 - raised below, with those of the others
+                faults.append(f"{host}:{port}: {getattr(error, 'message', None) or error}")
+        raise OSError("; ".join(faults))
+
+    def _connect_to(self, host: str, port: int) -> Any:  # noqa: ANN401 - Thrift's types
+        from thriftpy2.protocol import TBinaryProtocolFactory  # noqa: PLC0415 - an extra
+        from thriftpy2.thrift import TClient  # noqa: PLC0415
+        from thriftpy2.transport import TBufferedTransportFactory  # noqa: PLC0415
+
+        opened = _socket(host, port, self._settings)
+        if self._settings.kerberos is not None:
+            transport = _sasl(opened, host, self._settings.kerberos)
+        else:
+            transport = TBufferedTransportFactory().get_transport(opened)
+        try:
+            transport.open()
+        except BaseException:
+            opened.close()
+            raise
+        return TClient(self._service, TBinaryProtocolFactory().get_protocol(transport))
+
+
+def _socket(host: str, port: int, settings: MetastoreSettings) -> Any:  # noqa: ANN401
+    import socket  # noqa: PLC0415
+
+    from thriftpy2.transport import TSocket, TSSLSocket  # noqa: PLC0415 - an extra
+
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    options = {"socket_timeout": settings.timeout_ms, "socket_family": family}
+    if settings.tls is None:
+        return TSocket(host, port, **options)
+    return TSSLSocket(host, port, ssl_context=_tls_context(settings.tls), **options)
+
+
+def _tls_context(tls: MetastoreTls) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=tls.ca_file)
+        if tls.certificate_file is not None:
+            context.load_cert_chain(tls.certificate_file, tls.key_file)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"TLS to the Metastore: {error}") from error
+    return context
+
+
+def _require_sasl() -> None:
+    try:
+        import puresasl.client  # noqa: F401, PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "Kerberos to a Metastore needs pure-sasl and gssapi:"
+            " pip install 'tidegate[metastore]' 'pure-sasl[gssapi]'"
+        ) from error
+
+
+def _sasl(opened: Any, host: str, kerberos: MetastoreKerberos) -> Any:  # noqa: ANN401
+    from puresasl.client import SASLClient  # noqa: PLC0415 - an extra
+    from thriftpy2.transport.sasl import TSaslClientTransport  # noqa: PLC0415
+
+    class _Client:
+        """pure-sasl's client as thriftpy2 calls it."""
+
+        def __init__(self) -> None:
+            # auth-conf contains what auth-int gives, and that what auth gives
+            levels = ("auth", "auth-int", "auth-conf")
+            accepted = levels[levels.index(kerberos.protection) :]
+            self._client = SASLClient(
+                kerberos.host or host,
+                kerberos.service,
+                mechanism="GSSAPI",
+                qops=[each.encode() for each in accepted],
+            )
+
+        def start(self, mechanism: str) -> tuple[bool, str, bytes]:
+            return True, mechanism, self._client.process()
+
+        def step(self, challenge: bytes) -> tuple[bool, bytes]:
+            return True, self._client.process(challenge)
+
+        def encode(self, outgoing: bytes) -> tuple[bool, bytes]:
+            return True, self._client.wrap(outgoing)
+
+        def decode(self, incoming: bytes) -> tuple[bool, bytes]:
+            return True, self._client.unwrap(incoming)
+
+        def getError(self) -> str:  # noqa: N802 - thriftpy2's name
+            return "SASL failed"
+
+    return TSaslClientTransport(_Client, "GSSAPI", opened)

@@ -1,0 +1,130 @@
+"""What a Metastore says, as values. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidegate.events import LockType, VacuumKind
+from tidegate.hive import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
+
+READY_FOR_CLEANING = "ready for cleaning"
+"""The state of a compaction whose result is complete, as the Metastore writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """A component of a lock, held or waited for: rows of one lock share its id.
+
+    `table` None: the whole database; `partition` None: the whole table. `heartbeat_ms` is by the
+    clock of the Metastore's database, and 0 where a transaction's heartbeat counts.
+    """
+
+    lock_id: int
+    database: str
+    table: str | None = None
+    partition: str | None = None
+    kind: LockType | None = None
+    transaction_id: int | None = None
+    heartbeat_ms: int = 0
+    owner: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transactions:
+    """The transactions that are open, by id with their last heartbeat, and those that aborted."""
+
+    high_water_mark: int
+    open: Mapping[int, int] = field(default_factory=dict)
+    aborted: frozenset[int] = frozenset()
+
+    def valid(self) -> ValidTxns:
+        """The list that a reader would get who asks now."""
+        # a pending open may have an id above the mark: a reader does not see those anyway
+        opened = IdRanges.of(*(each for each in self.open if each <= self.high_water_mark))
+        aborted = IdRanges.of(*self.aborted)
+        return ValidTxns(
+            self.high_water_mark, min(self.open, default=NOTHING_OPEN), opened, aborted
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """An entry of the Metastore's queue of compactions.
+
+    Hive 3 knows neither its transaction nor `next_transaction_id`: the highest id that was given
+    out when the compaction committed, itself included.
+    """
+
+    compaction_id: int
+    database: str
+    table: str
+    partition: str | None
+    kind: VacuumKind | None
+    state: str
+    highest_write_id: int
+    transaction_id: int | None = None
+    next_transaction_id: int | None = None
+
+    @property
+    def is_visible(self) -> bool:
+        """Whether readers that start now see what it wrote.
+
+        Hive 4 says "ready for cleaning" before the compaction's transaction commits, and fills
+        `next_transaction_id` in with the commit. Hive 3 has renamed the directories by then.
+        """
+        if self.state != READY_FOR_CLEANING:
+            return False
+        return self.transaction_id is None or self.next_transaction_id is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table as the Metastore describes it."""
+
+    database: str
+    name: str
+    location: str
+    parameters: Mapping[str, str]
+
+    @property
+    def is_acid(self) -> bool:
+        """Whether it is transactional, in Hive's sense."""
+        return self.parameters.get("transactional", "").lower() == "true"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One look at a Metastore. The calls were made in the order of the fields; that matters.
+
+    What was visible at the first call is followed by every lock and transaction that may still
+    need what it replaced; and the transaction of every lock that is still held is among those open.
+    """
+
+    metastore: str
+    """The UUID of its database."""
+    compactions: tuple[Compaction, ...]
+    locks: tuple[Lock, ...]
+    transactions: Transactions
+
+
+def write_ids_of_compaction(answer: ValidWriteIds, highest: int) -> ValidWriteIds:
+    """The snapshot of a compaction up to `highest`, from what is valid now.
+
+    A compaction takes no id that is open, so the state of every id up to its highest one is final:
+    the list may be asked for at any time after it. An id that is open all the same stays open in
+    the list, and then the cleaner keeps its directories.
+    """
+    opened = _up_to(answer.open, highest)
+    return ValidWriteIds(
+        answer.table,
+        highest,
+        opened.firsts[0] if opened.firsts else NOTHING_OPEN,
+        opened,
+        _up_to(answer.aborted, highest),
+    )
+
+
+def _up_to(ids: IdRanges, highest: int) -> IdRanges:
+    kept = [(low, min(high, highest)) for low, high in ids if low <= highest]
+    return IdRanges(tuple(low for low, _ in kept), tuple(high for _, high in kept))

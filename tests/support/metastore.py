@@ -1,0 +1,225 @@
+"""One real Hive Metastore for the whole test session, and engines that work with it.
+
+Take a table of your own (`HiveEngine.table`) and ask about that only: other tests share it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import thriftpy2
+
+import tidegate.hive_metastore
+from support.waiting import wait_for
+from tidegate.compute.java import find_jdk
+from tidegate.errors import ConfigError, TransientError
+from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
+from tidegate.hive_metastore.connection import Connection
+from tidegate.local.embedded.metastore import EmbeddedMetastore
+
+TXN_TIMEOUT_SECONDS = 15
+QUICK = {
+    "metastore.txn.timeout": f"{TXN_TIMEOUT_SECONDS}s",
+    "metastore.acid.housekeeper.interval": "1s",
+}
+SHARED_READ, SHARED_WRITE, EXCLUSIVE = 1, 2, 3
+_DATABASE_LEVEL, _TABLE_LEVEL, _PARTITION_LEVEL = 1, 2, 3
+_SELECT, _NO_TXN = 1, 6
+_COMPACTION = 3  # a type of transaction: its commit makes the compaction visible
+_WRITE_CAPABILITIES = [
+    "HIVEFULLACIDWRITE",
+    "HIVEFULLACIDREAD",
+    "HIVEMANAGEDINSERTWRITE",
+    "HIVEMANAGEDINSERTREAD",
+]
+
+
+@pytest.fixture(scope="session")
+def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedMetastore]:
+    """A real Metastore, shared by all tests; one that a test stops or kills is its own."""
+    with own_metastore(tmp_path_factory.mktemp("metastore")) as running:
+        yield running
+
+
+def own_metastore(folder: Path) -> EmbeddedMetastore:
+    """A Metastore that is not started yet; its transactions time out after 15 s."""
+    try:
+        find_jdk(17)
+    except ConfigError as error:
+        pytest.skip(f"a real Metastore needs Java 17: {error}")
+    return EmbeddedMetastore(folder, settings=QUICK)
+
+
+@cache
+def _interface() -> Any:  # noqa: ANN401 - Thrift's types
+    here = Path(__file__).parent
+    reader = Path(tidegate.hive_metastore.__file__).parent
+    return thriftpy2.load(
+        str(here / "metastore_writer.thrift"),
+        module_name="metastore_writer_thrift",
+        include_dirs=[str(here), str(reader)],
+    )
+
+
+class HiveEngine:
+    """What Hive, openLooKeng and their compactors ask of a Metastore, call by call."""
+
+    def __init__(self, metastore: EmbeddedMetastore) -> None:
+        self.metastore = metastore
+        self.settings = MetastoreSettings(uri=metastore.uri)
+        self.types = _interface()
+        self._connection = Connection(self.settings, self.types.WriteMetastore)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def call(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - Thrift's types
+        return self._connection.call(name, *arguments)
+
+    def database(self) -> str:
+        name = f"db_{uuid.uuid4().hex[:8]}"
+        self.call("create_database", self.types.Database(name, "", None, {}))
+        return name
+
+    def table(
+        self,
+        database: str,
+        name: str = "orders",
+        partitioned_by: Sequence[str] = (),
+        *,
+        acid: bool = True,
+    ) -> Path:
+        """Make a table; where its directory is."""
+        types = self.types
+        serde = types.SerDeInfo(name, "org.apache.hadoop.hive.ql.io.orc.OrcSerde", {})
+        storage = types.StorageDescriptor(
+            [types.FieldSchema("id", "int", "")],
+            None,
+            "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat",
+            "org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat",
+            False,  # noqa: FBT003 - Thrift's constructor
+            -1,
+            serde,
+            [],
+            [],
+            {},
+        )
+        keys = [types.FieldSchema(each, "string", "") for each in partitioned_by]
+        kind = "MANAGED_TABLE" if acid else "EXTERNAL_TABLE"
+        parameters = {"transactional": "true"} if acid else {"EXTERNAL": "TRUE"}
+        table = types.Table(name, database, "test", 0, 0, 0, storage, keys, parameters, kind)
+        request = types.CreateTableRequest(table, _WRITE_CAPABILITIES, "test")
+        self.call("create_table_req", request)
+        with MetastoreClient(self.settings) as client:
+            location = client.table(database, name).location
+        return Path(location.removeprefix("file:"))
+
+    def open_txn(self) -> int:
+        request = self.types.OpenTxnRequest(1, "ana", "client-1")
+        [opened] = self.call("open_txns", request).txn_ids
+        return int(opened)
+
+    def commit(self, txn: int) -> None:
+        self.call("commit_txn", self.types.CommitTxnRequest(txn))
+
+    def abort(self, txn: int) -> None:
+        self.call("abort_txn", self.types.AbortTxnRequest(txn))
+
+    def heartbeat(self, txn: int | None = None, lock: int | None = None) -> None:
+        self.call("heartbeat", self.types.HeartbeatRequest(lock, txn))
+
+    def lock(
+        self,
+        database: str,
+        table: str | None = None,
+        partition: str | None = None,
+        txn: int | None = None,
+        *,
+        kind: int = SHARED_READ,
+    ) -> int:
+        level = _DATABASE_LEVEL if table is None else _TABLE_LEVEL
+        if partition is not None:
+            level = _PARTITION_LEVEL
+        operation = _SELECT if txn else _NO_TXN
+        component = self.types.LockComponent(
+            kind, level, database, table, partition, operation, txn is not None
+        )
+        request = self.types.LockRequest([component], txn or 0, "ana", "client-1", "test")
+        return int(self.call("lock", request).lockid)
+
+    def unlock(self, lock: int) -> None:
+        self.call("unlock", self.types.UnlockRequest(lock))
+
+    def write_id(self, database: str, table: str, txn: int) -> int:
+        request = self.types.AllocateTableWriteIdsRequest(database, table, [txn])
+        [given] = self.call("allocate_table_write_ids", request).txnToWriteIds
+        return int(given.writeId)
+
+    def write(self, database: str, table: str, *, commit: bool = True) -> int:
+        """A transaction that writes; its write id."""
+        txn = self.open_txn()
+        write_id = self.write_id(database, table, txn)
+        if commit:
+            self.commit(txn)
+        else:
+            self.abort(txn)
+        return write_id
+
+    def compaction(
+        self, database: str, table: str, highest: int, partition: str | None = None, kind: int = 1
+    ) -> tuple[Any, int]:
+        """Request a compaction and begin it, as Hive's Worker does; what it is, its transaction."""
+        types = self.types
+        request = types.CompactionRequest(database, table, partition, kind, "test")
+        queued = self.call("compact2", request)
+        assert queued.accepted, queued
+        info = self._next_compaction(queued.id)
+        info.highestWriteId = highest
+        opened = types.OpenTxnRequest(1, "test", "worker-1", None, _COMPACTION)
+        [txn] = self.call("open_txns", opened).txn_ids
+        self.call("update_compactor_state", info, txn)
+        return info, int(txn)
+
+    def _next_compaction(self, wanted: int) -> Any:  # noqa: ANN401 - Thrift's types
+        """Take entries of the queue until it is ours: other tests have theirs."""
+
+        def take() -> Any:  # noqa: ANN401 - as above
+            found = self.call("find_next_compact2", self.types.FindNextCompactRequest("w", "test"))
+            return found.ci if found.ci is not None and found.ci.id == wanted else None
+
+        return wait_for(f"compaction {wanted}", take, 20)
+
+    def compact(
+        self, database: str, table: str, highest: int, partition: str | None = None, kind: int = 1
+    ) -> int:
+        """A whole compaction, ready for cleaning; its transaction."""
+        info, txn = self.compaction(database, table, highest, partition, kind)
+        self.call("mark_compacted", info)
+        self.commit(txn)
+        return txn
+
+
+@pytest.fixture
+def engine(metastore: EmbeddedMetastore) -> Iterator[HiveEngine]:
+    """An engine on the shared Metastore."""
+    made = HiveEngine(metastore)
+    yield made
+    made.close()
+
+
+def until_answers(settings: MetastoreSettings) -> None:
+    """Wait for a Metastore that was started again."""
+
+    def answers() -> bool:
+        try:
+            with MetastoreClient(settings) as client:
+                return bool(client.uuid())
+        except TransientError:
+            return False
+
+    wait_for("the Metastore's answer", answers, 120)
