@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from tidegate.cli.config import config as config_group
 from tidegate.cli.dead_letters import dead_letters
 from tidegate.cli.doctor import doctor
 from tidegate.cli.explain import EXAMPLES as EXPLAIN_EXAMPLES
@@ -33,6 +34,7 @@ def operate(app: typer.Typer) -> None:
     """Add the subcommands to an app."""
     app.add_typer(topics, name="topics")
     app.add_typer(plan, name="plan")
+    app.add_typer(config_group, name="config")
     app.add_typer(replay, name="replay")
     app.add_typer(dead_letters, name="dead-letters")
     app.command(epilog=OUTCOMES_EXAMPLES)(outcomes)
@@ -67,12 +69,13 @@ def run(
 
 def broker(
     folder: Annotated[Path, typer.Argument(help="Its data directory.")] = Path("kafka-data"),
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Where clients connect.")] = 9092,
 ) -> None:
     """Run a real Kafka broker here, without Docker, until SIGTERM or SIGINT."""
     from tidegate.local.embedded import EmbeddedBroker  # noqa: PLC0415 - heavy
 
     stop = threading.Event()
-    with stop_on_signals(stop), EmbeddedBroker(folder) as kafka:
+    with stop_on_signals(stop), EmbeddedBroker(folder, port=port) as kafka:
         write_json({"bootstrap.servers": kafka.bootstrap_servers})
         stop.wait()
 

@@ -10,7 +10,13 @@ from pydantic import BaseModel, Field, SecretStr, field_validator
 _TIMEOUT_SECONDS: Final = 10
 
 
-class RegistrySettings(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
+class RegistrySettings(
+    BaseModel,
+    frozen=True,
+    extra="forbid",
+    hide_input_in_errors=True,
+    use_attribute_docstrings=True,
+):
     """A schema registry; with one, events are written in the Confluent wire format."""
 
     url: str = Field(min_length=1)

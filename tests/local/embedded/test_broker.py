@@ -98,6 +98,18 @@ def test_a_broker_dies_with_the_process_that_started_it_but_not_with_its_thread(
     assert gone_within(pid, 10)
 
 
+def test_a_port_is_kept_by_every_start(tmp_path: Path) -> None:
+    port, _ = free_ports()
+    for _ in range(2):
+        with EmbeddedBroker(tmp_path / "kafka", port=port) as broker:
+            assert broker.bootstrap_servers == f"127.0.0.1:{port}"
+
+    with EmbeddedBroker(tmp_path / "kafka", port=port):
+        taken = EmbeddedBroker(tmp_path / "other", port=port)
+        with pytest.raises(ConfigError, match="Address already in use"):
+            taken.start()
+
+
 def test_a_stop_ends_the_process_and_may_be_repeated(broker: EmbeddedBroker) -> None:
     pid = broker.pid
     assert pid is not None

@@ -46,6 +46,7 @@ class EmbeddedBroker:
         properties: Mapping[str, str] | None = None,
         client: Mapping[str, str] | None = None,
         cluster_id: str | None = None,
+        port: int | None = None,
         heap_mb: int = 256,
         startup_seconds: float = 60,
     ) -> None:
@@ -56,6 +57,7 @@ class EmbeddedBroker:
             properties: Kafka settings that win over ours: node ids, voters, TLS, SASL.
             client: librdkafka settings for asking whether it is up (TLS, SASL).
             cluster_id: The cluster that a new node belongs to; a new one of its own if None.
+            port: Where clients connect; one that is free at the first start if None.
             heap_mb: The JVM's heap in MiB.
             startup_seconds: How long to wait until it answers.
         """
@@ -66,6 +68,7 @@ class EmbeddedBroker:
         self._cluster_id = cluster_id or new_cluster_id()
         self._heap_mb = heap_mb
         self._startup_seconds = startup_seconds
+        self._port = port
         self._ports: tuple[int, int] | None = None
         self._child: Child | None = None
         self._archive: ClassArchive | None = None
@@ -97,9 +100,10 @@ class EmbeddedBroker:
             self._ended()
         if self._child is not None:
             return self
-        may_move = self._ports is None and "listeners" not in self._properties
+        is_fixed = self._port or self._ports or "listeners" in self._properties
         for _ in range(_ATTEMPTS):
-            self._ports = self._ports or free_ports()
+            clients, controllers = self._ports or free_ports()
+            self._ports = (self._port or clients, controllers)
             child = self._launch(self._ports)
             reason = why_not_up(
                 child, self.bootstrap_servers, self._cluster_id, self._client, self._startup_seconds
@@ -107,7 +111,7 @@ class EmbeddedBroker:
             if reason is None:
                 return self
             self.kill()
-            if not (may_move and _PORT_TAKEN in child.tail()):
+            if is_fixed or _PORT_TAKEN not in child.tail():
                 raise ConfigError(
                     f"the embedded Kafka {reason}; the end of {self.log}:\n{child.tail()}"
                 )

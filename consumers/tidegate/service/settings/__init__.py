@@ -111,17 +111,22 @@ class TopicSettings(Section, frozen=True):
     """Names and shape of the topics."""
 
     prefix: str = DEFAULT_PREFIX
+    """What the names of all topics and consumer groups begin with."""
     partitions: int = Field(default=DEFAULT_PARTITIONS, ge=1)
+    """Of every topic. `tidegate topics grow` changes it later."""
     replication: int = Field(default=1, ge=1)
+    """Copies of each partition; 3 in production."""
 
 
 class WarehouseSettings(Section, frozen=True):
     """Where tables may be changed, and the options of their file systems."""
 
     roots: tuple[str, ...] = ()
+    """Absolute paths or URIs. No table outside of these is ever changed."""
     allow_untested_stores: bool = False
     """Accept roots that are not on a local or mounted file system, with their known faults."""
     storage: dict[str, dict[str, Any]] = Field(default_factory=dict, repr=False)
+    """Options of fsspec's file systems, a table for each protocol."""
 
 
 class SparkSettings(Section, frozen=True):
@@ -130,14 +135,18 @@ class SparkSettings(Section, frozen=True):
     min_items: int = Field(
         default=256, ge=1, validation_alias=AliasChoices("min_items", "from_items")
     )
+    """Table work with at least this many items runs on Spark; less is done in place."""
     conf: dict[str, str] = Field(default_factory=dict, repr=False)
+    """Spark's own settings: `spark.master` and others."""
 
 
 class SavepointRule(Section, frozen=True):
     """When tables whose name matches a shell pattern get savepoints automatically."""
 
     tables: str
+    """A shell pattern; of several rules the first whose pattern matches applies."""
     when: Literal["every_commit", "on_request"]
+    """When a savepoint is requested."""
 
 
 class RestoreSettings(Section, frozen=True):
@@ -147,7 +156,9 @@ class RestoreSettings(Section, frozen=True):
     """
 
     requested_by: tuple[str, ...] = ("*",)
+    """Shell patterns of the people whose requests are carried out."""
     watch_seconds: float = Field(default=5, ge=0, allow_inf_nan=False)
+    """How long a pending write is watched for signs of life before a restore."""
 
 
 class MonitoringSettings(Section, frozen=True):
@@ -157,7 +168,9 @@ class MonitoringSettings(Section, frozen=True):
     """
 
     host: str = "127.0.0.1"
+    """The address to listen on; 0.0.0.0 for all of the machine's."""
     port: int | None = Field(default=None, ge=0, le=65535)
+    """The port; without one nothing listens. 0 lets the system choose."""
     traces: bool = False
     """Export OpenTelemetry spans by OTLP over HTTP, as the variables OTEL_* say."""
 
@@ -166,10 +179,15 @@ class Settings(BaseSettings):
     """All settings; see the module's example. Environment variables count in `load` only."""
 
     model_config = SettingsConfigDict(
-        frozen=True, extra="forbid", hide_input_in_errors=True, populate_by_name=True
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        populate_by_name=True,
+        use_attribute_docstrings=True,
     )
 
     kafka: dict[str, str | int | bool | SecretStr] = Field(default_factory=dict)
+    """librdkafka's own settings, by their names: `"bootstrap.servers" = "broker:9092"`."""
     registry: RegistrySettings | None = None
     topics: TopicSettings = TopicSettings()
     warehouse: WarehouseSettings = WarehouseSettings()

@@ -21,8 +21,11 @@ class RetrySettings(Section, frozen=True):
     """
 
     attempts: int | None = Field(default=None, ge=1)
+    """How often in all; by default 150 for work on tables, 8 for the broker."""
     first_wait_ms: int | None = Field(default=None, ge=1)
+    """The longest wait after the first failure; it doubles with each; by default 200."""
     longest_wait_ms: int | None = Field(default=None, ge=1)
+    """No wait is longer; by default 60000 for work on tables, 30000 for the broker."""
 
 
 class DeadLetterSettings(Section, frozen=True):
@@ -34,9 +37,11 @@ class DeadLetterSettings(Section, frozen=True):
     max_failures: int | None = Field(
         default=None, ge=0, validation_alias=AliasChoices("max_failures", "most")
     )
+    """How many; by default 50."""
     window: int | None = Field(
         default=None, ge=1, le=1000, validation_alias=AliasChoices("window", "of")
     )
+    """Among how many; by default 100."""
 
 
 def _instance_id() -> str | None:

@@ -1,0 +1,97 @@
+"""Every setting with its type, default and meaning, read off the models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args, get_origin
+
+from pydantic import AliasChoices, BaseModel, SecretStr
+from pydantic_core import PydanticUndefined
+
+from tidegate.events.roles import SERVICES
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+_KINDS: Final[Mapping[object, str]] = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "true or false",
+    SecretStr: "secret text",
+    type(None): "",
+}
+
+
+class Setting(NamedTuple):
+    """One setting of the settings file."""
+
+    section: str
+    """The dotted name of its table; of a list of tables, in double brackets."""
+    name: str
+    kind: str
+    default: str
+    """As TOML; "none" where there is none, "required" where one has to be given."""
+    meaning: str
+
+
+def settings_reference(model: type[BaseModel]) -> Iterator[Setting]:
+    """Every setting below a model, in the order of the file."""
+    yield from _settings_of(model, "")
+
+
+def _settings_of(model: type[BaseModel], section: str) -> Iterator[Setting]:
+    sections: list[tuple[str, type[BaseModel], bool]] = []
+    for attribute, field in model.model_fields.items():
+        name = _name(attribute, field)
+        inner, is_list = _model_in(field.annotation)
+        if inner is None:
+            yield Setting(section, name, _kind(field.annotation), _default(field), _meaning(field))
+        elif name not in SERVICES:  # each service has the limits of all
+            sections.append((name, inner, is_list))
+    for name, inner, is_list in sections:
+        dotted = f"{section}.{name}" if section else name
+        yield from _settings_of(inner, f"[{dotted}]" if is_list else dotted)
+
+
+def _name(attribute: str, field: FieldInfo) -> str:
+    alias = field.validation_alias
+    return str(alias.choices[0]) if isinstance(alias, AliasChoices) else attribute
+
+
+def _model_in(annotation: Any) -> tuple[type[BaseModel] | None, bool]:  # noqa: ANN401 - any type
+    """The section in an annotation, and whether there may be several."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation, False
+    for each in get_args(annotation):
+        inner, is_list = _model_in(each)
+        if inner is not None:
+            return inner, is_list or get_origin(annotation) is tuple
+    return None, False
+
+
+def _kind(annotation: Any) -> str:  # noqa: ANN401 - any type
+    if get_origin(annotation) is Literal:
+        return " or ".join(json.dumps(each) for each in get_args(annotation))
+    if get_origin(annotation) is tuple:
+        return f"list of {_kind(get_args(annotation)[0])}"
+    if get_origin(annotation) is dict or annotation is dict:
+        return "table"
+    if annotation in _KINDS:
+        return _KINDS[annotation]
+    kinds = dict.fromkeys(filter(None, map(_kind, get_args(annotation))))
+    return ", ".join(kinds)
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.get_default(call_default_factory=True)
+    if value is PydanticUndefined:
+        return "required"
+    if value is None:
+        return "none"
+    return json.dumps(value)  # of these types the same in JSON and TOML
+
+
+def _meaning(field: FieldInfo) -> str:
+    return " ".join((field.description or "").split())

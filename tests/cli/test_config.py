@@ -1,0 +1,97 @@
+"""`tidegate config`: a first settings file, a check of one, and what is in effect."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tidegate.cli import main
+from tidegate.cli.config import settings_template
+from tidegate.service.settings import Settings
+from tidegate.service.settings.reference import settings_reference
+
+
+def tidegate(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(sys, "argv", ["tidegate", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0)
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+    monkeypatch.delenv("TIDEGATE_CONFIG", raising=False)
+
+
+def test_a_new_file_is_valid_and_has_only_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "tidegate.toml"
+
+    assert tidegate("config", "init", monkeypatch=monkeypatch) == 0
+    file.write_text(capsys.readouterr().out)
+    assert tidegate("config", "check", "-c", str(file), monkeypatch=monkeypatch) == 0
+
+    loaded = Settings.load(file).model_dump()
+    assert loaded.pop("kafka") == {"bootstrap.servers": "127.0.0.1:9092"}
+    assert loaded == {k: v for k, v in Settings().model_dump().items() if k != "kafka"}
+
+
+def test_every_default_in_a_new_file_is_accepted_as_it_stands() -> None:
+    lines = [
+        line.removeprefix("# ").rpartition("    #")[0] or line
+        for line in settings_template().splitlines()
+        if not (line.startswith("# ") and " = " not in line) and "..." not in line
+    ]
+
+    loaded = Settings.model_validate(tomllib.loads("\n".join(lines)))
+
+    assert loaded.model_dump(exclude={"kafka"}) == Settings().model_dump(exclude={"kafka"})
+
+
+def test_a_problem_is_one_line_and_exit_code_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "tidegate.toml"
+    file.write_text('[topics]\npartitons = 3\n[monitoring]\nport = "x"')
+
+    assert tidegate("config", "check", "-c", str(file), monkeypatch=monkeypatch) == 2
+    said = capsys.readouterr().err
+    assert "topics.partitons: unknown setting, did you mean partitions?" in said
+    assert "monitoring.port" in said
+
+
+def test_what_is_shown_hides_every_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "tidegate.toml"
+    file.write_text(
+        '[kafka]\n"bootstrap.servers" = "b:1"\n"sasl.password" = "hush1"\n'
+        '[registry]\nurl = "http://r:1"\nbasic_auth = "u:hush2"\noptions = {x = "hush3"}\n'
+        '[warehouse.storage.s3]\nkey = "hush4"\n[spark.conf]\n"spark.x" = "hush5"\n'
+        '[warehouse]\nroots = ["/lake"]'
+    )
+    monkeypatch.setenv("TIDEGATE_TOPICS__PREFIX", "from-environment")
+
+    assert tidegate("config", "show", "-c", str(file), monkeypatch=monkeypatch) == 0
+    plain = capsys.readouterr().out
+    assert tidegate("config", "show", "--json", "-c", str(file), monkeypatch=monkeypatch) == 0
+    as_json = capsys.readouterr().out
+
+    for shown in (plain, as_json):
+        assert "hush" not in shown
+        assert "from-environment" in shown
+    assert "kafka.bootstrap.servers = 'b:1'" in plain
+    assert json.loads(as_json)["warehouse"]["roots"] == ["/lake"]
+
+
+def test_every_setting_has_a_meaning() -> None:
+    listed = list(settings_reference(Settings))
+
+    assert [each for each in listed if not each.meaning.endswith((".", "..."))] == []
+    assert {"restores", "warehouse", "[savepoints]"} <= {each.section for each in listed}
