@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import Iterator
@@ -14,7 +17,16 @@ import pytest
 from typer.testing import CliRunner
 
 from support.samples import release, savepoint_request
-from support.told import ORDERS, cleaned, publish, released, savepoint_created, vacuum
+from support.told import (
+    ORDERS,
+    cleaned,
+    publish,
+    released,
+    restore_request,
+    savepoint_created,
+    started,
+    vacuum,
+)
 from support.waiting import wait_for
 from tidegate.cli import app
 from tidegate.errors import PermanentError, TidegateError
@@ -36,15 +48,16 @@ class Place:
     prefix: str
     file: Path
 
-    def call(self, *arguments: str) -> str:
+    def call(self, *arguments: str, code: int = 0) -> str:
         answer = CliRunner().invoke(app, [*arguments, "-c", str(self.file)])
         if answer.exception and not isinstance(answer.exception, SystemExit):
             raise answer.exception
-        assert answer.exit_code == 0, answer.output
+        assert answer.exit_code == code, answer.output
         return answer.output
 
-    def rows(self, *arguments: str) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.call(*arguments, "--json").splitlines()]
+    def rows(self, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
+        told = self.call(*arguments, "--json", code=code)
+        return [json.loads(line) for line in told.splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +83,7 @@ def place(bootstrap_servers: str, tmp_path_factory: pytest.TempPathFactory) -> I
     try:
         wait_for("the gate's command", lambda: monitor.commands()[1:])
         wait_for("the gate's state", lambda: len(list(waiting_vacuums(settings))) == 2)
-        publish(bootstrap_servers, prefix, cleaned(released(done)))
+        publish(bootstrap_servers, prefix, cleaned(released(done)), started(restore_request()))
         [record] = [each for each in monitor.records("vacuums") if each.key == CUSTOMERS.encode()]
         bus.send(
             [
@@ -131,7 +144,7 @@ def test_explain_tells_the_story_of_a_table_in_order(place: Place) -> None:
 
     kinds = [each["kind"] for each in told["events"]]
     assert kinds[:4] == ["VacuumFinished", "LockReleased", "VacuumFinished", "LockReleased"]
-    assert kinds[-1] == "DirectoriesCleaned"
+    assert kinds[-2:] == ["DirectoriesCleaned", "RestoreStarted"]
     assert [each["event_id"] for each in told["waiting"]] == [
         vacuum(17, 18, transactions=(90,), last=9).event_id
     ]
@@ -166,3 +179,60 @@ def test_explain_says_what_it_does_not_know(place: Place) -> None:
     for unknown in ("lake.sales.unknown", "no-such-id"):
         with pytest.raises(TidegateError, match=f"nothing is known of {unknown}"):
             place.call("explain", unknown)
+
+
+def test_status_shows_services_lag_waiting_and_running_at_one_look(place: Place) -> None:
+    """The commands that nobody has read are the lag of the executors, which do not run."""
+    [told] = place.rows("status", code=1)
+
+    services = {each["service"]: each for each in told["services"]}
+    gate, cleaner = services["reader-gate"], services["cleaner"]
+    assert (len(gate["members"]), gate["problem"]) == (1, None)
+    assert (cleaner["members"], cleaner["problem"]) == ([], "it does not run")
+    assert cleaner["lag"] == len(TopicMonitor(place.servers, place.prefix, 2).commands())
+    assert (cleaner["dead_letters"], services["restorer"]["dead_letters"]) == (1, 0)
+    assert cleaner["last_outcome"]["kind"] == "DirectoriesCleaned"
+    assert told["waiting"] == 2
+    assert told["oldest_waiting"]["table"] == ORDERS
+    assert [each["kind"] for each in told["running"]] == ["RestoreStarted"]
+    [saved] = told["savepoints"]
+    assert (saved["table"], saved["written"], saved["requested_by"]) == (ORDERS, 1, "ana")
+
+
+def test_the_lag_of_a_service_that_reads_falls_to_nothing(place: Place) -> None:
+    def lag() -> int:
+        [told] = place.rows("status", code=1)
+        return next(int(s["lag"]) for s in told["services"] if s["service"] == "reader-gate")
+
+    wait_for("the end of the lag", lambda: lag() == 0)
+
+
+def test_status_for_people_is_a_table_and_lines(place: Place) -> None:
+    told = place.call("status", code=1)
+
+    lines = told.splitlines()
+    assert lines[0].split() == [
+        "service",
+        "members",
+        "lag",
+        "dead",
+        "letters",
+        "last",
+        "outcome",
+        "problem",
+    ]
+    assert any(line.startswith("cleaner") and "it does not run" in line for line in lines)
+    assert "2 vacuums wait; the oldest:" in told
+    assert f"{ORDERS}  RestoreStarted  to 20261121041551845" in told
+    assert f"savepoints of {ORDERS}: 1 written" in told
+
+
+def test_status_watches_until_it_is_told_to_stop(place: Place) -> None:
+    command = [sys.executable, "-u", "-m", "tidegate.cli", "status", "--watch", "--every", "1s"]
+    command += ["--json", "-c", str(place.file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        looks = [json.loads(watching.stdout.readline()) for _ in range(2)]
+        watching.send_signal(signal.SIGINT)
+        wait_for("the end of status --watch", lambda: watching.poll() is not None)
+    assert looks[0]["at"] < looks[1]["at"]

@@ -22,7 +22,10 @@ from tidegate.cli.outcomes import outcomes
 from tidegate.cli.output import write_json
 from tidegate.cli.plans import plan
 from tidegate.cli.replay import replay
+from tidegate.cli.savepoints import savepoints
 from tidegate.cli.skip import skip
+from tidegate.cli.status import EXAMPLES as STATUS_EXAMPLES
+from tidegate.cli.status import status
 from tidegate.cli.topics import topics
 from tidegate.cli.waiting import EXAMPLES as WAITING_EXAMPLES
 from tidegate.cli.waiting import waiting
@@ -37,6 +40,8 @@ def operate(app: typer.Typer) -> None:
     app.add_typer(config_group, name="config")
     app.add_typer(replay, name="replay")
     app.add_typer(dead_letters, name="dead-letters")
+    app.add_typer(savepoints, name="savepoints")
+    app.command(epilog=STATUS_EXAMPLES)(status)
     app.command(epilog=OUTCOMES_EXAMPLES)(outcomes)
     app.command(epilog=WAITING_EXAMPLES)(waiting)
     app.command(epilog=EXPLAIN_EXAMPLES)(explain)

@@ -23,6 +23,13 @@ def write(line: object) -> None:
     typer.echo(visible(line))
 
 
+def clear_screen() -> None:
+    """Clear the terminal before the next picture; a pipe gets the pictures one below the other."""
+    from rich.console import Console  # noqa: PLC0415 - heavy
+
+    Console().clear()  # it does nothing where there is no terminal
+
+
 def write_error(line: str) -> None:
     """Print a line on standard error, after the command's name."""
     typer.echo(f"tidegate: {visible(' '.join(line.split()))}", err=True)

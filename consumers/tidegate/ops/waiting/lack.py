@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from tidegate.cleaning.gate_index import GateIndex, lock_token, transaction_token
-from tidegate.cleaning.gate_state import VACUUM, GateState, HeldLock, WaitingVacuum
+from tidegate.cleaning.gate_state import VACUUM, GateState, HeldLock, VacuumRecord, WaitingVacuum
 from tidegate.runtime.decider.state_store import StateStore
 
 
@@ -64,8 +64,8 @@ def lacking_vacuums(store: StateStore[GateState]) -> Iterator[LackingVacuum]:
         index = store.state(table).loaded
         for name in index.pieces.names():
             piece = index.pieces.get(name) if name[0] == VACUUM else None
-            if isinstance(piece, WaitingVacuum):
-                yield _lacking(table, piece, index)
+            if isinstance(piece, VacuumRecord):
+                yield _lacking(table, piece.vacuum(), index)
 
 
 def _lacking(table: str, waiting: WaitingVacuum, index: GateIndex) -> LackingVacuum:

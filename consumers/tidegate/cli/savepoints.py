@@ -1,0 +1,53 @@
+"""`tidegate savepoints`: the savepoints of a table, as the table itself says."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from tidegate.cli.options import ConfigFile
+from tidegate.cli.output import write, write_json, write_table
+from tidegate.cli.waiting import age_of
+from tidegate.service.settings import Settings
+
+savepoints = typer.Typer(help="The savepoints of a Hudi table.", no_args_is_help=True)
+
+
+@savepoints.callback()
+def _group() -> None:
+    """The savepoints of a Hudi table."""  # without a callback typer makes `list` the command
+
+
+@savepoints.command("list")
+def list_savepoints(
+    location: Annotated[str, typer.Argument(help="Path or URI of the table, below a root.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
+    config: ConfigFile = None,
+) -> None:
+    """List the savepoints that a table has now, oldest first: by whom, since when, why."""
+    from tidegate.savepoints.listing import savepoints_of  # noqa: PLC0415 - needs fsspec
+    from tidegate.service.assembly import table_work  # noqa: PLC0415
+
+    warehouse, _ = table_work(Settings.load(config))
+    now = datetime.now(UTC)
+    rows = [
+        {
+            "savepoint": each.instant,
+            "state": each.state,
+            "requested_by": each.by,
+            "at": each.at.isoformat(timespec="seconds") if each.at else None,
+            "age": age_of(now - each.at) if each.at else None,
+            "files": each.files,
+            "comment": each.comment,
+        }
+        for each in savepoints_of(warehouse, location)
+    ]
+    if as_json:
+        for row in rows:
+            write_json(row)
+        return
+    write_table([{name: "-" if v is None else v for name, v in row.items()} for row in rows])
+    if not rows:
+        write(f"{location} has no savepoint")

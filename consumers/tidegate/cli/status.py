@@ -1,0 +1,102 @@
+"""`tidegate status`: services, lag, what waits, what runs, savepoints, in one look."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from tidegate.cli.options import AsJson, ConfigFile, since_of
+from tidegate.cli.output import clear_screen, write, write_error, write_json, write_table
+from tidegate.cli.waiting import age_of, show_vacuums
+from tidegate.errors import TransientError
+from tidegate.service.settings import Settings
+
+if TYPE_CHECKING:
+    from tidegate.ops.event_log import LoggedEvent
+    from tidegate.ops.status import Snapshot
+
+_SAVED: Final = 20
+EXAMPLES: Final = """\b
+Examples:
+  tidegate status
+  tidegate status --watch --every 10s
+  tidegate status --json | jq '.services[] | select(.lag > 0)'"""
+
+
+def status(
+    since: Annotated[
+        str, typer.Option(help="How far back outcomes are counted: 7d, or a time.")
+    ] = "7d",
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look again and again.")] = False,
+    every: Annotated[str, typer.Option(help="With --watch: how often, e.g. 10s.")] = "5s",
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """Show how the deployment is. Exit code 1 if a service does not run or has dead letters.
+
+    It asks Kafka, never a service. Lag is the number of records that a service has not committed.
+    """
+    from tidegate.ops.moments import duration  # noqa: PLC0415 - heavy
+    from tidegate.ops.status import look  # noqa: PLC0415
+
+    settings, pause = Settings.load(config), duration(every).total_seconds()
+    while True:
+        now = datetime.now(UTC)
+        try:
+            snapshot = look(settings, since_of(since) or now, now)
+        except TransientError as error:
+            if not watch:
+                raise
+            write_error(str(error))  # an outage is what one watches for
+        else:
+            if watch and not as_json:
+                clear_screen()
+            write_json(snapshot.as_json()) if as_json else _show(snapshot)
+            if not watch:
+                raise typer.Exit(1 if any(each.problem for each in snapshot.services) else 0)
+        time.sleep(pause)
+
+
+def _show(snapshot: Snapshot) -> None:
+    write_table(
+        [
+            {
+                "service": each.name,
+                "members": len(each.members),
+                "lag": each.lag,
+                "dead_letters": each.dead_letters,
+                "last_outcome": _last(each.last_outcome, snapshot.at),
+                "problem": each.problem,
+            }
+            for each in snapshot.services
+        ]
+    )
+    if snapshot.oldest_waiting:
+        write(f"{snapshot.waiting} vacuums wait; the oldest:")
+        show_vacuums([snapshot.oldest_waiting], snapshot.at, indent="  ")
+    else:
+        write("no vacuum waits")
+    for line in snapshot.running_lines():
+        write(f"under way: {line}")
+    for saved in snapshot.saved[-_SAVED:]:
+        by = f" asked by {saved.requested_by}" if saved.requested_by else ""
+        age = age_of(snapshot.at - saved.at)
+        write(
+            f"savepoints of {saved.table}: {saved.written} written, the newest {saved.newest}"
+            f" {age} ago{by}"
+        )
+    if len(snapshot.saved) > _SAVED:
+        write(f"... and of {len(snapshot.saved) - _SAVED} more tables; --json lists all")
+    refused, failed = snapshot.refused, snapshot.failed
+    write(f"since {snapshot.since:%Y-%m-%dT%H:%M:%SZ}: {refused} refused, {failed} failed")
+    if snapshot.unknown_dead_letters:
+        write(f"{snapshot.unknown_dead_letters} open dead letters of no known service")
+
+
+def _last(logged: LoggedEvent | None, now: datetime) -> str:
+    if logged is None or logged.event is None:
+        return "-"
+    return f"{type(logged.event).__name__} {age_of(max(now - logged.at, timedelta()))} ago"

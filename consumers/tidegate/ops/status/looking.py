@@ -1,0 +1,106 @@
+"""Looking at a deployment once: groups, offsets, outcomes, dead letters, the gate's changelog."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+from tidegate.events.topics import topic_of
+from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
+from tidegate.ops.event_log import EventLog
+from tidegate.ops.groups import Groups
+from tidegate.ops.status.recent import Recent
+from tidegate.ops.status.snapshot import ServiceStatus, Snapshot
+from tidegate.ops.topics.creating import connect
+from tidegate.ops.waiting import LackingVacuum, waiting_vacuums
+from tidegate.runtime.bus import Partition
+from tidegate.runtime.kafka.metadata import KafkaMetadata
+from tidegate.runtime.retry import RetryPolicy
+from tidegate.service.assembly import CONSUMED_EVENTS
+from tidegate.service.settings import Settings
+
+_BROKER_SECONDS: Final = 5.0
+_RETRIES: Final = RetryPolicy(attempts=5, first=0.1, longest=1.0)
+
+
+def look(settings: Settings, since: datetime, now: datetime) -> Snapshot:
+    """See how a deployment is. It asks Kafka, and never a service.
+
+    Args:
+        settings: The deployment.
+        since: From when outcomes count.
+        now: The time of the look.
+
+    Raises:
+        ConfigError: the topics do not exist.
+        TransientError: no broker answers.
+    """
+    metadata = KafkaMetadata(settings.connection(), wait_seconds=_BROKER_SECONDS)
+    metadata.require_connection()
+    recent = Recent()
+    for logged in EventLog.of(settings).read(since=since):
+        if logged is not None:
+            recent.take(logged)
+    letters = _dead_letters(settings)
+    waiting, oldest = _waiting(settings)
+    services = [
+        _service(settings, metadata, name, recent, letters.pop(name, 0)) for name in CONSUMED_EVENTS
+    ]
+    return Snapshot(
+        at=now,
+        since=since,
+        services=services,
+        waiting=waiting,
+        oldest_waiting=oldest,
+        running=sorted(recent.running.values(), key=lambda each: each.at),
+        saved=sorted(recent.saved.values(), key=lambda each: each.at),
+        refused=recent.refused,
+        failed=recent.failed,
+        unknown_dead_letters=sum(letters.values()),
+    )
+
+
+def _service(
+    settings: Settings, metadata: KafkaMetadata, name: str, recent: Recent, letters: int
+) -> ServiceStatus:
+    prefix = settings.topics.prefix
+    group = f"{prefix}.{name}"
+    members = Groups(connect(settings.connection())).members(group)
+    topics = sorted({topic_of(kind).name(prefix) for kind in CONSUMED_EVENTS[name]})
+    lags = _RETRIES.call(lambda: lag_of(metadata, group, topics))
+    return ServiceStatus(
+        name, tuple(members), sum(lags.values()), recent.last_by_service.get(name), letters
+    )
+
+
+def lag_of(metadata: KafkaMetadata, group: str, topics: list[str]) -> Mapping[Partition, int]:
+    """How many records a group has not committed, by partition: kafka_consumergroup_lag.
+
+    Raises:
+        ConfigError: a topic does not exist.
+        TransientError: the broker did not answer.
+    """
+    parts = [Partition(t, number) for t in topics for number in range(metadata.partitions(t))]
+    committed = metadata.committed(group, parts)
+    marks = metadata.watermarks(parts)
+    return {
+        part: max(0, mark.end - (committed[part].offset if part in committed else mark.first))
+        for part, mark in marks.items()
+    }
+
+
+def _dead_letters(settings: Settings) -> Counter[str]:
+    """Open dead letters by service."""
+    with DeadLetterBox(settings) as box:
+        return Counter(each.dead_letter.service for each in box.list(DeadLetterFilter()))
+
+
+def _waiting(settings: Settings) -> tuple[int, LackingVacuum | None]:
+    count, oldest = 0, None
+    for each in waiting_vacuums(settings):
+        count += 1
+        if oldest is None or each.since < oldest.since:
+            oldest = each
+    return count, oldest
