@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from support.deployment import Deployment, end
 from support.samples import savepoint_request
@@ -16,6 +17,7 @@ from tidegate.events import SavepointRejected
 from tidegate.events.reasons import Reason
 from tidegate.monitoring.catalog import DEPLOYMENT_METRICS
 from tidegate.monitoring.metrics import Metrics
+from tidegate.ops.groups import Groups
 from tidegate.ops.monitor import DeploymentMonitor, MonitorHealth
 from tidegate.service.settings import Settings
 
@@ -88,6 +90,9 @@ def test_a_service_that_does_not_run_is_seen_with_its_lag(
 
     gate = deployment.run("reader-gate")
     wait_for("the gate", lambda: members() == 1)
+    [member] = Groups(AdminClient({"bootstrap.servers": deployment.servers})).members(group)
+    assert member.startswith(f"{group}-")
+    assert f"-{gate.pid} on " in member
     publish(deployment.servers, deployment.prefix, vacuum(1))
     wait_for("its work", lambda: deployment.events("commands") == [] and members() and lag() == 0)
     end(gate)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import time
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -63,7 +65,9 @@ class KafkaSubscription:
         watched: Sequence[str] = (),
     ) -> None:
         """Join the group; partitions arrive with the first polls."""
-        settings = {**CONSUMER, **config, "group.id": group}
+        # what brokers' logs, quotas and kafka-consumer-groups show
+        named = {"client.id": f"{group}-{socket.gethostname()}-{os.getpid()}"}
+        settings = {**named, **CONSUMER, **config, "group.id": group}
         self._instance_id = str(config.get(INSTANCE_ID, ""))
         self._consumer = Consumer({**settings, "on_commit": self._on_commit})
         self._group, self._listener, self._metadata = group, listener, metadata
