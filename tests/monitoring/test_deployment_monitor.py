@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,6 +102,36 @@ def test_a_service_that_does_not_run_is_seen_with_its_lag(
     publish(deployment.servers, deployment.prefix, vacuum(2), vacuum(3))
     monitor.look()
     assert lag() == 2
+
+
+def test_what_waits_is_counted_by_pattern(deployment: Deployment, metrics: Metrics) -> None:
+    file = deployment.settings_file("monitor", {})
+    file.write_text(file.read_text() + '\n[monitoring]\ntables = ["lake.hr.*", "lake.*"]')
+    monitor = DeploymentMonitor(Settings.load(file), metrics)
+
+    def waiting(name: str, tables: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(f"tidegate_{name}", {"tables": tables, **labels})
+
+    monitor.look_at_waiting()
+    assert waiting("waiting_vacuums", "lake.*") == 0
+    assert waiting("oldest_waiting_vacuum_timestamp_seconds", "lake.*") is None
+
+    deployment.run("reader-gate")
+    before = time.time()
+    held = vacuum(2, 3, table="lake.hr.people", transactions=(9,))
+    publish(deployment.servers, deployment.prefix, vacuum(1), held)
+
+    def counted() -> bool:
+        monitor.look_at_waiting()
+        both = [waiting("waiting_vacuums", each) for each in ("lake.hr.*", "lake.*")]
+        return both == [1, 1]
+
+    wait_for("both wait", counted)
+    assert waiting("waiting_holds", "lake.hr.*", kind="lock") == 2
+    assert waiting("waiting_holds", "lake.hr.*", kind="transaction") == 1
+    oldest = waiting("oldest_waiting_vacuum_timestamp_seconds", "lake.hr.*")
+    assert oldest is not None
+    assert abs(oldest - before) < 60
 
 
 def test_what_was_not_seen_for_long_is_not_ready() -> None:

@@ -21,6 +21,9 @@ def monitor(
     interval: Annotated[
         float, typer.Option(min=0.1, help="Seconds between two looks at the deployment.")
     ] = 15,
+    waiting_interval: Annotated[
+        float, typer.Option(min=0.1, help="Seconds between two counts of what waits for readers.")
+    ] = 300,
 ) -> None:
     """Export metrics of the whole deployment, read off the broker, until SIGTERM or SIGINT."""
     from tidegate.monitoring.catalog import DEPLOYMENT_METRICS  # noqa: PLC0415 - heavy
@@ -35,4 +38,4 @@ def monitor(
     deployment = DeploymentMonitor(settings, metrics)
     address = host or settings.monitoring.host
     with stop_on_signals(stop), serve(address, port, metrics.registry, health):
-        deployment.run(stop, interval, health)
+        deployment.run(stop, interval, health, waiting_interval)

@@ -86,6 +86,14 @@ ALERTS: Final = (
         "tidegate outcomes --kind VacuumFlagged says which, and why.",
     ),
     Alert(
+        "TidegateVacuumWaits",
+        "time() - tidegate_oldest_waiting_vacuum_timestamp_seconds > 86400",
+        "0m",
+        "warning",
+        "A vacuum of {{ $labels.tables }} has waited for its readers for over a day.",
+        "tidegate waiting --older-than 1d names the locks and their owners.",
+    ),
+    Alert(
         "TidegateSlowCommand",
         "tidegate_oldest_running_command_seconds > 3600",
         "0m",

@@ -182,6 +182,24 @@ NEW_DEAD_LETTERS: Final = Metric(
     "Records appended to the dead letters since the monitor started.",
     (),
 )
+WAITING: Final = Metric(
+    "tidegate_waiting_vacuums",
+    Kind.GAUGE,
+    "Vacuums that wait for readers, by the first pattern of [monitoring] tables that matches.",
+    ("tables",),
+)
+OLDEST_WAITING: Final = Metric(
+    "tidegate_oldest_waiting_vacuum_timestamp_seconds",
+    Kind.GAUGE,
+    "When the vacuum that has waited longest was published, in seconds since the epoch.",
+    ("tables",),
+)
+WAITING_HOLDS: Final = Metric(
+    "tidegate_waiting_holds",
+    Kind.GAUGE,
+    "Locks and transactions that waiting vacuums still lack.",
+    ("tables", "kind"),
+)
 LAST_LOOK: Final = Metric(
     "tidegate_monitor_last_look_timestamp_seconds",
     Kind.GAUGE,
@@ -190,6 +208,7 @@ LAST_LOOK: Final = Metric(
 )
 
 DEPLOYMENT_METRICS: Final = (
-    *(BUILD_INFO, LAG, CURRENT, MEMBERS, END, SEEN, NEW_DEAD_LETTERS, LAST_LOOK),
+    *(BUILD_INFO, LAG, CURRENT, MEMBERS, END, SEEN, NEW_DEAD_LETTERS, WAITING),
+    *(OLDEST_WAITING, WAITING_HOLDS, LAST_LOOK),
 )
 """What `tidegate monitor` exports, read off the broker: a service that stands still is seen too."""

@@ -6,7 +6,8 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from typing import Final
+from fnmatch import fnmatchcase
+from typing import Final, NamedTuple
 
 from confluent_kafka.admin import AdminClient
 
@@ -16,6 +17,7 @@ from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC, topic_of
 from tidegate.monitoring import catalog
 from tidegate.monitoring.metrics import Metrics
 from tidegate.ops.groups import Groups
+from tidegate.ops.waiting import LackingVacuum, waiting_vacuums
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.metadata import KafkaMetadata
@@ -29,6 +31,28 @@ log = logging.getLogger(__name__)
 _MISSED_LOOKS: Final = 4
 _RETRIES: Final = RetryPolicy(attempts=5, longest=1.0)
 """Right after topics were created their leaders are not known yet."""
+
+
+class _Waiting(NamedTuple):
+    """What waits, of the tables of one pattern."""
+
+    vacuums: int = 0
+    locks: int = 0
+    transactions: int = 0
+    oldest: float | None = None
+
+    def plus(self, vacuum: LackingVacuum) -> _Waiting:
+        since = vacuum.since.timestamp()
+        locks = sum(each.lock_id is not None for each in vacuum.lacks)
+        return _Waiting(
+            self.vacuums + 1,
+            self.locks + locks,
+            self.transactions + len(vacuum.lacks) - locks,
+            since if self.oldest is None else min(self.oldest, since),
+        )
+
+
+_NONE: Final = _Waiting()
 
 
 class MonitorHealth:
@@ -64,24 +88,37 @@ class DeploymentMonitor:
         Raises:
             ConfigError: no broker is named, or a setting is invalid.
         """
-        self._config, self._metrics = settings.connection(), metrics
+        self._settings, self._metrics = settings, metrics
+        self._config = settings.connection()
         self._prefix, self._wire = settings.topics.prefix, wire_for(settings.registry)
         self._metadata = KafkaMetadata(self._config)
         self._groups = Groups(AdminClient({**self._config, "log_level": 0}))
         self._read: dict[Partition, int] = {}
         """Up to which offset outcomes and dead letters were counted."""
 
-    def run(self, stop: threading.Event, interval: float, health: MonitorHealth) -> None:
+    def run(
+        self,
+        stop: threading.Event,
+        interval: float,
+        health: MonitorHealth,
+        waiting_interval: float = 300,
+    ) -> None:
         """Look every `interval` seconds until `stop` is set; an outage is logged once.
+
+        What waits is read off the whole changelog of the gate, which costs more where much waits:
+        every `waiting_interval` seconds.
 
         Raises:
             StopService: the broker refuses access.
             ConfigError: a topic does not exist.
         """
-        away = False
+        away, waiting_due = False, 0.0
         while not stop.is_set():
             try:
                 self.look()
+                if time.monotonic() >= waiting_due:
+                    self.look_at_waiting()
+                    waiting_due = time.monotonic() + waiting_interval
             except TransientError as error:
                 if not away:
                     log.warning("the deployment can't be seen: %s", error)
@@ -105,6 +142,26 @@ class DeploymentMonitor:
         for part, end in ends.items():
             self._metrics.set(catalog.END, end, part.topic, str(part.number))
         self._metrics.set(catalog.LAST_LOOK, time.time())
+
+    def look_at_waiting(self) -> None:
+        """Count the vacuums that wait, and what they lack, by pattern of tables.
+
+        Raises:
+            TransientError: the broker did not answer; what is exported stays as it was.
+        """
+        found = dict.fromkeys(self._settings.monitoring.tables, _NONE)
+        for vacuum in waiting_vacuums(self._settings):
+            pattern = next((each for each in found if fnmatchcase(vacuum.table, each)), None)
+            if pattern is not None:
+                found[pattern] = found[pattern].plus(vacuum)
+        for each in (catalog.WAITING, catalog.OLDEST_WAITING, catalog.WAITING_HOLDS):
+            self._metrics.forget(each)
+        for pattern, waiting in found.items():
+            self._metrics.set(catalog.WAITING, waiting.vacuums, pattern)
+            self._metrics.set(catalog.WAITING_HOLDS, waiting.locks, pattern, "lock")
+            self._metrics.set(catalog.WAITING_HOLDS, waiting.transactions, pattern, "transaction")
+            if waiting.oldest is not None:
+                self._metrics.set(catalog.OLDEST_WAITING, waiting.oldest, pattern)
 
     def _ends(self) -> dict[Partition, int]:
         read = {topic_of(kind) for kinds in CONSUMED_EVENTS.values() for kind in kinds}

@@ -171,6 +171,8 @@ class MonitoringSettings(Section, frozen=True):
     """The address to listen on; 0.0.0.0 for all of the machine's."""
     port: int | None = Field(default=None, ge=0, le=65535)
     """The port; without one nothing listens. 0 lets the system choose."""
+    tables: tuple[str, ...] = ("*",)
+    """Patterns by which `tidegate monitor` counts what waits: one time series each."""
     traces: bool = False
     """Export OpenTelemetry spans by OTLP over HTTP, as the variables OTEL_* say."""
 
