@@ -15,18 +15,20 @@ from tidegate.events import (
     RestoreCompleted,
     RestoreFailed,
     RestorePlanned,
+    RestoreProgressed,
     RestoreRejected,
     RestoreRequested,
     RestoreStarted,
 )
 from tidegate.events.reasons import Reason
-from tidegate.hudi import Instant, InstantInfo, RestoreMetadata
+from tidegate.hudi import Instant, InstantInfo, RestoreMetadata, RollbackMetadata
 from tidegate.hudi_reader import HudiTable
 from tidegate.restores.checks import check_seen
 from tidegate.restores.context import RestoreContext
 from tidegate.restores.liveness import LivenessSettings, check_writers
 from tidegate.restores.plan import PlannedRestore
 from tidegate.restores.preparation import prepare
+from tidegate.restores.progress import Progress
 from tidegate.restores.repeats import concerns, outcome_store, previous_outcome
 from tidegate.restores.run import RestoreRun
 from tidegate.storage import NotFound, ParallelMap
@@ -50,6 +52,7 @@ class Restorer:
     resumed by the next request to the same savepoint, also in another process. A request to a
     savepoint to which the table has just been restored gets that RestoreCompleted. A repeated
     request gets its first outcome again, whatever was written since: it is never carried out twice.
+    Both say `already_done`. In between, RestoreProgressed says now and then how far a restore is.
     """
 
     name: ClassVar[str] = "restorer"
@@ -106,7 +109,7 @@ class Restorer:
             completed = partial(self._completed, command)
             outcome = previous_outcome(self.context, table, command, completed)
             if outcome is not None:
-                yield outcome
+                yield RestoreCompleted.model_validate(outcome.model_dump() | {"already_done": True})
                 return
         plan = prepare(table, command.savepoint, self.context)
         if command.plan_only:
@@ -139,10 +142,14 @@ class Restorer:
             return
         try:
             run.drop_metadata_table()
-            rollbacks = tuple(run.roll_back(step) for step in plan.steps)
+            progress, rollbacks = Progress(plan, began), list[RollbackMetadata]()
+            for step in plan.steps:
+                rollbacks.append(run.roll_back(step))
+                if progress.rolled_back(step, self.context.clock()):
+                    yield self._progressed(command, run.instant, progress)
             run.check_end()
             took_ms = int((self.context.clock() - began).total_seconds() * 1000)
-            metadata = RestoreMetadata(run.instant.timestamp, max(0, took_ms), rollbacks)
+            metadata = RestoreMetadata(run.instant.timestamp, max(0, took_ms), tuple(rollbacks))
             completed = self._completed(command, metadata)
             outcome_store(self.context.warehouse, table.location).put(command.event_id, completed)
             run.finish(metadata)
@@ -161,6 +168,21 @@ class Restorer:
             "files": plan.files,
             "bytes": plan.bytes,
         }
+
+    def _progressed(
+        self, command: RestoreRequested, instant: Instant, progress: Progress
+    ) -> RestoreProgressed:
+        return RestoreProgressed.about(
+            command,
+            said_by=self.name,
+            occurred_at=progress.said_at,
+            savepoint=command.savepoint,
+            restore_instant=instant.timestamp,
+            instants_done=progress.instants,
+            instants_total=progress.total_instants,
+            files_done=progress.files,
+            files_total=progress.total_files,
+        )
 
     def _completed(self, command: RestoreRequested, done: RestoreMetadata) -> RestoreCompleted:
         return RestoreCompleted.about(

@@ -76,14 +76,32 @@ class RestoreStarted(RestorePlan, frozen=True):
     resumed: bool = False
 
 
+class RestoreProgressed(Answer, frozen=True):
+    """How far a restore is. Published at most every twenty seconds, between two instants."""
+
+    identified_by: ClassVar[tuple[str, ...]] = ("caused_by", "restore_instant", "instants_done")
+
+    savepoint: Text
+    restore_instant: Text
+    instants_done: Count
+    instants_total: Count
+    files_done: Count
+    files_total: Count
+
+
 class RestoreCompleted(Answer, frozen=True):
-    """The savepointed commit is the table's last completed commit again."""
+    """The savepointed commit is the table's last completed commit again.
+
+    With `already_done` it was before this attempt, which deleted nothing; the counts are those of
+    the first time.
+    """
 
     savepoint: Text
     restore_instant: Text
     instants: tuple[InstantRef, ...]
     files_deleted: Count
     duration_ms: Count
+    already_done: bool = False
 
 
 class RestoreRejected(Answer, frozen=True):

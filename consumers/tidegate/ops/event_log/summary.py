@@ -18,6 +18,7 @@ from tidegate.events import (
     RestoreCompleted,
     RestoreFailed,
     RestorePlanned,
+    RestoreProgressed,
     RestoreRejected,
     RestoreRequested,
     RestoreStarted,
@@ -135,6 +136,8 @@ def _(event: SavepointRejected) -> str:
 @says.register(RestorePlanned)
 @says.register(RestoreStarted)
 def _(event: RestorePlanned | RestoreStarted) -> str:
+    if not event.instants:
+        return f"to {event.savepoint}: nothing to do, it is the newest commit, plan {event.plan_id}"
     instants = _count(len(event.instants), "instant")
     files = f"{_count(event.files, 'file')}, {size(event.bytes)}"
     resumed = ", resumed" if isinstance(event, RestoreStarted) and event.resumed else ""
@@ -144,10 +147,19 @@ def _(event: RestorePlanned | RestoreStarted) -> str:
 
 
 @says.register
+def _(event: RestoreProgressed) -> str:
+    instants = f"{event.instants_done} of {_count(event.instants_total, 'instant')}"
+    files = f"{event.files_done} of {_count(event.files_total, 'file')}"
+    percent = 100 * event.files_done // event.files_total if event.files_total else 0
+    return f"to {event.savepoint}: {instants} rolled back, {files} deleted ({percent} %)"
+
+
+@says.register
 def _(event: RestoreCompleted) -> str:
     instants = _count(len(event.instants), "instant")
     files = _count(event.files_deleted, "file")
-    return f"to {event.savepoint}: {instants} rolled back, {files} deleted"
+    before = ", before this request" if event.already_done else ""
+    return f"to {event.savepoint}: {instants} rolled back, {files} deleted{before}"
 
 
 @says.register

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from tidegate.events import Outcome, RestoreStarted, SavepointCreated
+from tidegate.events import Outcome, RestoreProgressed, RestoreStarted, SavepointCreated
 from tidegate.events.verdict import Verdict, verdict_of
 from tidegate.ops.event_log import LoggedEvent
 
@@ -43,7 +43,7 @@ class Recent:
         self.failed += verdict is Verdict.FAILED
         if verdict is not Verdict.UNDER_WAY:
             self.running.pop(event.caused_by, None)
-        elif isinstance(event, RestoreStarted):
+        elif isinstance(event, RestoreStarted | RestoreProgressed):
             self.running[event.caused_by] = logged
         if isinstance(event, SavepointCreated) and not event.already_there:
             before = self.saved.get(event.table)

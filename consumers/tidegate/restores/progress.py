@@ -1,0 +1,44 @@
+"""How far a restore is, said now and then. Pure: time is an argument."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from tidegate.restores.plan import PlannedRestore, Step
+
+PAUSE: Final = timedelta(seconds=20)
+"""Between two outcomes of one restore: a restore of thousands of small instants says few."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """Call `rolled_back` after each step; it says whether that should be published."""
+
+    plan: PlannedRestore
+    said_at: datetime
+    instants: int = 0
+    files: int = 0
+    total_files: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Count what is to be done; of a resumed restore, the files that are left."""
+        self.total_files = sum(len(each.files) for each in self.plan.steps)
+
+    @property
+    def total_instants(self) -> int:
+        """How many instants are rolled back in all."""
+        return len(self.plan.steps)
+
+    def rolled_back(self, step: Step, now: datetime) -> bool:
+        """Count a step; True if people were told nothing for a while, and the end is not reached.
+
+        The last step is never said: the restore's completion says more.
+        """
+        self.instants += 1
+        self.files += len(step.files)
+        if self.instants == self.total_instants or now - self.said_at < PAUSE:
+            return False
+        self.said_at = now
+        return True
