@@ -10,7 +10,7 @@ from tidegate.events.asyncapi import asyncapi
 from tidegate.events.reasons import Reason, reasons_table
 
 PRODUCT = Path(__file__).parents[2] / "consumers"
-REFUSALS = {"Refused", "Refusal"}
+REFUSALS = {"Refused", "Refusal", "Unauthorized"}
 OUTCOMES = {"SavepointRejected", "RestoreRejected", "CleaningRefused"}
 
 

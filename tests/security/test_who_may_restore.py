@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from support.hudi_tables import warehouse_over
-from support.samples import NOON, commit
+from support.samples import NOON, commit, events_on, memory_bus, message, work_off
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import Command, Outcome, RestoreFailed, RestoreRejected, RestoreRequested
-from tidegate.restores import PermittedRestorer, Restorer
+from tidegate.restores import Restorer
+from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.service.assembly import authorizer
 from tidegate.service.settings import Settings
 
 
@@ -47,9 +49,12 @@ def request(who: str, *, plan_only: bool = False) -> RestoreRequested:
 
 def answer(command: RestoreRequested, requested_by: list[str] | None) -> Outcome:
     values = {} if requested_by is None else {"restores": {"requested_by": requested_by}}
-    listed = Settings.model_validate(values).restores.requested_by
-    restorer = PermittedRestorer(Reached(), listed)
-    (outcome,) = restorer.execute(command)
+    listed = authorizer(Settings.model_validate(values))
+    bus = memory_bus()
+    bus.send([message(command)])
+    work_off(ExecutorLoop(Reached(), bus, authorization=listed))
+    (outcome,) = events_on(bus, "tidegate.outcomes")
+    assert isinstance(outcome, Outcome)
     return outcome
 
 

@@ -16,6 +16,7 @@ from tidegate.cli.doctor import doctor
 from tidegate.cli.explain import EXAMPLES as EXPLAIN_EXAMPLES
 from tidegate.cli.explain import explain
 from tidegate.cli.monitor import monitor
+from tidegate.cli.keys import keys
 from tidegate.cli.options import ConfigFile
 from tidegate.cli.outcomes import EXAMPLES as OUTCOMES_EXAMPLES
 from tidegate.cli.outcomes import outcomes
@@ -40,6 +41,7 @@ def operate(app: typer.Typer) -> None:
     app.add_typer(config_group, name="config")
     app.add_typer(replay, name="replay")
     app.add_typer(dead_letters, name="dead-letters")
+    app.add_typer(keys, name="keys")
     app.add_typer(savepoints, name="savepoints")
     app.command(epilog=STATUS_EXAMPLES)(status)
     app.command(epilog=OUTCOMES_EXAMPLES)(outcomes)

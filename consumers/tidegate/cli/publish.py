@@ -26,6 +26,10 @@ publish = typer.Typer(
 RequestId = Annotated[
     str | None, typer.Option(help="Id of the request: repeat a failed call with the same id.")
 ]
+SignWith = Annotated[
+    Path | None,
+    typer.Option(help="Your private key, which signs it; default: security.sign_with."),
+]
 SaidBy = Annotated[str, typer.Option(help="Name of the publishing application.")]
 CLI = "tidegate-cli"
 _ANSWERED = (Request, VacuumFinished, CleaningReleased)
@@ -108,6 +112,7 @@ def savepoint(
         str | None, typer.Option(help="Who asks; by default your user name.")
     ] = None,
     request_id: RequestId = None,
+    sign_with: SignWith = None,
     config: ConfigFile = None,
 ) -> None:
     """Request a savepoint on a Hudi table."""
@@ -122,7 +127,7 @@ def savepoint(
             request_id=request_id,
         )
 
-    _request(config, waiting, table, request, again=request_id is not None)
+    _request(config, sign_with, waiting, table, request, again=request_id is not None)
 
 
 @publish.command()
@@ -147,6 +152,7 @@ def restore(
         typer.Option(help="Latest instant known to you: later commits are never destroyed."),
     ] = None,
     request_id: RequestId = None,
+    sign_with: SignWith = None,
     config: ConfigFile = None,
 ) -> None:
     """Request a restore, which destroys every commit after the savepoint."""
@@ -164,7 +170,7 @@ def restore(
             request_id=request_id,
         )
 
-    _request(config, waiting, table, request, again=request_id is not None)
+    _request(config, sign_with, waiting, table, request, again=request_id is not None)
 
 
 @publish.command()
@@ -175,6 +181,7 @@ def event(
     file: Annotated[
         Path, typer.Argument(help="File with the event as JSON; - for standard input.")
     ],
+    sign_with: SignWith = None,
     config: ConfigFile = None,
 ) -> None:
     """Publish any event from JSON, e.g. a VacuumFinished with its locks."""
@@ -184,11 +191,12 @@ def event(
     if waiting.wait and not isinstance(parsed, _ANSWERED):
         raise ConfigError(f"--wait: no service answers a {kind}")
     # an event has the same id when it is published again: it may have its outcome already
-    _request(config, waiting, parsed.table, lambda it: it.publish(parsed)[0], again=True)
+    _request(config, sign_with, waiting, parsed.table, lambda it: it.publish(parsed)[0], again=True)
 
 
 def _request(
     config: Path | None,
+    sign_with: Path | None,
     waiting: Waiting,
     table: str,
     publish_it: Callable[[Publisher], Receipt],
@@ -196,7 +204,7 @@ def _request(
     again: bool,
 ) -> None:
     """Publish, and wait for the outcome if that is wanted; `again`: it may be there already."""
-    with _publisher(config, CLI) as publisher:
+    with _publisher(config, CLI, sign_with) as publisher:
         if not waiting.wait:
             _print(publish_it(publisher))
             return
@@ -227,13 +235,14 @@ def _report(watch: OutcomeWatch, receipt: Receipt, seconds: float) -> ExitCode:
     return OF_VERDICT[last.verdict]
 
 
-def _publisher(config: Path | None, said_by: str) -> Publisher:
+def _publisher(config: Path | None, said_by: str, sign_with: Path | None = None) -> Publisher:
     settings = Settings.load(config)
     return Publisher(
         said_by=said_by,
         prefix=settings.topics.prefix,
         config=settings.connection(),
         registry=settings.registry,
+        sign_with=sign_with or settings.security.sign_with,
     )
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from tidegate.restores.context import RestoreContext
 from tidegate.restores.executor import Restorer
 from tidegate.restores.liveness import LivenessSettings
-from tidegate.restores.permission import PermittedRestorer
 from tidegate.restores.plan import PlannedFile, PlannedRestore, Step
 from tidegate.restores.preparation import plan_restore
 
 __all__ = [
     "LivenessSettings",
-    "PermittedRestorer",
     "PlannedFile",
     "PlannedRestore",
     "RestoreContext",

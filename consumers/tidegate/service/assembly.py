@@ -9,6 +9,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
+from tidegate.authorization import Authorizer, TrustedKey
 from tidegate.cleaning import Cleaner, ReaderGate
 from tidegate.compute.parallel_map import AdaptiveMap, SparkMap
 from tidegate.compute.spark import lazy_session
@@ -18,9 +19,9 @@ from tidegate.monitoring.measured import measured_decider, measured_executor
 from tidegate.monitoring.observed import ObservedBus, ObservedService
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.registry import wire_for
-from tidegate.restores import LivenessSettings, PermittedRestorer, Restorer
+from tidegate.restores import LivenessSettings, Restorer
 from tidegate.runtime.bus import Bus
-from tidegate.runtime.decider.loop import DeciderLoop
+from tidegate.runtime.decider.loop import DeciderLoop, Sign
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letters import DeadLetterLimit
 from tidegate.runtime.protocols import Decider, Executor
@@ -34,6 +35,8 @@ from tidegate.savepoints import (
 )
 from tidegate.service.settings import Settings
 from tidegate.service.stores import require_tested_stores
+from tidegate.signatures import PublicKey, Signer, SigningKey
+from tidegate.signatures.signer import SERVICES_VALIDITY
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 
@@ -130,21 +133,35 @@ def _executor(
         retries=retries,
         limit=limit,
         wire=wire_for(settings.registry),
+        authorization=authorizer(settings),
     )
 
 
-def _permitted(
-    settings: Settings,
-    warehouse: Warehouse,
-    parallel_map: AdaptiveMap,
-    clock: Callable[[], datetime],
-) -> PermittedRestorer:
-    restorer = Restorer(warehouse, parallel_map, clock, restore_settings(settings))
-    return PermittedRestorer(restorer, settings.restores.requested_by)
+def authorizer(settings: Settings) -> Authorizer:
+    """Who may have commands carried out, by the settings.
+
+    Raises:
+        ConfigError: a key is not one, or is listed twice; or `joserfc` is not installed.
+    """
+    security = settings.security
+    keys = [
+        TrustedKey(
+            each.name,
+            PublicKey(each.public_key),
+            each.commands,
+            each.tables,
+            each.not_before,
+            each.not_after,
+        )
+        for each in security.keys
+    ]
+    listed = settings.restores.requested_by
+    return Authorizer(keys, required=security.require_signatures, restores_by=listed)
 
 
 def _restorer(settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
-    return _executor(partial(_permitted, settings), settings, bus, observed)
+    kind = partial(Restorer, settings=restore_settings(settings))
+    return _executor(kind, settings, bus, observed)
 
 
 def decider_of(name: str, settings: Settings) -> Decider[Any]:
@@ -160,7 +177,29 @@ def _decider(name: str, settings: Settings, bus: Bus, observed: ObservedService 
         decider, bus = measured_decider(decider, observed), ObservedBus(bus, observed)
     retries, limit = limits(decider.name, settings, BROKER_RETRIES)
     prefix, wire = settings.topics.prefix, wire_for(settings.registry)
-    return DeciderLoop(decider, bus, prefix, retries=retries, limit=limit, wire=wire)
+    sign = _signer(settings)
+    return DeciderLoop(decider, bus, prefix, retries=retries, limit=limit, wire=wire, sign=sign)
+
+
+def _signer(settings: Settings) -> Sign | None:
+    """How a decider signs its commands; None: it has no key.
+
+    Raises:
+        ConfigError: the key can't be read; or signatures are required and there is no key, or it is
+            not a trusted one: every command would be refused.
+    """
+    security = settings.security
+    if security.sign_with is None:
+        if security.require_signatures:
+            raise ConfigError(
+                "security.require_signatures is on, and this service has no key: set"
+                " security.sign_with (TIDEGATE_SECURITY__SIGN_WITH) to its private key's file"
+            )
+        return None
+    key = SigningKey.read(security.sign_with)
+    if security.keys and key.key_id not in {PublicKey(k.public_key).key_id for k in security.keys}:
+        raise ConfigError(f"the key in {security.sign_with} is not in [[security.keys]]")
+    return Signer(key, SERVICES_VALIDITY).sign
 
 
 DECIDERS: Final = (SavepointPolicyService.name, ReaderGate.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
@@ -31,6 +32,7 @@ from tidegate.publisher.delivery import ConfirmedProducer, Receipt
 from tidegate.publisher.tracing import trace_injector
 from tidegate.publisher.watch import OutcomeWatch
 from tidegate.registry import RegistrySettings, wire_for
+from tidegate.signatures import Signer, SigningKey
 
 
 class Publisher:
@@ -50,6 +52,7 @@ class Publisher:
         config: Mapping[str, str | int | bool] | None = None,
         registry: RegistrySettings | str | None = None,
         traces: bool = False,
+        sign_with: str | os.PathLike[str] | None = None,
     ) -> None:
         """Create a publisher.
 
@@ -65,9 +68,10 @@ class Publisher:
             registry: A schema registry's address or settings; messages are then in the Confluent
                 wire format.
             traces: Whether messages carry the caller's OpenTelemetry context (the extra `otel`).
+            sign_with: The file of the private key that signs requests (`tidegate keys new`).
 
         Raises:
-            ConfigError: no broker is configured, or a setting is invalid.
+            ConfigError: no broker is configured, a setting is invalid, or the key can't be read.
         """
         self._with_trace = trace_injector() if traces else None
         self._config = _with_servers(dict(config or {}), bootstrap_servers)
@@ -76,6 +80,7 @@ class Publisher:
         self._wire = wire_for(settings)
         self._said_by = said_by
         self._prefix = prefix
+        self._signer = None if sign_with is None else Signer(SigningKey.read(Path(sign_with)))
         self._topics: dict[type[Event], str] = {}
 
     def publish(self, *events: Event) -> list[Receipt]:
@@ -236,6 +241,8 @@ class Publisher:
         if topic is None:
             topic = self._topics[kind] = topic_of(kind).name(self._prefix)
         message = self._wire.serialize(event, topic)
+        if self._signer is not None:
+            message = self._signer.sign(event, message)
         return self._with_trace(message) if self._with_trace else message
 
 

@@ -56,6 +56,27 @@ class Reason(StrEnum):
         "Another table than the one that the command names is at the location.",
         "Correct the table's name or its location.",
     )
+    # about the command's signature
+    NOT_SIGNED = (
+        "not-signed",
+        "The setting `security.require_signatures` is on, and the command is not signed.",
+        "Sign it: `tidegate publish ... --sign-with KEY`, or `security.sign_with` of the service.",
+    )
+    BAD_SIGNATURE = (
+        "bad-signature",
+        "The signature does not verify, its key is not trusted, or it is of another command.",
+        "Find out who wrote the message; list the key in `[[security.keys]]` if it should count.",
+    )
+    SIGNATURE_EXPIRED = (
+        "signature-expired",
+        "The broker got the command after its signature had expired.",
+        "Make a new request; an old one that is published again stays refused.",
+    )
+    KEY_NOT_ALLOWED = (
+        "key-not-allowed",
+        "The key is trusted, but not for this command, this table or this time.",
+        "Let somebody sign whose key may, or extend the key's entry in `[[security.keys]]`.",
+    )
     # about a savepoint on a Hudi table
     NO_SUCH_COMMIT = (
         "no-such-commit",
@@ -75,7 +96,7 @@ class Reason(StrEnum):
     # about a restore of a Hudi table
     NOT_ALLOWED = (
         "not-allowed",
-        "The requester is not listed in the setting `restores.requested_by`.",
+        "The requester (the verified name, if signed) is not listed in `restores.requested_by`.",
         "Let somebody who is listed ask; a plan alone is open to everybody.",
     )
     NO_SUCH_SAVEPOINT = (

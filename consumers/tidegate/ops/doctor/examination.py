@@ -25,6 +25,7 @@ from tidegate.ops.doctor.placement import INPUT_TOPICS, check_placement
 from tidegate.ops.doctor.registry import check_registry
 from tidegate.ops.doctor.retention import check_retention
 from tidegate.ops.doctor.roots import PROBE, check_root, check_store
+from tidegate.ops.doctor.signatures import check_signatures
 from tidegate.service.assembly import DECIDERS
 from tidegate.service.settings import Settings
 from tidegate.service.stores import untested
@@ -102,6 +103,7 @@ def _elsewhere(settings: Settings, services: Sequence[str], extras: Extras) -> I
     yield Check("partitioner", partial(check_partitioner, partitioner))
     yield Check("client settings", partial(check_client_settings, settings))
     yield Check("membership", partial(check_membership, settings, services))
+    yield Check("signatures", partial(check_signatures, settings))
     yield Check("versions", check_versions)
     yield Check("registry", partial(check_registry, settings), 60.0)
     start = partial(check_spark, settings.spark, start=extras.spark)

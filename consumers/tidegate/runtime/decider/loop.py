@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import groupby
@@ -48,6 +48,7 @@ POLL_SECONDS = 0.2
 ALWAYS_ACCEPTED_BYTES = 50_000
 """Messages up to this size are published together: no topic of a deployment refuses one."""
 _PARTITION = attrgetter("partition")
+Sign = Callable[[Event, Message], Message]
 
 
 class DeciderLoop(Generic[S]):
@@ -66,15 +67,16 @@ class DeciderLoop(Generic[S]):
         retries: RetryPolicy = BROKER_RETRIES,
         limit: DeadLetterLimit | None = None,
         wire: Wire | None = None,
+        sign: Sign | None = None,
     ) -> None:
-        """Join the group.
+        """Join the group. `sign` signs the commands; by default they are not signed.
 
         Raises:
             ConfigError: a topic does not exist, or the topics differ in their number of
                 partitions: a table's events and its state would be on different partitions.
         """
         self._decider, self._bus, self._prefix = decider, bus, prefix
-        self._retries, self._wire = retries, wire or Wire()
+        self._retries, self._wire, self._sign = retries, wire or Wire(), sign or _unsigned
         limit = limit or DeadLetterLimit()
         self._dead_letters = DeadLetterQueue(decider.name, bus, prefix, retries, limit)
         self._inputs = sorted({topic_of(kind).name(prefix) for kind in decider.consumes})
@@ -194,7 +196,9 @@ class DeciderLoop(Generic[S]):
 
     def _messages(self, decision: Decision[S]) -> list[Message]:
         commands, outcomes = COMMAND_TOPIC.name(self._prefix), OUTCOME_TOPIC.name(self._prefix)
-        messages = [self._wire.serialize(each, commands) for each in decision.commands]
+        messages = [
+            self._sign(each, self._wire.serialize(each, commands)) for each in decision.commands
+        ]
         messages += [self._wire.serialize(each, outcomes) for each in decision.outcomes]
         return messages
 
@@ -235,6 +239,10 @@ class DeciderLoop(Generic[S]):
                 f"a topic refuses messages of less than {ALWAYS_ACCEPTED_BYTES} bytes: raise its"
                 f" max.message.bytes. {error}"
             ) from error
+
+
+def _unsigned(_: Event, message: Message) -> Message:
+    return message
 
 
 @lru_cache(maxsize=100)  # all messages of a batch have the broker's time of that batch

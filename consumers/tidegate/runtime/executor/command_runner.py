@@ -6,14 +6,17 @@ import logging
 import threading
 import time
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 
 import structlog
 
 from tidegate.events import Answer, Command, Outcome
+from tidegate.events.refusals import refusal
 from tidegate.events.topics import OUTCOME_TOPIC
 from tidegate.events.wire import Wire
-from tidegate.runtime.bus import Bus
+from tidegate.runtime.bus import Bus, Record
+from tidegate.runtime.executor.authorization import NOT_PROVEN, Authorization, Unauthorized
 from tidegate.runtime.executor.outcome_lookup import outcomes_of
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
@@ -26,8 +29,8 @@ SLOW_SECONDS: Final = 60.0
 class Attempts:
     """What is known of the attempts at one command so far."""
 
-    appended_ms: int
-    """When the broker appended the command, in milliseconds since the epoch."""
+    record: Record
+    """The command as the broker has it."""
     failed: int = 0
     looked_up: bool = False
     """Whether earlier outcomes were looked up, and this process published none since."""
@@ -51,6 +54,7 @@ class CommandRunner:
     prefix: str
     wire: Wire
     retries: RetryPolicy
+    authorization: Authorization
     running: dict[int, RunningCommand] = field(default_factory=dict[int, RunningCommand])
     """What runs now, by the thread that runs it."""
 
@@ -113,6 +117,11 @@ class CommandRunner:
         return None
 
     def _run(self, command: Command, attempts: Attempts) -> None:
+        try:
+            signed_by = self.authorization.check(command, attempts.record)
+        except Unauthorized as refused:
+            self._publish(self._refusal(command, refused).to(command))
+            return
         if self._is_answered(command, attempts):
             log.info("%s already has its outcome: skipped", type(command).__name__)
             return
@@ -120,14 +129,22 @@ class CommandRunner:
         for outcome in self.executor.execute(command):
             attempts.looked_up = False
             # an outcome may have been read from a file of the table: who asked, the command says
-            self._publish(outcome.to(command) if isinstance(outcome, Answer) else outcome)
+            known = outcome.to(command, signed_by) if isinstance(outcome, Answer) else outcome
+            self._publish(known)
+
+    def _refusal(self, command: Command, refused: Unauthorized) -> Answer:
+        at = datetime.now(UTC)
+        return refusal(command, refused.reason, refused.message, self.executor.name, at)
 
     def _is_answered(self, command: Command, attempts: Attempts) -> bool:
         """Whether an earlier run has finished the command: then a replay must change nothing."""
         if attempts.looked_up or not self.executor.checks_past_outcomes:
             return False
-        outcomes = outcomes_of(command, attempts.appended_ms, self.bus, self.wire, self.prefix)
-        return self.executor.is_answered(command, outcomes)
+        appended_ms = attempts.record.timestamp_ms
+        outcomes = outcomes_of(command, appended_ms, self.bus, self.wire, self.prefix)
+        # anybody may have had a message refused that bore this command's id
+        counted = [each for each in outcomes if getattr(each, "reason", None) not in NOT_PROVEN]
+        return self.executor.is_answered(command, counted)
 
     def _publish(self, outcome: Outcome) -> None:
         topic = OUTCOME_TOPIC.name(self.prefix)

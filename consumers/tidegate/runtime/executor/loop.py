@@ -13,6 +13,7 @@ from tidegate.events import Command, Event
 from tidegate.events.topics import DEFAULT_PREFIX, OUTCOME_TOPIC, topic_of
 from tidegate.events.wire import Wire
 from tidegate.runtime.bus import Bus, Partition, Record, require_copartitioned
+from tidegate.runtime.executor.authorization import AclAlone, Authorization
 from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
 from tidegate.runtime.executor.keyed_executor import KeyedExecutor
 from tidegate.runtime.executor.offset_tracker import OffsetTracker
@@ -58,6 +59,7 @@ class ExecutorLoop:
         limit: DeadLetterLimit | None = None,
         wire: Wire | None = None,
         stop_seconds: float = STOP_SECONDS,
+        authorization: Authorization | None = None,
     ) -> None:
         """Join the group. A partition with `backlog` unfinished commands is paused.
 
@@ -71,12 +73,15 @@ class ExecutorLoop:
             limit: Stops the service when too many messages become dead letters.
             wire: How events are encoded.
             stop_seconds: How long `close` waits for running commands.
+            authorization: Who may have commands carried out; by default whoever can publish them.
 
         Raises:
             ConfigError: a topic does not exist.
         """
         self._name, self._backlog, wire = executor.name, backlog, wire or Wire()
-        self._runner = CommandRunner(executor, bus, prefix, wire, retries)
+        self._runner = CommandRunner(
+            executor, bus, prefix, wire, retries, authorization or AclAlone()
+        )
         # the poll thread decodes and dead-letters: its retries must end before the poll is due
         poll_retries, limit = retries.at_most(BROKER_RETRIES), limit or DeadLetterLimit()
         self._dead_letters = DeadLetterQueue(executor.name, bus, prefix, poll_retries, limit)
@@ -164,7 +169,7 @@ class ExecutorLoop:
         offsets.start(record.offset)
         command = self._decoded(record)
         if isinstance(command, Command):
-            task = _Task(record, command, offsets, Attempts(record.timestamp_ms))
+            task = _Task(record, command, offsets, Attempts(record))
             self._tasks.put(command.table, task)
         else:
             offsets.finish(record.offset)

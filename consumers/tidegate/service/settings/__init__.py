@@ -40,6 +40,19 @@ min_items = 256                          # table work with at least this many it
 tables = "lake.sales.*"
 when = "every_commit"
 
+[security]                               # else the ACL of the commands topic is the only guard
+require_signatures = true                # executors refuse commands that no trusted key has signed
+sign_with = "/etc/tidegate/gate.pem"     # this process's own key; people: `publish --sign-with`
+[[security.keys]]                        # `tidegate keys new` makes a key and prints such an entry
+name = "ana"                             # stands in outcomes, and is compared with requested_by
+public_key = '''
+-----BEGIN PUBLIC KEY-----
+MCowBQYDK2VwAyEAi1rhVPwDoukAMfi8GYWRskRLvUMaVZCi2hh0gLJf950=
+-----END PUBLIC KEY-----'''
+commands = ["RestoreRequested"]          # shell patterns of what the key may sign
+tables = ["lake.sales.*"]
+not_after = 2027-12-31T00:00:00Z         # a name may have several keys: the old one and the new one
+
 [services]
 threads = 4                              # tables that an executor works on at the same time
 stop_seconds = 25                        # a process that was asked to stop has ended by then
@@ -74,6 +87,7 @@ from tidegate.events.topics import DEFAULT_PARTITIONS, DEFAULT_PREFIX
 from tidegate.registry import RegistrySettings
 from tidegate.service.settings.problems import problems
 from tidegate.service.settings.section import Section
+from tidegate.service.settings.security import SecuritySettings
 from tidegate.service.settings.services import ServiceSettings
 from tidegate.service.settings.sources import from_environment, from_file, merged
 
@@ -198,6 +212,7 @@ class Settings(BaseSettings):
     restores: RestoreSettings = RestoreSettings()
     services: ServiceSettings = ServiceSettings()
     monitoring: MonitoringSettings = MonitoringSettings()
+    security: SecuritySettings = SecuritySettings()
 
     @field_validator("kafka")
     @classmethod

@@ -1,0 +1,41 @@
+"""A key that the settings trust: whose it is, when, and for what. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+
+from tidegate.events import Command
+from tidegate.signatures import PublicKey
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedKey:
+    """A person's or a service's key. A name may have several: the old one and the new one."""
+
+    name: str
+    public: PublicKey
+    commands: tuple[str, ...]
+    """Shell patterns of the commands' kinds, such as `RestoreRequested`."""
+    tables: tuple[str, ...] = ("*",)
+    """Shell patterns of the tables."""
+    not_before: datetime | None = None
+    not_after: datetime | None = None
+
+    def refuses(self, command: Command, at: datetime) -> str | None:
+        """Why this key may not sign such a command at `at`; None: it may."""
+        kind = type(command).__name__
+        if self.not_before is not None and at < self.not_before:
+            return f"the key {self._named} is trusted from {self.not_before:%Y-%m-%dT%H:%MZ} on"
+        if self.not_after is not None and at > self.not_after:
+            return f"the key {self._named} was trusted until {self.not_after:%Y-%m-%dT%H:%MZ}"
+        if not any(fnmatchcase(kind, each) for each in self.commands):
+            return f"the key {self._named} may not sign a {kind}"
+        if not any(fnmatchcase(command.table, each.lower()) for each in self.tables):
+            return f"the key {self._named} may not sign for the table {command.table}"
+        return None
+
+    @property
+    def _named(self) -> str:
+        return f"{self.public.key_id[:8]} of {self.name}"

@@ -1,0 +1,40 @@
+"""`tidegate keys`: make the keys that sign commands, and show their public halves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidegate.cli.output import write
+from tidegate.signatures import SigningKey
+
+keys = typer.Typer(help="Keys that sign commands.", no_args_is_help=True)
+PrivateKey = Annotated[Path, typer.Argument(help="The private key's file.")]
+Name = Annotated[str, typer.Option(help="Whose key it is; stands in outcomes.")]
+
+
+@keys.command()
+def new(file: PrivateKey, name: Name = "NAME") -> None:
+    """Make a key: the private half in a new file of mode 0600, the public half as a setting."""
+    _show(SigningKey.create(file), name)
+
+
+@keys.command()
+def show(file: PrivateKey, name: Name = "NAME") -> None:
+    """Show the public half of a key, as the settings of the services want it."""
+    _show(SigningKey.read(file), name)
+
+
+def _show(key: SigningKey, name: str) -> None:
+    write(f"# key {key.key_id}")
+    write("[[security.keys]]")
+    write(f"name = {json.dumps(name)}")
+    write('public_key = """')
+    for line in key.public_pem.splitlines():
+        write(line)
+    write('"""')
+    write('commands = ["RestoreRequested", "SavepointRequested"]')
+    write('tables = ["*"]')

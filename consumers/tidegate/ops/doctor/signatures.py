@@ -1,0 +1,38 @@
+"""Who can have commands carried out: whoever holds a key, or whoever can write the topic."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from tidegate.ops.doctor.finding import Finding, Status
+from tidegate.service.assembly import authorizer
+from tidegate.service.settings import Settings
+from tidegate.signatures.keys import SigningKey, is_private_to_its_owner
+
+_CHECK = "signatures"
+_UNSIGNED = (
+    "commands need no signature: the ACL of the commands topic is the only guard, and the names in"
+    " requests are what their publishers wrote"
+)
+
+
+def check_signatures(settings: Settings) -> Finding:
+    """Whether commands are signed, by keys that count, from a file that nobody else reads."""
+    security = settings.security
+    authorizer(settings)  # raises what is wrong with the keys
+    if security.sign_with is not None:
+        if not is_private_to_its_owner(security.sign_with):
+            seen = f"others than its owner can read {security.sign_with}"
+            return Finding(_CHECK, Status.FAIL, seen, f"chmod 600 {security.sign_with}")
+        SigningKey.read(security.sign_with)
+    if not security.require_signatures:
+        advice = "set [security] require_signatures and list the keys, or keep that ACL narrow"
+        return Finding(_CHECK, Status.WARN, _UNSIGNED, advice)
+    now = datetime.now(UTC)
+    valid = [each for each in security.keys if each.not_after is None or each.not_after > now]
+    names = ", ".join(sorted({each.name for each in valid}))
+    seen = f"required; {len(valid)} keys count: {names}"
+    if expired := len(security.keys) - len(valid):
+        advice = "remove them from [[security.keys]] once their commands are worked off"
+        return Finding(_CHECK, Status.WARN, f"{seen}; {expired} have expired", advice)
+    return Finding(_CHECK, Status.OK, seen)

@@ -1,0 +1,40 @@
+"""Whose signatures the services trust, and with which key this process signs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import AwareDatetime, Field, model_validator
+
+from tidegate.service.settings.section import Section
+
+
+class KeySettings(Section, frozen=True):
+    """A public key: whose it is, what it may sign, and when. A name may have several keys."""
+
+    name: str = Field(min_length=1, max_length=1_000)
+    public_key: str = Field(repr=False)
+    """PEM, as `tidegate keys show` prints it; `${file:/path}` reads it from a file."""
+    commands: tuple[str, ...] = Field(min_length=1)
+    """Shell patterns of the kinds of commands."""
+    tables: tuple[str, ...] = ("*",)
+    """Shell patterns of the tables, as catalog.database.table."""
+    not_before: AwareDatetime | None = None
+    not_after: AwareDatetime | None = None
+
+
+class SecuritySettings(Section, frozen=True):
+    """Signatures of commands. Without them the ACL of the commands topic is the only guard."""
+
+    require_signatures: bool = False
+    """Executors refuse commands without a good signature."""
+    sign_with: Path | None = None
+    """The file of the private key with which this process signs its commands."""
+    keys: tuple[KeySettings, ...] = ()
+
+    @model_validator(mode="after")
+    def _somebody_can_sign(self) -> Self:
+        if self.require_signatures and not self.keys:
+            raise ValueError("require_signatures without keys: every command would be refused")
+        return self

@@ -1,0 +1,123 @@
+"""Ed25519 keys: the private one in a file of its owner, the public one in the settings, both PEM.
+
+`openssl genpkey -algorithm ed25519` makes such a file too.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from tidegate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from joserfc.jwk import OKPKey
+
+_CURVE: Final = "Ed25519"
+_MAX_BYTES: Final = 10_000
+
+
+class PublicKey:
+    """A key that verifies. Its id is the thumbprint of RFC 7638."""
+
+    def __init__(self, pem: str) -> None:
+        """Read a public key.
+
+        Raises:
+            ConfigError: it is not a public Ed25519 key in PEM, or `joserfc` is not installed.
+        """
+        key = _parsed(pem, "the public key")
+        if key.is_private:
+            raise ConfigError(
+                "the public key is a private one: whoever reads these settings could sign with it."
+                " Make a new key, and put what `tidegate keys show` prints into the settings"
+            )
+        self.jwk = key
+        self.key_id = str(key.thumbprint())
+
+
+class SigningKey:
+    """A key that signs. It is never shown or logged."""
+
+    def __init__(self, pem: str, where: str = "the private key") -> None:
+        """Read a private key.
+
+        Raises:
+            ConfigError: it is not a private Ed25519 key in PEM without a passphrase, or `joserfc`
+                is not installed.
+        """
+        key = _parsed(pem, where)
+        if not key.is_private:
+            raise ConfigError(f"{where} is a public key: the private one signs")
+        self.jwk = key
+        self.key_id = str(key.thumbprint())
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """Read a private key's file.
+
+        Raises:
+            ConfigError: it can't be read, or is not a private Ed25519 key.
+        """
+        try:
+            with file.open("rb") as opened:
+                content = opened.read(_MAX_BYTES)
+        except OSError as error:
+            raise ConfigError(f"the private key can't be read: {error}") from error
+        return cls(content.decode("latin-1"), str(file))
+
+    @classmethod
+    def create(cls, file: Path) -> Self:
+        """Make a new key and write it to a new file that only its owner can read (mode 0600).
+
+        Raises:
+            ConfigError: the file exists or can't be created, or `joserfc` is not installed.
+        """
+        key = cls(_okp().generate_key(_CURVE).as_pem(private=True).decode())
+        try:
+            with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+                out.write(key.jwk.as_pem(private=True))
+        except OSError as error:
+            raise ConfigError(f"the private key can't be written: {error}") from error
+        return key
+
+    @property
+    def public_pem(self) -> str:
+        """The public half, as the settings want it."""
+        return self.jwk.as_pem(private=False).decode().strip()
+
+
+def is_private_to_its_owner(file: Path) -> bool:
+    """Whether nobody but its owner (and root) can read a file.
+
+    Raises:
+        OSError: it is not there.
+    """
+    return not stat.S_IMODE(file.stat().st_mode) & 0o077
+
+
+def _parsed(pem: str, what: str) -> OKPKey:
+    from joserfc.errors import JoseError  # noqa: PLC0415 - only signing needs it
+
+    wanted = f"{what} is not an Ed25519 key in PEM"
+    if len(pem) > _MAX_BYTES:
+        raise ConfigError(f"{wanted}: it has {len(pem)} characters")
+    try:
+        key = _okp().import_key(pem)
+    except TypeError as error:
+        raise ConfigError(f"{what} has a passphrase, which is not supported") from error
+    except (JoseError, ValueError) as error:  # what they say may quote the key
+        raise ConfigError(wanted) from error
+    if key.curve_name != _CURVE:
+        raise ConfigError(f"{wanted}, but {key.curve_name}")
+    return key
+
+
+def _okp() -> type[OKPKey]:
+    try:
+        from joserfc.jwk import OKPKey  # noqa: PLC0415 - only signing needs it
+    except ImportError as error:
+        raise ConfigError("signatures need joserfc: pip install 'tidegate[signatures]'") from error
+    return OKPKey

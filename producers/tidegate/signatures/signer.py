@@ -1,0 +1,43 @@
+"""Signs the commands that a process publishes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from tidegate.events.base import Command, Event
+from tidegate.events.message import Message
+from tidegate.events.signature import SIGNATURE_HEADER
+from tidegate.signatures.keys import SigningKey
+from tidegate.signatures.tokens import token
+
+PERSONS_VALIDITY: Final = timedelta(days=1)
+"""A person's request is published at once; one that is redriven later is looked at again."""
+SERVICES_VALIDITY: Final = timedelta(days=30)
+"""As long as commands are kept: a service's command may be redriven that late."""
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Signer:
+    """Adds a signature to every message that carries a command. Safe to share between threads."""
+
+    def __init__(
+        self,
+        key: SigningKey,
+        valid: timedelta = PERSONS_VALIDITY,
+        clock: Callable[[], datetime] = _now,
+    ) -> None:
+        """Take the key, how long a signature may be used, and a clock (aware times)."""
+        self._key, self._valid, self._clock = key, valid, clock
+
+    def sign(self, event: Event, message: Message) -> Message:
+        """The message with a signature if its event is a command, else as it is."""
+        if not isinstance(event, Command):
+            return message
+        now = self._clock()
+        signature = token(event, message.topic, self._key, now, now + self._valid)
+        return message._replace(headers=(*message.headers, (SIGNATURE_HEADER, signature)))

@@ -1,0 +1,121 @@
+"""The gate's and the policy's commands are signed too: nobody publishes around them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.samples import NOON, commit, events_on, memory_bus, message, release, work_off
+from support.signing import ANA, EVE, cleaning, entry, key_file
+from tidegate.errors import ConfigError
+from tidegate.events import CleaningRefused, LockHold, VacuumFinished, VacuumKind
+from tidegate.events.signature import SIGNATURE_HEADER
+from tidegate.ops.doctor.signatures import check_signatures
+from tidegate.runtime.decider.loop import DeciderLoop
+from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.runtime.memory.bus import MemoryBus
+from tidegate.service.assembly import assemble
+from tidegate.service.settings import Settings
+
+
+def deployment(folder: Path, *, key: Path | None, required: bool = True) -> Settings:
+    security = {
+        "require_signatures": required,
+        "sign_with": key,
+        "keys": [entry(ANA, "reader-gate", commands=["CleaningReleased"])],
+    }
+    return Settings.model_validate({"security": security, "warehouse": {"roots": [str(folder)]}})
+
+
+def vacuum() -> VacuumFinished:
+    return VacuumFinished(
+        table="lake.sales.orders",
+        location="/lake/orders",
+        said_by="hive",
+        occurred_at=NOON,
+        kind=VacuumKind.MAJOR,
+        directories=("base_5",),
+        min_write_id=1,
+        max_write_id=5,
+        valid_write_ids="sales.orders:5:9223372036854775807::",
+        own_lock_id=7,
+        locks=(LockHold(lock_id=7),),
+    )
+
+
+def run_gate(settings: Settings, bus: MemoryBus) -> None:
+    loop = assemble("reader-gate", settings, bus)
+    assert isinstance(loop, DeciderLoop)
+    while loop.step(0.01):
+        pass
+    loop.close()
+
+
+def cleaned(settings: Settings, bus: MemoryBus) -> list[CleaningRefused]:
+    loop = assemble("cleaner", settings, bus)
+    assert isinstance(loop, ExecutorLoop)
+    work_off(loop)
+    loop.close()
+    found = events_on(bus, "tidegate.outcomes")
+    return [each for each in found if isinstance(each, CleaningRefused)]
+
+
+def test_the_gate_signs_and_the_cleaner_obeys_nobody_else(tmp_path: Path) -> None:
+    bus, settings = memory_bus("reader-gate"), deployment(tmp_path, key=key_file(tmp_path))
+    bus.send([message(cleaning())])  # around the gate
+    bus.send([message(vacuum()), message(release(7))])
+
+    run_gate(settings, bus)
+    forged, released = cleaned(settings, bus)
+
+    assert (forged.reason, forged.signed_by) == ("not-signed", None)
+    # this one was looked at: the table is just not there
+    assert (released.reason, released.signed_by) == ("outside-warehouse", "reader-gate")
+
+
+def test_the_policy_signs_its_requests(tmp_path: Path) -> None:
+    bus = memory_bus("savepoint-policy")
+    values = {
+        "security": {"sign_with": key_file(tmp_path)},
+        "savepoints": [{"tables": "*", "when": "every_commit"}],
+    }
+    bus.send([message(commit(1))])
+    loop = assemble("savepoint-policy", Settings.model_validate(values), bus)
+    assert isinstance(loop, DeciderLoop)
+    while loop.step(0.01):
+        pass
+    (request,) = bus.records("tidegate.commands")
+
+    assert SIGNATURE_HEADER in dict(request.headers)
+
+
+@pytest.mark.parametrize("service", ["reader-gate", "savepoint-policy"])
+def test_a_decider_without_a_key_does_not_start_where_signatures_are_required(
+    tmp_path: Path, service: str
+) -> None:
+    with pytest.raises(ConfigError, match="this service has no key"):
+        assemble(service, deployment(tmp_path, key=None), memory_bus(service))
+
+
+def test_a_decider_whose_key_nobody_trusts_does_not_start(tmp_path: Path) -> None:
+    settings = deployment(tmp_path, key=key_file(tmp_path, EVE))
+
+    with pytest.raises(ConfigError, match=r"is not in \[\[security.keys\]\]"):
+        assemble("reader-gate", settings, memory_bus("reader-gate"))
+
+
+def test_the_doctor_says_plainly_what_guards_an_unsigned_deployment(tmp_path: Path) -> None:
+    unsigned = check_signatures(Settings())
+    assert (unsigned.state, "the only guard" in unsigned.seen) == ("warn", True)
+
+    signed = check_signatures(deployment(tmp_path, key=key_file(tmp_path)))
+    assert (signed.state, signed.seen) == ("ok", "required; 1 keys count: reader-gate")
+
+
+def test_the_doctor_says_that_others_can_read_the_private_key(tmp_path: Path) -> None:
+    file = key_file(tmp_path)
+    file.chmod(0o640)
+
+    found = check_signatures(deployment(tmp_path, key=file))
+    assert (found.state, found.advice) == ("fail", f"chmod 600 {file}")
