@@ -18,6 +18,7 @@ HANDS = {
     "local/embedded": "a cache of jars, and a broker's own directory and process",
     "compute/java.py": "asks a java program for its version; changes nothing",
     "ops/contract": "the schemas, exported into a directory that the user names",
+    "authorization/key_file": "a new private key, in a file that the user names",
     "local/demo": "plays the upstream writers, in a directory of its own",
 }
 

@@ -258,8 +258,8 @@ MUTANTS = (
     ),
     Mutant(
         "who is not listed has nothing restored",
-        "consumers/tidegate/restores/permission.py",
-        (("if isinstance(command, RestoreRequested) and not self._may(command):", "if False:"),),
+        "consumers/tidegate/authorization/authorizer.py",
+        (("if isinstance(command, RestoreRequested) and not command.plan_only:", "if False:"),),
         "tests/security/test_who_may_restore.py",
     ),
     Mutant(

@@ -14,10 +14,13 @@ from support.samples import Recorder, memory_bus, savepoint_request
 from tidegate.errors import TransientError
 from tidegate.events import Command, Outcome, SavepointRequested
 from tidegate.events.wire import Wire
+from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.executor import command_runner
 from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
+
+AT_ZERO = Record(Partition("tidegate.commands", 0), 0, b"", b"", (), 0)
 
 
 def runner_of(executor: Executor) -> CommandRunner:
@@ -33,7 +36,7 @@ def test_an_outage_is_logged_when_it_begins_and_when_it_ends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     runner = runner_of(Recorder([TransientError("storage is away") for _ in range(4)]))
-    attempts = Attempts(0)
+    attempts = Attempts(AT_ZERO)
     while runner.attempt(savepoint_request(1), attempts) is not None:
         pass
 
@@ -68,7 +71,7 @@ class Asking:
 def test_every_line_of_a_command_has_its_table_and_its_ids() -> None:
     executor, command = Asking(), savepoint_request(1)
     executor.runner = runner_of(executor)
-    executor.runner.attempt(command, Attempts(0))
+    executor.runner.attempt(command, Attempts(AT_ZERO))
 
     assert executor.bound == [
         {
@@ -87,7 +90,7 @@ def test_a_slow_command_is_logged_once_while_it_runs(
     monkeypatch.setattr(command_runner, "SLOW_SECONDS", -1.0)
     executor = Asking()
     executor.runner = runner_of(executor)
-    executor.runner.attempt(savepoint_request(1), Attempts(0))
+    executor.runner.attempt(savepoint_request(1), Attempts(AT_ZERO))
 
     [line] = caplog.records
     assert "has been running for 0 s and goes on" in line.getMessage()

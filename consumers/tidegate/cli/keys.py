@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from tidegate.authorization.key_file import create_key_file
 from tidegate.cli.output import write
 from tidegate.signatures import SigningKey
 
@@ -19,7 +20,7 @@ Name = Annotated[str, typer.Option(help="Whose key it is; stands in outcomes.")]
 @keys.command()
 def new(file: PrivateKey, name: Name = "NAME") -> None:
     """Make a key: the private half in a new file of mode 0600, the public half as a setting."""
-    _show(SigningKey.create(file), name)
+    _show(create_key_file(file), name)
 
 
 @keys.command()

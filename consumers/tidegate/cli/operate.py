@@ -15,8 +15,8 @@ from tidegate.cli.dead_letters import dead_letters
 from tidegate.cli.doctor import doctor
 from tidegate.cli.explain import EXAMPLES as EXPLAIN_EXAMPLES
 from tidegate.cli.explain import explain
-from tidegate.cli.monitor import monitor
 from tidegate.cli.keys import keys
+from tidegate.cli.monitor import monitor
 from tidegate.cli.options import ConfigFile
 from tidegate.cli.outcomes import EXAMPLES as OUTCOMES_EXAMPLES
 from tidegate.cli.outcomes import outcomes

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -69,19 +68,18 @@ class SigningKey:
         return cls(content.decode("latin-1"), str(file))
 
     @classmethod
-    def create(cls, file: Path) -> Self:
-        """Make a new key and write it to a new file that only its owner can read (mode 0600).
+    def generate(cls) -> Self:
+        """Make a new key.
 
         Raises:
-            ConfigError: the file exists or can't be created, or `joserfc` is not installed.
+            ConfigError: `joserfc` is not installed.
         """
-        key = cls(_okp().generate_key(_CURVE).as_pem(private=True).decode())
-        try:
-            with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-                out.write(key.jwk.as_pem(private=True))
-        except OSError as error:
-            raise ConfigError(f"the private key can't be written: {error}") from error
-        return key
+        return cls(_okp().generate_key(_CURVE).as_pem(private=True).decode())
+
+    @property
+    def private_pem(self) -> bytes:
+        """The key itself, for its file."""
+        return self.jwk.as_pem(private=True)
 
     @property
     def public_pem(self) -> str:

@@ -16,7 +16,12 @@ from tidegate.events.refusals import refusal
 from tidegate.events.topics import OUTCOME_TOPIC
 from tidegate.events.wire import Wire
 from tidegate.runtime.bus import Bus, Record
-from tidegate.runtime.executor.authorization import NOT_PROVEN, Authorization, Unauthorized
+from tidegate.runtime.executor.authorization import (
+    NOT_PROVEN,
+    AclAlone,
+    Authorization,
+    Unauthorized,
+)
 from tidegate.runtime.executor.outcome_lookup import outcomes_of
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
@@ -54,7 +59,7 @@ class CommandRunner:
     prefix: str
     wire: Wire
     retries: RetryPolicy
-    authorization: Authorization
+    authorization: Authorization = field(default_factory=AclAlone)
     running: dict[int, RunningCommand] = field(default_factory=dict[int, RunningCommand])
     """What runs now, by the thread that runs it."""
 
