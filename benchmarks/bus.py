@@ -182,10 +182,11 @@ class Bench:
             pieces = store.serialized(decision.pieces)
             store.put(event.table, decision.state, pieces)
         with self.deployment() as (prefix, bus, _):
-            memory = bus.changelog(changelog("reader-gate").name(prefix), 0)
+            memory = bus.changelog(changelog("reader-gate").name(prefix))
             entries = store.changed_records()
+            list(memory.acquire([0]))
             for start in range(0, len(entries), 100):
-                memory.write(entries[start : start + 100])
+                memory.write({0: entries[start : start + 100]})
             loop = DeciderLoop(gate, bus, prefix)
             seconds = _timed(lambda: loop.assigned({Partition(f"{prefix}.locks", 0): 0}))
             began = time.perf_counter()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.changelogs import OpenPartition
 from support.kafka import create_topic
 from tidegate.errors import FencedError
 from tidegate.local.embedded import EmbeddedBroker
@@ -30,20 +31,18 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBus]:
 
 
 def test_who_was_idle_for_long_writes_on_unless_another_has_written_since(bus: KafkaBus) -> None:
-    alone = bus.changelog("memory", 0)
-    list(alone.read())
+    alone = OpenPartition(bus, "memory", 0)
     alone.write([(b"a", b"1")])
     time.sleep(IDLE_SECONDS)  # that time passes is the fault
 
     alone.write([(b"a", b"2")])
-    assert list(bus.changelog("memory", 0).read()) == [(b"a", b"1"), (b"a", b"2")]
+    assert list(OpenPartition(bus, "memory", 0).read()) == [(b"a", b"1"), (b"a", b"2")]
 
-    old = bus.changelog("memory", 0)
-    list(old.read())
+    old = OpenPartition(bus, "memory", 0)
     time.sleep(IDLE_SECONDS)
-    new = bus.changelog("memory", 0)
+    new = OpenPartition(bus, "memory", 0)
     new.write([(b"a", b"3")])
     with pytest.raises(FencedError, match="another process has opened"):
         old.write([(b"a", b"zombie")])
-    read = list(bus.changelog("memory", 0).read())
+    read = list(OpenPartition(bus, "memory", 0).read())
     assert read == [(b"a", b"1"), (b"a", b"2"), (b"a", b"3")]

@@ -79,7 +79,7 @@ def test_a_decider_is_measured_and_decides_the_same(monitoring: ProcessMonitorin
     written = value(monitoring, "tidegate_changelog_written_bytes_total", **gate)
     assert written is not None
     assert written > 0
-    assert value(monitoring, "tidegate_state_restore_seconds_count", **gate) == 3
+    assert value(monitoring, "tidegate_state_restore_seconds_count", **gate) == 1
 
 
 def test_a_state_in_pieces_stays_one() -> None:

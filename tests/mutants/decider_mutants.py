@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from mutants.mutants import DECIDERS, RUNTIME, Mutant
+from mutants.mutants import BUSES, DECIDERS, RUNTIME, Mutant
 
 _LARGE = "tests/runtime/test_large_commands.py"
+KEPT = "tests/runtime/test_kept_state.py"
 _OWNED = RUNTIME + "decider/owned_partitions.py"
 
 DECIDER_MUTANTS = (
@@ -13,17 +14,18 @@ DECIDER_MUTANTS = (
         _OWNED,
         (
             (
-                "owned.changelog.write(records))",
-                "owned.changelog.write(owned.store.changed_records()))",
+                "self._changelog.write(records))",
+                """self._changelog.write(
+            {n: each.store.changed_records() for n, each in changed.items()}))""",
             ),
         ),
         f"{DECIDERS} -k tried_again",
     ),
     Mutant(
-        "rule 2: no write runs on when another has failed",
+        "rule 4: what was lost with work pending is not kept",
         _OWNED,
-        (("        wait(running)\n", ""),),
-        f"{DECIDERS} -k runs_on",
+        (("        self._released.clear()\n        self._changelog.close()\n", ""),),
+        f"{KEPT} -k lost",
     ),
     Mutant(
         "rule 1: state made for another number of partitions is refused",
@@ -78,5 +80,53 @@ DECIDER_MUTANTS = (
         RUNTIME + "decider/pieces.py",
         (("len(record) > MAX_RECORD_BYTES", "len(record) > 2 * MAX_RECORD_BYTES"),),
         f"{_LARGE} -k record_above",
+    ),
+    Mutant(
+        "a partition that another process has written to is not kept",
+        RUNTIME + "memory/bus.py",
+        (
+            (
+                "changed = number not in known or len(records) != self._ends.get(number)",
+                "changed = number not in known",
+            ),
+        ),
+        f"{KEPT} -k written_to",
+    ),
+    Mutant(
+        "a partition that comes back is not read again",
+        _OWNED,
+        (
+            (
+                "self._changelog.acquire(numbers, known=kept.keys())",
+                "self._changelog.acquire(numbers)",
+            ),
+        ),
+        f"{KEPT} -k moved",
+    ),
+    Mutant(
+        "a partition of a Kafka changelog that another has written to is read whole",
+        RUNTIME + "kafka/changelog.py",
+        (("if changed := seen.numbers & known:", "if changed := set[int]():"),),
+        f"{BUSES} -k comes_back",
+        needs_kafka=True,
+    ),
+    Mutant(
+        "rule 4: who was killed while it signed is found and fenced",
+        RUNTIME + "kafka/changelog.py",
+        (("        if not starts:\n", "        if starts is not None:\n"),),
+        "tests/runtime/test_kafka_changelog.py -k signed",
+        needs_kafka=True,
+    ),
+    Mutant(
+        "rule 4: an owner of an earlier version is fenced",
+        RUNTIME + "kafka/changelog.py",
+        (
+            (
+                "for number in written if number not in earlier}",
+                "for number in written if number is None}",
+            ),
+        ),
+        "tests/runtime/test_kafka_changelog.py -k version",
+        needs_kafka=True,
     ),
 )

@@ -32,12 +32,6 @@ EXECUTOR_MUTANTS = (
         f"{EXECUTORS} -k written_again",
     ),
     Mutant(
-        "rule 4: no write of a changelog goes on behind the loop's back",
-        RUNTIME + "decider/owned_partitions.py",
-        (("        wait(running)\n", ""),),
-        "tests/runtime/test_joined_writes.py",
-    ),
-    Mutant(
         "a command between two attempts is not acknowledged",
         RUNTIME + "executor/loop.py",
         (

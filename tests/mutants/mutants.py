@@ -29,7 +29,7 @@ MUTANTS = (
     Mutant(
         "rule 1: restore first, then live",
         RUNTIME + "decider/owned_partitions.py",
-        (("        store.restore(changelog.read())\n", ""),),
+        (("                read[number].restore(records)\n", ""),),
         f"{DECIDERS} -k rule_1",
     ),
     Mutant(
@@ -49,12 +49,12 @@ MUTANTS = (
         RUNTIME + "decider/loop.py",
         (
             (
-                "self._publish([message for each in begun for message in each.pending.messages])",
+                "self._publish([message for each in pending for message in each.messages])",
                 "pass",
             ),
             (
                 "        self._subscription.commit(offsets",
-                """        self._publish([each for p in begun for each in p.pending.messages])
+                """        self._publish([each for p in pending for each in p.messages])
         self._subscription.commit(offsets""",
             ),
         ),
@@ -66,9 +66,10 @@ MUTANTS = (
         (
             ("        self._owned.write(begun)\n", ""),
             (
-                "            each.pending.clear()\n",
-                """            self._owned.write([each])
-            each.pending.clear()
+                "        for each in pending:\n            each.clear()\n",
+                """        self._owned.write(begun)
+        for each in pending:
+            each.clear()
 """,
             ),
         ),
@@ -83,7 +84,7 @@ MUTANTS = (
     Mutant(
         "rule 4: what was begun on a lost partition is forgotten with it",
         RUNTIME + "decider/loop.py",
-        (("        self._owned.drop({each.number for each in partitions})\n", ""),),
+        (('work on them."""\n        self._owned.drop()\n', 'work on them."""\n'),),
         f"{DECIDERS} -k rule_4",
     ),
     Mutant(
@@ -143,8 +144,8 @@ MUTANTS = (
         RUNTIME + "kafka/changelog.py",
         (
             (
-                '"transactional.id": f"{topic}-{partition}"',
-                '"transactional.id": f"{topic}-{partition}-{id(self)}"',
+                "        fence(self._config, sorted(ids))\n",
+                "",
             ),
         ),
         f"{BUSES} -k shuts_out",

@@ -10,10 +10,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from support.changelogs import OpenPartition
 from support.waiting import wait_for
 from tidegate.errors import ConfigError, FencedError, OffsetGapError
 from tidegate.publisher import Message
-from tidegate.runtime.bus import Bus, Partition, Record, Subscription
+from tidegate.runtime.bus import Bus, Changelog, ChangelogRecord, Partition, Record, Subscription
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.memory.bus import MemoryBus
 
@@ -245,24 +246,56 @@ def test_a_partition_that_was_paused_is_read_again_after_a_rebalance(
 
 
 def test_a_changelog_gives_back_what_was_written_in_order(bus: Bus, topics: Topics) -> None:
-    memory = bus.changelog(topics[0], 2)
+    memory = OpenPartition(bus, topics[0], 2)
     memory.write([(b"a", b"1"), (b"b", b"2")])
     memory.write([(b"a", None)])
-    again = bus.changelog(topics[0], 2)
+    again = OpenPartition(bus, topics[0], 2)
 
     assert list(again.read()) == [(b"a", b"1"), (b"b", b"2"), (b"a", None)]
-    assert list(bus.changelog(topics[0], 0).read()) == []
+    assert list(OpenPartition(bus, topics[0], 0).read()) == []
 
 
 def test_who_takes_a_changelog_shuts_out_its_earlier_holder(bus: Bus, topics: Topics) -> None:
-    old = bus.changelog(topics[0], 0)
+    old = OpenPartition(bus, topics[0], 0)
     old.write([(b"a", b"old")])
-    new = bus.changelog(topics[0], 0)
+    new = OpenPartition(bus, topics[0], 0)
 
     with pytest.raises(FencedError):
         old.write([(b"a", b"zombie")])
     new.write([(b"a", b"new")])
-    assert list(bus.changelog(topics[0], 0).read()) == [(b"a", b"old"), (b"a", b"new")]
+    assert list(OpenPartition(bus, topics[0], 0).read()) == [(b"a", b"old"), (b"a", b"new")]
+
+
+def acquired(log: Changelog, known: Sequence[int] = ()) -> dict[int, list[ChangelogRecord]]:
+    found: dict[int, list[ChangelogRecord]] = {}
+    for number, records in log.acquire([0, 1, 2], known):
+        found.setdefault(number, []).extend(records)
+    return found
+
+
+def test_of_a_changelog_that_comes_back_only_what_another_has_written_to_is_read_again(
+    bus: Bus, topics: Topics
+) -> None:
+    log = bus.changelog(topics[0])
+    assert acquired(log) == {}
+    log.write({number: [(b"a", b"1")] for number in range(3)})
+    assert acquired(log, known=[0, 1, 2]) == {}
+    log.write({0: [(b"b", b"2")]})
+    OpenPartition(bus, topics[0], 1).write([(b"c", b"3")])
+
+    assert acquired(log, known=[0, 1]) == {1: [(b"a", b"1"), (b"c", b"3")], 2: [(b"a", b"1")]}
+    log.write({1: [(b"d", b"4")]})
+    assert OpenPartition(bus, topics[0], 1).read()[-1] == (b"d", b"4")
+
+
+def test_who_shuts_out_one_partition_stops_a_write_to_several(bus: Bus, topics: Topics) -> None:
+    log = bus.changelog(topics[0])
+    acquired(log)
+    OpenPartition(bus, topics[0], 2)
+
+    with pytest.raises(FencedError):
+        log.write({number: [(b"a", b"1")] for number in range(3)})
+    assert acquired(bus.changelog(topics[0])) == {}
 
 
 def test_a_topic_that_is_not_there_is_a_configuration_error(bus: Bus) -> None:

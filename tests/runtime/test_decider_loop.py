@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 import pytest
 
+from support.changelogs import OpenPartition
 from support.samples import (
     NOON,
     Count,
@@ -38,7 +37,7 @@ from tidegate.events.topics import changelog
 from tidegate.publisher import Message
 from tidegate.runtime.bus import (
     NO_METADATA,
-    Changelog,
+    ChangelogRecord,
     CommitMetadata,
     Offsets,
     Partition,
@@ -78,8 +77,8 @@ class DyingBus(MemoryBus):
             self.burn(each.topic)
             super().send([each])
 
-    def changelog(self, topic: str, partition: int) -> MemoryChangelog:
-        return MemoryChangelog(self, Partition(topic, partition))
+    def changelog(self, topic: str) -> MemoryChangelog:
+        return MemoryChangelog(self, topic)
 
 
 class DyingSubscription(MemorySubscription):
@@ -206,8 +205,9 @@ def test_rule_7_a_topic_shorter_than_what_was_applied_of_it_stops_the_service() 
 
 def test_rule_7_events_deleted_before_they_were_applied_stop_the_service() -> None:
     class Retained(MemoryBus):
-        def watermarks(self, partition: Partition) -> Watermarks:
-            return replace(super().watermarks(partition), first=len(self.log(partition)))
+        def watermarks(self, partitions: Collection[Partition]) -> dict[Partition, Watermarks]:
+            found = super().watermarks(partitions)
+            return {p: replace(each, first=len(self.log(p))) for p, each in found.items()}
 
     plain = memory_bus(EveryThird.name, partitions=1)
     bus = Retained({each.topic for each in plain._logs}, partitions=1)
@@ -396,7 +396,7 @@ def test_rule_2_a_write_that_is_tried_again_has_the_tables_and_not_only_the_posi
 ) -> None:
     write, faults = MemoryChangelog.write, [TransientError("the broker is away")]
 
-    def write_later(log: MemoryChangelog, entries: Sequence[tuple[bytes, bytes | None]]) -> None:
+    def write_later(log: MemoryChangelog, entries: Mapping[int, Sequence[ChangelogRecord]]) -> None:
         if faults:
             raise faults.pop()
         write(log, entries)
@@ -429,28 +429,6 @@ def test_rule_2_a_command_that_was_not_delivered_leaves_its_event_unacknowledged
     loop.close()
     assert bus.records(CHANGELOG) == []
     assert bus.committed["tidegate.every-third"] == {}
-
-
-def test_rule_2_no_write_runs_on_when_another_partition_s_has_failed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    write, failed, ended = MemoryChangelog.write, threading.Event(), list[int]()
-
-    def one_fails(log: MemoryChangelog, entries: Sequence[tuple[bytes, bytes | None]]) -> None:
-        if log._partition.number == 0:
-            failed.set()
-            raise StopService("no room")
-        failed.wait(5)
-        time.sleep(0.05)
-        write(log, entries)
-        ended.append(log._partition.number)
-
-    monkeypatch.setattr(MemoryChangelog, "write", one_fails)
-    bus = memory_bus(EveryThird.name, partitions=2)
-    bus.send([message(commit(n, f"lake.sales.t{n}")) for n in range(8)])
-    with pytest.raises(StopService):
-        work_off(DeciderLoop(EveryThird(), bus))
-    assert ended == [1]
 
 
 def test_rule_3_a_repeated_command_has_the_same_id() -> None:
@@ -486,7 +464,7 @@ def test_rule_4_a_process_that_lost_its_partitions_cannot_overwrite_its_successo
     # it wakes up in the middle of its batch and goes on to remember
     stalled.store.put("lake.sales.orders", Count(counted=7))
     with pytest.raises(FencedError):
-        zombie._owned.write([stalled])
+        zombie._owned.write({0: stalled})
     assert bus.log(Partition(CHANGELOG, 0)) == before
 
 
@@ -573,8 +551,7 @@ def test_two_members_share_the_partitions_and_each_table_has_one_owner() -> None
 @pytest.mark.parametrize("key", [POSITIONS_KEY, b"lake.sales.orders"])
 def test_nothing_is_decided_on_a_memory_that_cannot_be_read(key: bytes) -> None:
     bus = memory_bus(EveryThird.name, partitions=1)
-    memory: Changelog = bus.changelog(CHANGELOG, 0)
-    memory.write([(key, b"{half")])
+    OpenPartition(bus, CHANGELOG).write([(key, b"{half")])
     bus.send([message(commit(0))])
 
     with pytest.raises(TidegateError, match="can't be read"):

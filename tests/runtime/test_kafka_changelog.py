@@ -6,11 +6,15 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import KafkaException, Producer
 
+from support.changelogs import OpenPartition
 from support.kafka import create_topic
 from tidegate.errors import StopService
 from tidegate.events.topics import changelog
+from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.runtime.kafka.changelog import SIGNATURE
 
 pytestmark = pytest.mark.kafka
 
@@ -27,14 +31,14 @@ def test_a_write_that_fails_leaves_nothing_and_the_next_holder_goes_on(
     bus: KafkaBus, topic_prefix: str
 ) -> None:
     topic = f"{topic_prefix}.changelog"
-    memory = bus.changelog(topic, 0)
+    memory = OpenPartition(bus, topic, 0)
     memory.write([(b"a", b"1")])
 
     with pytest.raises(StopService, match="Message size too large"):
         memory.write([(b"a", b"2"), (b"b", os.urandom(2_000_000))])
-    bus.changelog(topic, 0).write([(b"c", b"3")])
+    OpenPartition(bus, topic, 0).write([(b"c", b"3")])
 
-    assert list(bus.changelog(topic, 0).read()) == [(b"a", b"1"), (b"c", b"3")]
+    assert list(OpenPartition(bus, topic, 0).read()) == [(b"a", b"1"), (b"c", b"3")]
 
 
 def test_the_state_of_a_table_may_be_far_larger_than_a_message(
@@ -44,9 +48,9 @@ def test_the_state_of_a_table_may_be_far_larger_than_a_message(
     limit = changelog("reader-gate").settings()["max.message.bytes"]
     create_topic(bootstrap_servers, topic, max_message_bytes=limit)
     waiting = b"".join(b'{"lock_id": %d, "owner": "ana@notebook"}' % n for n in range(200_000))
-    bus.changelog(topic, 0).write([(b"a.b.c", waiting)])
+    OpenPartition(bus, topic, 0).write([(b"a.b.c", waiting)])
 
-    assert list(bus.changelog(topic, 0).read()) == [(b"a.b.c", waiting)]
+    assert list(OpenPartition(bus, topic, 0).read()) == [(b"a.b.c", waiting)]
 
 
 def test_more_tables_than_the_clients_queue_holds_are_written_at_once(
@@ -54,6 +58,83 @@ def test_more_tables_than_the_clients_queue_holds_are_written_at_once(
 ) -> None:
     topic = f"{topic_prefix}.changelog"
     tables = [(b"a.b.t%d" % n, b"{}") for n in range(120_000)]
-    bus.changelog(topic, 0).write(tables)
+    OpenPartition(bus, topic, 0).write(tables)
 
-    assert list(bus.changelog(topic, 0).read()) == tables
+    assert list(OpenPartition(bus, topic, 0).read()) == tables
+
+
+def test_a_successor_does_not_wait_for_a_transaction_that_a_killed_owner_left_open(
+    bus: KafkaBus, topic_prefix: str
+) -> None:
+    topic = f"{topic_prefix}.changelog"
+    killed = OpenPartition(bus, topic)
+    killed.write([(b"a", b"1")])
+    producer = killed.producer
+    producer.begin_transaction()
+    producer.produce(topic, b"2", b"a", 0)
+    producer.flush(30)
+
+    assert OpenPartition(bus, topic).read() == [(b"a", b"1")]
+    with pytest.raises(KafkaException):
+        producer.commit_transaction(30)
+    assert OpenPartition(bus, topic).read() == [(b"a", b"1")]
+
+
+def test_a_successor_does_not_wait_for_a_process_that_was_killed_while_it_signed(
+    bus: KafkaBus, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    topic = f"{topic_prefix}.changelog"
+    OpenPartition(bus, topic).write([(b"a", b"1")])
+    owner = f"{topic}-killed"
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": owner})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"host 1", SIGNATURE + owner.encode(), 0)
+    producer.flush(30)
+
+    assert OpenPartition(bus, topic).read() == [(b"a", b"1")]  # not only after its time-out
+    with pytest.raises(KafkaException):
+        producer.commit_transaction(30)
+
+
+def test_an_owner_of_version_0_1_who_had_an_id_a_partition_is_fenced_too(
+    bus: KafkaBus, bootstrap_servers: str, topic_prefix: str
+) -> None:
+    topic = f"{topic_prefix}.changelog"
+    old = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": f"{topic}-0"})
+    old.init_transactions(30)
+    old.begin_transaction()
+    old.produce(topic, b"1", b"a", 0)
+    old.commit_transaction(30)
+    OpenPartition(bus, topic)
+
+    old.begin_transaction()
+    old.produce(topic, b"zombie", b"a", 0)
+    with pytest.raises(KafkaException):
+        old.commit_transaction(30)
+    assert OpenPartition(bus, topic).read() == [(b"a", b"1")]
+
+
+def test_of_many_owners_only_the_last_ones_signature_is_left(
+    bus: KafkaBus, topic_prefix: str
+) -> None:
+    topic = f"{topic_prefix}.changelog"
+    for _ in range(4):
+        OpenPartition(bus, topic)
+
+    left: set[bytes] = set()
+    for each in bus.log(Partition(topic, 0)):
+        assert (each.key or b"").startswith(SIGNATURE)
+        (left.discard if each.value is None else left.add)(each.key or b"")
+    assert len(left) == 1
+
+
+def test_a_changelog_that_was_cut_off_below_what_is_known_of_it_is_read_whole(
+    bus: KafkaBus, topic_prefix: str
+) -> None:
+    log = bus.changelog(f"{topic_prefix}.changelog")
+    assert list(log.acquire([0])) == []
+    log.write({0: [(b"a", b"1")]})
+    log._ends[0] = 1_000  # as after an election that lost records
+
+    assert list(log.acquire([0], known=[0])) == [(0, []), (0, [(b"a", b"1")])]

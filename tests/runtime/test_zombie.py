@@ -99,7 +99,7 @@ def test_rule_7_events_that_retention_took_stop_the_service_with_a_clear_sentenc
     publisher = deployment.publisher()
     publisher.publish(vacuum(0, range(5)))
     first = deployment.run("reader-gate", "first")
-    wait_for("a first state", lambda: deployment.records("reader-gate.changelog"))
+    wait_for("a first state", lambda: states_written(deployment))
     first.end(signal.SIGTERM, 20)
     publisher.publish(*(release(0, lock_id) for lock_id in range(5)))
     locks = f"{deployment.prefix}.locks"

@@ -120,7 +120,7 @@ ASSIGNED: Final = Metric(
 RESTORE_SECONDS: Final = Metric(
     "tidegate_state_restore_seconds",
     Kind.HISTOGRAM,
-    "How long reading back the state of one changelog partition took.",
+    "How long acquiring the changelog and reading the state back took, at an assignment.",
     buckets=_QUICK,
 )
 RESTORED: Final = Metric(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from tidegate.errors import FormatError
@@ -19,6 +19,7 @@ from tidegate.runtime.bus import (
     NO_METADATA,
     Bus,
     Changelog,
+    ChangelogRecord,
     CommitMetadata,
     Offsets,
     Partition,
@@ -194,18 +195,21 @@ class _ObservedChangelog:
     def __init__(self, changelog: Changelog, service: ObservedService) -> None:
         self._changelog, self._service = changelog, service
 
-    def read(self) -> Iterator[tuple[bytes, bytes | None]]:
+    def acquire(
+        self, numbers: Collection[int], known: Collection[int] = ()
+    ) -> Iterator[tuple[int, Sequence[ChangelogRecord]]]:
         began, count = time.monotonic(), 0
-        for entry in self._changelog.read():
-            count += 1
-            yield entry
+        for number, records in self._changelog.acquire(numbers, known):
+            count += len(records)
+            yield number, records
         metrics, name = self._service.metrics, self._service.name
         metrics.observe(catalog.RESTORE_SECONDS, time.monotonic() - began, name)
         metrics.add(catalog.RESTORED, count, name)
 
-    def write(self, entries: Sequence[tuple[bytes, bytes | None]]) -> None:
+    def write(self, entries: Mapping[int, Sequence[ChangelogRecord]]) -> None:
         self._changelog.write(entries)
-        size = sum(len(key) + len(value or b"") for key, value in entries)
+        written = (each for records in entries.values() for each in records)
+        size = sum(len(key) + len(value or b"") for key, value in written)
         self._service.metrics.add(catalog.WRITTEN, size, self._service.name)
 
     def close(self) -> None:
@@ -223,9 +227,9 @@ class ObservedBus:
         """The number of partitions of a topic."""
         return self._bus.partitions(topic)
 
-    def watermarks(self, partition: Partition) -> Watermarks:
-        """The first and the end offset of a partition."""
-        return self._bus.watermarks(partition)
+    def watermarks(self, partitions: Collection[Partition]) -> Mapping[Partition, Watermarks]:
+        """The first and the end offsets of partitions."""
+        return self._bus.watermarks(partitions)
 
     def subscribe(
         self,
@@ -250,9 +254,9 @@ class ObservedBus:
         """Read a partition to its current end."""
         return self._bus.log(partition, since_ms)
 
-    def changelog(self, topic: str, partition: int) -> _ObservedChangelog:
-        """Open the changelog of a partition."""
-        return _ObservedChangelog(self._bus.changelog(topic, partition), self._service)
+    def changelog(self, topic: str) -> _ObservedChangelog:
+        """Give access to a changelog."""
+        return _ObservedChangelog(self._bus.changelog(topic), self._service)
 
     def close(self) -> None:
         """Close all connections."""

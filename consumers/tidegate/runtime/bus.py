@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
@@ -106,18 +106,37 @@ class Subscription(Protocol):
         ...
 
 
+ChangelogRecord = tuple[bytes, bytes | None]
+"""A key and its value; None removes the key."""
+
+
 class Changelog(Protocol):
-    """A decider's stored state for one partition. Opening it fences every earlier writer."""
+    """A decider's stored state. Acquiring partitions of it fences every earlier writer of them."""
 
-    def read(self) -> Iterable[tuple[bytes, bytes | None]]:
-        """All records, oldest first; a later value of a key replaces an earlier one."""
-        ...
+    def acquire(
+        self, numbers: Collection[int], known: Collection[int] = ()
+    ) -> Iterable[tuple[int, Sequence[ChangelogRecord]]]:
+        """Own these partitions and no others, once all that is yielded was taken.
 
-    def write(self, entries: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Append records in this order; None removes a key. Returns when the broker has them.
+        Args:
+            numbers: The partitions.
+            known: Those of them that this object owned last, with nothing unwritten: they are
+                yielded, and then whole, only if another process has written to them since.
+
+        Yields:
+            Records of a partition, oldest first; a later value of a key replaces an earlier one.
 
         Raises:
-            FencedError: another process has opened this changelog; nothing was written.
+            FencedError: another process has acquired one of them meanwhile.
+            TransientError: the broker does not answer now. Acquire all of them again.
+        """
+        ...
+
+    def write(self, entries: Mapping[int, Sequence[ChangelogRecord]]) -> None:
+        """Append to partitions, to each in this order. Returns when the broker has all of it.
+
+        Raises:
+            FencedError: another process has acquired one of them; nothing was written.
         """
         ...
 
@@ -137,8 +156,8 @@ class Bus(Protocol):
         """
         ...
 
-    def watermarks(self, partition: Partition) -> Watermarks:
-        """The first and the end offset of a partition.
+    def watermarks(self, partitions: Collection[Partition]) -> Mapping[Partition, Watermarks]:
+        """The first and the end offsets of partitions.
 
         Raises:
             TransientError: the broker did not answer.
@@ -178,8 +197,8 @@ class Bus(Protocol):
         """
         ...
 
-    def changelog(self, topic: str, partition: int) -> Changelog:
-        """Open the changelog of a partition, fencing every earlier writer."""
+    def changelog(self, topic: str) -> Changelog:
+        """Give access to a changelog; owns no partition yet."""
         ...
 
     def close(self) -> None:

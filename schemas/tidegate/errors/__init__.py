@@ -15,7 +15,8 @@
         ├── FencedError          another process owns the partition now
         ├── RegistryRefusedError the schema registry denies access or rejects a schema
         ├── OffsetGapError       the offset to continue from is no longer in the topic
-        └── DeadLetterFlood      almost every message fails: the code is at fault, not the data
+        ├── DeadLetterFlood      almost every message fails: the code is at fault, not the data
+        └── StoppingError        it was asked to stop, in the middle of something long
 
 A refusal that is expected (a savepoint below the last clean, a writer at work) is not an error but
 an outcome event.
@@ -94,6 +95,10 @@ class RegistryRefusedError(StopService):
 
 class OffsetGapError(StopService):
     """The committed offset is outside the topic's range: a person decides where to continue."""
+
+
+class StoppingError(StopService):
+    """The process was asked to stop while it did something long. The catcher ends in order."""
 
 
 class DeadLetterFlood(StopService):

@@ -17,7 +17,6 @@ from tidegate.local.demo.monitor import TopicMonitor
 from tidegate.ops.groups import GroupInUseError
 from tidegate.ops.growth import Growth, GrowthPlan
 from tidegate.ops.topics import create_topics
-from tidegate.runtime.bus import Changelog
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.service.assembly import DECIDERS, assemble
 
@@ -120,11 +119,10 @@ def test_after_a_crash_between_copying_and_removing_nothing_is_lost(
     class Crash(Exception):  # noqa: N818 - not an error of the program
         pass
 
-    def crash(_: Changelog, entries: list[tuple[bytes, bytes | None]]) -> None:
+    def crash(log: object, number: int, entries: list[tuple[bytes, bytes | None]]) -> None:
         if entries and entries[0][1] is None:
             raise Crash
-        if entries:
-            write(_, entries)
+        write(log, number, entries)
 
     write = __import__("tidegate.ops.growth.cluster", fromlist=["_write"])._write
     monkeypatch.setattr("tidegate.ops.growth.cluster._write", crash)

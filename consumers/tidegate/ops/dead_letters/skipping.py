@@ -72,7 +72,7 @@ def plan_skip(settings: Settings, service: str, topic: str, number: int, offset:
     try:
         if number >= bus.partitions(partition.topic):
             raise ConfigError(f"{partition.topic} has no partition {number}")
-        available = bus.watermarks(partition)
+        available = bus.watermarks([partition])[partition]
     finally:
         bus.close()
     following = groups.committed(group, [partition]).get(partition, available.first)
@@ -110,15 +110,15 @@ def carry_out_skip(settings: Settings, skip: Skip, by: str, because: str, at: da
 
 def _advance_changelog(bus: KafkaBus, topic: str, skip: Skip) -> None:
     """A decider's own positions are moved first: behind its group's, it refuses to start."""
-    log = bus.changelog(topic, skip.partition.number)
+    log, number = bus.changelog(topic), skip.partition.number
     try:
         positions: dict[str, int] = {}
-        for key, value in log.read():
+        for key, value in (each for _, records in log.acquire([number]) for each in records):
             if key == POSITIONS_KEY:
                 positions = json.loads(value or b"{}")
         if positions.get(skip.partition.topic, skip.offset) <= skip.offset:
             moved = positions | {skip.partition.topic: skip.offset + 1}
-            log.write([(POSITIONS_KEY, json.dumps(moved).encode())])
+            log.write({number: [(POSITIONS_KEY, json.dumps(moved).encode())]})
     finally:
         log.close()
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final, Self
 
 from confluent_kafka import KafkaException
@@ -25,7 +26,7 @@ from confluent_kafka.cimpl import NewPartitions
 from tidegate.errors import ConfigError, TidegateError, TransientError
 from tidegate.events.topics import changelog, topic_of
 from tidegate.ops.groups import Groups
-from tidegate.ops.growth.moves import Entry, GrowthPlan, latest, records_to_move, table_of
+from tidegate.ops.growth.moves import Entry, GrowthPlan, latest, records_to_move, table_of, update
 from tidegate.runtime.bus import Changelog, Partition
 from tidegate.runtime.decider.state_store import PARTITIONS_KEY
 from tidegate.runtime.kafka.bus import KafkaBus
@@ -107,9 +108,8 @@ class Growth:
             self._move(decider, plan.to)
         _RETRIES.call(self._set_offsets)
         for decider in DECIDERS:
-            with self._changelogs(decider) as logs:
-                for log in logs.values():
-                    log.write([_made_for(plan.to)])
+            with self._acquired(decider) as log:
+                log.write({number: [_made_for(plan.to)] for number in log.records})
 
     def _counts(self) -> dict[str, int]:
         found = describe_topics(self._admin, self._names)
@@ -148,13 +148,13 @@ class Growth:
         After an interruption the topics may have their new number already: then the changelogs of
         the former partitions say it.
         """
-        with self._changelogs(decider) as logs:
-            known = {number: _header(log) for number, log in logs.items()}
+        with self._acquired(decider) as log:
+            known = {number: _header(records) for number, records in log.records.items()}
             before = [count for count in known.values() if count not in (None, to)]
             made_for = before[0] if before else present
-            for number, log in logs.items():
-                if known[number] is None and made_for is not None:
-                    log.write([_made_for(made_for)])
+            if made_for is not None:
+                missing = [number for number, count in known.items() if count is None]
+                log.write({number: [_made_for(made_for)] for number in missing})
 
     def _add_partitions(self, plan: GrowthPlan) -> None:
         """Step 2."""
@@ -174,12 +174,12 @@ class Growth:
 
     def _move(self, decider: str, partitions: int) -> None:
         """Step 3: copies first, then removals, one source partition after another."""
-        with self._changelogs(decider) as logs:
-            for number, log in logs.items():
-                moved = records_to_move(latest(log.read()), number, partitions)
-                for home, records in moved.items():
-                    _write(logs[home], records)
-                _write(log, [(key, None) for each in moved.values() for key, _ in each])
+        with self._acquired(decider) as log:
+            for number, records in log.records.items():
+                moved = records_to_move(records, number, partitions)
+                for home, each in moved.items():
+                    _write(log, home, each)
+                _write(log, number, [(key, None) for each in moved.values() for key, _ in each])
 
     def _set_offsets(self) -> None:
         """Step 4: a group that never committed reads a new partition from its beginning, too."""
@@ -194,25 +194,40 @@ class Growth:
                 self._groups.set_offsets(group, new)
 
     @contextmanager
-    def _changelogs(self, decider: str) -> Generator[dict[int, Changelog]]:
-        """Every partition of a decider's changelog, fenced: no process of it can write any more."""
+    def _acquired(self, decider: str) -> Generator[_AcquiredChangelog]:
+        """A decider's whole changelog, fenced: no process of it can write any more."""
         topic = changelog(decider).name(self._prefix)
-        with ExitStack() as stack:
-            logs: dict[int, Changelog] = {}
-            for number in range(self._bus.partitions(topic)):
-                logs[number] = self._bus.changelog(topic, number)
-                stack.callback(logs[number].close)
-            yield logs
+        log = self._bus.changelog(topic)
+        numbers = range(self._bus.partitions(topic))
+        try:
+            found: dict[int, dict[bytes, bytes]] = {number: {} for number in numbers}
+            for number, records in log.acquire(numbers):
+                update(found[number], records)
+            yield _AcquiredChangelog(log, found)
+        finally:
+            log.close()
 
 
-def _write(log: Changelog, entries: Sequence[Entry]) -> None:
+@dataclass(frozen=True, slots=True)
+class _AcquiredChangelog:
+    """A changelog that is ours, and the newest record of each key, by partition."""
+
+    changelog: Changelog
+    records: Mapping[int, Mapping[bytes, bytes]]
+
+    def write(self, entries: Mapping[int, Sequence[Entry]]) -> None:
+        if entries:
+            self.changelog.write(entries)
+
+
+def _write(log: _AcquiredChangelog, number: int, entries: Sequence[Entry]) -> None:
     for start in range(0, len(entries), _BATCH):
-        log.write(entries[start : start + _BATCH])
+        log.write({number: entries[start : start + _BATCH]})
 
 
-def _header(log: Changelog) -> int | None:
+def _header(records: Mapping[bytes, bytes]) -> int | None:
     """The number of partitions that a changelog was made for; None where it does not say."""
-    found = latest(log.read()).get(PARTITIONS_KEY)
+    found = records.get(PARTITIONS_KEY)
     return None if found is None else int(found)
 
 

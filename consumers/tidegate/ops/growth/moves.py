@@ -38,12 +38,17 @@ class GrowthPlan:
 def latest(entries: Iterable[Entry]) -> dict[bytes, bytes]:
     """What a changelog says after all of its records: the last value of each key."""
     found: dict[bytes, bytes] = {}
+    update(found, entries)
+    return found
+
+
+def update(found: dict[bytes, bytes], entries: Iterable[Entry]) -> None:
+    """Apply further records of a changelog to what it said before them."""
     for key, value in entries:
         if value is None:
             found.pop(key, None)
         else:
             found[key] = value
-    return found
 
 
 def records_to_move(

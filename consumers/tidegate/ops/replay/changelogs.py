@@ -2,7 +2,7 @@
 
 A decider's changelog records up to which offset each input was applied, so a group whose offsets
 alone are reset would skip everything that it reads again. The positions are therefore reset with
-it, fenced by the changelog's transactional id: a process that still had the partition can no longer
+it, and fenced: a process that still had the partition can no longer
 overwrite them, and one that is assigned it afterwards fences us.
 
 The states stay, on purpose. They contain what makes a repeated event recognisable: the instants for
@@ -88,7 +88,7 @@ def _applied_position(
     store: StateStore[AnyState], bus: Bus, where: Partition, furthest: int
 ) -> AppliedPosition:
     known = store.topic_ids.get(where.topic)
-    recreated = known is not None and known != bus.watermarks(where).topic_id
+    recreated = known is not None and known != bus.watermarks([where])[where].topic_id
     return AppliedPosition(store.positions.get(where.topic), recreated, furthest)
 
 
@@ -103,13 +103,15 @@ def reset_state(bus: Bus, prefix: str, plan: GroupReplay) -> None:
     topic = changelog(plan.service).name(prefix)
     for number in sorted({reset.partition.number for reset in plan.resets}):
         resets = plan.resets_of(number)
-        ids = {r.partition.topic: bus.watermarks(r.partition).topic_id for r in resets}
-        log = bus.changelog(topic, number)
+        found = bus.watermarks([each.partition for each in resets])
+        ids = {part.topic: each.topic_id for part, each in found.items()}
+        log = bus.changelog(topic)
         try:
             store = state_store_for(AnyState, AnyState())
-            store.restore(log.read())
+            for _, records in log.acquire([number]):
+                store.restore(records)
             _check_unchanged(store, resets)
-            log.write(reset_records(store, resets, ids, plan.tables))
+            log.write({number: reset_records(store, resets, ids, plan.tables)})
         finally:
             log.close()
 

@@ -12,7 +12,8 @@ from tidegate.cleaning.gate_state import GateState
 from tidegate.events.keys import partition_of
 from tidegate.events.topics import changelog
 from tidegate.ops.waiting.lack import LackingVacuum, lacking_vacuums
-from tidegate.runtime.decider.state_store import ChangelogRecord, StateStore, store_of
+from tidegate.runtime.bus import ChangelogRecord
+from tidegate.runtime.decider.state_store import StateStore, store_of
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import read_partition
 from tidegate.runtime.kafka.records import as_record

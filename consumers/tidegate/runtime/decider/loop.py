@@ -16,13 +16,20 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from typing import Generic, TypeVar
 
-from tidegate.errors import DeadLetterFlood, FormatError, MessageTooLargeError, StopService
+from tidegate.errors import (
+    DeadLetterFlood,
+    FormatError,
+    MessageTooLargeError,
+    StoppingError,
+    StopService,
+)
 from tidegate.events import Event
 from tidegate.events.topics import COMMAND_TOPIC, DEFAULT_PREFIX, OUTCOME_TOPIC, changelog, topic_of
 from tidegate.events.wire import Wire
@@ -85,6 +92,7 @@ class DeciderLoop(Generic[S]):
         count = require_copartitioned(bus, topics)
         self._decoder = Decoder(decider.consumes, prefix, count, retries, self._wire)
         self._owned = OwnedPartitions(decider, bus, prefix, self._inputs, retries)
+        self._stop = threading.Event()
         group = f"{prefix}.{decider.name}"
         self._subscription = bus.subscribe(
             group, self._inputs, self, watched=[changelog(decider.name).name(prefix)]
@@ -96,8 +104,10 @@ class DeciderLoop(Generic[S]):
         Raises:
             StopService: this process must not go on; no offset of unfinished work was committed.
         """
-        while not stop.is_set():
-            self.step(POLL_SECONDS)
+        self._stop = stop
+        with suppress(StoppingError):
+            while not stop.is_set():
+                self.step(POLL_SECONDS)
 
     def step(self, timeout: float) -> int:
         """Process what has arrived, waiting up to `timeout` seconds for it; return the count."""
@@ -112,10 +122,10 @@ class DeciderLoop(Generic[S]):
     def close(self) -> None:
         """Leave the group."""
         self._subscription.close()
-        self._owned.close()
+        self._owned.drop()
 
     def assigned(self, starts: Offsets) -> None:
-        """Acquire each partition's changelog and restore its state (invariant 1).
+        """Acquire each partition's changelog and restore its state, unless kept (invariant 1).
 
         Raises:
             OffsetGapError: events would be skipped, or the changelog has lost the state that
@@ -124,16 +134,16 @@ class DeciderLoop(Generic[S]):
         for partition in starts:
             history = self._subscription.committed_metadata(partition)
             self._dead_letters.limit.restore(partition, history)
-        self._owned.restore(starts)
+        self._owned.restore(starts, self._stop.is_set)
 
-    def revoked(self, partitions: Sequence[Partition]) -> None:
-        """Finish pending work, then drop the partitions."""
+    def revoked(self, partitions: Sequence[Partition]) -> None:  # noqa: ARG002 - always all of them
+        """Finish pending work, then give up the partitions; they may be assigned again at once."""
         self._finish(wait=True)
-        self.lost(partitions)
+        self._owned.release()
 
-    def lost(self, partitions: Sequence[Partition]) -> None:
+    def lost(self, partitions: Sequence[Partition]) -> None:  # noqa: ARG002 - always all of them
         """Drop the partitions and the pending work on them."""
-        self._owned.drop({each.number for each in partitions})
+        self._owned.drop()
 
     def _poll_and_apply(self, timeout: float) -> int:
         """Apply what has arrived, chunk by chunk, for at most BATCH_SECONDS of a backlog."""
@@ -222,13 +232,14 @@ class DeciderLoop(Generic[S]):
         begun = self._owned.with_pending_work()
         if not begun:
             return
-        self._publish([message for each in begun for message in each.pending.messages])
+        pending = [each.pending for each in begun.values()]
+        self._publish([message for each in pending for message in each.messages])
         self._owned.write(begun)
-        offsets = {where: at for each in begun for where, at in each.pending.read_up_to.items()}
+        offsets = {where: at for each in pending for where, at in each.read_up_to.items()}
         metadata = {where: self._dead_letters.limit.history(where) for where in offsets}
         self._subscription.commit(offsets, metadata, wait=wait)
-        for each in begun:
-            each.pending.clear()
+        for each in pending:
+            each.clear()
 
     def _publish(self, messages: Sequence[Message]) -> None:
         """Send commands and outcomes; return when the broker has them."""

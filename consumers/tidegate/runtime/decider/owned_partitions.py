@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import wait
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Generic, TypeVar
 
+from tidegate.errors import StoppingError
 from tidegate.events import topics
 from tidegate.publisher import Message
-from tidegate.runtime.bus import Bus, Changelog, Offsets, Partition
-from tidegate.runtime.daemon_pool import DaemonPool
+from tidegate.runtime.bus import Bus, Offsets, Partition
 from tidegate.runtime.decider.state_store import StateStore, store_of
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.runtime.protocols import Decider
@@ -21,10 +19,6 @@ from tidegate.runtime.retry import RetryPolicy
 
 log = logging.getLogger(__name__)
 S = TypeVar("S")
-T = TypeVar("T")
-R = TypeVar("R")
-AT_ONCE = 8
-"""Changelog partitions that are restored, or written, at the same time."""
 
 
 @dataclass(slots=True)
@@ -43,15 +37,18 @@ class PendingWork:
 
 @dataclass(slots=True)
 class OwnedPartition(Generic[S]):
-    """One partition number: its state, its changelog, and the work pending on it."""
+    """One partition number: its state, and the work pending on it."""
 
     store: StateStore[S]
-    changelog: Changelog
     pending: PendingWork = field(default_factory=PendingWork)
 
 
 class OwnedPartitions(Generic[S]):
-    """The partition numbers that a decider's process owns."""
+    """The partition numbers that a decider's process owns.
+
+    Order of calls: `restore` at an assignment; `write` while they are owned; before the next
+    assignment `release`, or `drop`.
+    """
 
     def __init__(
         self,
@@ -63,9 +60,11 @@ class OwnedPartitions(Generic[S]):
     ) -> None:
         """Own nothing yet."""
         self._decider, self._bus, self._inputs, self._retries = decider, bus, inputs, retries
-        self._changelog = topics.changelog(decider.name).name(prefix)
+        self._topic = topics.changelog(decider.name).name(prefix)
+        self._changelog = bus.changelog(self._topic)
         self._owned: dict[int, OwnedPartition[S]] = {}
-        self._pool = DaemonPool(AT_ONCE, f"{decider.name}-partitions")
+        self._released: dict[int, StateStore[S]] = {}
+        """What the last revocation took, all of it written: it may come back."""
 
     def __getitem__(self, number: int) -> OwnedPartition[S]:
         """The partition of this number."""
@@ -75,72 +74,83 @@ class OwnedPartitions(Generic[S]):
         """The numbers owned."""
         return iter(self._owned)
 
-    def with_pending_work(self) -> list[OwnedPartition[S]]:
+    def with_pending_work(self) -> dict[int, OwnedPartition[S]]:
         """Those with pending work, by number."""
-        return [each for _, each in sorted(self._owned.items()) if each.pending.read_up_to]
+        return {n: each for n, each in sorted(self._owned.items()) if each.pending.read_up_to}
 
-    def restore(self, starts: Offsets) -> None:
-        """Acquire each partition's changelog and read it whole, several at a time.
+    def restore(self, starts: Offsets, stopping: Callable[[], bool] = lambda: False) -> None:
+        """Acquire the changelog of each partition and read it.
+
+        Of a partition that was released, and that nobody has written to since, nothing is read.
+
+        Args:
+            starts: By input partition the committed offset.
+            stopping: Asked while reading, which may take long.
 
         Raises:
             OffsetGapError: events would be skipped, or the changelog has lost the state that
                 followed from events whose offsets are committed.
+            StoppingError: `stopping` said so.
         """
         numbers = sorted({each.number for each in starts})
+        if not numbers:
+            return
         with gc_paused():
-            acquired = self._in_parallel(partial(self._acquire, starts), numbers)
-        self._owned.update(zip(numbers, acquired, strict=True))
+            stores = self._retries.call(lambda: self._acquire(numbers, stopping))
+            self._retries.call(lambda: self._check(stores, starts))
+        self._released.clear()
+        self._owned = {number: OwnedPartition(store) for number, store in stores.items()}
 
-    def write(self, changed: Sequence[OwnedPartition[S]]) -> None:
-        """Write what changed in each, several at a time; return when all of it is written.
+    def write(self, changed: Mapping[int, OwnedPartition[S]]) -> None:
+        """Write what changed in each; return when all of it is written.
 
         Raises:
             FencedError: another process has acquired one of them.
         """
-        self._in_parallel(self._write, changed)
+        # A store lists its changes once: a retry has to write the same records.
+        records = {number: each.store.changed_records() for number, each in changed.items()}
+        self._retries.call(lambda: self._changelog.write(records))
 
-    def drop(self, numbers: Iterable[int] | None = None) -> None:
-        """Drop some, with the work pending on them; by default all."""
-        for number in tuple(self._owned if numbers is None else numbers):
-            if dropped := self._owned.pop(number, None):
-                dropped.changelog.close()
+    def release(self) -> None:
+        """Give up all, with nothing pending; keep their state in case they come back."""
+        self._released = {number: each.store for number, each in self._owned.items()}
+        self._owned.clear()
+        self._changelog.close()
 
-    def close(self) -> None:
-        """Drop all, and end the threads."""
-        self.drop()
-        self._pool.shutdown()
+    def drop(self) -> None:
+        """Forget all, with the work pending on them."""
+        self._owned.clear()
+        self._released.clear()
+        self._changelog.close()
 
-    def _in_parallel(self, action: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """Run the action on every item. Even after a fault, none still runs when this returns.
-
-        A write that went on behind the caller's back could end after a later one began, or after
-        the partition was dropped.
-        """
-        if len(items) == 1:
-            return [action(items[0])]
-        running = [self._pool.submit(action, each) for each in items]
-        wait(running)
-        return [each.result() for each in running]
-
-    def _write(self, owned: OwnedPartition[S]) -> None:
-        # The store lists its changes once: a retry has to write the same records.
-        records = owned.store.changed_records()
-        self._retries.call(lambda: owned.changelog.write(records))
-
-    def _acquire(self, starts: Offsets, number: int) -> OwnedPartition[S]:
-        return self._retries.call(lambda: self._restore(starts, number))
-
-    def _restore(self, starts: Offsets, number: int) -> OwnedPartition[S]:
-        # The changelog is acquired before it is read: its last owner can write nothing after that.
-        changelog = self._bus.changelog(self._changelog, number)
-        store = store_of(self._decider)
+    def _acquire(
+        self, numbers: Sequence[int], stopping: Callable[[], bool]
+    ) -> dict[int, StateStore[S]]:
+        """Acquire and read; a retry begins anew with all of them."""
+        kept = {number: each for number, each in self._released.items() if number in numbers}
+        read: dict[int, StateStore[S]] = {}
         with ExitStack() as on_error:
-            on_error.callback(changelog.close)  # a retry acquires it anew
-            store.restore(changelog.read())
-            store.check_partitions(self._bus.partitions(self._changelog))
+            on_error.callback(self._changelog.close)
+            for number, records in self._changelog.acquire(numbers, known=kept.keys()):
+                if number not in read:
+                    read[number] = store_of(self._decider)
+                read[number].restore(records)
+                if stopping():
+                    raise StoppingError(f"{self._decider.name} stops before its state is restored")
+            on_error.pop_all()
+        stores = {n: read[n] if n in read else kept.get(n) for n in numbers}
+        log.info(
+            "%s owns partitions %s: %d of them kept their state",
+            *(self._decider.name, numbers, len(kept.keys() - read.keys())),
+        )
+        return {n: store_of(self._decider) if s is None else s for n, s in stores.items()}
+
+    def _check(self, stores: Mapping[int, StateStore[S]], starts: Offsets) -> None:
+        count = self._bus.partitions(self._topic)
+        inputs = [Partition(topic, number) for number in stores for topic in self._inputs]
+        watermarks = self._bus.watermarks(inputs)
+        for number, store in stores.items():
+            store.check_partitions(count)
             for topic in self._inputs:
                 where = Partition(topic, number)
-                store.check(topic, self._bus.watermarks(where), starts.get(where))
-            on_error.pop_all()
-        log.info("%s owns partition %d: %d tables", self._decider.name, number, len(store))
-        return OwnedPartition(store, changelog)
+                store.check(topic, watermarks[where], starts.get(where))

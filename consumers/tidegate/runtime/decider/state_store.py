@@ -32,7 +32,7 @@ from tidegate.errors import (
     OffsetGapError,
     StopService,
 )
-from tidegate.runtime.bus import Watermarks
+from tidegate.runtime.bus import ChangelogRecord, Watermarks
 from tidegate.runtime.decider.pieces import (
     NO_RECORDS,
     UNREADABLE,
@@ -61,7 +61,6 @@ _HOW_TO_GO_ON: Final = (
 _POSITIONS: Final = TypeAdapter(Positions)
 _TOPIC_IDS: Final = TypeAdapter(dict[str, str])
 _COUNT: Final = TypeAdapter(int)
-ChangelogRecord = tuple[bytes, bytes | None]
 
 
 @dataclass(slots=True)

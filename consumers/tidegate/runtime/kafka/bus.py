@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -59,9 +59,9 @@ class KafkaBus:
         """Look it up in the cluster."""
         return self._metadata.partitions(topic)
 
-    def watermarks(self, partition: Partition) -> Watermarks:
-        """Look it up in the cluster."""
-        return self._metadata.watermarks([partition])[partition]
+    def watermarks(self, partitions: Collection[Partition]) -> dict[Partition, Watermarks]:
+        """Look them up in the cluster."""
+        return self._metadata.watermarks(partitions)
 
     def subscribe(
         self,
@@ -87,9 +87,9 @@ class KafkaBus:
         """Read a partition."""
         return map(as_record, read_partition(self._config, *partition, since_ms=since_ms))
 
-    def changelog(self, topic: str, partition: int) -> KafkaChangelog:
-        """Open a changelog partition."""
-        return KafkaChangelog(self._config, topic, partition)
+    def changelog(self, topic: str) -> KafkaChangelog:
+        """Give access to a changelog; owns nothing yet."""
+        return KafkaChangelog(self._config, topic, self._metadata)
 
     def close(self) -> None:
         """Wait for messages that are being sent."""

@@ -1,183 +1,271 @@
-"""A decider's state on a compacted topic, fenced by a transactional id.
+"""A decider's state on a compacted topic, and the fence that keeps earlier owners from writing.
 
-The transaction serves as a fence only: the broker refuses a writer that was replaced. The meaning
-of the records does not depend on being written together (see `runtime/decider/state_store.py`).
+One transactional producer writes all partitions that a process owns. Its transactional id is new
+with every acquisition, and nobody else ever takes it, except to fence it:
+
+1. Sign: the new owner writes its id to each partition, in a committed transaction.
+2. Look: it reads each partition up to its own signature. Every signature before that is of an
+   earlier owner; only those who signed write at all.
+3. Fence: it takes the ids of the earlier owners. The broker aborts their open transactions, and
+   refuses whatever they still send.
+4. Read: what is committed now is the whole state. Nobody can add to it but the new owner, and
+   whoever signs later: that one finds this signature and fences it.
+5. Erase: the signatures of the fenced are removed.
+
+Of any two owners the one that signed later fences the other, whatever either is told by its group,
+and the log's order decides who that is. A signature has a key of its own for each id, so compaction
+keeps it until it is erased. An open transaction of an earlier owner hides what was signed after it
+began: such a part of a partition is searched for signatures without regard to transactions.
 """
 
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
+import os
+import socket
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaException
+from confluent_kafka import Message as Received
 
 from tidegate.errors import FencedError, StopService, TransientError
+from tidegate.runtime.bus import ChangelogRecord, Partition
+from tidegate.runtime.kafka.changelog_reader import ChangelogReader
 from tidegate.runtime.kafka.errors import translate_kafka_errors
-from tidegate.runtime.kafka.partition_reader import read_partition
-from tidegate.runtime.kafka.records import LARGE, as_bytes
+from tidegate.runtime.kafka.fenced_producer import FORGOTTEN, FencedProducer, fence, is_fence
+from tidegate.runtime.kafka.metadata import KafkaMetadata
+from tidegate.runtime.kafka.records import Config, as_bytes
 
 log = logging.getLogger(__name__)
-_OnDelivery = Callable[[KafkaError | None, Message], None]
-_WAIT: Final = 30.0
-_PAUSE: Final = 0.1
-_FENCED: Final = {
-    KafkaError._FENCED,  # noqa: SLF001 - librdkafka's local codes have underscores
-    KafkaError.PRODUCER_FENCED,
-    KafkaError.INVALID_PRODUCER_EPOCH,
-}
-_FORGOTTEN: Final = KafkaError.INVALID_PRODUCER_ID_MAPPING
-_PERMANENT: Final = {
-    KafkaError.MSG_SIZE_TOO_LARGE,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-}
+T = TypeVar("T")
+SIGNATURE: Final = b"\x00owner\x00"
+"""The beginning of a signature's key, before the id. No table's key begins with a zero byte."""
+_BATCH: Final = 1000
+
+
+class _Signatures:
+    """The owners of one partition that signed and were not erased, in the order of the log."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[str, int] = {}
+
+    def add(self, owner: str, offset: int, *, erased: bool = False) -> None:
+        if erased:
+            self.offsets.pop(owner, None)
+        else:
+            self.offsets.setdefault(owner, offset)
+
+
+class _Seen:
+    """The partitions of which records were seen, while those not known yet are passed on."""
+
+    def __init__(self, known: frozenset[int]) -> None:
+        self._known = known
+        self.numbers: set[int] = set()
+
+    def new(
+        self, batches: Iterator[tuple[int, Sequence[ChangelogRecord]]]
+    ) -> Iterator[tuple[int, Sequence[ChangelogRecord]]]:
+        for number, records in batches:
+            self.numbers.add(number)
+            if number not in self._known:
+                yield number, records
 
 
 class KafkaChangelog:
-    """One partition of a changelog topic, writable by this process until another opens it."""
+    """Partitions of a changelog topic, writable by this process until another acquires them."""
 
-    def __init__(self, config: Mapping[str, str | int | bool], topic: str, partition: int) -> None:
-        """Open the changelog: from here on every earlier writer is fenced.
+    def __init__(self, config: Config, topic: str, metadata: KafkaMetadata) -> None:
+        """Own nothing yet."""
+        self._config, self._topic, self._metadata = config, topic, metadata
+        self._owner = ""
+        self._producer: FencedProducer | None = None
+        self._ends: dict[int, int] = {}
+        """By partition the offset behind the last record that was read or written here."""
+        self._signed: dict[int, _Signatures] = {}
+        self._owned: frozenset[int] = frozenset()
 
-        Raises:
-            TransientError: the broker did not open it now.
-        """
-        self._config = config
-        self._where = TopicPartition(topic, partition, 0)
-        self._next_offset = 0
-        """Behind the last record that was read or written here."""
-        self._producer = self._connect()
-        self._guarded(lambda: _persist(self._producer.init_transactions))
+    def acquire(
+        self, numbers: Collection[int], known: Collection[int] = ()
+    ) -> Iterator[tuple[int, Sequence[ChangelogRecord]]]:
+        """Own these partitions and no others, once all that is yielded was taken.
 
-    def _connect(self) -> Producer:
-        topic, partition = self._where.topic, self._where.partition
-        return Producer(
-            {
-                **self._config,
-                "transactional.id": f"{topic}-{partition}",
-                **LARGE,
-                "allow.auto.create.topics": False,
-                "retry.backoff.ms": 1,
-                "retry.backoff.max.ms": 20,
-                "log_level": 0,
-            }
-        )
+        Args:
+            numbers: The partitions.
+            known: Those of them that this object owned last, with nothing unwritten: of these only
+                what another process has written since is read, and if there is any, the whole.
 
-    def read(self) -> Iterator[tuple[bytes, bytes | None]]:
-        """Read from the beginning to the end of what is committed.
+        Yields:
+            Records of a partition, oldest first; a later value of a key replaces an earlier one.
 
         Raises:
-            TransientError: not all of it could be read now.
+            FencedError: another process has acquired one of them meanwhile.
+            TransientError: the broker does not answer now, or not all could be read.
         """
-        for message in read_partition(self._config, self._where.topic, self._where.partition):
-            self._next_offset = (message.offset() or 0) + 1
-            yield as_bytes(message.key()) or b"", as_bytes(message.value())
+        return self._acquire(sorted(numbers), frozenset(known), alone=False)
 
-    def write(self, entries: Sequence[tuple[bytes, bytes | None]]) -> None:
+    def write(self, entries: Mapping[int, Sequence[ChangelogRecord]]) -> None:
         """Append in one transaction. After a TransientError nothing was written: repeat it all.
 
         Raises:
-            FencedError: another process has opened this changelog.
+            FencedError: another process has acquired one of these partitions.
             TransientError: the broker did not accept it now.
         """
-        self._guarded(lambda: self._write_or_reopen(entries))
+        self._guarded(lambda: self._write_or_sign_again(entries))
 
     def close(self) -> None:
-        """Discard what was not written; a later writer's fence is not touched."""
-        self._producer.purge()
+        """Discard what was not written; a later owner's fence is not touched."""
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
 
-    def _write_or_reopen(self, entries: Sequence[tuple[bytes, bytes | None]]) -> None:
-        try:
-            self._write(entries)
-        except KafkaException as error:
-            if error.args[0].code() != _FORGOTTEN:
-                raise
-            self._reopen()
-            self._write(entries)
+    def _acquire(
+        self, numbers: Sequence[int], known: frozenset[int], *, alone: bool
+    ) -> Iterator[tuple[int, Sequence[ChangelogRecord]]]:
+        former, self._owned = self._owner, frozenset()
+        own = self._guarded(lambda: self._sign(numbers))
+        cut_off = {number for number in known if own[number] < self._ends[number]}
+        if cut_off:
+            log.warning("%s: the broker has lost records of %s", self._topic, sorted(cut_off))
+            yield from ((number, []) for number in cut_off)
+            known -= cut_off
+        for number in set(numbers) - known:
+            self._signed[number], self._ends[number] = _Signatures(), 0
+        seen = _Seen(known)
+        starts = {number: self._ends[number] for number in numbers}
+        with ChangelogReader(self._config, self._topic, starts) as reader:
+            ends = self._high_watermarks(numbers)
+            yield from seen.new(self._batches(reader.read(ends, decided=True)))
+            self._search({n: at for n, at in reader.positions.items() if at < ends[n]}, own)
+            others = {each for owners in self._earlier(own).values() for each in owners}
+            if alone and others - {former}:
+                raise FencedError(self._fenced())
+            erased = self._guarded(lambda: self._fence(own, seen.numbers))
+            ends = self._high_watermarks(numbers)
+            yield from seen.new(self._batches(reader.read(ends)))
+        self._require_last(own)
+        if changed := seen.numbers & known:
+            with ChangelogReader(self._config, self._topic, dict.fromkeys(changed, 0)) as reader:
+                whole = reader.read({number: ends[number] for number in changed})
+                yield from self._batches(whole)
+        self._ends, self._owned = ends, frozenset(numbers)
+        if erased:
+            self.write(erased)
 
-    def _reopen(self) -> None:
-        """Take the transactional id again: the broker forgets one that is idle for days.
+    def _sign(self, numbers: Sequence[int]) -> dict[int, int]:
+        """Take a new id and write it to each partition; give the offset of each signature."""
+        self.close()
+        self._owner = f"{self._topic}-{uuid.uuid4().hex}"
+        self._producer = FencedProducer(self._config, self._topic, self._owner)
+        place = f"{socket.gethostname()} {os.getpid()}".encode()  # for people only
+        entry = (SIGNATURE + self._owner.encode(), place)
+        self._producer.write({number: [entry] for number in numbers})
+        return {number: self._producer.ends[number] - 1 for number in numbers}
 
-        The broker reports the same where another process has opened the changelog since. What that
-        one wrote is then behind our last record.
-        """
-        log.info(
-            "%s[%d]: opened again after a long idle time", self._where.topic, self._where.partition
-        )
-        self._producer = self._connect()
-        _persist(self._producer.init_transactions)
-        for message in read_partition(self._config, self._where.topic, self._where.partition):
-            if (message.offset() or 0) >= self._next_offset:
+    def _batches(
+        self, messages: Iterator[Received]
+    ) -> Iterator[tuple[int, Sequence[ChangelogRecord]]]:
+        """Group what was read by partition, and keep the signatures for ourselves."""
+        batches: dict[int, list[ChangelogRecord]] = {}
+        with translate_kafka_errors(f"reading {self._topic}"):
+            for message in messages:
+                if self._is_signature(message):
+                    continue
+                number = _number(message)
+                batch = batches.setdefault(number, [])
+                batch.append((as_bytes(message.key()) or b"", as_bytes(message.value())))
+                if len(batch) >= _BATCH:
+                    yield number, batches.pop(number)
+        yield from batches.items()
+
+    def _is_signature(self, message: Received) -> bool:
+        key = as_bytes(message.key()) or b""
+        if not key.startswith(SIGNATURE):
+            return False
+        owner, erased = key.removeprefix(SIGNATURE).decode(), message.value() is None
+        self._signed[_number(message)].add(owner, message.offset() or 0, erased=erased)
+        return True
+
+    def _search(self, starts: Mapping[int, int], own: Mapping[int, int]) -> None:
+        """Find the signatures before ours in what an open transaction hides."""
+        if not starts:
+            return
+        log.info("%s: an open transaction hides the end of %s", self._topic, sorted(starts))
+        until = {number: own[number] for number in starts}
+        with ChangelogReader(self._config, self._topic, starts, committed=False) as reader:
+            for message in reader.read(until):
+                if message.value() is not None and (message.offset() or 0) < own[_number(message)]:
+                    self._is_signature(message)
+
+    def _earlier(self, own: Mapping[int, int]) -> dict[int, list[str]]:
+        """By partition the owners that signed before us."""
+        found = {
+            number: [each for each, at in self._signed[number].offsets.items() if at < offset]
+            for number, offset in own.items()
+        }
+        return {number: owners for number, owners in found.items() if owners}
+
+    def _fence(
+        self, own: Mapping[int, int], written: Collection[int]
+    ) -> dict[int, list[ChangelogRecord]]:
+        """Fence the earlier owners; give the records that erase their signatures."""
+        earlier = self._earlier(own)
+        # up to version 0.1 each partition had an id of its own, and nobody signed
+        ids = {f"{self._topic}-{number}" for number in written if number not in earlier}
+        ids |= {each for owners in earlier.values() for each in owners}
+        fence(self._config, sorted(ids))
+        erased: dict[int, list[ChangelogRecord]] = {}
+        for number, owners in earlier.items():
+            for each in owners:
+                self._signed[number].add(each, 0, erased=True)
+            erased[number] = [(SIGNATURE + each.encode(), None) for each in owners]
+        return erased
+
+    def _require_last(self, own: Mapping[int, int]) -> None:
+        for number, offset in own.items():
+            signed = self._signed[number].offsets
+            if signed.get(self._owner) != offset:
+                raise TransientError(f"{self._topic}[{number}]: our own signature was not read")
+            if max(signed.values()) > offset:
                 raise FencedError(self._fenced())
 
+    def _write_or_sign_again(self, entries: Mapping[int, Sequence[ChangelogRecord]]) -> None:
+        try:
+            self._write(entries)
+        except KafkaException as error:
+            if error.args[0].code() != FORGOTTEN:
+                raise
+            # The broker forgets an id that is idle for days. It says the same where another process
+            # has fenced it since: that one has signed.
+            log.info("%s: signed again after a long idle time", self._topic)
+            for _ in self._acquire(sorted(self._owned), self._owned, alone=True):
+                raise FencedError(self._fenced()) from error
+            self._write(entries)
+
+    def _write(self, entries: Mapping[int, Sequence[ChangelogRecord]]) -> None:
+        if self._producer is None or not entries.keys() <= self._owned:
+            raise StopService(f"{self._topic}: written to before it was acquired")
+        self._producer.write(entries)
+        self._ends |= self._producer.ends
+
+    def _high_watermarks(self, numbers: Collection[int]) -> dict[int, int]:
+        ends = self._metadata.ends([Partition(self._topic, each) for each in numbers])
+        return {each.number: end for each, end in ends.items()}
+
     def _fenced(self) -> str:
-        return f"another process has opened {self._where.topic}[{self._where.partition}] since"
+        return f"another process has opened {self._topic} since"
 
-    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            self._next_offset = max(self._next_offset, (message.offset() or 0) + 1)
-
-    def _write(self, entries: Sequence[tuple[bytes, bytes | None]]) -> None:
-        self._producer.begin_transaction()
+    def _guarded(self, action: Callable[[], T]) -> T:
         try:
-            for key, value in entries[:-1]:
-                self._append(key, value, None)
-            for key, value in entries[-1:]:  # only the last one's offset matters
-                self._append(key, value, self._on_delivery)
-            _persist(self._producer.commit_transaction)
-        except KafkaException as error:
-            fault: KafkaError = error.args[0]
-            if fault.fatal() or fault.code() in {*_FENCED, _FORGOTTEN}:
-                raise
-            reason = f"changelog {self._where.topic}[{self._where.partition}]: {fault.str()}"
-            self._abort(reason)
-            raise (StopService if fault.code() in _PERMANENT else TransientError)(reason) from error
-
-    def _append(self, key: bytes, value: bytes | None, on_delivery: _OnDelivery | None) -> None:
-        topic, partition = self._where.topic, self._where.partition
-        while True:
-            try:
-                self._producer.produce(topic, value, key, partition, on_delivery=on_delivery)
-            except BufferError:  # the local queue is full: let the broker catch up
-                self._producer.poll(0.05)
-            else:
-                return
-
-    def _abort(self, reason: str) -> None:
-        """Abort: after any failure only that allows the next transaction to begin."""
-        try:
-            _persist(self._producer.abort_transaction)
-        except KafkaException as error:
-            if _is_fence(error):
-                raise
-            raise StopService(reason) from error
-
-    def _guarded(self, action: Callable[[], None]) -> None:
-        try:
-            with translate_kafka_errors(f"changelog {self._where.topic}[{self._where.partition}]"):
-                action()
+            with translate_kafka_errors(f"changelog {self._topic}"):
+                return action()
         except StopService as error:
-            if isinstance(error.__cause__, KafkaException) and _is_fence(error.__cause__):
+            if isinstance(error.__cause__, KafkaException) and is_fence(error.__cause__):
                 raise FencedError(self._fenced()) from error
             raise
 
 
-def _is_fence(error: KafkaException) -> bool:
-    return error.args[0].code() in _FENCED
-
-
-def _persist(step: Callable[[float], None]) -> None:
-    """Repeat a step of a transaction while the broker is away: librdkafka resumes it."""
-    deadline = time.monotonic() + 2 * _WAIT
-    while True:
-        try:
-            step(_WAIT)
-        except KafkaException as error:
-            fault: KafkaError = error.args[0]
-            if not fault.retriable() or time.monotonic() > deadline:
-                raise
-            time.sleep(_PAUSE)
-        else:
-            return
+def _number(message: Received) -> int:
+    return message.partition() or 0

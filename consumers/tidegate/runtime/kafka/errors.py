@@ -63,6 +63,13 @@ def is_transient(fault: KafkaError) -> bool:
     return not fault.fatal() and (fault.retriable() or fault.code() in _TRANSIENT)
 
 
+def require_transient(fault: KafkaError, doing: str) -> None:
+    """Raise what `translate_kafka_errors` makes of a fault, unless that passes by itself."""
+    if not is_transient(fault):
+        with translate_kafka_errors(doing):
+            raise KafkaException(fault)
+
+
 @contextmanager
 def translate_kafka_errors(doing: str) -> Generator[None]:
     """Translate KafkaException: retry, or stop.

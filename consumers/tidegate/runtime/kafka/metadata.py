@@ -123,6 +123,15 @@ class KafkaMetadata:
             ids = {name: each.topic_id for name, each in topics.result().items()}
         return {each: Watermarks(ids[each.topic], first[each], end[each]) for each in partitions}
 
+    def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """The end offsets of partitions, behind what transactions that are open have written.
+
+        Raises:
+            TransientError: the broker did not answer.
+        """
+        with translate_kafka_errors(f"end of {next(iter(partitions)).topic}"):
+            return self._offsets(partitions, _END)
+
     def identities(self, topics: Sequence[str]) -> PendingIdentities:
         """Ask for the ids and partition counts of topics; does not wait for the answer."""
         return PendingIdentities(

@@ -6,23 +6,28 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka import Message as Received
 
 from tidegate.errors import TransientError
 from tidegate.runtime.bus import Partition
-from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
+from tidegate.runtime.kafka.errors import require_transient, translate_kafka_errors
 from tidegate.runtime.kafka.records import MAX_RECEIVED, Config
 
 _WAIT: Final = 30.0
 _READER: Final[Config] = {
     "enable.auto.commit": False,
     "enable.partition.eof": True,
-    "isolation.level": "read_committed",
     "allow.auto.create.topics": False,
     "receive.message.max.bytes": MAX_RECEIVED,
     "log_level": 0,
 }
+QUICK: Final[Config] = {
+    # the end of a partition is reported by an answer with nothing new: at once, not after 500 ms
+    "fetch.wait.max.ms": 10,
+    "fetch.error.backoff.ms": 50,
+}
+"""For consumers that read to an end, and not for those that wait there for more."""
 _NOTHING: Final = range(0)
 
 
@@ -38,7 +43,8 @@ def read_partition(
         StopService: the broker refuses access.
     """
     part = Partition(topic, partition)
-    consumer = standalone_consumer(config, topic, on_missing_offset="earliest")
+    settings = {**config, **QUICK}
+    consumer = standalone_consumer(settings, topic, on_missing_offset="earliest")
     try:
         with translate_kafka_errors(f"reading {topic}[{partition}]"):
             first, end = consumer.get_watermark_offsets(TopicPartition(*part), timeout=_WAIT)
@@ -60,7 +66,7 @@ def read_spans(config: Config, spans: Mapping[Partition, range]) -> Iterator[Rec
     """
     if not any(spans.values()):
         return
-    consumer = standalone_consumer(config, next(iter(spans)).topic)
+    consumer = standalone_consumer({**config, **QUICK}, next(iter(spans)).topic)
     try:
         yield from _read(consumer, spans)
     finally:
@@ -68,12 +74,18 @@ def read_spans(config: Config, spans: Mapping[Partition, range]) -> Iterator[Rec
 
 
 def standalone_consumer(
-    config: Config, group: str, *, on_missing_offset: str = "error"
+    config: Config, group: str, *, on_missing_offset: str = "error", committed: bool = True
 ) -> Consumer:
-    """A consumer that never joins its group: librdkafka and access rights ask for a group id."""
-    return Consumer(
-        {**config, **_READER, "group.id": group, "auto.offset.reset": on_missing_offset}
-    )
+    """A consumer that never joins its group: librdkafka and access rights ask for a group id.
+
+    Unless `committed`, it gives records of open and aborted transactions too.
+    """
+    own: Config = {
+        "group.id": group,
+        "auto.offset.reset": on_missing_offset,
+        "isolation.level": "read_committed" if committed else "read_uncommitted",
+    }
+    return Consumer({**config, **_READER, **own})
 
 
 def _read(consumer: Consumer, spans: Mapping[Partition, range]) -> Iterator[Received]:
@@ -106,7 +118,5 @@ def _read(consumer: Consumer, spans: Mapping[Partition, range]) -> Iterator[Rece
 def _is_end(error: KafkaError, doing: str) -> bool:
     if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
         return True
-    if not is_transient(error):
-        with translate_kafka_errors(doing):
-            raise KafkaException(error)
+    require_transient(error, doing)
     return False

@@ -29,9 +29,9 @@ class TopicReader:
         Raises:
             ConfigError: the topic does not exist.
         """
-        parts = (Partition(topic, number) for number in range(self._bus.partitions(topic)))
-        all_watermarks = ((part, self._bus.watermarks(part)) for part in parts)
-        return {part: range(each.first, each.end) for part, each in all_watermarks}
+        parts = [Partition(topic, number) for number in range(self._bus.partitions(topic))]
+        found = self._bus.watermarks(parts)
+        return {part: range(found[part].first, found[part].end) for part in parts}
 
     def offsets_at(self, topic: str, moment: datetime) -> dict[Partition, int]:
         """The first offset of each partition that the broker appended at a moment or later.

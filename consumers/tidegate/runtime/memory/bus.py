@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import dropwhile
 
 from tidegate.errors import ConfigError, FencedError, OffsetGapError
@@ -13,6 +13,7 @@ from tidegate.events.keys import partition_of_key
 from tidegate.publisher import Message
 from tidegate.runtime.bus import (
     NO_METADATA,
+    ChangelogRecord,
     CommitMetadata,
     Offsets,
     Partition,
@@ -24,24 +25,39 @@ from tidegate.runtime.topic_identity import TopicIdentity, require_same_topic
 
 
 class MemoryChangelog:
-    """One partition of a changelog in memory."""
+    """Partitions of a changelog in memory."""
 
-    def __init__(self, bus: MemoryBus, partition: Partition) -> None:
-        """Open it: every earlier writer is fenced."""
-        self._bus, self._partition = bus, partition
-        bus.epochs[partition] += 1
-        self._epoch = bus.epochs[partition]
+    def __init__(self, bus: MemoryBus, topic: str) -> None:
+        """Own nothing yet."""
+        self._bus, self._topic = bus, topic
+        self._epochs: dict[int, int] = {}
+        self._ends: dict[int, int] = {}
+        """By partition how many records there were when this object last read or wrote any."""
 
-    def read(self) -> Iterable[tuple[bytes, bytes | None]]:
-        """Read all."""
-        return [(each.key or b"", each.value) for each in self._bus.log(self._partition)]
+    def acquire(
+        self, numbers: Collection[int], known: Collection[int] = ()
+    ) -> Iterator[tuple[int, Sequence[ChangelogRecord]]]:
+        """Fence every earlier writer, then read."""
+        self._epochs.clear()
+        for number in sorted(numbers):
+            where = Partition(self._topic, number)
+            self._bus.epochs[where] += 1
+            self._epochs[number] = self._bus.epochs[where]
+            records = self._bus.log(where)
+            changed = number not in known or len(records) != self._ends.get(number)
+            if records and changed:
+                yield number, [(each.key or b"", each.value) for each in records]
+            self._ends[number] = len(records)
 
-    def write(self, entries: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Append, unless fenced."""
-        if self._bus.epochs[self._partition] != self._epoch:
-            raise FencedError(f"another process has opened {self._partition} since")
-        topic, number = self._partition
-        self._bus.send([Message(topic, key, value, (), number) for key, value in entries])
+    def write(self, entries: Mapping[int, Sequence[ChangelogRecord]]) -> None:
+        """Append, unless fenced in one of the partitions."""
+        for number in entries:
+            where = Partition(self._topic, number)
+            if self._bus.epochs[where] != self._epochs.get(number):
+                raise FencedError(f"another process has opened {where} since")
+        for number, records in entries.items():
+            self._bus.send([Message(self._topic, key, value, (), number) for key, value in records])
+            self._ends[number] = len(self._bus.log(Partition(self._topic, number)))
 
     def close(self) -> None:
         """Nothing to close."""
@@ -194,9 +210,12 @@ class MemoryBus:
             raise ConfigError(f"topic {topic} does not exist")
         return self._count
 
-    def watermarks(self, partition: Partition) -> Watermarks:
+    def watermarks(self, partitions: Collection[Partition]) -> dict[Partition, Watermarks]:
         """Nothing is ever deleted: the first offset is 0."""
-        return Watermarks(self.identity(partition.topic).topic_id, 0, len(self.log(partition)))
+        return {
+            each: Watermarks(self.identity(each.topic).topic_id, 0, len(self.log(each)))
+            for each in partitions
+        }
 
     def identity(self, topic: str) -> TopicIdentity:
         """The topic's id and number of partitions."""
@@ -244,10 +263,10 @@ class MemoryBus:
                 )
             self._arrival.notify_all()
 
-    def changelog(self, topic: str, partition: int) -> MemoryChangelog:
-        """Open a changelog partition."""
+    def changelog(self, topic: str) -> MemoryChangelog:
+        """Give access to a changelog."""
         self.partitions(topic)
-        return MemoryChangelog(self, Partition(topic, partition))
+        return MemoryChangelog(self, topic)
 
     def wait(self, seconds: float) -> None:
         """Wait until a record arrives or the time has passed."""

@@ -1,0 +1,99 @@
+"""Reads partitions of a changelog while others may still write to them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Final, Self
+
+from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import Message as Received
+
+from tidegate.errors import TransientError
+from tidegate.runtime.kafka.errors import require_transient
+from tidegate.runtime.kafka.partition_reader import QUICK, standalone_consumer
+from tidegate.runtime.kafka.records import Config
+
+_WAIT: Final = 30.0
+_GRACE: Final = 0.5
+"""A transaction that is committed is decided in all its partitions within some milliseconds."""
+
+
+class ChangelogReader:
+    """One consumer for any number of partitions; `positions` says how far each was read."""
+
+    def __init__(
+        self, config: Config, topic: str, starts: Mapping[int, int], *, committed: bool = True
+    ) -> None:
+        """Begin at these offsets, or where the partition begins.
+
+        Args:
+            config: librdkafka's settings.
+            topic: The changelog.
+            starts: By partition the first offset to read.
+            committed: Whether to leave out what is not committed, or never will be.
+        """
+        self._consumer = standalone_consumer(
+            {**config, **QUICK}, topic, on_missing_offset="earliest", committed=committed
+        )
+        self._topic = topic
+        self.positions = dict(starts)
+        self._at_end: set[int] = set()
+        self._consumer.assign([TopicPartition(topic, *each) for each in starts.items()])
+
+    def __enter__(self) -> Self:
+        """Close the connection at the end of the block."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self._consumer.close()
+
+    def read(self, until: Mapping[int, int], *, decided: bool = False) -> Iterator[Received]:
+        """Yield records up to these offsets, and perhaps some after them.
+
+        Args:
+            until: By partition the offset at which to stop.
+            decided: Stop also where the transactions from there on are open for longer than a
+                moment: their records can't be read before they are committed or aborted.
+
+        Raises:
+            TransientError: nothing could be read for too long.
+            StopService: the broker refuses access.
+        """
+        began = progress = time.monotonic()
+        while missing := [each for each, end in until.items() if self.positions[each] < end]:
+            waited = time.monotonic() - began
+            if decided and waited > _GRACE and self._at_end.issuperset(missing):
+                return
+            messages = self._consumer.consume(1000, 0.05)
+            for message in messages:
+                if self._advance(message):
+                    yield message
+            if messages:
+                progress = time.monotonic()
+            elif time.monotonic() - progress > _WAIT:
+                raise TransientError(
+                    f"{self._topic}{missing}: not read to the end within {_WAIT:.0f} s"
+                )
+
+    def _advance(self, message: Received) -> bool:
+        """Move on past a message; tell whether it is a record."""
+        number, offset = int(message.partition() or 0), int(message.offset() or 0)
+        error = message.error()
+        if error is None:
+            self.positions[number] = offset + 1
+            self._at_end.discard(number)
+            return True
+        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+            self.positions[number] = max(self.positions[number], offset)
+            self._at_end.add(number)
+        else:
+            require_transient(error, f"reading {self._topic}[{number}]")
+        return False

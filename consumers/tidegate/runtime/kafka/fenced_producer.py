@@ -1,0 +1,155 @@
+"""A producer that writes in transactions until somebody makes the broker fence it.
+
+The transaction serves as a fence only: the broker refuses a producer whose transactional id another
+one has taken. The meaning of the records does not depend on being written together (see
+`runtime/decider/state_store.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from tidegate.errors import StopService, TransientError
+from tidegate.runtime.bus import ChangelogRecord
+from tidegate.runtime.kafka.records import LARGE, Config
+
+_OnDelivery = Callable[[KafkaError | None, Message], None]
+_WAIT: Final = 30.0
+_PAUSE: Final = 0.1
+_AT_ONCE: Final = 4
+"""Earlier producers that are fenced at the same time: each takes a connection for a moment."""
+FENCED: Final = {
+    KafkaError._FENCED,  # noqa: SLF001 - librdkafka's local codes have underscores
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+}
+FORGOTTEN: Final = KafkaError.INVALID_PRODUCER_ID_MAPPING
+"""The broker forgets a transactional id that is idle for days."""
+_PERMANENT: Final = {
+    KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+
+
+class FencedProducer:
+    """Writes to partitions of one topic under a transactional id that it alone has.
+
+    Every method raises KafkaException where the broker refuses it, with one of the codes in FENCED
+    or FORGOTTEN among others.
+    """
+
+    def __init__(self, config: Config, topic: str, transactional_id: str) -> None:
+        """Take the id; whoever had it is fenced, and its open transaction is aborted."""
+        self._topic = topic
+        self._producer = _take_id(config, transactional_id)
+        self.ends: dict[int, int] = {}
+        """By partition the offset after the last record that was written here."""
+
+    def write(self, entries: Mapping[int, Sequence[ChangelogRecord]]) -> None:
+        """Append to several partitions in one transaction; returns when the broker has it.
+
+        Raises:
+            TransientError: the broker did not accept it now. Nothing was written: repeat it all.
+            StopService: it never will.
+        """
+        self._producer.begin_transaction()
+        try:
+            for number, records in entries.items():
+                for key, value in records[:-1]:
+                    self._append(number, key, value, None)
+                for key, value in records[-1:]:  # only the last one's offset matters
+                    self._append(number, key, value, self._on_delivery)
+            _persist(self._producer.commit_transaction)
+        except KafkaException as error:
+            fault: KafkaError = error.args[0]
+            if fault.fatal() or fault.code() in {*FENCED, FORGOTTEN}:
+                raise
+            reason = f"changelog {self._topic}: {fault.str()}"
+            self._abort(reason)
+            raise (StopService if fault.code() in _PERMANENT else TransientError)(reason) from error
+
+    def close(self) -> None:
+        """Discard what was not written; a later producer's fence is not touched."""
+        self._producer.purge()
+
+    def _append(
+        self, number: int, key: bytes, value: bytes | None, on_delivery: _OnDelivery | None
+    ) -> None:
+        while True:
+            try:
+                self._producer.produce(self._topic, value, key, number, on_delivery=on_delivery)
+            except BufferError:  # the local queue is full: let the broker catch up
+                self._producer.poll(0.05)
+            else:
+                return
+
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            number, end = int(message.partition() or 0), int(message.offset() or 0) + 1
+            self.ends[number] = max(self.ends.get(number, 0), end)
+
+    def _abort(self, reason: str) -> None:
+        """Abort: after any failure only that allows the next transaction to begin."""
+        try:
+            _persist(self._producer.abort_transaction)
+        except KafkaException as error:
+            if is_fence(error):
+                raise
+            raise StopService(reason) from error
+
+
+def fence(config: Config, transactional_ids: Collection[str]) -> None:
+    """Make the broker refuse whatever the producers with these ids still write.
+
+    When this returns, their open transactions are over: committed before, or aborted.
+
+    Raises:
+        KafkaException: the broker refuses it, or does not answer.
+    """
+    with ThreadPoolExecutor(_AT_ONCE, "fence") as pool:
+        list(pool.map(partial(_take_id, config), transactional_ids))
+
+
+def is_fence(error: KafkaException) -> bool:
+    """Whether a producer was refused because another one has taken its id."""
+    return error.args[0].code() in FENCED
+
+
+def _take_id(config: Config, transactional_id: str) -> Producer:
+    producer = Producer(
+        {
+            **config,
+            "transactional.id": transactional_id,
+            **LARGE,
+            "allow.auto.create.topics": False,
+            "retry.backoff.ms": 1,
+            "retry.backoff.max.ms": 20,
+            # without a connection librdkafka looks for its coordinator again after 500 ms only
+            "enable.sparse.connections": False,
+            "log_level": 0,
+        }
+    )
+    _persist(producer.init_transactions)
+    return producer
+
+
+def _persist(step: Callable[[float], None]) -> None:
+    """Repeat a step of a transaction while the broker is away: librdkafka resumes it."""
+    deadline = time.monotonic() + 2 * _WAIT
+    while True:
+        try:
+            step(_WAIT)
+        except KafkaException as error:
+            fault: KafkaError = error.args[0]
+            if not fault.retriable() or time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE)
+        else:
+            return
