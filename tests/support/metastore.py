@@ -119,6 +119,30 @@ class HiveEngine:
             location = client.table(database, name).location
         return Path(location.removeprefix("file:"))
 
+    def partition(self, database: str, table: str, name: str) -> None:
+        """Add a partition, named as in `day=1`, where Hive would put it."""
+        types = self.types
+        with MetastoreClient(self.settings) as client:
+            location = f"{client.table(database, table).location}/{name}"
+        serde = types.SerDeInfo(table, "org.apache.hadoop.hive.ql.io.orc.OrcSerde", {})
+        storage = types.StorageDescriptor(
+            [types.FieldSchema("id", "int", "")],
+            location,
+            "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat",
+            "org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat",
+            compressed=False,
+            numBuckets=-1,
+            serdeInfo=serde,
+            bucketCols=[],
+            sortCols=[],
+            parameters={},
+        )
+        values = [each.split("=", 1)[1] for each in name.split("/")]
+        self.call("add_partition", types.Partition(values, database, table, 0, 0, storage, {}))
+
+    def drop_table(self, database: str, table: str) -> None:
+        self.call("drop_table", database, table, False)  # noqa: FBT003 - Thrift's own
+
     def open_txn(self) -> int:
         request = self.types.OpenTxnRequest(1, "ana", "client-1")
         [opened] = self.call("open_txns", request).txn_ids

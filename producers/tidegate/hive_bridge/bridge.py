@@ -1,0 +1,262 @@
+"""The Metastore bridge: look, compare with what waits, publish the difference."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Final
+
+from pydantic import ValidationError
+
+from tidegate.errors import MessageTooLargeError, TransientError
+from tidegate.errors.validation import validation_message
+from tidegate.events import Event, LockHold, LockReleased, ReleaseReason, VacuumFinished
+from tidegate.hive_bridge.baseline import Baseline
+from tidegate.hive_bridge.compactions import Compactions
+from tidegate.hive_bridge.describing import describe
+from tidegate.hive_bridge.endings import Endings
+from tidegate.hive_bridge.holds import HeldTables, holds_of
+from tidegate.hive_bridge.products import Description
+from tidegate.hive_bridge.settings import BridgeSettings, milliseconds
+from tidegate.hive_bridge.waiting import Ended, WaitingHolds
+from tidegate.hive_metastore import MetastoreClient
+from tidegate.hive_metastore.values import Compaction, Snapshot
+from tidegate.storage import Storage
+
+log = logging.getLogger(__name__)
+SAID_BY: Final = "metastore-bridge"
+NO_LOCK: Final = 0
+"""The id of a compaction's own lock where it is published by the bridge: that lock went with the
+compaction's transaction, before anybody could see the result. Metastores count from 1."""
+_BATCH: Final = 1_000
+_TIMEOUT_SETTINGS: Final = ("metastore.txn.timeout", "hive.txn.timeout")
+_USUAL_TIMEOUT_MS: Final = 300_000
+_LOCKLESS: Final = (("hive.acid.lockless.reads.enabled", "true"), ("hive.txn.read.locks", "false"))
+
+
+class MetastoreBridge:
+    """Watches one Metastore.
+
+    Call `take` with every vacuum and release that is on the topics, then `look`, again and again,
+    from one thread. What was published is applied at once; reading it back changes nothing.
+    """
+
+    def __init__(
+        self,
+        settings: BridgeSettings,
+        publish: Callable[[Sequence[Event]], object],
+        storage: Storage,
+        baseline: Baseline,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Take over; nothing is called yet.
+
+        Args:
+            settings: The Metastore, and how it is watched.
+            publish: Publishes events; returns when the broker has all of them, else raises.
+            storage: Reads the tables' directories.
+            baseline: What the bridge before this one knew of the Metastore.
+            clock: A monotonic clock, in seconds.
+        """
+        self.baseline = baseline
+        self._settings, self._publish, self._storage = settings, publish, storage
+        self._clock = clock
+        self._client = MetastoreClient(settings)
+        self._queue_client = MetastoreClient(settings)
+        self._queue_thread = ThreadPoolExecutor(1, thread_name_prefix="show-compact")
+        self._asked: Future[tuple[Compaction, ...]] | None = None
+        self._queue: tuple[Compaction, ...] = ()
+        self._queue_is_away = False
+        self._compactions = Compactions(settings.catalog, self._described, settings.threads)
+        self._waiting: WaitingHolds | None = None
+        self._before: list[VacuumFinished | LockReleased] = []
+        self._endings = Endings(_USUAL_TIMEOUT_MS / 1000)
+        self._own: set[str] = set()
+        """Vacuums that this bridge has published and not read back yet."""
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Apply what is on the topics, of one read: vacuums first, then what ended their holds."""
+        known: list[VacuumFinished | LockReleased] = []
+        for each in events:
+            if each.event_id in self._own:  # applied when it was published
+                self._own.discard(each.event_id)
+            elif isinstance(each, VacuumFinished | LockReleased):
+                known.append(each)
+        self._apply(known)
+
+    def _apply(self, known: Sequence[VacuumFinished | LockReleased]) -> None:
+        if self._waiting is None:  # the Metastore's own settings are not known yet
+            self._before += known
+            return
+        for each in known:
+            if isinstance(each, VacuumFinished):
+                self._waiting.vacuum(each)
+                self._compactions.published(each)
+        for each in known:
+            if isinstance(each, LockReleased):
+                self._waiting.release(each)
+
+    def look(self) -> int:
+        """Look at the Metastore once, and publish what follows; how many events that were.
+
+        Raises:
+            TransientError: the Metastore did not answer, or not whole. Nothing was concluded.
+            MetastoreReplacedError: it is not the same Metastore. Nothing was concluded.
+            DeliveryError: the broker did not confirm; the next look publishes it again.
+        """
+        waiting = self._waiting or self._prepare()
+        queue = self._asked_queue()  # before the locks: what it shows is visible by then
+        number = waiting.begin()
+        snapshot = Snapshot(
+            self._client.uuid(), queue, self._client.locks(), self._client.transactions()
+        )
+        self.baseline = self.baseline.checked(snapshot)
+        held, now = HeldTables(snapshot.locks), self._clock()
+        ended = waiting.ended(number, held, snapshot.transactions)
+        releases = [self._release(each, snapshot, now) for each in ended]
+        for start in range(0, len(releases), _BATCH):
+            batch = releases[start : start + _BATCH]
+            self._publish(batch)
+            self._apply(batch)
+        self._endings.look(snapshot, now)  # a release that was not confirmed keeps its reason
+        return len(releases) + self._publish_vacuums(snapshot, held)
+
+    @property
+    def waiting_holds(self) -> int:
+        """How many holds are waited for, each counted for each table."""
+        return 0 if self._waiting is None else len(self._waiting)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._compactions.close()
+        self._queue_thread.shutdown(wait=False, cancel_futures=True)
+        self._client.close()
+
+    def _prepare(self) -> WaitingHolds:
+        lockless = any(self._client.setting(name) == value for name, value in _LOCKLESS)
+        free = self._settings.readers_take_locks and not lockless
+        if not free:
+            log.info("readers may take no locks: every transaction is waited for until its end")
+        self._endings = Endings(_timeout_ms(self._client) / 1000)
+        self._waiting = WaitingHolds(self._settings.catalog, free_elsewhere=free)
+        before, self._before = self._before, []
+        self._apply(before)
+        return self._waiting
+
+    def _asked_queue(self) -> tuple[Compaction, ...]:
+        """The queue of compactions, from a connection of its own: it may be long and slow."""
+        if self._asked is None:
+            self._asked = self._queue_thread.submit(self._queue_client.compactions)
+        try:
+            self._queue = self._asked.result(self._settings.interval_ms / 4000)
+        except TimeoutError:
+            return self._queue  # what was visible stays so; the answer is taken at a later look
+        except TransientError as error:
+            log.log(
+                logging.DEBUG if self._queue_is_away else logging.WARNING,
+                "the queue of compactions is asked for until it is there: %s",
+                error,
+            )
+            self._queue_is_away = True
+        else:
+            self._queue_is_away = False
+        self._asked = None
+        return self._queue
+
+    def _described(self, compaction: Compaction) -> Description:
+        with MetastoreClient(self._settings) as client:
+            return describe(compaction, client, self._storage)
+
+    def _release(self, ended: Ended, snapshot: Snapshot, now: float) -> LockReleased:
+        aborted = snapshot.transactions.aborted
+        if ended.elsewhere:
+            reason = ReleaseReason.UNLOCKED
+        elif ended.lock_id is not None:
+            reason = self._endings.of_lock(ended.lock_id, ended.transaction_id, aborted, now)
+        else:
+            reason = self._endings.of_transaction(ended.transaction_id or 0, aborted, now)
+        return LockReleased(
+            table=ended.table,
+            location=ended.location,
+            occurred_at=datetime.now(UTC),
+            said_by=SAID_BY,
+            lock_id=ended.lock_id,
+            transaction_id=ended.transaction_id,
+            partition=ended.partition,
+            lock_type=ended.lock_type,
+            reason=reason,
+            reconciled=not self._endings.has_seen(ended.lock_id, ended.transaction_id),
+        )
+
+    def _publish_vacuums(self, snapshot: Snapshot, held: HeldTables) -> int:
+        count = 0
+        self._compactions.wait(0)
+        for compaction, description in list(self._compactions.described(snapshot.compactions)):
+            try:
+                events = self._vacuum(compaction, description, snapshot, held)
+                self._publish(events)
+            except ValidationError as error:  # too many holds, for example: they get fewer
+                self._compactions.postpone(compaction, validation_message(error))
+            except MessageTooLargeError as error:
+                self._compactions.refuse(compaction, str(error))
+            else:
+                self._own.add(events[1].event_id)
+                self._apply(events)
+                count += len(events)
+        return count
+
+    def _vacuum(
+        self,
+        compaction: Compaction,
+        description: Description,
+        snapshot: Snapshot,
+        held: HeldTables,
+    ) -> tuple[LockReleased, VacuumFinished]:
+        """The vacuum, with the holds of this look, and the end of its own lock before it."""
+        place = (compaction.database, compaction.table, compaction.partition)
+        holds = holds_of(held, snapshot.transactions, place, compaction.next_transaction_id)
+        common = {
+            "table": f"{self._settings.catalog}.{compaction.database}.{compaction.table}",
+            "location": description.location,
+            "occurred_at": datetime.now(UTC),
+            "said_by": SAID_BY,
+            "partition": compaction.partition,
+        }
+        own = LockHold(lock_id=NO_LOCK, partition=compaction.partition, owner="the compaction")
+        vacuum = VacuumFinished.model_validate(
+            common
+            | {
+                "kind": compaction.kind,
+                "directories": description.directories,
+                "min_write_id": description.min_write_id,
+                "max_write_id": description.max_write_id,
+                "valid_write_ids": description.valid_write_ids,
+                "own_lock_id": NO_LOCK,
+                "own_transaction_id": compaction.transaction_id,
+                "locks": (own, *holds.locks),
+                "open_transactions": holds.transactions,
+            }
+        )
+        ended = LockReleased.model_validate(
+            common
+            | {
+                "lock_id": NO_LOCK,
+                "transaction_id": compaction.transaction_id,
+                "reason": ReleaseReason.COMMITTED,
+            }
+        )
+        return ended, vacuum
+
+
+def _timeout_ms(client: MetastoreClient) -> int:
+    """The Metastore's time-out of transactions; Hive's default where it does not say."""
+    for name in _TIMEOUT_SETTINGS:
+        if (text := client.setting(name)) is not None:
+            try:
+                return int(str(milliseconds(text)))
+            except ValueError:
+                log.warning("the Metastore's %s is not understood: %r", name, text)
+    return _USUAL_TIMEOUT_MS

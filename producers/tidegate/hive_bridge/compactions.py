@@ -1,0 +1,127 @@
+"""Which compactions are to be published, and what was looked up of each."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+from tidegate.errors import TransientError
+from tidegate.events import VacuumFinished
+from tidegate.hive_bridge.describing import NotDescribed
+from tidegate.hive_bridge.products import Description
+from tidegate.hive_metastore.values import Compaction
+
+log = logging.getLogger(__name__)
+Key = tuple[str, str | None, str]
+"""Table, partition, and what tells it from the table's other compactions."""
+_MAX_PUBLISHED: Final = 1_000_000
+
+
+def key_of(compaction: Compaction, catalog: str) -> Key:
+    """What identifies a compaction: its transaction, or in Hive 3 its kind and range."""
+    table = f"{catalog}.{compaction.database}.{compaction.table}".lower()
+    if compaction.transaction_id is not None:
+        return table, compaction.partition, str(compaction.transaction_id)
+    kind = compaction.kind.value if compaction.kind else ""
+    return table, compaction.partition, f"{kind} {compaction.highest_write_id}"
+
+
+def published_key(event: VacuumFinished) -> Key:
+    """The key of the compaction that a VacuumFinished is about."""
+    if event.own_transaction_id is not None:
+        return event.table, event.partition, str(event.own_transaction_id)
+    return event.table, event.partition, f"{event.kind.value} {event.max_write_id}"
+
+
+class Compactions:
+    """The compactions that readers can see the result of, until they are published.
+
+    Looking one up may be slow, so it is done on threads: it holds up neither another one nor the
+    releases of locks.
+    """
+
+    def __init__(
+        self, catalog: str, describe: Callable[[Compaction], Description], threads: int
+    ) -> None:
+        """Take how to look one up; `describe` is called on several threads."""
+        self._catalog, self._describe = catalog.lower(), describe
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="describe")
+        self._published: dict[Key, None] = {}
+        self._refused: dict[Key, None] = {}
+        self._postponed: set[Key] = set()
+        self._asked: dict[Key, Future[Description]] = {}
+
+    def published(self, event: VacuumFinished) -> None:
+        """A vacuum is on the topic, whoever published it."""
+        key = published_key(event)
+        self._published[key] = None
+        self._postponed.discard(key)
+        self._asked.pop(key, None)
+        while len(self._published) > _MAX_PUBLISHED:
+            del self._published[next(iter(self._published))]
+
+    def refuse(self, compaction: Compaction, reason: str) -> None:
+        """Never publish it, and say why, once."""
+        key = key_of(compaction, self._catalog)
+        if key not in self._refused:
+            log.warning("%s of %s is not published: %s", _named(compaction), key[0], reason)
+        self._refused[key] = None
+        self._asked.pop(key, None)
+
+    def postpone(self, compaction: Compaction, reason: str) -> None:
+        """It can't be published now; say why, once, and try again at the next look."""
+        key = key_of(compaction, self._catalog)
+        if key not in self._postponed:
+            log.warning("%s of %s has to wait: %s", _named(compaction), key[0], reason)
+        self._postponed.add(key)
+
+    def described(self, queue: Iterable[Compaction]) -> Iterator[tuple[Compaction, Description]]:
+        """Those of the queue that can be published now; the others are looked up meanwhile."""
+        visible = {
+            key_of(each, self._catalog): each
+            for each in queue
+            if each.is_visible and each.kind is not None
+        }
+        for gone in self._refused.keys() - visible.keys():
+            del self._refused[gone]
+        for gone in self._asked.keys() - visible.keys():
+            self._asked.pop(gone).cancel()
+        for key, compaction in visible.items():
+            if key in self._published or key in self._refused:
+                continue
+            asked = self._asked.get(key)
+            if asked is None:
+                self._asked[key] = self._pool.submit(self._describe, compaction)
+            elif asked.done() and (found := self._result(key, compaction, asked)) is not None:
+                yield compaction, found
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the look-ups under way, so long at most."""
+        for each in list(self._asked.values()):
+            try:
+                each.exception(seconds)
+            except TimeoutError:
+                return
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _result(
+        self, key: Key, compaction: Compaction, asked: Future[Description]
+    ) -> Description | None:
+        try:
+            return asked.result()
+        except NotDescribed as error:
+            self.refuse(compaction, str(error))
+        except (TransientError, OSError) as error:
+            log.warning("%s of %s is looked up again: %s", _named(compaction), key[0], error)
+            del self._asked[key]
+        return None
+
+
+def _named(compaction: Compaction) -> str:
+    where = "" if compaction.partition is None else f" of partition {compaction.partition}"
+    return f"compaction {compaction.compaction_id}{where}"

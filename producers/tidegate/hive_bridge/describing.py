@@ -1,0 +1,62 @@
+"""Look up what a VacuumFinished says of a compaction: in the Metastore, and in the directory."""
+
+from __future__ import annotations
+
+from tidegate.errors import ConfinementError, FormatError, MetastoreRefusedError, TidegateError
+from tidegate.hive_bridge.products import Description, products_of, write_id_range
+from tidegate.hive_metastore import MetastoreClient
+from tidegate.hive_metastore.values import Compaction, write_ids_of_compaction
+from tidegate.storage import NotFound, Storage, join, normalise
+
+
+class NotDescribed(TidegateError):  # noqa: N818 - expected, not a fault
+    """A compaction that can't be published. The catcher says why, once, and leaves it."""
+
+
+def describe(compaction: Compaction, client: MetastoreClient, storage: Storage) -> Description:
+    """Look a compaction up.
+
+    Raises:
+        NotDescribed: its table is not there any more or is not ACID, its partition is elsewhere, or
+            it made nothing that can be found.
+        TransientError: the Metastore or the store did not answer.
+    """
+    try:
+        return _describe(compaction, client, storage)
+    except (MetastoreRefusedError, NotFound, FormatError, ConfinementError) as error:
+        raise NotDescribed(f"{type(error).__name__}: {error}") from error
+
+
+def _describe(compaction: Compaction, client: MetastoreClient, storage: Storage) -> Description:
+    database, name = compaction.database, compaction.table
+    table = client.table(database, name)
+    if not table.is_acid:
+        raise NotDescribed("the table is not transactional in the Metastore")
+    location = normalise(table.location)
+    where = _directory(compaction, client, location)
+    products = products_of(compaction, (each.name for each in storage.list(where) if each.is_dir))
+    if not products:
+        raise NotDescribed(f"nothing that it made is in {where}")
+    first, last = write_id_range(products)
+    if last > compaction.highest_write_id:
+        raise NotDescribed(
+            f"it made {', '.join(each.name for each in products)}, which exceeds its highest write"
+            f" id {compaction.highest_write_id}"
+        )
+    valid = client.write_ids(database, name, client.transactions().valid())
+    snapshot = write_ids_of_compaction(valid, compaction.highest_write_id)
+    directories = tuple(sorted(each.name for each in products))
+    return Description(location, directories, first, last, str(snapshot))
+
+
+def _directory(compaction: Compaction, client: MetastoreClient, location: str) -> str:
+    if compaction.partition is None:
+        return location
+    found = normalise(
+        client.partition_location(compaction.database, compaction.table, compaction.partition)
+    )
+    if found != join(location, compaction.partition):
+        raise NotDescribed(
+            f"the partition is not in its table's directory {location}, but in {found}"
+        )
+    return found

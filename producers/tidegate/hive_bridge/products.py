@@ -1,0 +1,72 @@
+"""From a compaction in the Metastore's queue to what a VacuumFinished says of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidegate.errors import FormatError
+from tidegate.events import VacuumKind
+from tidegate.hive import AcidDirectory, Base, Delta, is_acid_name, parse_name
+from tidegate.hive_metastore.values import Compaction
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What is said of a compaction beside its holds; it does not change any more.
+
+    Attributes:
+        location: The table's root directory.
+        directories: The names of what it made, in the table's or the partition's directory.
+        min_write_id: The first write id that it compacted.
+        max_write_id: The last one.
+        valid_write_ids: Its snapshot, as Hive writes it.
+    """
+
+    location: str
+    directories: tuple[str, ...]
+    min_write_id: int
+    max_write_id: int
+    valid_write_ids: str
+
+
+def products_of(compaction: Compaction, names: Iterable[str]) -> tuple[AcidDirectory, ...]:
+    """Find what a compaction made among the names in a directory; empty if nothing is there.
+
+    Hive 4 ends these names with the compaction's transaction. Hive 3 does not; there it is the base
+    of the highest write id, or the widest delta up to it that no statement wrote.
+    """
+    found = [acid for name in names if (acid := _parsed(name)) is not None]
+    of_kind = [each for each in found if isinstance(each, Base) == _is_major(compaction)]
+    if compaction.transaction_id is not None:
+        return tuple(e for e in of_kind if e.visibility_txn == compaction.transaction_id)
+    plain = [e for e in of_kind if e.visibility_txn is None]
+    reaching = [e for e in plain if e.max_write_id == compaction.highest_write_id]
+    if _is_major(compaction):
+        return tuple(reaching)
+    deltas = [e for e in reaching if isinstance(e, Delta) and e.statement is None]
+    merged = [e for e in deltas if e.min_write_id < e.max_write_id]
+    first = min((e.min_write_id for e in merged), default=0)
+    return tuple(e for e in merged if e.min_write_id == first)
+
+
+def write_id_range(products: Iterable[AcidDirectory]) -> tuple[int, int]:
+    """The first and the last write id that a compaction's products contain; a base has them all."""
+    made = tuple(products)
+    last = max(each.max_write_id for each in made)
+    if any(isinstance(each, Base) for each in made):
+        return min(1, last), last
+    return min(each.min_write_id for each in made), last
+
+
+def _is_major(compaction: Compaction) -> bool:
+    return compaction.kind is VacuumKind.MAJOR
+
+
+def _parsed(name: str) -> AcidDirectory | None:
+    if not is_acid_name(name):
+        return None
+    try:
+        return parse_name(name)
+    except FormatError:
+        return None

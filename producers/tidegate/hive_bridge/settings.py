@@ -1,0 +1,50 @@
+"""The settings of the Metastore bridge."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final
+
+from pydantic import AliasChoices, BeforeValidator, Field
+
+from tidegate.hive_metastore import MetastoreSettings
+
+_DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|)")
+_MS: Final = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def milliseconds(value: object) -> object:
+    """A duration as openLooKeng and Hive write it (`2s`, `500ms`) in milliseconds.
+
+    Anything else is returned as it is.
+
+    Raises:
+        ValueError: text that is not a duration.
+    """
+    if not isinstance(value, str):
+        return value
+    match = _DURATION.fullmatch(value.strip().lower())
+    if match is None:
+        raise ValueError("not a duration such as 2000, 500ms or 2s")
+    return round(float(match[1]) * _MS[match[2]])
+
+
+class BridgeSettings(MetastoreSettings, frozen=True, extra="forbid", populate_by_name=True):
+    """A Metastore, and how it is watched."""
+
+    interval_ms: Annotated[int, BeforeValidator(milliseconds)] = Field(
+        default=2_000,
+        ge=50,
+        validation_alias=AliasChoices("interval_ms", "hive.compaction-cleanup-interval"),
+    )
+    """How often it is looked at, in milliseconds; also as text with a unit."""
+    threads: int = Field(
+        default=2,
+        ge=1,
+        validation_alias=AliasChoices("threads", "hive.compaction-cleanup-threads"),
+    )
+    """How many compactions are looked up at the same time."""
+    readers_take_locks: bool = True
+    """Whether every engine locks what it reads. Say false where one does not (Hive with
+    `hive.txn.read.locks=false` or `hive.acid.lockless.reads.enabled=true`): then a transaction is
+    waited for until its end, also where it has locked other tables only."""

@@ -1,0 +1,351 @@
+"""The bridge on a real Metastore: what it publishes, and when it must not."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from support.metastore import TXN_TIMEOUT_SECONDS, HiveEngine, own_metastore, until_answers
+from support.metastore_model import vacuum
+from support.waiting import wait_for
+from tidegate.errors import DeliveryError, TransientError
+from tidegate.events import Event, LockReleased, ReleaseReason, VacuumFinished, VacuumKind
+from tidegate.hive_bridge import Baseline, BridgeSettings, MetastoreBridge, MetastoreReplacedError
+from tidegate.hive_bridge.describing import NotDescribed, describe
+from tidegate.hive_metastore import MetastoreClient
+from tidegate.storage import Storage
+
+pytestmark = pytest.mark.slow
+
+
+class Watched:
+    """A bridge whose events go into a list."""
+
+    def __init__(self, engine: HiveEngine, baseline: Baseline | None = None) -> None:
+        self.events: list[Event] = []
+        self.broken = False
+        settings = BridgeSettings(uri=engine.settings.uri, interval_ms=4_000)
+        storage = Storage()
+        self.bridge = MetastoreBridge(settings, self._publish, storage, baseline or Baseline())
+
+    def _publish(self, events: Sequence[Event]) -> None:
+        if self.broken:
+            raise DeliveryError("the broker is away")
+        self.events += events
+
+    def vacuums(self, database: str) -> list[VacuumFinished]:
+        """Look until nothing new is found; the vacuums of a database so far."""
+        self.bridge.look()
+        self.bridge._compactions.wait(60)
+        self.bridge.look()
+        found = (each for each in self.events if isinstance(each, VacuumFinished))
+        return [each for each in found if f".{database}." in each.table]
+
+    def releases(self, database: str) -> list[LockReleased]:
+        """Look; the releases of a database so far, but those of the compactions themselves."""
+        self.bridge.look()
+        found = (each for each in self.events if isinstance(each, LockReleased))
+        return [each for each in found if f".{database}." in each.table and each.lock_id != 0]
+
+
+@pytest.fixture
+def watched(engine: HiveEngine) -> Iterator[Watched]:
+    made = Watched(engine)
+    yield made
+    made.bridge.close()
+
+
+def acid_table(engine: HiveEngine, *, partitioned: bool = False) -> tuple[str, Path]:
+    db = engine.database()
+    return db, engine.table(db, partitioned_by=["day"] if partitioned else [])
+
+
+def compact(engine: HiveEngine, db: str, location: Path, partition: str | None = None) -> int:
+    """Three writes and a minor compaction of them; its transaction."""
+    highest = max(engine.write(db, "orders") for _ in range(3))
+    txn = engine.compact(db, "orders", highest, partition)
+    where = location / partition if partition else location
+    (where / f"delta_{highest - 2:07}_{highest:07}_v{txn:07}").mkdir(parents=True)
+    return txn
+
+
+def test_a_compaction_is_published_with_its_snapshot_and_its_holds(
+    engine: HiveEngine, watched: Watched
+) -> None:
+    db, location = acid_table(engine)
+    aborted = engine.write(db, "orders", commit=False)
+    reader = engine.open_txn()
+    locked = engine.lock(db, "orders", txn=reader)
+    compiling = engine.open_txn()
+    txn = compact(engine, db, location)
+    later = engine.open_txn()
+    later_lock = engine.lock(db, "orders", txn=later)
+
+    [event] = watched.vacuums(db)
+
+    assert (event.table, event.location) == (f"hive.{db}.orders", str(location))
+    assert (event.kind, event.own_transaction_id) == (VacuumKind.MINOR, txn)
+    assert event.directories == (f"delta_0000002_0000004_v{txn:07}",)
+    assert (event.min_write_id, event.max_write_id) == (2, 4)
+    assert event.valid_write_ids == f"{db}.orders:4:9223372036854775807::{aborted}"
+    assert {each.lock_id for each in event.locks} == {0, locked}
+    assert {reader, compiling} <= set(event.open_transactions)
+    assert later not in event.open_transactions  # it sees what the compaction made
+    assert later_lock not in {each.lock_id for each in event.locks}
+    assert len(watched.vacuums(db)) == 1  # published once
+    for each in (reader, compiling, later):
+        engine.commit(each)
+
+
+def test_every_hold_is_released_when_it_ends_and_none_before(
+    engine: HiveEngine, watched: Watched
+) -> None:
+    """A reader that compiled before the vacuum and locked after it is among them."""
+    db, location = acid_table(engine)
+    plain = engine.lock(db, "orders")
+    on_database = engine.lock(db)
+    compiled, aborts = engine.open_txn(), engine.open_txn()
+    compact(engine, db, location)
+    [event] = watched.vacuums(db)
+    assert {each.lock_id for each in event.locks} == {0, plain, on_database}
+    assert {compiled, aborts} <= set(event.open_transactions)
+    engine.lock(db, "orders", txn=compiled)
+
+    assert watched.releases(db) == []
+    engine.unlock(plain)
+    engine.commit(compiled)
+    engine.abort(aborts)
+    found = watched.releases(db)
+    engine.unlock(on_database)
+    last = watched.releases(db)[len(found) :]
+
+    assert {(e.lock_id, e.transaction_id): e.reconciled for e in found} == {
+        (plain, None): False,
+        (None, compiled): False,
+        (None, aborts): False,
+    }
+    reasons = {e.lock_id or e.transaction_id: e.reason for e in found}
+    assert reasons[plain] is ReleaseReason.UNLOCKED
+    assert reasons[compiled] is ReleaseReason.COMMITTED
+    assert reasons[aborts] in {ReleaseReason.ABORTED, ReleaseReason.COMMITTED}
+    assert [each.lock_id for each in last] == [on_database]
+
+
+def test_a_long_query_on_another_table_holds_nobody_back(
+    engine: HiveEngine, watched: Watched
+) -> None:
+    db, location = acid_table(engine)
+    engine.table(db, "stock")
+    elsewhere, here = engine.open_txn(), engine.open_txn()
+    compact(engine, db, location)
+    [event] = watched.vacuums(db)
+    assert {elsewhere, here} <= set(event.open_transactions)
+    assert watched.releases(db) == []
+
+    engine.lock(db, "stock", txn=elsewhere)
+    engine.lock(db, "orders", txn=here)
+
+    [found] = watched.releases(db)
+    assert (found.lock_id, found.transaction_id) == (None, elsewhere)
+    assert found.reason is ReleaseReason.UNLOCKED
+    engine.commit(elsewhere)
+    engine.commit(here)
+    assert {each.transaction_id for each in watched.releases(db)} == {elsewhere, here}
+
+
+def test_a_partitions_vacuum_waits_for_its_own_readers(
+    engine: HiveEngine, watched: Watched
+) -> None:
+    db, location = acid_table(engine, partitioned=True)
+    for day in ("day=1", "day=2"):
+        engine.partition(db, "orders", day)
+    here, other = engine.lock(db, "orders", "day=1"), engine.lock(db, "orders", "day=2")
+    compact(engine, db, location, "day=1")
+
+    [event] = watched.vacuums(db)
+
+    assert event.partition == "day=1"
+    assert {each.lock_id for each in event.locks} == {0, here}
+    engine.unlock(here)
+    engine.unlock(other)
+    assert [each.lock_id for each in watched.releases(db)] == [here]
+
+
+def test_a_reader_that_died_is_released_as_expired(engine: HiveEngine, watched: Watched) -> None:
+    db, location = acid_table(engine)
+    dead = engine.open_txn()
+    dead_lock = engine.lock(db, "orders")
+    compact(engine, db, location)
+    watched.vacuums(db)
+
+    def both() -> list[LockReleased]:
+        found = watched.releases(db)
+        return found if len(found) == 2 else []
+
+    found = wait_for("the time-out", both, TXN_TIMEOUT_SECONDS * 6)
+
+    assert {each.lock_id or each.transaction_id for each in found} == {dead, dead_lock}
+    assert {each.reason for each in found} == {ReleaseReason.EXPIRED}
+
+
+def test_another_bridge_goes_on_where_the_first_one_was_killed(
+    engine: HiveEngine, watched: Watched
+) -> None:
+    """It has nothing but what is on the topics; what ended meanwhile is marked as reconciled."""
+    db, location = acid_table(engine)
+    ended, lasting = engine.lock(db, "orders"), engine.lock(db, "orders")
+    compact(engine, db, location)
+    watched.vacuums(db)
+    on_the_topics = list(watched.events)
+    engine.unlock(ended)
+
+    other = Watched(engine, watched.bridge.baseline)
+    other.bridge.take(on_the_topics)
+
+    assert other.vacuums(db) == []
+    [found] = other.releases(db)
+    assert (found.lock_id, found.reconciled) == (ended, True)
+    engine.unlock(lasting)
+    assert [each.lock_id for each in other.releases(db)] == [ended, lasting]
+    other.bridge.close()
+
+
+def test_a_broker_that_is_away_delays_a_release_and_loses_none(
+    engine: HiveEngine, watched: Watched
+) -> None:
+    db, location = acid_table(engine)
+    locked = engine.lock(db, "orders")
+    compact(engine, db, location)
+    watched.vacuums(db)
+    engine.unlock(locked)
+    watched.broken = True
+    with pytest.raises(DeliveryError):
+        watched.bridge.look()
+    watched.broken = False
+
+    [found] = watched.releases(db)
+    assert (found.lock_id, found.reason) == (locked, ReleaseReason.UNLOCKED)
+
+
+def test_what_cannot_be_published_is_said_once(
+    engine: HiveEngine, watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    db, _ = acid_table(engine)
+    engine.compact(db, "orders", engine.write(db, "orders"))
+
+    with caplog.at_level(logging.WARNING):
+        assert watched.vacuums(db) == []
+        assert watched.vacuums(db) == []
+
+    [said] = [each for each in caplog.messages if db in each]
+    assert "nothing that it made is in" in said
+
+
+def test_a_table_that_is_dropped_or_not_acid_is_refused_by_name(engine: HiveEngine) -> None:
+    db, location = acid_table(engine)
+    engine.table(db, "plain", acid=False)
+    txn = compact(engine, db, location)
+    with MetastoreClient(engine.settings) as client:
+        [queued] = [each for each in client.compactions() if each.database == db]
+        assert describe(queued, client, Storage()).directories == (
+            f"delta_0000001_0000003_v{txn:07}",
+        )
+        with pytest.raises(NotDescribed, match="not transactional"):
+            describe(replace(queued, table="plain"), client, Storage())
+        with pytest.raises(NotDescribed, match="exceeds its highest write id 2"):
+            describe(replace(queued, highest_write_id=2), client, Storage())
+        with pytest.raises(NotDescribed, match=r"get_partition_by_name"):
+            describe(replace(queued, partition="day=9"), client, Storage())
+        engine.drop_table(db, "orders")
+        with pytest.raises(NotDescribed, match="get_table_req"):
+            describe(queued, client, Storage())
+
+
+def test_a_metastore_that_restarts_releases_nothing_that_is_still_held(tmp_path: Path) -> None:
+    with own_metastore(tmp_path / "metastore") as metastore:
+        engine = HiveEngine(metastore)
+        watched = Watched(engine)
+        db, location = acid_table(engine)
+        locked, reader = engine.lock(db, "orders"), engine.open_txn()
+        compact(engine, db, location)
+        assert len(watched.vacuums(db)) == 1
+        metastore.kill()
+        for _ in range(3):
+            with pytest.raises(TransientError):
+                watched.bridge.look()
+        metastore.start()
+        until_answers(engine.settings)
+
+        assert watched.releases(db) == []
+        engine.close()  # its connection is of before
+        engine.commit(reader)
+        assert {each.transaction_id for each in watched.releases(db)} == {reader}
+        engine.unlock(locked)
+        assert {each.lock_id for each in watched.releases(db)} == {None, locked}
+        watched.bridge.close()
+        engine.close()
+
+
+def test_a_metastore_that_lost_its_database_releases_nothing(tmp_path: Path) -> None:
+    with own_metastore(tmp_path / "one") as metastore:
+        engine = HiveEngine(metastore)
+        watched = Watched(engine)
+        db, location = acid_table(engine)
+        engine.lock(db, "orders")
+        compact(engine, db, location)
+        assert len(watched.vacuums(db)) == 1
+        facts, baseline = list(watched.events), watched.bridge.baseline
+        watched.bridge.close()
+        engine.close()
+    with own_metastore(tmp_path / "two") as empty:
+        engine = HiveEngine(empty)
+        for known in (baseline, Baseline()):  # also one that has lost its own position
+            watched = Watched(engine, known)
+            watched.bridge.take(facts)
+            if known.metastore:
+                with pytest.raises(MetastoreReplacedError):
+                    watched.bridge.look()
+            else:
+                watched.bridge.look()
+            assert watched.events == []
+            watched.bridge.close()
+        engine.close()
+
+
+def test_a_metastore_that_hangs_in_one_call_delays_only_that_call(tmp_path: Path) -> None:
+    """The queue of compactions is asked for on a connection of its own."""
+    with own_metastore(tmp_path / "metastore") as metastore:
+        engine = HiveEngine(metastore)
+        watched = Watched(engine)
+        locked = engine.lock("default", "orders")
+        watched.bridge.look()
+        watched.bridge.take(
+            [vacuum(locks=[locked], table="hive.default.orders", own_transaction_id=None)]
+        )
+        stalled = watched.bridge._queue_client
+        pid = metastore.pid
+        assert pid is not None
+
+        def hang() -> tuple[()]:
+            raise TransientError("no answer")
+
+        stalled.compactions = hang  # type: ignore[method-assign]
+        engine.unlock(locked)
+        assert locked in {each.lock_id for each in watched.releases("default")}
+
+        os.kill(pid, signal.SIGSTOP)  # now all of it hangs
+        quick = BridgeSettings(uri=metastore.uri, timeout_ms=300, interval_ms=100)
+        other = MetastoreBridge(quick, watched._publish, Storage(), Baseline())
+        with pytest.raises(TransientError):
+            other.look()
+        os.kill(pid, signal.SIGCONT)
+        other.look()
+        other.close()
+        watched.bridge.close()
+        engine.close()

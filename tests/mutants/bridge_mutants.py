@@ -1,0 +1,120 @@
+"""Mutants of the Metastore bridge: each says that a reader has ended who reads on."""
+
+from __future__ import annotations
+
+from mutants.mutants import Mutant
+
+_BRIDGE = "producers/tidegate/hive_bridge/"
+_METASTORE = "producers/tidegate/hive_metastore/"
+_WAITING = "tests/hive_bridge/test_waiting.py"
+_HOLDS = "tests/hive_bridge/test_holds.py"
+
+BRIDGE_MUTANTS = (
+    Mutant(
+        "bridge: a look that began before a vacuum was known says nothing of its holds",
+        _BRIDGE + "waiting.py",
+        (("hold.since < look", "hold.since <= look"),),
+        _WAITING,
+    ),
+    Mutant(
+        "bridge: the lock of an open transaction has not ended",
+        _BRIDGE + "waiting.py",
+        (("if txn is not None and txn in transactions.open:", "if False:"),),
+        _WAITING,
+    ),
+    Mutant(
+        "bridge: a Metastore that has not given a transaction out yet knows nothing of its end",
+        _BRIDGE + "waiting.py",
+        (
+            (" and hold.known_transaction <= transactions.high_water_mark", ""),
+            ("if txn <= transactions.high_water_mark:", "if True:"),
+        ),
+        _WAITING,
+    ),
+    Mutant(
+        "bridge: the vacuums of another catalog are another Metastore's",
+        _BRIDGE + "waiting.py",
+        (('if event.table.split(".", 1)[0] != self._catalog:', "if False:"),),
+        _WAITING,
+    ),
+    Mutant(
+        "bridge: a transaction that has locked nothing yet may still compile",
+        _BRIDGE + "holds.py",
+        (
+            ("        if not places:\n            return False\n", ""),
+            ("get(transaction)", "get(transaction, set())"),
+        ),
+        _WAITING,
+    ),
+    Mutant(
+        "bridge: where readers take no locks, a transaction holds until its end",
+        _BRIDGE + "waiting.py",
+        (("elif self._free_elsewhere and held", "elif held"),),
+        _WAITING,
+    ),
+    Mutant(
+        "bridge: a lock on the database holds its tables",
+        _BRIDGE + "holds.py",
+        (("        yield from self._by_place.get((database, None), ())\n", ""),),
+        _HOLDS,
+    ),
+    Mutant(
+        "bridge: a lock on the table holds its partitions",
+        _BRIDGE + "holds.py",
+        (
+            (
+                "partition is None or each.partition is None or",
+                "partition is None or each.partition and",
+            ),
+        ),
+        _HOLDS,
+    ),
+    Mutant(
+        "bridge: the transaction with the highest id at the commit is waited for, too",
+        _BRIDGE + "holds.py",
+        (("transaction > next_transaction_id", "transaction >= next_transaction_id"),),
+        _HOLDS,
+    ),
+    Mutant(
+        "bridge: a lock is listed without its transaction",
+        _BRIDGE + "holds.py",
+        (("lock_id=each.lock_id,", "lock_id=each.lock_id, transaction_id=each.transaction_id,"),),
+        _HOLDS,
+    ),
+    Mutant(
+        "bridge: another database stops the bridge",
+        _BRIDGE + "baseline.py",
+        (("if self.metastore and snapshot.metastore != self.metastore:", "if False:"),),
+        "tests/hive_bridge/test_baseline.py",
+    ),
+    Mutant(
+        "bridge: an earlier state of the database stops the bridge",
+        _BRIDGE + "baseline.py",
+        (("if mark < self.high_water_mark:", "if False:"),),
+        "tests/hive_bridge/test_baseline.py",
+    ),
+    Mutant(
+        "bridge: what may have expired is said to have expired",
+        _BRIDGE + "endings.py",
+        (("return now - beat.seen >= limit", "return False"),),
+        "tests/hive_bridge/test_endings.py",
+    ),
+    Mutant(
+        "bridge: half an answer is not an empty list of locks",
+        _METASTORE + "client.py",
+        (('_whole(answer.locks, "the locks")', "answer.locks or ()"),),
+        "tests/hive_metastore/test_client.py -k half_an_answer",
+    ),
+    Mutant(
+        "bridge: an answer that comes late is never another call's",
+        _METASTORE + "connection.py",
+        (("        self.close()\n        message", "        message"),),
+        "tests/hive_metastore/test_client.py -k comes_late",
+    ),
+    Mutant(
+        "bridge: a compaction that is ready but not committed is not visible",
+        _METASTORE + "values.py",
+        (("self.transaction_id is None or self.next_transaction_id is not None", "True"),),
+        "tests/hive_metastore/test_values.py",
+    ),
+)
