@@ -42,4 +42,16 @@ EXECUTOR_MUTANTS = (
         ),
         f"{_FAIRNESS} -k do_not_delay_the_end",
     ),
+    Mutant(
+        "rule 3: an outcome on another partition than its table's is found",
+        RUNTIME + "executor/outcome_lookup.py",
+        (("            self._extend(spans)\n", "            pass\n"),),
+        "tests/runtime/test_outcome_lookup.py -k other_partition",
+    ),
+    Mutant(
+        "rule 3: a command that was answered before the topics grew is not carried out again",
+        RUNTIME + "executor/outcome_lookup.py",
+        (("        if partitions != self.partitions or again:", "        if again:"),),
+        "tests/runtime/test_outcome_lookup.py -k grew",
+    ),
 )

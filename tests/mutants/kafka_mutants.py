@@ -33,6 +33,12 @@ KAFKA_MUTANTS = (
         "tests/runtime/test_poison.py",
     ),
     Mutant(
+        "rule 6: headers that can't be read are not taken for fewer headers",
+        RUNTIME + "kafka/records.py",
+        (("            self._message = None  #", "            #"),),
+        "tests/runtime/test_poison.py",
+    ),
+    Mutant(
         "rule 6: an event on the wrong partition is seen",
         RUNTIME + "input/decoder.py",
         (("!= _partition_of(event.table, self.partitions)", "< 0"),),

@@ -433,16 +433,18 @@ def test_a_flood_says_what_to_look_at_and_what_to_do_next() -> None:
 
 
 class Watched(MemoryBus):
-    """Counts how often somebody looks back at a partition; may lose the broker's answer once."""
+    """Counts how often somebody looks back at outcomes; may lose the broker's answer once."""
 
-    looks = read = 0
+    looks = taken = 0
     loses_answer = False
 
-    def log(self, partition: Partition, since_ms: int = 0) -> list[Record]:
-        records = super().log(partition, since_ms)
-        if partition.topic == OUTCOMES:
-            self.looks += 1
-            self.read += len(records)
+    def spans(self, topic: str, since_ms: int = 0) -> dict[Partition, range]:
+        self.looks += topic == OUTCOMES
+        return super().spans(topic, since_ms)
+
+    def read(self, spans: Mapping[Partition, range]) -> list[Record]:
+        records = super().read(spans)
+        self.taken += len(records)
         return records
 
     def send(self, messages: Sequence[Message]) -> None:
@@ -483,12 +485,12 @@ def test_outcomes_that_are_older_than_a_command_are_not_read_for_it() -> None:
     bus.send([message(now_requested(n)) for n in range(50)])
     work_off(loop := ExecutorLoop(Once(), bus))
     aged(bus, OUTCOMES, days=3)
-    bus.read = 0
+    bus.taken = 0
     bus.send([message(now_requested(n)) for n in range(50, 53)])
     work_off(loop)
 
     assert len(bus.records(OUTCOMES)) == 53
-    assert bus.read == 0 + 1 + 2  # none for the first, then those of the new ones before it
+    assert bus.taken == 0 + 1 + 2  # none for the first, then those of the new ones before it
 
 
 @pytest.mark.parametrize(

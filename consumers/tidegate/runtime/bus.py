@@ -26,7 +26,10 @@ NO_METADATA: Final[CommitMetadata] = MappingProxyType({})
 
 
 class Record(NamedTuple):
-    """A message as the broker stores it. `timestamp_ms` is when the broker appended it."""
+    """A message as the broker stores it. `timestamp_ms` is when the broker appended it.
+
+    Where the client can't read one, `unreadable` says why, and only the place is known.
+    """
 
     partition: Partition
     offset: int
@@ -34,6 +37,7 @@ class Record(NamedTuple):
     value: bytes | None
     headers: Headers
     timestamp_ms: int
+    unreadable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +198,27 @@ class Bus(Protocol):
             partition: What to read.
             since_ms: Begin with the first record that the broker appended at this time or later,
                 in milliseconds since the epoch; by default with the first that there is.
+        """
+        ...
+
+    def spans(self, topic: str, since_ms: int = 0) -> Mapping[Partition, range]:
+        """The offsets that each partition of a topic holds now.
+
+        With `since_ms`, only from the first record that the broker appended at this time or later;
+        where there is none, the span is empty and at the partition's end. It takes the same number
+        of requests for any number of partitions.
+
+        Raises:
+            ConfigError: the topic does not exist.
+            TransientError: the broker did not answer.
+        """
+        ...
+
+    def read(self, spans: Mapping[Partition, range]) -> Iterable[Record]:
+        """Read spans of one topic, outside of any group; those of a partition in order.
+
+        Where the client can't read a record, it is given with its place only. Records that were
+        deleted meanwhile are passed over.
         """
         ...
 

@@ -13,7 +13,6 @@ from tidegate.ops.doctor.finding import Finding, Status
 from tidegate.ops.doctor.offsets import offset_ranges
 from tidegate.runtime.bus import Record
 from tidegate.runtime.kafka.partition_reader import read_spans
-from tidegate.runtime.kafka.records import as_record
 
 _LAST: Final = 1000
 """Records of each partition that are looked at, counted from its end."""
@@ -28,7 +27,7 @@ def check_placement(broker: Broker, topic: Topic) -> Finding:
     }
     if not spans:
         return Finding(f"placement {topic.suffix}", Status.SKIPPED, f"{name} does not exist")
-    records = map(as_record, read_spans(broker.connection, spans))
+    records = read_spans(broker.connection, spans)
     return compare_placement(topic.suffix, records, len(spans))
 
 

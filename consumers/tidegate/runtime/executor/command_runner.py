@@ -22,7 +22,7 @@ from tidegate.runtime.executor.authorization import (
     Authorization,
     Unauthorized,
 )
-from tidegate.runtime.executor.outcome_lookup import outcomes_of
+from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
 
@@ -59,6 +59,7 @@ class CommandRunner:
     prefix: str
     wire: Wire
     retries: RetryPolicy
+    lookup: OutcomeLookup
     authorization: Authorization = field(default_factory=AclAlone)
     running: dict[int, RunningCommand] = field(default_factory=dict[int, RunningCommand])
     """What runs now, by the thread that runs it."""
@@ -146,7 +147,7 @@ class CommandRunner:
         if attempts.looked_up or not self.executor.checks_past_outcomes:
             return False
         appended_ms = attempts.record.timestamp_ms
-        outcomes = outcomes_of(command, appended_ms, self.bus, self.wire, self.prefix)
+        outcomes = self.lookup.outcomes_of(command, appended_ms)
         # anybody may have had a message refused that bore this command's id
         counted = [each for each in outcomes if getattr(each, "reason", None) not in NOT_PROVEN]
         return self.executor.is_answered(command, counted)

@@ -17,6 +17,7 @@ from tidegate.runtime.executor.authorization import AclAlone, Authorization
 from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
 from tidegate.runtime.executor.keyed_executor import KeyedExecutor
 from tidegate.runtime.executor.offset_tracker import OffsetTracker
+from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 from tidegate.runtime.input.dead_letters import DeadLetterLimit, DeadLetterQueue
 from tidegate.runtime.input.decoder import Decoder
 from tidegate.runtime.protocols import Executor
@@ -80,7 +81,13 @@ class ExecutorLoop:
         """
         self._name, self._backlog, wire = executor.name, backlog, wire or Wire()
         self._runner = CommandRunner(
-            executor, bus, prefix, wire, retries, authorization or AclAlone()
+            executor,
+            bus,
+            prefix,
+            wire,
+            retries,
+            OutcomeLookup(bus, wire, prefix),
+            authorization or AclAlone(),
         )
         # the poll thread decodes and dead-letters: its retries must end before the poll is due
         poll_retries, limit = retries.at_most(BROKER_RETRIES), limit or DeadLetterLimit()

@@ -2,58 +2,138 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from tidegate.errors import FormatError
 from tidegate.events import Command, Event, Outcome
+from tidegate.events.keys import partition_of, partition_of_key
 from tidegate.events.topics import OUTCOME_TOPIC
 from tidegate.events.wire import Wire
 from tidegate.runtime.bus import Bus, Partition, Record
 
 CLOCK_MARGIN_MS: Final = 24 * 60 * 60 * 1000
 """How far the clocks of brokers and requesters may differ: a day is much more than they do."""
+MAX_MISPLACED: Final = 200_000
+"""Places of misplaced outcomes that are remembered: about 50 MB."""
+_home: Final = lru_cache(maxsize=65_536)(partition_of_key)  # hashing a key takes 5 us
+Spans = Mapping[Partition, range]
 
 
-def outcomes_of(
-    command: Command, appended_ms: int, bus: Bus, wire: Wire, prefix: str
-) -> list[Outcome]:
-    """Every outcome of a command; those of one partition oldest first.
+class OutcomeLookup:
+    """Looks up the outcomes of commands. Thread-safe.
 
-    Nothing older than the command is read: an outcome follows its command. A command may have been
-    written twice, by a retry or by a redriven dead letter, and its outcome before the second time.
-    So the reading begins where the broker appended the command or where its event was made,
-    whichever is earlier, less a margin for clocks that differ.
-
-    All partitions are read, because a producer with another partitioner may have written an
-    outcome to any of them.
-
-    Args:
-        command: The command.
-        appended_ms: When the broker appended it, in milliseconds since the epoch.
-        bus: The broker.
-        wire: How events are encoded.
-        prefix: Of the topics' names.
+    What is read grows with what was appended since the command, on the partition of its table. The
+    other partitions are read once, and afterwards only what was appended to them meanwhile: an
+    outcome is there if the topic had fewer partitions then, or its producer another partitioner.
     """
-    made_ms = int(command.occurred_at.timestamp() * 1000)
-    since_ms = max(1, min(appended_ms, made_ms) - CLOCK_MARGIN_MS)
-    candidates = _candidates(command.event_id.encode(), since_ms, bus, prefix)
-    found = (_outcome(record, wire) for record in candidates)
-    return [
-        each for each in found if isinstance(each, Outcome) and each.caused_by == command.event_id
-    ]
+
+    def __init__(self, bus: Bus, wire: Wire, prefix: str) -> None:
+        """Read nothing yet.
+
+        Args:
+            bus: The broker.
+            wire: How events are encoded.
+            prefix: Of the topics' names.
+        """
+        self._bus, self._wire, self._topic = bus, wire, OUTCOME_TOPIC.name(prefix)
+        self._misplaced = _Misplaced(bus, wire)
+        self._lock = threading.Lock()
+
+    def outcomes_of(self, command: Command, appended_ms: int) -> list[Outcome]:
+        """Every outcome of a command; those of one partition oldest first.
+
+        Nothing older than the command is read: an outcome follows its command. A command may have
+        been written twice, by a retry or by a redriven dead letter, and its outcome before the
+        second time. So the reading begins where the broker appended the command or where its event
+        was made, whichever is earlier, less a margin for clocks that differ.
+
+        Args:
+            command: The command.
+            appended_ms: When the broker appended it, in milliseconds since the epoch.
+        """
+        made_ms = int(command.occurred_at.timestamp() * 1000)
+        since_ms = max(1, min(appended_ms, made_ms) - CLOCK_MARGIN_MS)
+        spans = dict(self._bus.spans(self._topic, since_ms))
+        home = Partition(self._topic, partition_of(command.table, len(spans)))
+        own = {home: spans.pop(home)}
+        with self._lock:
+            elsewhere = self._misplaced.outcomes_of(command.event_id, spans, 1 + len(spans))
+        return [*elsewhere, *_outcomes(self._bus, self._wire, own, command.event_id)]
 
 
-def _candidates(command_id: bytes, since_ms: int, bus: Bus, prefix: str) -> Iterator[Record]:
-    """The records whose bytes contain the id: only these are worth decoding."""
-    topic = OUTCOME_TOPIC.name(prefix)
-    for number in range(bus.partitions(topic)):
-        for record in bus.log(Partition(topic, number), since_ms):
-            if command_id in (record.value or b""):
-                yield record
+@dataclass(slots=True)
+class _Misplaced:
+    """Where outcomes are that are not on the partition of their table, by their command's id."""
+
+    bus: Bus
+    wire: Wire
+    partitions: int = 0
+    read: dict[Partition, range] = field(default_factory=dict[Partition, range])
+    """The offsets that are known already."""
+    places: dict[str, list[tuple[Partition, int]]] = field(
+        default_factory=lambda: defaultdict[str, list[tuple[Partition, int]]](list)
+    )
+    count: int = 0
+
+    def outcomes_of(self, command_id: str, spans: Spans, partitions: int) -> list[Outcome]:
+        """The misplaced outcomes of a command within these spans."""
+        again = any(part in self.read and self.read[part].stop > spans[part].stop for part in spans)
+        if partitions != self.partitions or again:  # more partitions now, or another topic
+            self.partitions, self.count = partitions, 0
+            self.read.clear()
+            self.places.clear()
+        if self.count <= MAX_MISPLACED:
+            self._extend(spans)
+        if self.count > MAX_MISPLACED:
+            return list(_outcomes(self.bus, self.wire, spans, command_id))
+        found: list[Outcome] = []
+        for part, offset in self.places.get(command_id, ()):
+            if offset in spans.get(part, ()):  # else it is deleted, or older than the command
+                at = {part: range(offset, offset + 1)}
+                found += _outcomes(self.bus, self.wire, at, command_id)
+        return found
+
+    def _extend(self, spans: Spans) -> None:
+        """Read what is not known yet: what is older than the known offsets, then what is newer."""
+        older: dict[Partition, range] = {}
+        newer: dict[Partition, range] = {}
+        whole: dict[Partition, range] = {}
+        for part, span in spans.items():
+            known = self.read.get(part, range(span.start, span.start))
+            if known.stop < span.start:  # deleted in between
+                known = range(span.start, span.start)
+            older[part], newer[part] = range(span.start, known.start), range(known.stop, span.stop)
+            whole[part] = range(min(known.start, span.start), span.stop)
+        for part_of_topic in (older, newer):
+            for record in self.bus.read(part_of_topic):
+                self._note(record)
+        self.read |= whole
+
+    def _note(self, record: Record) -> None:
+        if _home(record.key or b"", self.partitions) == record.partition.number and record.key:
+            return
+        event = _event(record, self.wire)
+        if isinstance(event, Outcome) and event.caused_by:
+            self.places[event.caused_by].append((record.partition, record.offset))
+            self.count += 1
 
 
-def _outcome(record: Record, wire: Wire) -> Event | None:
+def _outcomes(bus: Bus, wire: Wire, spans: Spans, command_id: str) -> Iterator[Outcome]:
+    wanted = command_id.encode()
+    for record in bus.read(spans):
+        if wanted not in (record.value or b""):  # only what contains the id is worth decoding
+            continue
+        event = _event(record, wire)
+        if isinstance(event, Outcome) and event.caused_by == command_id:
+            yield event
+
+
+def _event(record: Record, wire: Wire) -> Event | None:
     try:
         return wire.deserialize(record.key, record.value, record.headers)
     except FormatError:  # not written by us, so not an outcome of the command

@@ -29,6 +29,8 @@ KEY_LEFT_OUT = "tidegate-key-left-out"
 """On a dead letter that has only the place of its message: the bytes of the original key."""
 HEADERS_LEFT_OUT = "tidegate-headers-left-out"
 """On a dead letter without the original headers: why."""
+UNKNOWN_SIZE: Final = b"unknown"
+"""In place of the bytes that were left out, where the client could not read the message."""
 MAX_REASON: Final = 8000
 """Characters of a reason that are kept; it may quote the faulty input at any length."""
 _SUCCEEDED: Final = "."
@@ -47,6 +49,8 @@ def dead_letter(record: Record, group: str, error: BaseException, topic: str) ->
         own = tuple(record.headers)
     except FormatError:
         own, added = (), (*added, (HEADERS_LEFT_OUT, b"unreadable"))
+    if record.unreadable:
+        added = (*added, *((each, UNKNOWN_SIZE) for each in (VALUE_LEFT_OUT, KEY_LEFT_OUT)))
     return Message(topic, record.key, record.value, (*own, *added), record.partition.number)
 
 

@@ -49,6 +49,8 @@ class Decoder:
             return self.retries.call(lambda: self._decode(record))
 
     def _decode(self, record: Record) -> Event | None:
+        if record.unreadable:
+            raise FormatError(record.unreadable)
         contents = self.wire.contents(record.value, record.headers)
         kind = contents.kind
         expected = self._topics.get(kind)

@@ -12,7 +12,7 @@ from tidegate.publisher.client_settings import require_protected_settings
 from tidegate.runtime.bus import Partition, RebalanceListener, Record, Watermarks
 from tidegate.runtime.kafka.changelog import KafkaChangelog
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.partition_reader import read_partition
+from tidegate.runtime.kafka.partition_reader import read_partition, read_spans
 from tidegate.runtime.kafka.records import LARGE, Config, as_record
 from tidegate.runtime.kafka.subscription import INSTANCE_ID, KafkaSubscription
 
@@ -86,6 +86,14 @@ class KafkaBus:
     def log(self, partition: Partition, since_ms: int = 0) -> Iterator[Record]:
         """Read a partition."""
         return map(as_record, read_partition(self._config, *partition, since_ms=since_ms))
+
+    def spans(self, topic: str, since_ms: int = 0) -> dict[Partition, range]:
+        """Look them up in the cluster."""
+        return self._metadata.spans(topic, since_ms)
+
+    def read(self, spans: Mapping[Partition, range]) -> Iterator[Record]:
+        """Read them with one consumer."""
+        return read_spans(self._config, spans, on_missing_offset="earliest")
 
     def changelog(self, topic: str) -> KafkaChangelog:
         """Give access to a changelog; owns nothing yet."""

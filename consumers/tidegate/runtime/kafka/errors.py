@@ -58,6 +58,19 @@ _UNKNOWN: Final = {
 }
 
 
+# A batch that unpacks to more than the client takes, or that is not one: reading again gives the
+# same, so whoever waited would wait for ever.
+_UNREADABLE: Final = {
+    KafkaError._BAD_COMPRESSION,  # noqa: SLF001
+    KafkaError._BAD_MSG,  # noqa: SLF001
+}
+
+
+def is_unreadable(fault: KafkaError) -> bool:
+    """Whether the records at one offset can't be read, and those after it can."""
+    return fault.code() in _UNREADABLE
+
+
 def is_transient(fault: KafkaError) -> bool:
     """Whether the same call may succeed a little later."""
     return not fault.fatal() and (fault.retriable() or fault.code() in _TRANSIENT)

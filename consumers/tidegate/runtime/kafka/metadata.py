@@ -132,6 +132,25 @@ class KafkaMetadata:
         with translate_kafka_errors(f"end of {next(iter(partitions)).topic}"):
             return self._offsets(partitions, _END)
 
+    def spans(self, topic: str, since_ms: int = 0) -> dict[Partition, range]:
+        """The offsets that each partition of a topic holds, from those of a time on.
+
+        Raises:
+            ConfigError: the topic does not exist, or the broker refuses the login.
+            TransientError: the broker did not answer.
+        """
+        parts = [Partition(topic, number) for number in range(self.partitions(topic))]
+        with translate_kafka_errors(f"offsets of {topic}"):
+            end = self._offsets(parts, _END)
+            if since_ms <= 0:
+                first = self._offsets(parts, _FIRST)
+                return {part: range(first[part], end[part]) for part in parts}
+            since = OffsetSpec.for_timestamp(since_ms)
+            found = self._listed(parts, since)
+        # below 0: nothing is so late. Meanwhile a later record may have been appended.
+        start = {part: at if 0 <= at < end[part] else end[part] for part, at in found.items()}
+        return {part: range(start[part], end[part]) for part in parts}
+
     def identities(self, topics: Sequence[str]) -> PendingIdentities:
         """Ask for the ids and partition counts of topics; does not wait for the answer."""
         return PendingIdentities(
@@ -163,17 +182,20 @@ class KafkaMetadata:
         return {Partition(each.topic, each.partition): each for each in found if each.offset >= 0}
 
     def _offsets(self, partitions: Collection[Partition], spec: OffsetSpec) -> dict[Partition, int]:
-        asked = dict.fromkeys((TopicPartition(*each) for each in partitions), spec)
-        answers = self._admin.list_offsets(asked, request_timeout=_REQUEST_SECONDS)
-        found = {
-            Partition(each.topic, each.partition): answer.result(_FUTURE_SECONDS).offset
-            for each, answer in answers.items()
-        }
+        found = self._listed(partitions, spec)
         # While a leader is elected librdkafka may give a partition no error and no offset either:
         # a member that began there would be told that it has no offset at all.
         if missing := [each for each, offset in found.items() if offset < 0]:
             raise TransientError(f"no broker gave the offsets of {missing[0]}")
         return found
+
+    def _listed(self, partitions: Collection[Partition], spec: OffsetSpec) -> dict[Partition, int]:
+        asked = dict.fromkeys((TopicPartition(*each) for each in partitions), spec)
+        answers = self._admin.list_offsets(asked, request_timeout=_REQUEST_SECONDS)
+        return {
+            Partition(each.topic, each.partition): answer.result(_FUTURE_SECONDS).offset
+            for each, answer in answers.items()
+        }
 
     def _asked(self, question: Callable[[], R]) -> R:
         deadline = time.monotonic() + self._wait_seconds

@@ -9,10 +9,10 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka import Message as Received
 
-from tidegate.errors import TransientError
-from tidegate.runtime.bus import Partition
-from tidegate.runtime.kafka.errors import require_transient, translate_kafka_errors
-from tidegate.runtime.kafka.records import MAX_RECEIVED, Config
+from tidegate.errors import StopService, TransientError
+from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.kafka.errors import is_unreadable, require_transient, translate_kafka_errors
+from tidegate.runtime.kafka.records import MAX_RECEIVED, Config, as_record, unreadable_record
 
 _WAIT: Final = 30.0
 _READER: Final[Config] = {
@@ -40,7 +40,7 @@ def read_partition(
 
     Raises:
         TransientError: not all of it could be read now.
-        StopService: the broker refuses access.
+        StopService: the broker refuses access, or the client can't read a message.
     """
     part = Partition(topic, partition)
     settings = {**config, **QUICK}
@@ -52,23 +52,33 @@ def read_partition(
                 asked = [TopicPartition(*part, since_ms)]
                 [found] = consumer.offsets_for_times(asked, timeout=_WAIT)
                 first = found.offset if found.offset >= 0 else end  # below 0: nothing is so late
-        yield from _read(consumer, {part: range(first, end)})
+        for each in _read(consumer, {part: range(first, end)}):
+            if isinstance(each, Record):
+                raise StopService(f"{topic}[{partition}]@{each.offset}: {each.unreadable}")
+            yield each
     finally:
         consumer.close()
 
 
-def read_spans(config: Config, spans: Mapping[Partition, range]) -> Iterator[Received]:
-    """Yield the committed messages at these offsets, those of a partition in order.
+def read_spans(
+    config: Config, spans: Mapping[Partition, range], *, on_missing_offset: str = "error"
+) -> Iterator[Record]:
+    """Yield the committed records at these offsets, those of a partition in order.
+
+    One that the client can't read is given with its place only.
 
     Raises:
         TransientError: not all of them could be read now.
-        StopService: the broker refuses access, or an offset was deleted meanwhile.
+        StopService: the broker refuses access; or an offset was deleted meanwhile, and
+            `on_missing_offset` is not "earliest".
     """
     if not any(spans.values()):
         return
-    consumer = standalone_consumer({**config, **QUICK}, next(iter(spans)).topic)
+    topic = next(iter(spans)).topic
+    consumer = standalone_consumer({**config, **QUICK}, topic, on_missing_offset=on_missing_offset)
     try:
-        yield from _read(consumer, spans)
+        for each in _read(consumer, spans):
+            yield each if isinstance(each, Record) else as_record(each)
     finally:
         consumer.close()
 
@@ -88,19 +98,22 @@ def standalone_consumer(
     return Consumer({**config, **_READER, **own})
 
 
-def _read(consumer: Consumer, spans: Mapping[Partition, range]) -> Iterator[Received]:
-    left: dict[tuple[str | None, int | None], range] = {
-        (part.topic, part.number): span for part, span in spans.items() if span
-    }
-    consumer.assign([TopicPartition(*part, span.start) for part, span in spans.items() if span])
+def _read(consumer: Consumer, spans: Mapping[Partition, range]) -> Iterator[Received | Record]:
+    """Read spans of offsets; a Record stands for what the client can't read."""
+    left = {part: span for part, span in spans.items() if span}
+    consumer.assign([TopicPartition(*part, span.start) for part, span in left.items()])
     deadline = time.monotonic() + _WAIT
     while left:
+        unreadable: dict[Partition, Received] = {}
         for message in consumer.consume(1000, 0.1):
-            part = message.topic(), message.partition()
+            part = Partition(message.topic() or "", message.partition() or 0)
             span, at = left.get(part, _NOTHING), int(message.offset() or 0)
             if (error := message.error()) is not None:
+                if is_unreadable(error):
+                    unreadable[part] = message  # again and again, until it is passed over
+                    continue
                 # compaction may have removed the last records; a new leader's end may be too early
-                over = _is_end(error, f"reading {part[0]}[{part[1]}]") and at >= span.stop
+                over = _is_end(error, f"reading {part.topic}[{part.number}]") and at >= span.stop
             else:
                 over = at >= span.stop - 1
                 if at in span:
@@ -108,11 +121,46 @@ def _read(consumer: Consumer, spans: Mapping[Partition, range]) -> Iterator[Rece
                     deadline = time.monotonic() + _WAIT
             if over:
                 left.pop(part, None)
+        for record in _passed_over(consumer, unreadable, left):
+            yield record
+            deadline = time.monotonic() + _WAIT
         if left and time.monotonic() > deadline:
-            missing = ", ".join(f"{part[0]}[{part[1]}]" for part in left)
+            missing = ", ".join(f"{part.topic}[{part.number}]" for part in left)
             raise TransientError(
                 f"{missing}: not read to the end within {_WAIT:.0f} s without progress"
             )
+
+
+def _passed_over(
+    consumer: Consumer, unreadable: Mapping[Partition, Received], left: dict[Partition, range]
+) -> Iterator[Record]:
+    for part in unreadable.keys() & left.keys():
+        span = left[part]
+        record = pass_over(consumer, unreadable[part], span.start)
+        left[part] = range(record.offset + 1, span.stop)
+        if not left[part]:
+            del left[part]
+        if record.offset in span:
+            yield record
+
+
+def pass_over(consumer: Consumer, message: Received, start: int) -> Record:
+    """Have a consumer go on after the record that it can't read, and give that one's place.
+
+    The client gives the offset of its batch, again and again: of a batch, the records after the
+    first get their places one by one.
+
+    Args:
+        consumer: The consumer, to which the partition is assigned.
+        message: The error that stands for the record.
+        start: Nothing before this offset is to be read. A consumer's position alone does not say
+            so: it follows the records that were read, not what was passed over.
+    """
+    place = Partition(message.topic() or "", message.partition() or 0)
+    [position] = consumer.position([TopicPartition(*place)])
+    offset = max(message.offset() or 0, position.offset, start)
+    consumer.seek(TopicPartition(*place, offset + 1))
+    return unreadable_record(place, offset, message.error())
 
 
 def _is_end(error: KafkaError, doing: str) -> bool:

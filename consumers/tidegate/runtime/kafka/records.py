@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from operator import methodcaller
 from typing import TYPE_CHECKING, Final, cast, overload
 
 from tidegate.errors import FormatError
@@ -11,12 +12,18 @@ from tidegate.events.message import Headers
 from tidegate.runtime.bus import Partition, Record
 
 if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
     from confluent_kafka import Message as Received
 
 Config = Mapping[str, str | int | bool]
 """librdkafka's settings."""
-MAX_RECEIVED: Final = 2_000_000_000
-"""Bytes of a fetched batch once it is unpacked; librdkafka stops at 100 MB by default."""
+_NOT_UTF8: Final = "the headers can't be read: a name is not UTF-8"
+# For a name that is not UTF-8 the client returns a list and leaves an exception behind. The call
+# must be one after which Python looks for that; a plain call is, until it is specialised.
+_headers: Final = methodcaller("headers")
+MAX_RECEIVED: Final = 2**28
+"""Bytes of a fetched batch once it is unpacked, of a larger one only the place is read. Twice what
+our own producers put into one. A few kilobytes of zstd can unpack to gigabytes."""
 LARGE: Final[Config] = {
     "compression.type": "lz4",
     "message.max.bytes": 2**27,  # before compression; each topic has its own, smaller limit
@@ -37,6 +44,12 @@ def as_record(message: Received) -> Record:
     )
 
 
+def unreadable_record(place: Partition, offset: int, error: KafkaError | None) -> Record:
+    """The record of a message that the client can't read: only its place is known."""
+    reason = error.str() if error else "unknown"
+    return Record(place, offset, None, None, (), 0, f"the client can't read it: {reason}")
+
+
 class ReceivedHeaders(Sequence[tuple[str, bytes | None]]):
     """The headers of a received message, converted only when used: most never are.
 
@@ -47,7 +60,7 @@ class ReceivedHeaders(Sequence[tuple[str, bytes | None]]):
 
     def __init__(self, message: Received) -> None:
         """Wrap a message."""
-        self._message = message
+        self._message: Received | None = message
 
     @overload
     def __getitem__(self, index: int) -> tuple[str, bytes | None]: ...
@@ -76,11 +89,14 @@ class ReceivedHeaders(Sequence[tuple[str, bytes | None]]):
         return hash(tuple(self))
 
     def _pairs(self) -> Headers:
+        if self._message is None:
+            raise FormatError(_NOT_UTF8)
         try:
             # confluent-kafka is typed more widely than the list of pairs that it returns
-            return cast("Headers", self._message.headers() or ())
+            return cast("Headers", _headers(self._message) or ())
         except (SystemError, UnicodeError) as error:  # what the client raises for such a name
-            raise FormatError("the headers can't be read: a name is not UTF-8") from error
+            self._message = None  # asked again, it would give only some of the headers
+            raise FormatError(_NOT_UTF8) from error
 
 
 @lru_cache(maxsize=10_000)

@@ -22,8 +22,9 @@ from tidegate.runtime.bus import (
     Record,
     Watermarks,
 )
-from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
+from tidegate.runtime.kafka.errors import is_transient, is_unreadable, translate_kafka_errors
 from tidegate.runtime.kafka.metadata import KafkaMetadata
+from tidegate.runtime.kafka.partition_reader import pass_over
 from tidegate.runtime.kafka.records import MAX_RECEIVED, Config, as_record
 from tidegate.runtime.kafka.topic_guard import TopicGuard
 from tidegate.runtime.retry import BROKER_RETRIES
@@ -76,10 +77,14 @@ class KafkaSubscription:
         self._rebalances = 0
         self._committed: dict[Partition, TopicPartition] = {}
         """The latest commit of each assigned partition, confirmed or not."""
+        self._starts_at: dict[Partition, int] = {}
+        """Where the reading of each assigned partition began, or began again."""
         self._waiting: dict[Partition, TopicPartition] = {}
         """Offsets to commit once a check of the topics that begins after their reading passes."""
         self._checking: dict[Partition, TopicPartition] | None = None
         """Those for which a check is under way."""
+        self._unreadable: dict[Partition, Received] = {}
+        """Errors of this poll that stand for a message that the client can't read."""
         self._unconfirmed: set[Partition] = set()
         self._retry_at = 0.0
         self._consumer.subscribe(
@@ -97,7 +102,8 @@ class KafkaSubscription:
         rest = self._consumer.consume(limit - 1, 0) if limit > 1 else []
         # after a rebalance in between, the first may belong to another member by now
         received = rest if self._rebalances != rebalances else (first, *rest)
-        return [as_record(each) for each in received if self._is_record(each)]
+        records = [as_record(each) for each in received if self._is_record(each)]
+        return [*records, *self._pass_over()] if self._unreadable else records
 
     def commit(
         self, at: Offsets, metadata: CommitMetadata = NO_METADATA, *, wait: bool = False
@@ -145,7 +151,8 @@ class KafkaSubscription:
         partitions = [Partition(each.topic, each.partition) for each in assigned]
         starts = BROKER_RETRIES.call(lambda: self._starts(partitions))
         self._committed = {Partition(each.topic, each.partition): each for each in starts}
-        self._listener.assigned({part: each.offset for part, each in self._committed.items()})
+        self._starts_at = {part: each.offset for part, each in self._committed.items()}
+        self._listener.assigned(dict(self._starts_at))
         consumer.assign(starts)
         consumer.resume(starts)  # a pause outlives the assignment in which it was made
         # From here on a gap is seen, also by a process that finds events gone before its first.
@@ -241,9 +248,10 @@ class KafkaSubscription:
 
     def _forget(self) -> None:
         self._committed, self._waiting, self._checking = {}, {}, None
+        self._starts_at = {}
 
     def _is_record(self, message: Received) -> bool:
-        """Whether a message is a record; if it is an error, whether that one can be ignored.
+        """Whether a message is a record; if it is an error, whether that one can be passed over.
 
         Raises:
             OffsetGapError: an offset is no longer in its topic.
@@ -254,6 +262,9 @@ class KafkaSubscription:
             return True
         if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
             raise OffsetGapError(f"{self._group}: {error.str()}")
+        if is_unreadable(error):
+            self._unreadable[Partition(message.topic() or "", message.partition() or 0)] = message
+            return False
         if is_transient(error) or self._is_known_elsewhere(error, str(message.topic())):
             return False
         if self._instance_id and INSTANCE_ID in error.str():  # the code says only "fatal"
@@ -263,6 +274,16 @@ class KafkaSubscription:
                 " [services] instance_id, or stop one of the two"
             )
         raise StopService(f"{self._group}: {error.str()}")
+
+    def _pass_over(self) -> list[Record]:
+        """Records that stand for what the client can't read; it goes on after each of them."""
+        failed, self._unreadable = self._unreadable, {}
+        passed = [
+            pass_over(self._consumer, failed[each], self._starts_at[each])
+            for each in failed.keys() & self._starts_at.keys()
+        ]
+        self._starts_at |= {each.partition: each.offset + 1 for each in passed}
+        return passed
 
     def _is_known_elsewhere(self, error: KafkaError, topic: str) -> bool:
         """Whether a topic that one broker does not know is known to the cluster after all."""

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Final
-
-from confluent_kafka import TopicPartition
 
 from tidegate.runtime.bus import Bus, Partition, Record
-from tidegate.runtime.kafka.errors import translate_kafka_errors
-from tidegate.runtime.kafka.partition_reader import read_spans, standalone_consumer
-from tidegate.runtime.kafka.records import Config, as_record
-
-_WAIT: Final = 30.0
+from tidegate.runtime.kafka.partition_reader import read_spans
+from tidegate.runtime.kafka.records import Config
 
 
 class TopicReader:
@@ -29,26 +23,15 @@ class TopicReader:
         Raises:
             ConfigError: the topic does not exist.
         """
-        parts = [Partition(topic, number) for number in range(self._bus.partitions(topic))]
-        found = self._bus.watermarks(parts)
-        return {part: range(found[part].first, found[part].end) for part in parts}
+        return dict(self._bus.spans(topic))
 
     def offsets_at(self, topic: str, moment: datetime) -> dict[Partition, int]:
         """The first offset of each partition that the broker appended at a moment or later.
 
         Where there is none, it is the partition's end.
         """
-        spans = self.spans(topic)
-        moment_ms = int(moment.timestamp() * 1000)
-        asked = [TopicPartition(*part, moment_ms) for part in spans]
-        consumer = standalone_consumer(self._config, topic)
-        try:
-            with translate_kafka_errors(f"{topic}: offsets at {moment.isoformat()}"):
-                found = consumer.offsets_for_times(asked, timeout=_WAIT)
-        finally:
-            consumer.close()
-        at = {Partition(each.topic, each.partition): each.offset for each in found}
-        return {part: at[part] if at[part] >= 0 else span.stop for part, span in spans.items()}
+        spans = self._bus.spans(topic, max(1, int(moment.timestamp() * 1000)))
+        return {part: span.start for part, span in spans.items()}
 
     def read(self, spans: Mapping[Partition, range]) -> Iterator[Record]:
         """The records at these offsets, those of a partition in order.
@@ -57,4 +40,4 @@ class TopicReader:
             TransientError: not all of them could be read now.
             StopService: the broker refuses access, or an offset was deleted meanwhile.
         """
-        return map(as_record, read_spans(self._config, spans))
+        return read_spans(self._config, spans)

@@ -200,6 +200,18 @@ class MemoryBus:
             return records
         return list(dropwhile(lambda each: each.timestamp_ms < since_ms, records))
 
+    def spans(self, topic: str, since_ms: int = 0) -> dict[Partition, range]:
+        """The offsets of each partition, from those of a time on."""
+        parts = [Partition(topic, number) for number in range(self.partitions(topic))]
+        ends = {part: len(self._logs[part]) for part in parts}
+        return {
+            part: range(ends[part] - len(self.log(part, since_ms)), ends[part]) for part in parts
+        }
+
+    def read(self, spans: Mapping[Partition, range]) -> list[Record]:
+        """The records at these offsets."""
+        return [each for p, span in spans.items() for each in self._logs[p][span.start : span.stop]]
+
     def records(self, topic: str) -> list[Record]:
         """All records of a topic, partition by partition."""
         return [each for p, log in self._logs.items() if p.topic == topic for each in log]
