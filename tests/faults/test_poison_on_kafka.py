@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
+from support.changelogs import OpenPartition
 from support.raw_batches import GZIP, ZSTD, batch, produce, record, zstd_bomb
 from support.samples import Count, EveryThird, Recorder, commit, message, savepoint_request
 from tidegate.errors import StopService
@@ -178,5 +179,5 @@ def test_a_changelog_that_can_not_be_read_stops_its_service(
     produce(bootstrap_servers, topic, 0, bomb(GIB))
 
     with pytest.raises(StopService, match="Invalid compressed data"):
-        list(bus.changelog(topic, 0).read())
+        OpenPartition(bus, topic)
     bus.close()

@@ -17,6 +17,7 @@ from tidegate.events.wire import Wire
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.executor import command_runner
 from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
+from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
 
@@ -24,7 +25,9 @@ AT_ZERO = Record(Partition("tidegate.commands", 0), 0, b"", b"", (), 0)
 
 
 def runner_of(executor: Executor) -> CommandRunner:
-    return CommandRunner(executor, memory_bus(), "tidegate", Wire(), RetryPolicy(attempts=9))
+    bus, wire = memory_bus(), Wire()
+    lookup = OutcomeLookup(bus, wire, "tidegate")
+    return CommandRunner(executor, bus, "tidegate", wire, RetryPolicy(attempts=9), lookup)
 
 
 @pytest.fixture(autouse=True)

@@ -254,6 +254,14 @@ class ObservedBus:
         """Read a partition to its current end."""
         return self._bus.log(partition, since_ms)
 
+    def spans(self, topic: str, since_ms: int = 0) -> Mapping[Partition, range]:
+        """The offsets that each partition of a topic holds."""
+        return self._bus.spans(topic, since_ms)
+
+    def read(self, spans: Mapping[Partition, range]) -> Iterable[Record]:
+        """Read spans of a topic."""
+        return self._bus.read(spans)
+
     def changelog(self, topic: str) -> _ObservedChangelog:
         """Give access to a changelog."""
         return _ObservedChangelog(self._bus.changelog(topic), self._service)

@@ -22,7 +22,6 @@ from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import read_spans
-from tidegate.runtime.kafka.records import as_record
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.service.assembly import CONSUMED_EVENTS
 from tidegate.service.settings import Settings
@@ -192,8 +191,7 @@ class DeploymentMonitor:
         if not self._read:  # counting begins with what comes after the start
             self._metrics.add(catalog.NEW_DEAD_LETTERS, 0)
         spans = {each: range(self._read.get(each, end), end) for each, end in counted.items()}
-        for received in read_spans(self._config, spans):
-            record = as_record(received)
+        for record in read_spans(self._config, spans):
             if record.partition.topic == letters:
                 self._metrics.add(catalog.NEW_DEAD_LETTERS, 1)
             else:
