@@ -18,7 +18,7 @@ from tidegate.cli.operate import operate
 from tidegate.cli.output import write, write_error
 from tidegate.cli.publish import publish
 from tidegate.cli.schemas import print_asyncapi, schemas
-from tidegate.errors import ConfigError, TidegateError
+from tidegate.errors import ConfigError, InvalidEventError, TidegateError
 from tidegate.errors.validation import validation_message
 from tidegate.service.settings import InvalidSettingsError
 
@@ -64,7 +64,7 @@ def main() -> None:
         app()
     except InvalidSettingsError as error:
         _end(ExitCode.WRONG, *error.lines)
-    except ConfigError as error:
+    except (ConfigError, InvalidEventError) as error:
         _end(ExitCode.WRONG, str(error))
     except ValidationError as error:
         _end(ExitCode.WRONG, f"invalid {error.title}: {validation_message(error)}")

@@ -107,7 +107,7 @@ def since_of(text: str | None) -> datetime | None:
     return moment_or_ago(text, datetime.now(UTC))
 
 
-def one_of(names: Collection[str], text: str) -> str:
+def one_of(names: Collection[str], text: str, what: str = "kind") -> str:
     """The name that a text means, in whatever letter case.
 
     Raises:
@@ -116,7 +116,7 @@ def one_of(names: Collection[str], text: str) -> str:
     for name in names:
         if name.lower() == text.strip().lower():
             return name
-    raise ConfigError(f"unknown {text!r}: choose from {', '.join(names)}")
+    raise ConfigError(f"unknown {what} {text}; known: {', '.join(names)}")
 
 
 def read_event(kind: type[E], file: Path) -> E:

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from tidegate.cli.options import AsJson, ConfigFile, Location, read_event
+from tidegate.cli.options import AsJson, ConfigFile, Location, read_event, table_of
 from tidegate.cli.output import write, write_json
+from tidegate.cli.plan_file import PlanFile
 from tidegate.service.settings import Settings
 
 plan = typer.Typer(help="Dry runs: what would be done to a table.", no_args_is_help=True)
@@ -19,26 +20,52 @@ plan = typer.Typer(help="Dry runs: what would be done to a table.", no_args_is_h
 @plan.command()
 def restore(
     location: Location,
-    savepoint: Annotated[str, typer.Option(help="The savepoint to return to.")],
+    savepoint: Annotated[
+        str,
+        typer.Option(help="The savepoint to return to: an instant, latest, or latest~1 ..."),
+    ],
+    table: Annotated[
+        str | None, typer.Option("--table", "-t", help="Its name, for the plan's file.")
+    ] = None,
+    out: Annotated[
+        typer.FileTextWrite | None,
+        typer.Option(help="Write the plan to this file, for: publish restore --plan."),
+    ] = None,
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
     """Show what a restore would delete. Exit code 1 if it would be refused."""
     from tidegate.restores import plan_restore  # noqa: PLC0415 - needs fsspec
+    from tidegate.savepoints.listing import chosen_savepoint  # noqa: PLC0415
     from tidegate.service.assembly import table_work  # noqa: PLC0415
 
     warehouse, _ = table_work(Settings.load(config))
-    planned = plan_restore(warehouse, location, savepoint)
-    instants = [f"{each.action} {each.timestamp}" for each in planned.targets]
-    fields = {
-        "savepoint": planned.savepoint,
-        "plan_id": planned.plan_id,
-        "instants": instants,
-        "files": planned.files,
-        "bytes": planned.bytes,
-        "resumes": planned.resumes,
+    planned = plan_restore(warehouse, location, chosen_savepoint(warehouse, location, savepoint))
+    plan = PlanFile(
+        table=table_of(table),
+        location=location,
+        savepoint=planned.savepoint,
+        plan_id=planned.plan_id,
+        instants=tuple(f"{each.action} {each.timestamp}" for each in planned.targets),
+        files=planned.files,
+        bytes=planned.bytes,
+        resumes=planned.resumes,
+    )
+    if out is not None:
+        out.write(plan.model_dump_json(indent=2) + "\n")
+    fields: dict[str, Any] = {
+        "savepoint": plan.savepoint,
+        "plan_id": plan.plan_id,
+        "instants": list(plan.instants),
+        "files": plan.files,
+        "bytes": plan.bytes,
+        "resumes": plan.resumes,
     }
+    if as_json:
+        fields["nothing_to_do"] = plan.is_empty
     _show(fields, [file.path for step in planned.steps for file in step.files], as_json=as_json)
+    if plan.is_empty and not as_json:
+        write(f"nothing to do: {plan.savepoint} is the table's newest commit")
 
 
 @plan.command()

@@ -2,59 +2,53 @@
 
 from __future__ import annotations
 
-import getpass
-from collections.abc import Callable
-from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from tidegate.cli.exit_codes import OF_VERDICT, ExitCode
-from tidegate.cli.options import ConfigFile, Location, TableName, option_group, read_event
-from tidegate.cli.output import write_error, write_json
+from tidegate.cli.options import ConfigFile, Location, TableName, one_of, option_group, read_event
+from tidegate.cli.publishing import (
+    ANSWERED,
+    CLI,
+    SaidBy,
+    Sending,
+    print_receipt,
+    publisher_of,
+    request,
+)
+from tidegate.cli.requests import RESTORE_EXAMPLES, restore, savepoint
 from tidegate.errors import ConfigError
-from tidegate.events import CleaningReleased, Request, VacuumFinished
+from tidegate.events import LockHold, ReleaseReason, TableType, VacuumFinished, VacuumKind
 from tidegate.events.catalogue import EVENT_TYPES
-from tidegate.events.verdict import Verdict
-from tidegate.publisher import Answered, OutcomeWatch, Publisher, Receipt
-from tidegate.service.settings import Settings
+from tidegate.publisher import Publisher, Receipt
 
 publish = typer.Typer(
     help="Publish an event; returns once the broker confirms it.", no_args_is_help=True
 )
-RequestId = Annotated[
-    str | None, typer.Option(help="Id of the request: repeat a failed call with the same id.")
-]
-SignWith = Annotated[
-    Path | None,
-    typer.Option(help="Your private key, which signs it; default: security.sign_with."),
-]
-SaidBy = Annotated[str, typer.Option(help="Name of the publishing application.")]
-CLI = "tidegate-cli"
-_ANSWERED = (Request, VacuumFinished, CleaningReleased)
-"""The events whose outcome can be waited for."""
+publish.command()(savepoint)
+publish.command(epilog=RESTORE_EXAMPLES)(restore)
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Options of what can be waited for."""
+class CommitAction(StrEnum):
+    """The actions of completed writes on a Hudi timeline."""
 
-    wait: Annotated[
-        bool,
-        typer.Option("--wait", help="Wait for the outcome, print it, and exit by it: see -h."),
-    ] = False
-    timeout: Annotated[str, typer.Option(help="How long to wait at most, e.g. 90s or 2h.")] = "10m"
+    COMMIT = "commit"
+    DELTA_COMMIT = "deltacommit"
+    REPLACE_COMMIT = "replacecommit"
+    COMPACTION = "compaction"
+    CLUSTERING = "clustering"
 
-    def seconds(self) -> float:
-        """How long to wait.
 
-        Raises:
-            ConfigError: it is not a duration.
-        """
-        from tidegate.ops.moments import duration  # noqa: PLC0415 - heavy
-
-        return duration(self.timeout).total_seconds()
+_VACUUM_EXAMPLES: Final = """\b
+Examples:
+  tidegate publish vacuum -t lake.sales.orders -l /lake/orders --kind minor \\
+    --directory delta_0000001_0000005 --min-write-id 1 --max-write-id 5 \\
+    --valid-write-ids sales.orders:5:9223372036854775807:: \\
+    --own-lock-id 17 --lock 16:4:ana --open-transaction 4
+  tidegate schemas example VacuumFinished > vacuum.json
+  tidegate publish vacuum --file vacuum.json --wait"""
 
 
 @publish.command()
@@ -62,13 +56,131 @@ def commit(
     table: TableName,
     location: Location,
     instant: Annotated[str, typer.Option(help="The completed instant.")],
-    action: Annotated[str, typer.Option(help="commit, deltacommit, replacecommit ...")] = "commit",
+    action: Annotated[
+        CommitAction, typer.Option(help="The action of the instant.")
+    ] = CommitAction.COMMIT,
+    operation: Annotated[
+        str | None, typer.Option(help="What the writer did, e.g. upsert or insert_overwrite.")
+    ] = None,
+    completion_time: Annotated[
+        str | None, typer.Option(help="When it completed, as in the timeline's file name.")
+    ] = None,
+    table_type: Annotated[
+        TableType, typer.Option(help="The type of the table.")
+    ] = TableType.COPY_ON_WRITE,
     said_by: SaidBy = CLI,
     config: ConfigFile = None,
 ) -> None:
     """Publish that a commit was completed on a Hudi table."""
-    with _publisher(config, said_by) as publisher:
-        _print(publisher.commit(table=table, location=location, instant=instant, action=action))
+    with publisher_of(config, said_by) as publisher:
+        print_receipt(
+            publisher.commit(
+                table=table,
+                location=location,
+                instant=instant,
+                action=action.value,
+                operation=operation,
+                completion_time=completion_time,
+                table_type=table_type,
+            )
+        )
+
+
+@publish.command(epilog=_VACUUM_EXAMPLES)
+@option_group(Sending)
+def vacuum(
+    sending: Sending,
+    file: Annotated[
+        Path | None, typer.Option(help="The whole event as JSON; - for standard input.")
+    ] = None,
+    table: Annotated[
+        str | None, typer.Option("--table", "-t", help="catalog.database.table")
+    ] = None,
+    location: Annotated[
+        str | None, typer.Option("--location", "-l", help="Path or URI of the table.")
+    ] = None,
+    kind: Annotated[VacuumKind | None, typer.Option(help="What the vacuum made.")] = None,
+    partition: Annotated[str | None, typer.Option(help="As a path below the table.")] = None,
+    directory: Annotated[
+        list[str] | None, typer.Option(help="A directory that it made; repeat for more.")
+    ] = None,
+    min_write_id: Annotated[int | None, typer.Option(min=0, help="First compacted.")] = None,
+    max_write_id: Annotated[int | None, typer.Option(min=0, help="Last compacted.")] = None,
+    valid_write_ids: Annotated[
+        str | None, typer.Option(help="Its snapshot, as Hive's ValidWriteIdList.")
+    ] = None,
+    own_lock_id: Annotated[int | None, typer.Option(min=0, help="Its own lock.")] = None,
+    own_transaction_id: Annotated[
+        int | None, typer.Option(min=0, help="Its own transaction, if it has one.")
+    ] = None,
+    lock: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID[:TXN[:OWNER]]",
+            help="A lock held when it became visible; repeat. Its own is added by itself.",
+        ),
+    ] = None,
+    open_transaction: Annotated[
+        list[int] | None, typer.Option(min=0, help="A transaction open then; repeat.")
+    ] = None,
+    said_by: SaidBy = CLI,
+    config: ConfigFile = None,
+) -> None:
+    """Publish that a vacuum (a compaction) of a Hive ACID table became visible, with its holds."""
+    fields = {
+        "table": table,
+        "location": location,
+        "kind": kind,
+        "directories": directory,
+        "min_write_id": min_write_id,
+        "max_write_id": max_write_id,
+        "valid_write_ids": valid_write_ids,
+        "own_lock_id": own_lock_id,
+    }
+    if file is not None:
+        others = (partition, own_transaction_id, lock, open_transaction)
+        if any(value is not None for value in (*fields.values(), *others)):
+            raise ConfigError("give --file or the fields of the vacuum, not both")
+        event = read_event(VacuumFinished, file)
+        request(config, sending, event.table, lambda it: it.publish(event)[0], again=True)
+        return
+    if missing := [name for name, value in fields.items() if value in (None, [])]:
+        options = ", ".join("--" + _option(name) for name in missing)
+        raise ConfigError(f"missing: {options}; or give the whole event with --file")
+    locks = [_lock(each) for each in lock or ()]
+    if own_lock_id not in {each.lock_id for each in locks}:
+        locks.insert(0, LockHold(lock_id=own_lock_id or 0, transaction_id=own_transaction_id))
+
+    def send(publisher: Publisher) -> Receipt:
+        return publisher.vacuum_finished(
+            **fields,  # type: ignore[arg-type]  # none of them is missing, the event checks the rest
+            partition=partition,
+            own_transaction_id=own_transaction_id,
+            locks=locks,
+            open_transactions=open_transaction or (),
+        )
+
+    # a vacuum has the same id when it is published again: it may have its outcome already
+    request(config, sending, table or "", send, again=True, said_by=said_by)
+
+
+def _option(field: str) -> str:
+    return "directory" if field == "directories" else field.replace("_", "-")
+
+
+def _lock(text: str) -> LockHold:
+    """A lock from ID[:TXN[:OWNER]].
+
+    Raises:
+        ConfigError: it is written otherwise.
+    """
+    lock_id, _, rest = text.partition(":")
+    txn, _, owner = rest.partition(":")
+    if not lock_id.isdecimal() or not (txn.isdecimal() or not txn):
+        raise ConfigError(f"--lock {text!r}: write ID, ID:TXN, ID:TXN:OWNER or ID::OWNER")
+    return LockHold(
+        lock_id=int(lock_id), transaction_id=int(txn) if txn else None, owner=owner or None
+    )
 
 
 @publish.command()
@@ -79,15 +191,13 @@ def lock_released(
     transaction_id: Annotated[
         int | None, typer.Option(help="Transaction id of the metastore.")
     ] = None,
-    reason: Annotated[
-        str, typer.Option(help="unlocked, committed, aborted or expired")
-    ] = "unlocked",
+    reason: Annotated[ReleaseReason, typer.Option(help="Why it ended.")] = ReleaseReason.UNLOCKED,
     said_by: SaidBy = CLI,
     config: ConfigFile = None,
 ) -> None:
     """Publish that a lock or a transaction ended on a table."""
-    with _publisher(config, said_by) as publisher:
-        _print(
+    with publisher_of(config, said_by) as publisher:
+        print_receipt(
             publisher.lock_released(
                 table=table,
                 location=location,
@@ -99,152 +209,19 @@ def lock_released(
 
 
 @publish.command()
-@option_group(Waiting)
-def savepoint(
-    waiting: Waiting,
-    table: TableName,
-    location: Location,
-    instant: Annotated[
-        str | None, typer.Option(help="Instant to save; by default the newest completed.")
-    ] = None,
-    comment: Annotated[str, typer.Option(help="Comment in the savepoint's metadata.")] = "",
-    requested_by: Annotated[
-        str | None, typer.Option(help="Who asks; by default your user name.")
-    ] = None,
-    request_id: RequestId = None,
-    sign_with: SignWith = None,
-    config: ConfigFile = None,
-) -> None:
-    """Request a savepoint on a Hudi table."""
-
-    def request(publisher: Publisher) -> Receipt:
-        return publisher.request_savepoint(
-            table=table,
-            location=location,
-            instant=instant,
-            comment=comment,
-            requested_by=requested_by or getpass.getuser(),
-            request_id=request_id,
-        )
-
-    _request(config, sign_with, waiting, table, request, again=request_id is not None)
-
-
-@publish.command()
-@option_group(Waiting)
-def restore(
-    waiting: Waiting,
-    table: TableName,
-    location: Location,
-    savepoint: Annotated[str, typer.Option(help="Instant of the savepoint to restore to.")],
-    reason: Annotated[str, typer.Option(help="Why, for the audit trail.")],
-    requested_by: Annotated[
-        str | None, typer.Option(help="Who asks; by default your user name.")
-    ] = None,
-    plan_only: Annotated[
-        bool, typer.Option(help="Only plan: publish the plan, change nothing.")
-    ] = False,
-    expected_plan: Annotated[
-        str | None, typer.Option(help="Refuse unless the plan has this id.")
-    ] = None,
-    seen_up_to: Annotated[
-        str | None,
-        typer.Option(help="Latest instant known to you: later commits are never destroyed."),
-    ] = None,
-    request_id: RequestId = None,
-    sign_with: SignWith = None,
-    config: ConfigFile = None,
-) -> None:
-    """Request a restore, which destroys every commit after the savepoint."""
-
-    def request(publisher: Publisher) -> Receipt:
-        return publisher.request_restore(
-            table=table,
-            location=location,
-            savepoint=savepoint,
-            reason=reason,
-            requested_by=requested_by or getpass.getuser(),
-            plan_only=plan_only,
-            expected_plan=expected_plan,
-            seen_up_to=seen_up_to,
-            request_id=request_id,
-        )
-
-    _request(config, sign_with, waiting, table, request, again=request_id is not None)
-
-
-@publish.command()
-@option_group(Waiting)
+@option_group(Sending)
 def event(
-    waiting: Waiting,
-    kind: Annotated[str, typer.Argument(help="VacuumFinished, CommitCompleted ...")],
+    sending: Sending,
+    kind: Annotated[str, typer.Argument(help=f"{', '.join(EVENT_TYPES)}.")],
     file: Annotated[
         Path, typer.Argument(help="File with the event as JSON; - for standard input.")
     ],
-    sign_with: SignWith = None,
     config: ConfigFile = None,
 ) -> None:
-    """Publish any event from JSON, e.g. a VacuumFinished with its locks."""
-    if kind not in EVENT_TYPES:
-        raise ConfigError(f"unknown event {kind}; known: {', '.join(EVENT_TYPES)}")
-    parsed = read_event(EVENT_TYPES[kind], file)
-    if waiting.wait and not isinstance(parsed, _ANSWERED):
-        raise ConfigError(f"--wait: no service answers a {kind}")
+    """Publish any event from JSON; `tidegate schemas example KIND` prints one to start from."""
+    name = one_of(EVENT_TYPES, kind, "event")
+    parsed = read_event(EVENT_TYPES[name], file)
+    if sending.wait and not isinstance(parsed, ANSWERED):
+        raise ConfigError(f"--wait: no service answers a {name}")
     # an event has the same id when it is published again: it may have its outcome already
-    _request(config, sign_with, waiting, parsed.table, lambda it: it.publish(parsed)[0], again=True)
-
-
-def _request(
-    config: Path | None,
-    sign_with: Path | None,
-    waiting: Waiting,
-    table: str,
-    publish_it: Callable[[Publisher], Receipt],
-    *,
-    again: bool,
-) -> None:
-    """Publish, and wait for the outcome if that is wanted; `again`: it may be there already."""
-    with _publisher(config, CLI, sign_with) as publisher:
-        if not waiting.wait:
-            _print(publish_it(publisher))
-            return
-        seconds = waiting.seconds()
-        with publisher.watch(table, from_start=again) as watch:
-            receipt = publish_it(publisher)
-            _print(receipt)
-            raise typer.Exit(_report(watch, receipt, seconds))
-
-
-def _report(watch: OutcomeWatch, receipt: Receipt, seconds: float) -> ExitCode:
-    """Say each outcome on standard error as it comes; print the last one as JSON."""
-    from tidegate.ops.event_log.summary import sentence  # noqa: PLC0415 - heavy
-
-    last = Answered(Verdict.UNANSWERED)
-    for last in watch.answers(receipt, seconds):
-        event = last.outcome
-        write_error(f"{type(event).__name__} {sentence(event)}" if event else last.message)
-    write_json(
-        {
-            "event_id": receipt.event_id,
-            "verdict": last.verdict,
-            "kind": type(last.outcome).__name__ if last.outcome else None,
-            "message": last.message or None,
-            "event": last.outcome.model_dump(mode="json") if last.outcome else None,
-        }
-    )
-    return OF_VERDICT[last.verdict]
-
-
-def _publisher(config: Path | None, said_by: str, sign_with: Path | None = None) -> Publisher:
-    settings = Settings.load(config)
-    return Publisher(
-        said_by=said_by,
-        prefix=settings.topics.prefix,
-        config=settings.connection(),
-        registry=settings.registry,
-        sign_with=sign_with or settings.security.sign_with,
-    )
-
-
-def _print(receipt: Receipt) -> None:
-    write_json(receipt._asdict())
+    request(config, sending, parsed.table, lambda it: it.publish(parsed)[0], again=True)

@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import AsJson, ConfigFile
+from tidegate.cli.options import AsJson, ConfigFile, one_of
 from tidegate.cli.output import write, write_json
 from tidegate.errors import ConfigError
 from tidegate.events.asyncapi import asyncapi
-from tidegate.ops.contract import export_schemas
+from tidegate.events.catalogue import EVENT_TYPES
+from tidegate.ops.contract import example_of, export_schemas
 from tidegate.service.settings import Settings
 
 schemas = typer.Typer(help="Avro schemas of the events.", no_args_is_help=True)
@@ -37,6 +38,17 @@ def export(
         write_json(files)
     else:
         write(f"{len(files)} schemas in {folder}")
+
+
+@schemas.command()
+def example(
+    kind: Annotated[str, typer.Argument(help=f"{', '.join(EVENT_TYPES)}.")],
+) -> None:
+    """Print a valid event of a kind as JSON, to start from.
+
+    A fact has no event_id: it is derived from the content. Give a request an id of its own.
+    """
+    write_json(example_of(one_of(EVENT_TYPES, kind, "event")), indent=2)
 
 
 def print_asyncapi(config: ConfigFile = None) -> None:

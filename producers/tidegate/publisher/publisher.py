@@ -27,7 +27,7 @@ from tidegate.events import (
 )
 from tidegate.events.message import Message
 from tidegate.events.topics import DEFAULT_PREFIX, topic_of
-from tidegate.hive import ValidWriteIds, parse_name
+from tidegate.publisher.checks import check_publishable
 from tidegate.publisher.delivery import ConfirmedProducer, Receipt
 from tidegate.publisher.tracing import trace_injector
 from tidegate.publisher.watch import OutcomeWatch
@@ -39,8 +39,9 @@ class Publisher:
     """Publishes events; every call returns where the broker stored them, or raises.
 
     All calls raise `DeliveryError` if the broker does not confirm. Before anything is sent they
-    raise pydantic's `ValidationError` for an invalid value, and `FormatError` for a directory or a
-    snapshot that is not in Hive's form; both are `ValueError`s. Safe to share between threads.
+    raise pydantic's `ValidationError` for an invalid value, and `InvalidEventError` for a vacuum
+    whose fields are not in Hive's form or contradict each other; both are `ValueError`s. Safe to
+    share between threads.
     """
 
     def __init__(  # noqa: PLR0913 - settings, all by name
@@ -84,9 +85,14 @@ class Publisher:
         self._topics: dict[type[Event], str] = {}
 
     def publish(self, *events: Event) -> list[Receipt]:
-        """Publish events and wait until all are confirmed. The receipts are in their order."""
+        """Publish events and wait until all are confirmed. The receipts are in their order.
+
+        None is sent where one of them would be refused by the service that it is for.
+        """
+        for event in events:
+            check_publishable(event)
         try:
-            receipts = self._producer.send([self._message(_checked(event)) for event in events])
+            receipts = self._producer.send([self._message(event) for event in events])
         except DeliveryError as error:
             raise _with_ids(error, events) from error
         return [
@@ -255,15 +261,6 @@ def _with_servers(
             "no broker: give bootstrap_servers, or set KAFKA_BOOTSTRAP_SERVERS to host:port"
         )
     return {**config, "bootstrap.servers": named}
-
-
-def _checked(event: Event) -> Event:
-    """Refuse what the cleaner would refuse after the last reader has gone, perhaps hours later."""
-    if isinstance(event, VacuumFinished):
-        for name in event.directories:
-            parse_name(name)
-        ValidWriteIds.parse(event.valid_write_ids)
-    return event
 
 
 def _with_ids(error: DeliveryError, events: Sequence[Event]) -> DeliveryError:

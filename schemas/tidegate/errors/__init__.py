@@ -2,6 +2,7 @@
 
     TidegateError
     ├── FormatError          bytes or a name that break a format (Avro, Hudi, Hive)
+    │   └── InvalidEventError    an event that a service would refuse; it was not published
     ├── ConfigError          the settings or the command line are invalid; nothing was started
     ├── ConfinementError     a path outside the configured warehouse roots
     │   └── ReachedByLink        a path that contains a symbolic link below a root
@@ -31,6 +32,10 @@ class TidegateError(Exception):
 
 class FormatError(TidegateError, ValueError):
     """Bytes or a name break their format. The catcher refuses the input and touches nothing."""
+
+
+class InvalidEventError(FormatError):
+    """An event whose fields contradict each other. The publisher corrects it; nothing was sent."""
 
 
 class ConfigError(TidegateError):

@@ -1,9 +1,13 @@
-"""The contract with other applications, written to files."""
+"""The contract with other applications: schemas written to files, and examples of events."""
 
 from __future__ import annotations
 
+import json
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
+from tidegate.events import Fact
 from tidegate.events.catalogue import EVENT_TYPES
 from tidegate.events.schema import schema_text
 
@@ -15,7 +19,20 @@ def export_schemas(folder: Path) -> list[Path]:
         OSError: a file can't be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    files = [folder / f"{name}.avsc" for name in sorted(EVENT_TYPES)]
-    for file in files:
+    written = [folder / f"{name}.avsc" for name in sorted(EVENT_TYPES)]
+    for file in written:
         file.write_text(schema_text(file.stem), encoding="utf-8")
-    return files
+    return written
+
+
+def example_of(kind: str) -> dict[str, Any]:
+    """A valid event of a kind, as JSON values; a fact's without its id, which is derived.
+
+    Args:
+        kind: A name in `EVENT_TYPES`.
+    """
+    file = files("tidegate.events").joinpath("examples", f"{kind}.json")
+    fields: dict[str, Any] = json.loads(file.read_text("utf-8"))
+    if issubclass(EVENT_TYPES[kind], Fact):
+        del fields["event_id"]
+    return fields

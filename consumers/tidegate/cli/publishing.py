@@ -1,0 +1,108 @@
+"""What the subcommands of `tidegate publish` share: the publisher, receipts, sending."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from tidegate.cli.exit_codes import OF_VERDICT, ExitCode
+from tidegate.cli.output import write_error, write_json
+from tidegate.events import CleaningReleased, Request, VacuumFinished
+from tidegate.events.verdict import Verdict
+from tidegate.publisher import Answered, OutcomeWatch, Publisher, Receipt
+from tidegate.service.settings import Settings
+
+RequestId = Annotated[
+    str | None, typer.Option(help="Id of the request: repeat a failed call with the same id.")
+]
+SaidBy = Annotated[str, typer.Option(help="Name of the publishing application.")]
+CLI: Final = "tidegate-cli"
+ANSWERED: Final = (Request, VacuumFinished, CleaningReleased)
+"""The events whose outcome can be waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """Options of what is signed, or can be waited for."""
+
+    wait: Annotated[
+        bool,
+        typer.Option("--wait", help="Wait for the outcome, print it, and exit by it: see -h."),
+    ] = False
+    timeout: Annotated[str, typer.Option(help="How long to wait at most, e.g. 90s or 2h.")] = "10m"
+    sign_with: Annotated[
+        Path | None,
+        typer.Option(help="Your private key, which signs it; default: security.sign_with."),
+    ] = None
+
+    def seconds(self) -> float:
+        """How long to wait.
+
+        Raises:
+            ConfigError: it is not a duration.
+        """
+        from tidegate.ops.moments import duration  # noqa: PLC0415 - heavy
+
+        return duration(self.timeout).total_seconds()
+
+
+def request(
+    config: Path | None,
+    sending: Sending,
+    table: str,
+    publish_it: Callable[[Publisher], Receipt],
+    *,
+    again: bool,
+    said_by: str = CLI,
+) -> None:
+    """Publish, and wait for the outcome if that is wanted; `again`: it may be there already."""
+    with publisher_of(config, said_by, sending.sign_with) as publisher:
+        if not sending.wait:
+            print_receipt(publish_it(publisher))
+            return
+        seconds = sending.seconds()
+        with publisher.watch(table, from_start=again) as watch:
+            receipt = publish_it(publisher)
+            print_receipt(receipt)
+            raise typer.Exit(_report(watch, receipt, seconds))
+
+
+def _report(watch: OutcomeWatch, receipt: Receipt, seconds: float) -> ExitCode:
+    """Say each outcome on standard error as it comes; print the last one as JSON."""
+    from tidegate.ops.event_log.summary import sentence  # noqa: PLC0415 - heavy
+
+    last = Answered(Verdict.UNANSWERED)
+    for last in watch.answers(receipt, seconds):
+        event = last.outcome
+        write_error(f"{type(event).__name__} {sentence(event)}" if event else last.message)
+    write_json(
+        {
+            "event_id": receipt.event_id,
+            "verdict": last.verdict,
+            "kind": type(last.outcome).__name__ if last.outcome else None,
+            "message": last.message or None,
+            "event": last.outcome.model_dump(mode="json") if last.outcome else None,
+        }
+    )
+    return OF_VERDICT[last.verdict]
+
+
+def publisher_of(config: Path | None, said_by: str, sign_with: Path | None = None) -> Publisher:
+    """A publisher for the deployment that the settings name."""
+    settings = Settings.load(config)
+    return Publisher(
+        said_by=said_by,
+        prefix=settings.topics.prefix,
+        config=settings.connection(),
+        registry=settings.registry,
+        sign_with=sign_with or settings.security.sign_with,
+    )
+
+
+def print_receipt(receipt: Receipt) -> None:
+    """Print where an event was stored, and its id."""
+    write_json(receipt._asdict())

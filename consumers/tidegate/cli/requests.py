@@ -1,0 +1,102 @@
+"""`tidegate publish savepoint` and `restore`: what people ask for."""
+
+from __future__ import annotations
+
+import getpass
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from tidegate.cli.options import ConfigFile, Location, RequestedBy, TableName, option_group
+from tidegate.cli.plan_file import PlanFile
+from tidegate.cli.publishing import RequestId, Sending, request
+from tidegate.errors import ConfigError
+from tidegate.publisher import Publisher, Receipt
+
+RESTORE_EXAMPLES: Final = """\b
+Examples:
+  tidegate plan restore -t lake.sales.orders -l /lake/orders --savepoint latest --out plan.json
+  tidegate publish restore --plan plan.json --reason "batch 0412 doubled every order" --wait"""
+
+
+@option_group(Sending)
+def savepoint(
+    sending: Sending,
+    table: TableName,
+    location: Location,
+    instant: Annotated[
+        str | None, typer.Option(help="Instant to save; by default the newest completed.")
+    ] = None,
+    comment: Annotated[str, typer.Option(help="Comment in the savepoint's metadata.")] = "",
+    requested_by: RequestedBy = None,
+    request_id: RequestId = None,
+    config: ConfigFile = None,
+) -> None:
+    """Request a savepoint on a Hudi table."""
+
+    def send(publisher: Publisher) -> Receipt:
+        return publisher.request_savepoint(
+            table=table,
+            location=location,
+            instant=instant,
+            comment=comment,
+            requested_by=requested_by or getpass.getuser(),
+            request_id=request_id,
+        )
+
+    request(config, sending, table, send, again=request_id is not None)
+
+
+@option_group(Sending)
+def restore(
+    sending: Sending,
+    reason: Annotated[str, typer.Option(help="Why, for the audit trail.")],
+    plan: Annotated[
+        Path | None,
+        typer.Option(help="The plan that you looked at: `tidegate plan restore --out` wrote it."),
+    ] = None,
+    table: Annotated[
+        str | None, typer.Option("--table", "-t", help="catalog.database.table")
+    ] = None,
+    location: Annotated[
+        str | None, typer.Option("--location", "-l", help="Path or URI of the table.")
+    ] = None,
+    savepoint: Annotated[
+        str | None, typer.Option(help="Instant of the savepoint to restore to.")
+    ] = None,
+    requested_by: RequestedBy = None,
+    plan_only: Annotated[
+        bool, typer.Option(help="Only plan: publish the plan, change nothing.")
+    ] = False,
+    expected_plan: Annotated[
+        str | None, typer.Option(help="Refuse unless the plan has this id.")
+    ] = None,
+    seen_up_to: Annotated[
+        str | None,
+        typer.Option(help="Latest instant known to you: later commits are never destroyed."),
+    ] = None,
+    request_id: RequestId = None,
+    config: ConfigFile = None,
+) -> None:
+    """Request a restore, which destroys every commit after the savepoint."""
+    given = {"table": table, "location": location, "savepoint": savepoint}
+    given["plan_id"] = expected_plan
+    wanted = PlanFile.read(plan).completed(given) if plan else given
+    if missing := [name for name in ("table", "location", "savepoint") if not wanted[name]]:
+        raise ConfigError(f"missing: {', '.join('--' + name for name in missing)}")
+
+    def send(publisher: Publisher) -> Receipt:
+        return publisher.request_restore(
+            table=wanted["table"] or "",
+            location=wanted["location"] or "",
+            savepoint=wanted["savepoint"] or "",
+            reason=reason,
+            requested_by=requested_by or getpass.getuser(),
+            plan_only=plan_only,
+            expected_plan=wanted["plan_id"],
+            seen_up_to=seen_up_to,
+            request_id=request_id,
+        )
+
+    request(config, sending, wanted["table"] or "", send, again=request_id is not None)

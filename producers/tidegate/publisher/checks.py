@@ -1,0 +1,50 @@
+"""What an event must be before it is sent, beyond the form of its fields.
+
+The cleaner would refuse such a vacuum after the last reader has gone, perhaps days later, when
+nobody remembers it: its publisher learns it at once.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tidegate.errors import FormatError, InvalidEventError
+from tidegate.events import Event, VacuumFinished, VacuumKind
+from tidegate.hive import Compaction, InconsistentCompaction, ValidWriteIds
+
+_STRAY: Final = frozenset({"", ".", ".."})
+_SIGNS: Final = re.compile(r"[\\\x00-\x1f]")
+
+
+def check_publishable(event: Event) -> None:
+    """Check what the fields of an event say of each other.
+
+    Raises:
+        InvalidEventError: a service would refuse it; it says why.
+    """
+    if isinstance(event, VacuumFinished):
+        try:
+            _check_vacuum(event)
+        except (FormatError, InconsistentCompaction) as error:
+            raise InvalidEventError(f"invalid VacuumFinished: {error}") from error
+
+
+def _check_vacuum(event: VacuumFinished) -> None:
+    snapshot = ValidWriteIds.parse(event.valid_write_ids)
+    table = snapshot.table.lower()
+    if not f".{event.table}".endswith(f".{table}"):
+        raise InconsistentCompaction(f"the snapshot is of the table {table}, not of {event.table}")
+    Compaction.of(
+        event.directories,
+        major=event.kind is VacuumKind.MAJOR,
+        min_write_id=event.min_write_id,
+        max_write_id=event.max_write_id,
+        write_ids=snapshot,
+        own_txn=event.own_transaction_id,
+    )
+    partition = event.partition
+    if partition is not None and (
+        _STRAY & set(partition.split("/")) or _SIGNS.search(partition) or "://" in partition
+    ):
+        raise InconsistentCompaction(f"the partition {partition!r} is no path below the table")

@@ -1,0 +1,213 @@
+"""`tidegate publish`: what is wrong is said at once, with exit code 2; what is right is sent."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.hudi_tables import at, four_commits, savepoint_request, ticking, warehouse_over
+from tidegate.cli import main
+from tidegate.cli.exit_codes import MEANINGS, OF_VERDICT, ExitCode, table
+from tidegate.compute.parallel_map import ThreadMap
+from tidegate.events.catalogue import EVENT_TYPES
+from tidegate.events.verdict import Verdict
+from tidegate.local.demo.monitor import TopicMonitor
+from tidegate.ops.topics import create_topics
+from tidegate.savepoints import SavepointWriter
+from tidegate.service.assembly import DECIDERS
+from tidegate.service.settings import Settings
+
+Tidegate = Callable[..., tuple[int, str, str]]
+VACUUM = (
+    *("publish", "vacuum", "-t", "lake.sales.orders", "-l", "/lake/orders", "--kind", "minor"),
+    *("--directory", "delta_0000001_0000003", "--min-write-id", "1", "--max-write-id", "3"),
+    *("--valid-write-ids", "sales.orders:3:9223372036854775807::", "--own-lock-id", "7"),
+)
+
+
+@pytest.fixture
+def tidegate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Tidegate:
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:9")
+    monkeypatch.delenv("TIDEGATE_CONFIG", raising=False)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["tidegate", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        told = capsys.readouterr()
+        return int(ended.value.code or 0), told.out, told.err
+
+    return call
+
+
+def savepointed(folder: Path, *minutes: int) -> str:
+    table = four_commits(folder / "orders", 9)
+    writer = SavepointWriter(warehouse_over(folder), ThreadMap(), ticking())
+    for minute in minutes:
+        assert list(writer.execute(savepoint_request(table, at(minute))))
+    (folder / "tidegate.toml").write_text(f'[warehouse]\nroots = ["{folder}"]\n')
+    return table.location
+
+
+def test_every_exit_code_has_a_meaning_and_every_final_verdict_a_code() -> None:
+    assert set(MEANINGS) == set(ExitCode)
+    assert set(OF_VERDICT) == set(Verdict) - {Verdict.UNDER_WAY}
+    assert all(f"  {each.value}  " in table() for each in ExitCode)
+
+
+@pytest.mark.parametrize("kind", EVENT_TYPES)
+def test_the_example_of_every_event_is_valid(tidegate: Tidegate, kind: str) -> None:
+    code, out, _ = tidegate("schemas", "example", kind.lower())
+
+    assert code == 0
+    assert EVENT_TYPES[kind].model_validate_json(out).event_id
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(("--max-write-id", "9"), "invalid VacuumFinished: ", id="a contradiction"),
+        pytest.param(("--lock", "ana"), "--lock 'ana': write ID, ID:TXN", id="a lock"),
+        pytest.param(("--file", "x.json"), "not both", id="a file and options"),
+        pytest.param(("--timeout", "soon", "--wait"), "is not a duration", id="a time-out"),
+        pytest.param(("-l", "orders"), "not an absolute path", id="a relative location"),
+    ],
+)
+def test_a_vacuum_that_is_wrong_is_an_error_at_the_caller(
+    tidegate: Tidegate, arguments: tuple[str, ...], said: str
+) -> None:
+    code, out, err = tidegate(*VACUUM, *arguments)
+
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("commit", "--instant", "20260301100000001", "--action", "commmit"),
+        ("lock-released", "--lock-id", "7", "--reason", "gone"),
+    ],
+)
+def test_a_word_that_is_none_of_the_choices_is_wrong(
+    tidegate: Tidegate, arguments: tuple[str, ...]
+) -> None:
+    code, _, err = tidegate("publish", *arguments, "-t", "lake.sales.orders", "-l", "/lake/orders")
+
+    assert code == 2
+    assert "is not one of" in err
+
+
+def test_what_a_vacuum_lacks_is_named(tidegate: Tidegate) -> None:
+    code, _, err = tidegate("publish", "vacuum", "-t", "lake.sales.orders", "--kind", "major")
+
+    assert code == 2
+    assert "missing: --location, --directory, --min-write-id" in err
+
+
+@pytest.mark.kafka
+def test_a_vacuum_and_a_commit_are_published_from_options(
+    tidegate: Tidegate,
+    tmp_path: Path,
+    bootstrap_servers: str,
+    topic_prefix: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = tmp_path / "tidegate.toml"
+    file.write_text(f'[topics]\nprefix = "{topic_prefix}"\npartitions = 1\n')
+
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", bootstrap_servers)
+    settings = Settings.load(file)
+    create_topics(settings.connection(), settings.topics, DECIDERS)
+
+    code, out, _ = tidegate(*VACUUM, "--lock", "8:80:ana", "--lock", "9::bob", "-c", str(file))
+    assert code == 0
+    ids = [json.loads(out)["event_id"]]
+    commit = ("commit", "-t", "lake.sales.orders", "-l", "/lake/orders")
+    more = ("--operation", "upsert", "--action", "deltacommit", "--table-type", "merge_on_read")
+    code, out, _ = tidegate(
+        "publish", *commit, "--instant", "20260301100000001", *more, "-c", str(file)
+    )
+    assert code == 0
+    ids.append(json.loads(out)["event_id"])
+
+    monitor = TopicMonitor(bootstrap_servers, topic_prefix, 1)
+    [vacuum], [done] = monitor.events("vacuums"), monitor.events("commits")
+    fields: dict[str, Any] = vacuum.model_dump(mode="json")
+    assert [(e["lock_id"], e["transaction_id"], e["owner"]) for e in fields["locks"]] == [
+        (7, None, None),
+        (8, 80, "ana"),
+        (9, None, "bob"),
+    ]
+    assert (done.operation, done.action) == ("upsert", "deltacommit")  # type: ignore[attr-defined]
+    assert [vacuum.event_id, done.event_id] == ids
+
+
+def test_a_plan_is_written_to_a_file_and_requested_from_it(
+    tidegate: Tidegate, tmp_path: Path
+) -> None:
+    location, plan = savepointed(tmp_path, 1, 2), tmp_path / "plan.json"
+    options = ("-t", "lake.sales.orders", "-c", str(tmp_path / "tidegate.toml"))
+
+    code, out, _ = tidegate(
+        "plan", "restore", "-l", location, "--savepoint", "latest", "--out", str(plan), *options
+    )
+
+    assert code == 0
+    written = json.loads(plan.read_text())
+    assert (written["savepoint"], written["table"]) == (at(2), "lake.sales.orders")
+    assert written["plan_id"] in out
+    reason = ("publish", "restore", "--reason", "x", "--plan", str(plan))
+    code, _, err = tidegate(*reason, "--savepoint", at(1))
+    assert (code, "the plan is for savepoint" in err) == (2, True)
+    code, _, err = tidegate(*reason, "-t", "lake.sales.customers")
+    assert (code, "the plan is for table" in err) == (2, True)
+
+
+@pytest.mark.parametrize(("wanted", "minute"), [("latest", 2), ("latest~1", 1)])
+def test_a_savepoint_is_named_by_how_new_it_is(
+    tidegate: Tidegate, tmp_path: Path, wanted: str, minute: int
+) -> None:
+    location = savepointed(tmp_path, 1, 2)
+    options = ("--json", "-c", str(tmp_path / "tidegate.toml"))
+    code, out, err = tidegate("plan", "restore", "-l", location, "--savepoint", wanted, *options)
+
+    if minute == 1:  # refused for the later savepoint, so it was that one that was looked for
+        assert (code, at(2) in err) == (1, True)
+    else:
+        assert (code, json.loads(out)["savepoint"]) == (0, at(minute))
+
+
+def test_a_savepoint_that_there_is_not_is_wrong(tidegate: Tidegate, tmp_path: Path) -> None:
+    location = savepointed(tmp_path, 1)
+    file = str(tmp_path / "tidegate.toml")
+    code, _, err = tidegate(
+        "plan", "restore", "-l", location, "--savepoint", "latest~1", "-c", file
+    )
+
+    assert (code, "has 1 completed savepoints: no latest~1" in err) == (2, True)
+
+
+def test_an_empty_plan_says_that_there_is_nothing_to_do(tidegate: Tidegate, tmp_path: Path) -> None:
+    location, plan = savepointed(tmp_path, 4), tmp_path / "plan.json"
+    arguments = ("plan", "restore", "-l", location, "--savepoint", "latest", "--out", str(plan))
+    code, out, _ = tidegate(*arguments, "-c", str(tmp_path / "tidegate.toml"))
+
+    assert code == 0
+    assert f"nothing to do: {at(4)} is the table's newest commit" in out
+    code, _, err = tidegate("publish", "restore", "--reason", "x", "--plan", str(plan))
+    assert (code, "there is nothing to do" in err) == (2, True)
+
+
+def test_a_file_that_is_no_plan_is_wrong(tidegate: Tidegate, tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text('{"savepoint": 1}')
+    for name, said in (("plan.json", "is not a restore's plan"), ("none.json", "No such file")):
+        code, _, err = tidegate(
+            "publish", "restore", "--reason", "x", "--plan", str(tmp_path / name)
+        )
+        assert (code, said in err) == (2, True)

@@ -1,0 +1,96 @@
+"""What contradicts itself is refused where it is published, not after the last reader has gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.samples import NOON
+from support.told import vacuum
+from tidegate.cleaning import command_for
+from tidegate.cleaning.plan import partition_path, plan_cleaning
+from tidegate.errors import InvalidEventError
+from tidegate.events import CleaningReleased, VacuumFinished
+from tidegate.ops.contract import example_of
+from tidegate.publisher import Publisher
+from tidegate.publisher.checks import check_publishable
+from tidegate.tables.refusal import Refused
+
+CONTRADICTIONS = [
+    pytest.param({"kind": "major"}, "delta", id="a major one made a delta"),
+    pytest.param({"max_write_id": 2}, None, id="the directory exceeds the range"),
+    pytest.param({"max_write_id": 9}, None, id="the range exceeds the directory"),
+    pytest.param(
+        {"valid_write_ids": "sales.orders:2:9223372036854775807::"},
+        "high-water mark",
+        id="the range exceeds the snapshot",
+    ),
+    pytest.param(
+        {"valid_write_ids": "sales.customers:3:9223372036854775807::"},
+        "the snapshot is of the table .*customers",
+        id="the snapshot is another table's",
+    ),
+    pytest.param({"valid_write_ids": "no snapshot"}, None, id="no snapshot"),
+    pytest.param({"directories": ("part-0001",)}, "part-0001", id="no name of Hive's"),
+    pytest.param(
+        {"directories": tuple(f"delta_000000{n}_000000{n}" for n in (1, 2, 3))},
+        None,
+        id="more directories than a vacuum makes",
+    ),
+    pytest.param({"partition": "../customers"}, "no path below the table", id="a way out"),
+    pytest.param({"partition": "/day=1"}, "no path below the table", id="an absolute partition"),
+]
+
+
+def told(**fields: Any) -> VacuumFinished:  # noqa: ANN401 - any field
+    given = vacuum(7).model_dump(exclude={"event_id"})
+    return VacuumFinished.model_validate(given | fields)
+
+
+@pytest.mark.parametrize(("fields", "reason"), CONTRADICTIONS)
+def test_a_vacuum_that_contradicts_itself_is_refused_before_it_is_sent(
+    fields: dict[str, Any], reason: str | None
+) -> None:
+    with (
+        Publisher("127.0.0.1:9", said_by="test") as publisher,
+        pytest.raises(InvalidEventError, match=reason),
+    ):
+        publisher.publish(told(**fields))
+
+
+def refuse(command: CleaningReleased) -> None:
+    """What the cleaner checks before it looks at what the directory holds."""
+    partition_path(command)
+    plan_cleaning([], command)
+
+
+@pytest.mark.parametrize(("fields", "reason"), CONTRADICTIONS)
+def test_the_cleaner_would_have_refused_it_too(fields: dict[str, Any], reason: str) -> None:
+    """The publisher refuses nothing that would have been cleaned."""
+    command = command_for(told(**fields), NOON)
+    with pytest.raises(Refused, match=None if "partition" in fields else reason):
+        refuse(command)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"partition": "day=1/hour=2"},
+        {
+            "directories": (
+                "delta_0000001_0000003_v0000012",
+                "delete_delta_0000001_0000003_v0000012",
+            )
+        },
+        {"kind": "major", "directories": ("base_0000003",)},
+        {"valid_write_ids": "orders:7:9223372036854775807::"},
+    ],
+)
+def test_a_vacuum_that_may_be_is_sent(fields: dict[str, Any]) -> None:
+    check_publishable(told(**fields))
+
+
+def test_the_example_of_a_vacuum_is_publishable() -> None:
+    check_publishable(VacuumFinished.model_validate(example_of("VacuumFinished")))
