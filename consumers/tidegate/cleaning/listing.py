@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 MARKER_SUFFIX: Final = "_$folder$"
 """Hadoop's file systems for object stores mark a directory by an empty file of this suffix."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedFile:
+class ListedFile(NamedTuple):
     """A file somewhere below an ACID directory. A symbolic link counts as a file.
 
     `size` is in bytes; `modified_ms` is in milliseconds since the epoch, 0 if the store has none.

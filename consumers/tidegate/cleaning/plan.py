@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from tidegate.cleaning.listing import ListedDirectory
 from tidegate.cleaning.products import (
     AcidEntry,
-    aborted_directories,
+    aborted_within,
+    check_covered,
     check_empty_base,
     complete_products,
-    obsolete_directories,
 )
 from tidegate.cleaning.superseded import superseding_directories
 from tidegate.errors import FormatError
@@ -131,11 +131,13 @@ def _may_change(refused: Refused) -> bool:
 def _plan(compaction: Compaction, entries: Sequence[AcidEntry]) -> CleaningPlan:
     products = complete_products(compaction, entries)
     try:
-        obsolete = obsolete_directories(compaction, entries, products)
-        check_empty_base(compaction, entries, frozenset(obsolete))
-        names = {*obsolete, *aborted_directories(compaction, entries, products)}
+        removable = compaction.removable([each.found for each in entries])
     except NotEnoughHistory as error:
         raise Refused(Reason.NOT_ENOUGH_HISTORY, str(error)) from error
+    check_covered(removable.obsolete, products)
+    obsolete = frozenset(each.name for each in removable.obsolete)
+    check_empty_base(compaction, entries, obsolete)
+    names = {*obsolete, *aborted_within(removable.aborted, products)}
     remove = [each.listed for each in entries if each.name in names]
     _check_links(remove)
     ordered = sorted(remove, key=lambda each: each.name)

@@ -85,7 +85,7 @@ def complete_products(compaction: Compaction, entries: Iterable[AcidEntry]) -> l
 
     A minor vacuum's event may name a delta and a delete delta though there was only one kind of
     events to compact, so one of the two may be missing or empty. If it is needed after all,
-    `obsolete_directories` finds that no product contains what would be removed.
+    `check_covered` finds that no product contains what would be removed.
 
     Raises:
         Refused: PRODUCTS_MISSING or PRODUCTS_INCOMPLETE, if none is complete.
@@ -99,23 +99,18 @@ def complete_products(compaction: Compaction, entries: Iterable[AcidEntry]) -> l
     raise Refused(Reason.PRODUCTS_MISSING, f"{compaction.products[0].name} does not exist")
 
 
-def obsolete_directories(
-    compaction: Compaction, entries: Sequence[AcidEntry], products: Sequence[AcidEntry]
-) -> list[str]:
-    """Name the directories that the vacuum made obsolete.
+def check_covered(obsolete: Iterable[FoundDirectory], products: Sequence[AcidEntry]) -> None:
+    """Check that the vacuum's products contain all that it made obsolete.
 
     Raises:
         Refused: NOT_COVERED: one of them is in no complete product.
-        NotEnoughHistory: as `acid_state`.
     """
-    obsolete = compaction.obsolete([each.found for each in entries])
     for each in obsolete:
         if not any(covers(product.acid, each.acid) for product in products):
             raise Refused(
                 Reason.NOT_COVERED,
                 f"{each.name} is obsolete, but none of the vacuum's products contains it",
             )
-    return [each.name for each in obsolete]
 
 
 def check_empty_base(
@@ -142,19 +137,14 @@ def check_empty_base(
             )
 
 
-def aborted_directories(
-    compaction: Compaction, entries: Sequence[AcidEntry], products: Sequence[AcidEntry]
-) -> list[str]:
-    """Name the directories with aborted rows only, within a product's range of write ids.
+def aborted_within(aborted: Iterable[FoundDirectory], products: Sequence[AcidEntry]) -> list[str]:
+    """Name the directories with aborted rows only that lie in a product's range of write ids.
 
     No product contains those rows, because readers never see them.
-
-    Raises:
-        NotEnoughHistory: as `acid_state`.
     """
     return [
         each.name
-        for each in compaction.aborted([entry.found for entry in entries])
+        for each in aborted
         if any(_spans(product.acid, each.acid) for product in products)
     ]
 

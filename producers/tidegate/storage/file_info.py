@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class FileInfo:
+class FileInfo(NamedTuple):
     """A file or directory: its name, normalised path and size in bytes.
 
     `modified_ms` is the modification time in milliseconds since the epoch; 0 where the store
     records none (directories of object stores). A symbolic link is neither file nor directory: its
-    size and time are the link's own, `is_dir` is False.
+    size and time are the link's own, `is_dir` is False. A tuple, because listings make millions.
     """
 
     name: str

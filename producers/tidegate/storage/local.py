@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import attrgetter
@@ -21,6 +21,7 @@ from tidegate.errors import ConfinementError, FormatError, ReachedByLink
 from tidegate.storage.file_info import FileInfo
 from tidegate.storage.locations import is_below, join
 
+_IS_DIR: Final = attrgetter("is_dir")
 MAX_DEPTH: Final = 100
 """Directories nested deeper than this below a root are refused: no table format needs them."""
 _NANOSECONDS_PER_MS: Final = 1_000_000
@@ -180,7 +181,7 @@ def list_directory(path: LocalPath) -> list[FileInfo]:
     Raises: as `opened_directory`.
     """
     with located(path), opened_directory(path) as directory, os.scandir(directory) as entries:
-        return list(_file_infos(str(path), entries))
+        return _file_infos(str(path), entries)
 
 
 def walk_each(parent: LocalPath, names: Iterable[str]) -> list[list[FileInfo] | None]:
@@ -227,9 +228,12 @@ def walk_open(directory: int, path: LocalPath) -> list[FileInfo]:
         raise TooDeep(f"{path} is nested deeper than {MAX_DEPTH} directories")
     try:
         with os.scandir(directory) as entries:
-            found = sorted(_file_infos(str(path), entries), key=attrgetter("name"))
+            found = _file_infos(str(path), entries)
     except OSError as error:
         raise naming(error, path) from error
+    found.sort()
+    if not any(map(_IS_DIR, found)):
+        return found
     files: list[FileInfo] = []
     for entry in found:
         if entry.is_dir:
@@ -239,21 +243,20 @@ def walk_open(directory: int, path: LocalPath) -> list[FileInfo]:
     return files
 
 
-def _file_infos(parent: str, entries: Iterator[os.DirEntry[str]]) -> Iterator[FileInfo]:
+def _file_infos(parent: str, entries: Iterable[os.DirEntry[str]]) -> list[FileInfo]:
+    found: list[FileInfo] = []
     for entry in entries:
         try:
-            found = entry.stat(follow_symlinks=False)
+            status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             continue
-        mode, name = found.st_mode, entry.name
-        yield FileInfo(
-            name,
-            f"{parent}/{name}",
-            stat.S_ISDIR(mode),
-            found.st_size,
-            found.st_mtime_ns // _NANOSECONDS_PER_MS,
-            stat.S_ISLNK(mode),
+        mode, name = status.st_mode, entry.name
+        modified_ms = status.st_mtime_ns // _NANOSECONDS_PER_MS
+        is_dir, is_link = stat.S_ISDIR(mode), stat.S_ISLNK(mode)
+        found.append(
+            FileInfo(name, f"{parent}/{name}", is_dir, status.st_size, modified_ms, is_link)
         )
+    return found
 
 
 def read_file(path: LocalPath, limit: int, *, follow: bool = False) -> bytes:

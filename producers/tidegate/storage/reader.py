@@ -72,7 +72,7 @@ class Storage:
                 found = _list_remote(*self.open(location), location)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFound(location) from error
-        return sorted(found, key=lambda info: info.name)
+        return sorted(found)  # names come first in the tuples, and are unique
 
     def walk(self, location: str) -> Iterator[FileInfo]:
         """Yield every file below a location; symbolic links are yielded, never followed.

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from tidegate.errors import TidegateError
 from tidegate.hive.bases import FoundDirectory, is_compacted
 from tidegate.hive.names import AcidDirectory, Base, Delta, parse_name
-from tidegate.hive.obsolete import acid_state, always_obsolete
+from tidegate.hive.obsolete import settled_state
 from tidegate.hive.write_ids import CleanerWriteIds, ValidWriteIds
 
 _MOST_PRODUCTS: Final = 2
@@ -21,6 +21,13 @@ _MOST_PRODUCTS: Final = 2
 
 class InconsistentCompaction(TidegateError):  # noqa: N818 - expected, not a fault
     """Kind, range, products and snapshot contradict each other. The catcher changes nothing."""
+
+
+class Removable(NamedTuple):
+    """What a compaction made obsolete, and what holds only aborted write ids of its range."""
+
+    obsolete: tuple[FoundDirectory, ...]
+    aborted: tuple[FoundDirectory, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,30 +119,33 @@ class Compaction:
             return False
         return self.is_major or acid.min_write_id >= self.min_write_id
 
-    def obsolete(self, found: Sequence[FoundDirectory]) -> tuple[FoundDirectory, ...]:
-        """Choose what this compaction made obsolete: in its range, and in any order of the listing.
+    def removable(self, found: Sequence[FoundDirectory]) -> Removable:
+        """Choose what this compaction made obsolete, and what in its range is all aborted.
 
-        Never a product, nor a directory in which a write id was still open. A base above the
-        high-water mark makes nothing obsolete, though Hive's shortcut by the least open id would
-        let it (HIVE-29601).
+        In any order of the listing. Never a product, nor a directory in which a write id was still
+        open. A base above the high-water mark makes nothing obsolete, though Hive's shortcut by the
+        least open id would let it (HIVE-29601).
 
         Raises:
-            NotEnoughHistory: as `acid_state`.
+            NotEnoughHistory: as `settled_state`.
         """
-        return self._choose(found, always_obsolete(self._considered(found), self.write_ids))
+        state = settled_state(self._considered(found), self.write_ids)
+        return Removable(self._choose(found, state.obsolete), self._choose(found, state.aborted))
+
+    def obsolete(self, found: Sequence[FoundDirectory]) -> tuple[FoundDirectory, ...]:
+        """The first part of `removable`."""
+        return self.removable(found).obsolete
 
     def aborted(self, found: Sequence[FoundDirectory]) -> tuple[FoundDirectory, ...]:
-        """Choose what is in its range and holds only aborted write ids: no reader reads that.
-
-        Raises:
-            NotEnoughHistory: as `acid_state`.
-        """
-        return self._choose(found, acid_state(self._considered(found), self.write_ids).aborted)
+        """The second part of `removable`: no reader reads that."""
+        return self.removable(found).aborted
 
     def _choose(
         self, found: Sequence[FoundDirectory], names: Iterable[str]
     ) -> tuple[FoundDirectory, ...]:
         chosen = frozenset(names)
+        if not chosen:
+            return ()
         return tuple(each for each in found if each.name in chosen and self._may_go(each.acid))
 
     def _considered(self, found: Sequence[FoundDirectory]) -> list[FoundDirectory]:

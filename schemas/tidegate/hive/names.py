@@ -91,7 +91,7 @@ def parse_name(name: str) -> AcidDirectory:
         FormatError: `name` is not the name of an ACID directory; Hive's getAcidState fails at such
             a name. Stricter than Hive: only a base may have a sign, and MIN must not exceed MAX.
     """
-    if base := _BASE.fullmatch(name):
+    if name.startswith("base_") and (base := _BASE.fullmatch(name)):
         write_id, txn = _number(base[1]), _optional(base[2])
         if _LONG_MIN <= write_id <= _LONG_MAX and _fits(txn):
             return Base(write_id, txn)

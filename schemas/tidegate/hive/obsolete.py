@@ -9,7 +9,7 @@ directory), which Hive calls obsolete once there is a base, are left out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidegate.errors import TidegateError
 from tidegate.hive.bases import BaseWalk, FoundDirectory, is_compacted, is_usable, rank
@@ -69,25 +69,33 @@ def acid_state(
 def always_obsolete(
     found: Sequence[FoundDirectory], write_ids: ValidWriteIds, txns: ValidTxns | None = None
 ) -> tuple[str, ...]:
-    """Name what is obsolete in whatever order Hive visits the directories, sorted by name.
+    """Name what is obsolete in whatever order Hive visits the directories: see `settled_state`."""
+    return settled_state(found, write_ids, txns).obsolete
+
+
+def settled_state(
+    found: Sequence[FoundDirectory], write_ids: ValidWriteIds, txns: ValidTxns | None = None
+) -> AcidState:
+    """Classify as `acid_state` does, with what is obsolete in whatever order Hive visits.
 
     A base is obsolete only if it is usable and a better base is usable too: the lesser of two
-    unusable bases is obsolete in one order and needed in the other.
+    unusable bases is obsolete in one order and needed in the other. What is aborted depends on no
+    order. `obsolete` is sorted by name.
 
     Raises:
         NotEnoughHistory: `acid_state` raises it in at least one order.
     """
-    visible, _ = _visible(found, txns)
-    bases = [each for each in visible if isinstance(each.acid, Base)]
+    bases = [each for each in found if isinstance(each.acid, Base)]
     # of two oldest bases of one write id, Hive checks the one that it visited first
     oldest_first = sorted(bases, key=lambda each: (each.acid.max_write_id, not is_compacted(each)))
-    deltas = [each for each in visible if not isinstance(each.acid, Base)]
-    state = acid_state([*oldest_first, *deltas], write_ids)
-    usable = [each for each in bases if is_usable(each, write_ids)]
+    deltas = [each for each in found if not isinstance(each.acid, Base)]
+    state = acid_state([*oldest_first, *deltas], write_ids, txns)
+    visible, _ = _visible(bases, txns)
+    usable = [each for each in visible if is_usable(each, write_ids)]
     best = max(map(rank, usable), default=None)
     lesser = {each.name for each in usable if rank(each) != best}
     shadowed = set(state.obsolete) - {each.name for each in bases}
-    return tuple(sorted(lesser | shadowed))
+    return replace(state, obsolete=tuple(sorted(lesser | shadowed)))
 
 
 def _visible(
