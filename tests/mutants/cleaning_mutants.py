@@ -170,7 +170,7 @@ CLEANING_MUTANTS = (
     Mutant(
         "cleaner: a base of no rows stands beside what deleted them",
         _PLAN,
-        (("        check_empty_base(compaction, entries, frozenset(obsolete))\n", ""),),
+        (("    check_empty_base(compaction, entries, obsolete)\n", ""),),
         "tests/cleaning/test_plan.py",
     ),
     Mutant(
