@@ -70,6 +70,17 @@ def main() -> None:
         _end(ExitCode.WRONG, f"invalid {error.title}: {validation_message(error)}")
     except TidegateError as error:
         _end(ExitCode.FAILED, str(error))
+    except Exception as error:
+        if (fault := _kafka_fault(error)) is None:
+            raise
+        _end(ExitCode.FAILED, fault)
+
+
+def _kafka_fault(error: Exception) -> str | None:
+    """What the Kafka client reports, if that is where an error comes from."""
+    from confluent_kafka import KafkaException  # noqa: PLC0415 - heavy
+
+    return f"Kafka: {error.args[0].str()}" if isinstance(error, KafkaException) else None
 
 
 def _end(code: int, *lines: str) -> NoReturn:

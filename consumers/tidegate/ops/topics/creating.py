@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tidegate.errors import ConfigError, TransientError
+from tidegate.runtime.kafka.errors import is_transient
 from tidegate.service.settings import TopicSettings
 from tidegate.service.topics.cluster import WAIT_SECONDS, describe_topics
 from tidegate.service.topics.declaration import DeclaredTopic, deployment
@@ -85,7 +86,8 @@ def _created(name: str, future: object) -> bool:
     except KafkaException as error:
         if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return False
-        raise ConfigError(f"topic {name}: {error.args[0].str()}") from error
+        kind = TransientError if is_transient(error.args[0]) else ConfigError
+        raise kind(f"topic {name}: {error.args[0].str()}") from error
     return True
 
 

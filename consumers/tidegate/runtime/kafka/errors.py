@@ -35,17 +35,22 @@ _TRANSIENT: Final = {
     KafkaError.CONCURRENT_TRANSACTIONS,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.ELIGIBLE_LEADERS_NOT_AVAILABLE,
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.KAFKA_STORAGE_ERROR,
     KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.LISTENER_NOT_FOUND,
     KafkaError.NETWORK_EXCEPTION,
+    KafkaError.NOT_CONTROLLER,
     KafkaError.NOT_COORDINATOR,
     KafkaError.NOT_ENOUGH_REPLICAS,
     KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.PREFERRED_LEADER_NOT_AVAILABLE,
     KafkaError.REPLICA_NOT_AVAILABLE,
     KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.THROTTLING_QUOTA_EXCEEDED,
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.UNSTABLE_OFFSET_COMMIT,
 }
@@ -85,7 +90,7 @@ def require_transient(fault: KafkaError, doing: str) -> None:
 
 @contextmanager
 def translate_kafka_errors(doing: str) -> Generator[None]:
-    """Translate KafkaException: retry, or stop.
+    """Translate KafkaException, and the time-out of an admin request: retry, or stop.
 
     Raises:
         TransientError: a retry may succeed, also where a topic is not known (yet).
@@ -98,3 +103,5 @@ def translate_kafka_errors(doing: str) -> Generator[None]:
         may_pass = is_transient(fault) or fault.code() in _UNKNOWN
         kind = TransientError if may_pass else StopService
         raise kind(f"{doing}: {fault.str()}") from error
+    except TimeoutError as error:  # an admin request's future: the client itself did not answer
+        raise TransientError(f"{doing}: no answer in time") from error
