@@ -28,7 +28,8 @@ from tidegate.service.settings import Settings
 
 log = logging.getLogger(__name__)
 _MISSED_LOOKS: Final = 4
-_RETRIES: Final = RetryPolicy(attempts=5, longest=1.0)
+_BROKER_SECONDS: Final = 3.0
+_RETRIES: Final = RetryPolicy(attempts=3, longest=1.0)
 """Right after topics were created their leaders are not known yet."""
 
 
@@ -90,8 +91,7 @@ class DeploymentMonitor:
         self._settings, self._metrics = settings, metrics
         self._config = settings.connection()
         self._prefix, self._wire = settings.topics.prefix, wire_for(settings.registry)
-        self._metadata = KafkaMetadata(self._config)
-        self._groups = Groups(AdminClient({**self._config, "log_level": 0}))
+        self._metadata = KafkaMetadata(self._config, wait_seconds=_BROKER_SECONDS)
         self._read: dict[Partition, int] = {}
         """Up to which offset outcomes and dead letters were counted."""
 
@@ -173,12 +173,14 @@ class DeploymentMonitor:
         return {each: marks.end for each, marks in self._metadata.watermarks(parts).items()}
 
     def _look_at_groups(self, ends: Mapping[Partition, int]) -> None:
+        # a new client: one that saw its broker die was seen to time out for a minute afterwards
+        groups = Groups(AdminClient({**self._config, "log_level": 0}))
         for service, kinds in CONSUMED_EVENTS.items():
             group = f"{self._prefix}.{service}"
             topics = {topic_of(kind).name(self._prefix) for kind in kinds}
             parts = [each for each in ends if each.topic in topics]
             committed = self._metadata.committed(group, parts)
-            self._metrics.set(catalog.MEMBERS, len(self._groups.members(group)), group)
+            self._metrics.set(catalog.MEMBERS, len(groups.members(group)), group)
             for part, at in committed.items():
                 labels = (group, part.topic, str(part.number))
                 self._metrics.set(catalog.CURRENT, at.offset, *labels)

@@ -1,0 +1,128 @@
+"""A kill, an outage and a flood of dead letters: each in the log, the metrics and the alerts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from support.deployment import Deployment, end, exit_code
+from support.waiting import wait_for
+from support.watching import (
+    Prometheus,
+    get,
+    lines_of,
+    needs_prometheus,
+    port_of,
+    run_monitor,
+)
+from tidegate.local.embedded import EmbeddedBroker
+from tidegate.local.embedded.process import Child
+from tidegate.publisher import ConfirmedProducer, Message
+
+pytestmark = [pytest.mark.kafka, needs_prometheus]
+
+OUTAGE_SECONDS = 120
+SETTINGS = "stop_seconds = 10\n[monitoring]\nport = 0"
+
+
+@pytest.fixture
+def place(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[Deployment]:
+    with Deployment(bootstrap_servers, topic_prefix, tmp_path, settings=SETTINGS) as place:
+        yield place
+
+
+class Watched:
+    """A gate, the monitor and a Prometheus that scrapes both."""
+
+    def __init__(self, place: Deployment, stack: ExitStack) -> None:
+        self.place, self.group = place, f"{place.prefix}.reader-gate"
+        self.gate = place.run("reader-gate")
+        self.monitor = run_monitor(place.settings_file("monitor", {}), place.folder)
+        stack.callback(end, self.monitor)
+        self.ports = {"tidegate": port_of(self.gate), "tidegate-monitor": port_of(self.monitor)}
+        self.prometheus = stack.enter_context(Prometheus(place.folder, self.ports))
+        members = f'kafka_consumergroup_members{{consumergroup="{self.group}"}} == 1'
+        wait_for("the gate is seen", lambda: bool(self.prometheus.query(members)))
+
+    def logged(self, text: str, child: Child | None = None) -> int:
+        """How many lines of a log, by default the gate's, have this text."""
+        return sum(text in str(line["event"]) for line in lines_of(child or self.gate))
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def test_a_kill_is_seen(place: Deployment, stack: ExitStack) -> None:
+    watched = Watched(place, stack)
+    prometheus = watched.prometheus
+    assert not prometheus.would_alert("TidegateProcessDown")
+    assert not prometheus.would_alert("TidegateServiceWithoutMembers", consumergroup=watched.group)
+
+    os.kill(watched.gate.pid, signal.SIGKILL)
+
+    wait_for("the process is down", lambda: prometheus.would_alert("TidegateProcessDown"))
+    wait_for(
+        "nobody runs the gate",
+        lambda: prometheus.would_alert(
+            "TidegateServiceWithoutMembers", consumergroup=watched.group
+        ),
+    )
+    again = place.run("reader-gate", "again")
+    wait_for("it runs again", lambda: get(f"http://127.0.0.1:{port_of(again)}/readyz") == "ok\n")
+    assert any("owns" in str(line["event"]) for line in lines_of(again))
+
+
+@pytest.mark.soak
+def test_an_outage_of_two_minutes_is_seen_once(
+    topic_prefix: str, tmp_path: Path, stack: ExitStack
+) -> None:
+    broker = stack.enter_context(EmbeddedBroker(tmp_path / "kafka"))
+    place = stack.enter_context(
+        Deployment(broker.bootstrap_servers, topic_prefix, tmp_path, settings=SETTINGS)
+    )
+    watched = Watched(place, stack)
+    prometheus, last = watched.prometheus, "tidegate_monitor_last_look_timestamp_seconds"
+    broker.kill()
+    wait_for("the outage in the log", lambda: watched.logged("the broker is away"))
+    wait_for(
+        "the monitor's log", lambda: watched.logged("the deployment can't be seen", watched.monitor)
+    )
+    time.sleep(OUTAGE_SECONDS)  # the outage lasts
+    assert prometheus.query(f"time() - {last} > {OUTAGE_SECONDS - 3}")
+    assert get(f"http://127.0.0.1:{watched.ports['tidegate']}/livez") == "ok\n"
+    assert get(f"http://127.0.0.1:{watched.ports['tidegate-monitor']}/readyz") is None
+
+    broker.start()
+
+    wait_for("the end in the log", lambda: watched.logged("the broker is back"))
+    wait_for("it is seen again", lambda: bool(prometheus.query(f"time() - {last} < 3")))
+    assert watched.logged("the broker is away") == 1
+    assert watched.logged("the deployment can't be seen", watched.monitor) == 1
+
+
+def test_a_flood_of_dead_letters_is_seen(place: Deployment, stack: ExitStack) -> None:
+    watched = Watched(place, stack)
+    prometheus = watched.prometheus
+    counted = "tidegate_dead_letters_seen_total"
+    wait_for("the count begins", lambda: bool(prometheus.query(f"{counted} == 0")))
+    assert not prometheus.would_alert("TidegateDeadLetters")
+
+    junk = [Message(f"{place.prefix}.locks", b"lake.a.b", b"junk") for _ in range(60)]
+    ConfirmedProducer(place.connection).send(junk)
+
+    assert exit_code(watched.gate) == 1
+    wait_for("the letters are counted", lambda: bool(prometheus.query(f"{counted} == 50")))
+    wait_for("the alert", lambda: prometheus.would_alert("TidegateDeadLetters"))
+    wait_for("the process is down", lambda: prometheus.would_alert("TidegateProcessDown"))
+    assert watched.logged("dead-lettering") == 50
+    [failed] = [line for line in lines_of(watched.gate) if "failed" in str(line["event"])]
+    assert "DeadLetterFlood" in failed["exception"]
