@@ -102,8 +102,7 @@ class Tables:
         commands: list[CleaningReleased] = []
         for event in events:
             decision = self.gate.decide(self.store.state(event.table), event, at)
-            pieces = self.store.serialized(decision.pieces)
-            self.store.put(event.table, decision.state, pieces)
+            self.store.put(event.table, decision.state, decision.pieces)
             commands += [each for each in decision.commands if isinstance(each, CleaningReleased)]
             self.flags += [each for each in decision.outcomes if isinstance(each, VacuumFlagged)]
             if self.restarts:
@@ -126,7 +125,7 @@ class Tables:
     def waiting(self, table: str = TABLE) -> list[WaitingVacuum]:
         pieces = self.index(table).pieces
         found = (pieces.get(name) for name in pieces.names())
-        return [each.vacuum() for each in found if isinstance(each, VacuumRecord)]
+        return [e.whole() for e in found if isinstance(e, WaitingVacuum | VacuumRecord)]
 
     def flagged(self) -> list[str]:
         return [each.flag for each in self.flags]

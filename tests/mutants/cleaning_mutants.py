@@ -55,7 +55,7 @@ CLEANING_MUTANTS = (
     _gate(
         "a corrected vacuum counts",
         "        if now.content in done or",
-        "        if identity(event) in done or",
+        "        if itself in done or",
     ),
     _gate(
         "a correction keeps the holds of the first publication",

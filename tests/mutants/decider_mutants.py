@@ -78,7 +78,7 @@ DECIDER_MUTANTS = (
     Mutant(
         "no record of a changelog is larger than a megabyte",
         RUNTIME + "decider/pieces.py",
-        (("len(record) > MAX_RECORD_BYTES", "len(record) > 2 * MAX_RECORD_BYTES"),),
+        (("(piece))) > MAX_RECORD_BYTES", "(piece))) > 2 * MAX_RECORD_BYTES"),),
         f"{_LARGE} -k record_above",
     ),
     Mutant(

@@ -31,6 +31,7 @@ from tidegate.cleaning.gate_state import (
     GateState,
     Vacuum,
     dump_piece,
+    most_bytes,
     parse_piece,
 )
 from tidegate.cleaning.gate_upgrade import upgraded
@@ -65,6 +66,10 @@ class ReaderGate:
     def dump_piece(self, piece: object) -> bytes:
         """Serialize one of the records beside the main one."""
         return dump_piece(piece)
+
+    def most_bytes(self, piece: object) -> int:
+        """A bound of the size of its record."""
+        return most_bytes(piece)
 
     def parse_piece(self, name: str, record: bytes) -> object:
         """Read one of them back."""

@@ -18,7 +18,6 @@ from tidegate.cleaning.gate_index import (
 )
 from tidegate.cleaning.gate_state import (
     CLEANED,
-    COPIED,
     MARKS,
     RELEASED,
     VACUUM,
@@ -94,21 +93,22 @@ class Turn:
     def vacuum(self, event: VacuumFinished) -> None:
         """A vacuum was published, perhaps not for the first time."""
         _require_publishable(event)
-        name, index, done = vacuum_name(event), self.index, self.index.cleaned
+        itself, index, done = identity(event), self.index, self.index.cleaned
+        name = vacuum_name(itself)
         now = WaitingVacuum(
-            event.event_id, self.at, content(event), _locks(event), event.open_transactions,
+            event.event_id, self.at, content(event, itself), _locks(event), event.open_transactions,
             Vacuum.of(event),
         )  # fmt: skip
         before = self.pieces.get(name)
-        if isinstance(before, VacuumRecord):
-            self._published_again(name, event, before.vacuum(), now)
+        if isinstance(before, WaitingVacuum | VacuumRecord):
+            self._published_again(name, event, before.whole(), now)
             return
         if now.content in done or hashed(event.event_id) in done:
             late = [each for each in now.holds if not index.has_ended(each)]
             if late and not all(self._is_below_mark(each) for each in late):
                 self.outcomes.append(holds_after_release(event, self.at))
             return
-        if identity(event) in done:
+        if itself in done:
             self.outcomes.append(content_changed(event, self.at))
         self._wait(name, event, now)
 
@@ -157,13 +157,13 @@ class Turn:
 
     def _watch_next(self, name: str) -> None:
         vacuum = self.pieces.get(name)
-        if not isinstance(vacuum, VacuumRecord) or name in self.changed:
+        if not isinstance(vacuum, WaitingVacuum | VacuumRecord) or name in self.changed:
             return
         hold = self.index.next_hold(vacuum.holds)
         if hold is not None:
             self.index.watch(name, hold)
         elif name not in self.freed:
-            self.freed[name] = vacuum.vacuum()
+            self.freed[name] = vacuum.whole()
 
     def free_those_ready(self) -> None:
         """Those that turned out, when the table was loaded, to wait for nothing."""
@@ -275,14 +275,20 @@ class Turn:
 
 def command(table: str, vacuum_id: str, vacuum: Vacuum, at: datetime) -> CleaningReleased:
     """Derived from the vacuum alone, but for the time: its id does not depend on who came last."""
-    envelope = {
-        "table": table,
-        "caused_by": vacuum_id,
-        "said_by": GATE,
-        "occurred_at": at,
-    }
-    copied = {name: getattr(vacuum, name) for name in COPIED}
-    return CleaningReleased.model_validate(envelope | copied)
+    return CleaningReleased(
+        table=table,
+        caused_by=vacuum_id,
+        said_by=GATE,
+        occurred_at=at,
+        location=vacuum.location,
+        kind=vacuum.kind,
+        partition=vacuum.partition,
+        directories=vacuum.directories,
+        min_write_id=vacuum.min_write_id,
+        max_write_id=vacuum.max_write_id,
+        valid_write_ids=vacuum.valid_write_ids,
+        own_transaction_id=vacuum.own_transaction_id,
+    )
 
 
 def _require_publishable(event: VacuumFinished) -> None:
@@ -342,7 +348,7 @@ def chunks_of(pieces: Pieces, letter: str) -> list[tuple[ClosedChunk, tuple[int,
 def holds_of(pieces: Pieces, name: str) -> Collection[Sequence[int]]:
     """The holds of the waiting vacuum of a name."""
     piece = pieces.get(name)
-    if not isinstance(piece, VacuumRecord):
+    if not isinstance(piece, WaitingVacuum | VacuumRecord):
         raise TypeError(f"{name} is not a vacuum")
     return piece.holds
 

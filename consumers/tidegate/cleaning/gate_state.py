@@ -36,7 +36,14 @@ MARKS: Final = "m"
 _PACKED: Final = b"x"
 """How a record begins that zlib has compressed; the others are JSON."""
 _PACKED_ABOVE: Final = 100_000
-"""Bytes: the few vacuums with thousands of holds."""
+"""Bytes: the few vacuums with thousands of holds. Everything but vacuums has fewer."""
+_CHARACTER: Final = 6
+"""Bytes that a character has in JSON, at most; those of the fields' limits are here:"""
+_NAME: Final = 255 + 1
+_NUMBER: Final = 2 * (19 + 3)
+_LOCK: Final = _CHARACTER * (1_000 + 1_000) + 4 * _NUMBER
+_BESIDES: Final = _CHARACTER * (4_000 + 1_000) + 1_000
+"""What else a vacuum's record has: mainly a location and a partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +62,16 @@ class Vacuum:
     @classmethod
     def of(cls, event: VacuumFinished) -> Vacuum:
         """The fields of an event."""
-        return cls(*(getattr(event, name) for name in COPIED))
+        return cls(
+            event.location,
+            event.kind,
+            event.partition,
+            event.directories,
+            event.min_write_id,
+            event.max_write_id,
+            event.valid_write_ids,
+            event.own_transaction_id,
+        )
 
 
 COPIED: Final = tuple(each.name for each in fields(Vacuum))
@@ -89,6 +105,10 @@ class WaitingVacuum:
         """Derive the holds."""
         object.__setattr__(self, "holds", tuple(sorted(self._each_hold(), reverse=True)))
 
+    def whole(self) -> WaitingVacuum:
+        """Itself: it is not a record."""
+        return self
+
     def _each_hold(self) -> Iterator[Hold]:
         """A lock ends with its transaction, too."""
         for lock in self.locks:
@@ -118,20 +138,20 @@ class VacuumRecord:
         holds, self._details = _unpacked(record).split(b"\n", 1)
         self.holds: list[list[int]] = from_json(holds)
 
-    def vacuum(self) -> WaitingVacuum:
+    def whole(self) -> WaitingVacuum:
         """Read all of it.
 
         Raises:
             StopService: it can't be read: nothing may be decided without it.
         """
         try:
-            return self._vacuum()
+            return self._whole()
         except (ValueError, TypeError, KeyError) as error:
             raise StopService(
                 f"a waiting vacuum in the changelog can't be read: {error!r}"
             ) from error
 
-    def _vacuum(self) -> WaitingVacuum:
+    def _whole(self) -> WaitingVacuum:
         read = json.loads(self._details)
         vacuum = read["vacuum"]
         vacuum["kind"] = VacuumKind(vacuum["kind"])
@@ -193,9 +213,9 @@ class GateState:
         return self.index
 
 
-def vacuum_name(event: VacuumFinished) -> str:
-    """The record's name: the same for every publication of one vacuum."""
-    return f"{VACUUM}{identity(event):016x}"
+def vacuum_name(of: int) -> str:
+    """The name of the record of the vacuum of an identity."""
+    return f"{VACUUM}{of:016x}"
 
 
 def identity(event: VacuumFinished) -> int:
@@ -204,10 +224,10 @@ def identity(event: VacuumFinished) -> int:
     return hashed(f"{event.partition}\x1f{made}\x1f{event.own_lock_id}")
 
 
-def content(event: VacuumFinished) -> int:
-    """A hash of what the cleaner is to do; the holds are not part of it."""
+def content(event: VacuumFinished, of: int) -> int:
+    """A hash of what the cleaner is to do to the vacuum of an identity; holds are no part of it."""
     parts = (
-        identity(event),
+        of,
         event.location,
         event.kind.value,
         event.min_write_id,
@@ -221,6 +241,16 @@ def content(event: VacuumFinished) -> int:
 def hashed(text: str) -> int:
     """63 bits of SHA-256: a number that every JSON reader can hold."""
     return int.from_bytes(sha256(text.encode("utf-8", "surrogatepass")).digest()[:8]) >> 1
+
+
+def most_bytes(piece: object) -> int:
+    """A bound of the size of its record, from the limits of the events' fields."""
+    if not isinstance(piece, WaitingVacuum):
+        return _PACKED_ABOVE
+    vacuum = piece.vacuum
+    characters = len(vacuum.valid_write_ids) + len(vacuum.directories) * _NAME
+    holds = len(piece.locks) * _LOCK + len(piece.transactions) * _NUMBER
+    return _BESIDES + _CHARACTER * characters + holds
 
 
 def dump_piece(piece: object) -> bytes:

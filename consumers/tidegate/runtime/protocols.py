@@ -99,7 +99,14 @@ class PiecewiseDecider(Decider[S], Protocol[S]):
         ...
 
     def dump_piece(self, piece: object) -> bytes:
-        """Serialize a piece: at most about a megabyte."""
+        """Serialize a piece. An event that needs a record above a megabyte is refused."""
+        ...
+
+    def most_bytes(self, piece: object) -> int:
+        """A bound of the size of a piece's record, in bytes; cheap, because it is asked for each.
+
+        Above a megabyte, the piece is serialized to know its size.
+        """
         ...
 
     def upgrade(self, state: object) -> tuple[S, Mapping[str, object]]:

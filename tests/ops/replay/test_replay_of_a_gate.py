@@ -55,7 +55,7 @@ def waiting(bus: MemoryBus, table: str) -> list[WaitingVacuum]:
     store.restore((each.key or b"", each.value) for each in told)
     pieces = store.state(table).loaded.pieces
     found = (pieces.get(name) for name in pieces.names())
-    return [each.vacuum() for each in found if isinstance(each, VacuumRecord)]
+    return [e.whole() for e in found if isinstance(e, WaitingVacuum | VacuumRecord)]
 
 
 def let_go(bus: MemoryBus) -> list[tuple[str, int]]:

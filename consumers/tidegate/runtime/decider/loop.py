@@ -29,6 +29,7 @@ from tidegate.errors import (
     MessageTooLargeError,
     StoppingError,
     StopService,
+    TransientError,
 )
 from tidegate.events import Event
 from tidegate.events.topics import COMMAND_TOPIC, DEFAULT_PREFIX, OUTCOME_TOPIC, changelog, topic_of
@@ -40,6 +41,7 @@ from tidegate.runtime.decider.owned_partitions import (
     OwnedPartitions,
     PendingWork,
 )
+from tidegate.runtime.decider.pieces import require_small
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.runtime.input.dead_letters import DeadLetterLimit, DeadLetterQueue
 from tidegate.runtime.input.decoder import Decoder
@@ -199,12 +201,19 @@ class DeciderLoop(Generic[S]):
         """Apply an event. What can be refused is tried first: a refused event changes nothing."""
         store = owned.store
         decision = self._decider.decide(store.state(event.table), event, at)
-        pieces = store.serialized(decision.pieces)
+        if decision.pieces and store.piecewise is not None:
+            require_small(store.piecewise, decision.pieces)
         if decision.commands or decision.outcomes:
-            self._add(owned.pending, self._retries.call(lambda: self._messages(decision)))
-        store.put(event.table, decision.state, pieces)
+            self._add(owned.pending, self._messages(decision))
+        store.put(event.table, decision.state, decision.pieces)
 
     def _messages(self, decision: Decision[S]) -> list[Message]:
+        try:
+            return self._serialized(decision)
+        except TransientError:  # only then are retries prepared: this runs for every decision
+            return self._retries.call(lambda: self._serialized(decision))
+
+    def _serialized(self, decision: Decision[S]) -> list[Message]:
         commands, outcomes = COMMAND_TOPIC.name(self._prefix), OUTCOME_TOPIC.name(self._prefix)
         messages = [
             self._sign(each, self._wire.serialize(each, commands)) for each in decision.commands

@@ -33,13 +33,7 @@ from tidegate.errors import (
     StopService,
 )
 from tidegate.runtime.bus import ChangelogRecord, Watermarks
-from tidegate.runtime.decider.pieces import (
-    NO_RECORDS,
-    UNREADABLE,
-    PieceRecords,
-    TablePieces,
-    require_small,
-)
+from tidegate.runtime.decider.pieces import UNREADABLE, TablePieces
 from tidegate.runtime.decider.state_record import Positions, StateRecord, record_adapter
 from tidegate.runtime.protocols import NO_PIECES, Decider, PiecewiseDecider
 
@@ -68,8 +62,8 @@ class _LoadedTable(Generic[S]):
     """A table whose main record is parsed, and what changed of it since the last write."""
 
     state: S
-    changed: dict[str, bool] = field(default_factory=dict[str, bool])
-    """The names of changed pieces, and whether the changelog has a record of each."""
+    changed: dict[str, object] = field(default_factory=dict[str, object])
+    """Pieces that are not yet serialized; None for those removed."""
 
 
 @dataclass(slots=True)
@@ -148,7 +142,7 @@ class StateStore(Generic[S]):
                 yield table, self._record(table)
                 continue
             record, _ = self._read(table)
-            if view := self._view(table):
+            if view := self._view(table, NO_PIECES):
                 for name in view.names():
                     view.get(name)
             yield table, record
@@ -220,48 +214,22 @@ class StateStore(Generic[S]):
             self._load(table)
         return table in self._ahead and offset < self._ahead[table].get(topic, 0)
 
-    def serialized(self, pieces: Mapping[str, object]) -> PieceRecords:
-        """The records of changed pieces (None removes one).
-
-        Raises:
-            PermanentError: one is too large: the event that changes it can't be applied.
-        """
-        records = self._dumped(pieces) if pieces else NO_RECORDS
-        require_small(records)
-        return records
-
-    def put(self, table: str, state: S, pieces: PieceRecords = NO_RECORDS) -> None:
-        """Set a table's next state and changed pieces, as `serialized` gave them.
+    def put(self, table: str, state: S, pieces: Mapping[str, object] = NO_PIECES) -> None:
+        """Set a table's next state and changed pieces (None removes one).
 
         The very same state object, and no pieces, mean that nothing changed.
         """
         loaded = self._loaded.get(table) or self._load(table)
         if state is not loaded.state or pieces:
             loaded.state = state
-            if pieces:
-                self._put_pieces(table, loaded, pieces)
+            loaded.changed.update(pieces)
             self._changed.add(table)
-
-    def _dumped(self, pieces: Mapping[str, object]) -> PieceRecords:
-        if self.piecewise is None:
-            raise TypeError("only a piecewise decider has pieces")
-        dump = self.piecewise.dump_piece
-        return {name: None if piece is None else dump(piece) for name, piece in pieces.items()}
-
-    def _put_pieces(self, table: str, loaded: _LoadedTable[S], pieces: PieceRecords) -> None:
-        records = self._pieces.setdefault(table, {})
-        for name, record in pieces.items():
-            loaded.changed.setdefault(name, name in records)
-            if record is None:
-                records.pop(name, None)
-            else:
-                records[name] = record
 
     def reopen(self, table: str) -> None:
         """Discard what a decision that raised may have changed in place."""
         loaded = self._loaded.get(table)
         if loaded is not None and self.piecewise is not None:
-            view = TablePieces(table, self._pieces[table], self.piecewise)
+            view = TablePieces(table, loaded.changed, self._pieces[table], self.piecewise)
             loaded.state = self.piecewise.prepare(loaded.state, view)
 
     def advance(self, topic: str, offset: int) -> None:
@@ -296,17 +264,18 @@ class StateStore(Generic[S]):
         return header
 
     def _changed_pieces(self, table: str, loaded: _LoadedTable[S]) -> list[ChangelogRecord]:
-        if not loaded.changed:
+        if not loaded.changed or self.piecewise is None:
             return []
-        records = self._pieces[table]
+        records = self._pieces.setdefault(table, {})
         put: list[ChangelogRecord] = []
         removed: list[ChangelogRecord] = []
-        for name, was_written in loaded.changed.items():
-            record = records.get(name)
-            if record is not None:
-                put.append((f"{table}\x00{name}".encode(), record))
-            elif was_written:  # else it came and went within this write
-                removed.append((f"{table}\x00{name}".encode(), None))
+        for name, piece in loaded.changed.items():
+            key = f"{table}\x00{name}".encode()
+            if piece is not None:
+                records[name] = self.piecewise.dump_piece(piece)
+                put.append((key, records[name]))
+            elif records.pop(name, None) is not None:  # else it came and went within this write
+                removed.append((key, None))
         loaded.changed.clear()
         return [*put, *removed]
 
@@ -329,19 +298,20 @@ class StateStore(Generic[S]):
             record, pieces = self._read(table)
             loaded.state = record.state
             if pieces:  # of an older form: they are written with the table's next change
-                self._put_pieces(table, loaded, self._dumped(pieces))
+                loaded.changed.update(pieces)
                 self._changed.add(table)
             if self._is_ahead(record.applied):
                 self._ahead[table] = record.applied
-        if (view := self._view(table)) and self.piecewise is not None:
+        if (view := self._view(table, loaded.changed)) and self.piecewise is not None:
             loaded.state = self.piecewise.prepare(loaded.state, view)
         self._loaded[table] = loaded
         return loaded
 
-    def _view(self, table: str) -> TablePieces | None:
+    def _view(self, table: str, changed: Mapping[str, object]) -> TablePieces | None:
         if self.piecewise is None:
             return None
-        return TablePieces(table, self._pieces.setdefault(table, {}), self.piecewise)
+        records = self._pieces.setdefault(table, {})
+        return TablePieces(table, changed, records, self.piecewise)
 
     def _read(self, table: str) -> tuple[StateRecord[S], Mapping[str, object]]:
         value = self._records[table]
