@@ -1,7 +1,7 @@
 """What the reader gate is measured against: a consumer as a careful user would write it.
 
-confluent-kafka in batches, fastavro with the parsed schema, pydantic models of every field. Of
-Tidegate it has the schema files only.
+confluent-kafka in batches, fastavro with the parsed schema, and pydantic models that check every
+limit which the schemas document. It derives no ids, and does nothing with an event.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from io import BytesIO
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Self
 
 import fastavro
 from confluent_kafka import Consumer, TopicPartition
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import AwareDatetime, BaseModel, Field, model_validator
 
-from tidegate.events import LockReleased, VacuumFinished
+from tidegate.events import LockReleased, LockType, ReleaseReason, VacuumFinished, VacuumKind
 from tidegate.events.codec import single_object_prefix
 from tidegate.events.schema import schema_of
 
@@ -23,49 +23,68 @@ _BATCH: Final = 1000
 _PREFIX_BYTES: Final = 10
 
 
-class _Event(BaseModel, frozen=True):
-    event_id: str
-    table: str = Field(max_length=500)
-    location: str = Field(min_length=1, max_length=4_000)
+_Text = Annotated[str, Field(min_length=1, max_length=1_000)]
+_Id = Annotated[int, Field(ge=0, lt=2**63)]
+_Name = Annotated[str, Field(pattern=r"^[^/\\\x00-\x1f\x7f]{1,255}$")]
+
+
+class _Event(BaseModel, frozen=True, extra="forbid"):
+    event_id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$")
+    table: str = Field(max_length=500, pattern=r"^[^\s./\\]+\.[^\s./\\]+\.[^\s./\\]+$")
+    location: str = Field(max_length=4_000, pattern=r"^(/|[A-Za-z][A-Za-z0-9+.-]*:/)")
     occurred_at: AwareDatetime
-    said_by: str
-    caused_by: str | None
+    said_by: _Text
+    caused_by: _Text | None
 
 
-class Hold(BaseModel, frozen=True):
+class Hold(BaseModel, frozen=True, extra="forbid"):
     """A lock of a vacuum."""
 
-    lock_id: int = Field(ge=0)
-    transaction_id: int | None
-    partition: str | None
-    lock_type: str | None
-    owner: str | None
+    lock_id: _Id
+    transaction_id: _Id | None
+    partition: _Text | None
+    lock_type: LockType | None
+    owner: _Text | None
 
 
 class Vacuum(_Event, frozen=True):
     """A compaction."""
 
-    kind: Literal["minor", "major"]
-    partition: str | None
-    directories: tuple[str, ...] = Field(min_length=1)
-    min_write_id: int = Field(ge=0)
-    max_write_id: int = Field(ge=0)
-    valid_write_ids: str
-    own_lock_id: int
-    own_transaction_id: int | None
-    locks: tuple[Hold, ...] = Field(min_length=1)
-    open_transactions: tuple[int, ...]
+    kind: VacuumKind
+    partition: _Text | None
+    directories: tuple[_Name, ...] = Field(min_length=1, max_length=1_000)
+    min_write_id: _Id
+    max_write_id: _Id
+    valid_write_ids: str = Field(min_length=1, max_length=250_000)
+    own_lock_id: _Id
+    own_transaction_id: _Id | None
+    locks: tuple[Hold, ...] = Field(min_length=1, max_length=10_000)
+    open_transactions: tuple[_Id, ...] = Field(max_length=100_000)
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        if self.own_lock_id not in {each.lock_id for each in self.locks}:
+            raise ValueError("a vacuum holds its own lock")
+        if self.min_write_id > self.max_write_id:
+            raise ValueError("min_write_id is greater than max_write_id")
+        return self
 
 
 class Release(_Event, frozen=True):
     """The end of a lock or a transaction."""
 
-    lock_id: int | None
-    transaction_id: int | None
-    partition: str | None
-    lock_type: str | None
-    reason: Literal["unlocked", "committed", "aborted", "expired"]
+    lock_id: _Id | None
+    transaction_id: _Id | None
+    partition: _Text | None
+    lock_type: LockType | None
+    reason: ReleaseReason
     reconciled: bool
+
+    @model_validator(mode="after")
+    def _names_something(self) -> Self:
+        if self.lock_id is None and self.transaction_id is None:
+            raise ValueError("neither a lock nor a transaction")
+        return self
 
 
 _READS: Final[dict[bytes, tuple[Any, type[_Event]]]] = {

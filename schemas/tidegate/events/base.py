@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_validator
@@ -12,6 +15,15 @@ from tidegate.events.limits import Location, Path, Text
 EventId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$|^$")]
 """A word of up to 100 characters; empty until it is derived."""
 TableIdentity = Annotated[str, Field(max_length=500), AfterValidator(table_identity)]
+
+
+@cache
+def _values_of(fields: tuple[str, ...]) -> Callable[[object], tuple[object, ...]]:
+    """Reads these attributes. It runs for every fact that is read."""
+    if len(fields) > 1:
+        return attrgetter(*fields)
+    [name] = fields
+    return lambda event: (getattr(event, name),)
 
 
 class Value(BaseModel, frozen=True, extra="forbid"):
@@ -57,7 +69,7 @@ class Event(Value, frozen=True):
 
     def _derived_from(self, fields: tuple[str, ...]) -> str:
         # from validated values: a list and a tuple are equal then
-        return derived_id(type(self).__name__, *[getattr(self, name) for name in fields])
+        return derived_id(type(self).__name__, *_values_of(fields)(self))
 
     @classmethod
     def about(cls, cause: Event, **fields: Any) -> Self:  # noqa: ANN401 - checked by the model
@@ -85,10 +97,10 @@ class Fact(Event, frozen=True):
         Raises:
             ValueError: the event came with an id that no version derives from this content.
         """
-        own = self.content_id()
-        if self.event_id in {"", own}:
+        own, given = self.content_id(), self.event_id
+        if given in ("", own):
             return own
-        if any(self.event_id == self._derived_from(fields) for fields in self.identified_before):
+        if any(given == self._derived_from(fields) for fields in self.identified_before):
             return own
         raise ValueError("event_id is not the id of this content; leave it out and it is derived")
 
