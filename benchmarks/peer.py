@@ -7,7 +7,7 @@ limit which the schemas document. It derives no ids, and does nothing with an ev
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import Annotated, Any, Final, Self
 
@@ -19,6 +19,7 @@ from tidegate.events import LockReleased, LockType, ReleaseReason, VacuumFinishe
 from tidegate.events.codec import single_object_prefix
 from tidegate.events.schema import schema_of
 
+Decode = Callable[[bytes | None, bytes], object]
 _BATCH: Final = 1000
 _PREFIX_BYTES: Final = 10
 
@@ -116,7 +117,7 @@ class Peer:
         self._consumer.assign([TopicPartition(topic, 0, 0) for topic in topics])
         self._consumer.consume(1, 5)
 
-    def consume(self, seconds: float, most: int) -> tuple[float, float]:
+    def consume(self, seconds: float, most: int, decode: Decode = decoded) -> tuple[float, float]:
         """Consume and decode for so long, or so many events; give events a second.
 
         Returns:
@@ -126,7 +127,7 @@ class Peer:
         began, cpu, seen = time.perf_counter(), time.process_time(), 0
         while seen < most and time.perf_counter() - began < seconds:
             for message in self._consumer.consume(_BATCH, 0.5):
-                decoded(message.key(), message.value() or b"")
+                decode(message.key(), message.value() or b"")
                 seen += 1
         return seen / (time.perf_counter() - began), seen / (time.process_time() - cpu)
 
