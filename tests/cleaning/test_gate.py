@@ -181,6 +181,15 @@ def test_the_command_carries_the_vacuums_own_words_and_the_releases_time() -> No
     ]
 
 
+def test_the_id_of_a_command_does_not_depend_on_when_the_last_hold_ended() -> None:
+    ids: set[str] = set()
+    for at in (NOON, NOON + timedelta(days=3)):
+        tables = Tables()
+        tables.hear(vacuum(1), at=at)
+        ids |= {each.event_id for each in tables.hear(released(1), at=at)}
+    assert len(ids) == 1
+
+
 def test_releases_that_arrive_before_their_vacuum_are_remembered() -> None:
     tables = Tables()
     assert tables.hear(released(1), released(2), released(txn=9)) == []

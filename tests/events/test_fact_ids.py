@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import timedelta
 from typing import Any, ClassVar
 
 import pytest
@@ -35,6 +36,16 @@ _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://tidegate.dev/events")
 
 def forged(event: Event, event_id: str) -> Event:
     return event.model_copy(update={"event_id": event_id})
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [commit(1), release(1), VacuumFinished.model_validate(VACUUM)],
+    ids=lambda fact: type(fact).__name__,
+)
+def test_a_fact_that_is_reported_again_later_has_the_same_id(fact: Fact) -> None:
+    later = fact.model_dump(exclude={"event_id"}) | {"occurred_at": NOON + timedelta(days=1)}
+    assert type(fact).model_validate(later).event_id == fact.event_id
 
 
 @pytest.mark.parametrize(
