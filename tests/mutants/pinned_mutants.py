@@ -15,14 +15,13 @@ PINNED_MUTANTS = (
         RUNTIME + "decider/owned_partitions.py",
         (
             (
-                "        changelog = self._bus.changelog(self._changelog, number)\n",
-                """        early = list(self._bus.log(Partition(self._changelog, number)))
-        changelog = self._bus.changelog(self._changelog, number)
+                "            for number, records in"
+                " self._changelog.acquire(numbers, known=kept.keys()):\n",
+                """            early = {n: [(each.key or b"", each.value) for each in self._bus.log(
+                Partition(self._topic, n))] for n in numbers}
+            list(self._changelog.acquire(numbers))
+            for number, records in early.items():
 """,
-            ),
-            (
-                "store.restore(changelog.read())",
-                'store.restore((each.key or b"", each.value) for each in early)',
             ),
         ),
         f"{_PINNED} -k fenced",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import pytest
 
@@ -20,7 +20,14 @@ from support.waiting import wait_for
 from tidegate.errors import DeliveryError, StopService
 from tidegate.events.topics import TOPICS, changelog
 from tidegate.publisher import Message
-from tidegate.runtime.bus import NO_METADATA, CommitMetadata, Offsets, Partition, Record
+from tidegate.runtime.bus import (
+    NO_METADATA,
+    ChangelogRecord,
+    CommitMetadata,
+    Offsets,
+    Partition,
+    Record,
+)
 from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letters import dead_letter
@@ -34,15 +41,23 @@ ONCE = RetryPolicy(1, 0.001, 0.001)
 
 
 class OvertakenBus(MemoryBus):
-    """Before a changelog is opened its owner writes once more: until then it is not fenced."""
+    """Before a changelog is acquired its owner writes once more: until then it is not fenced."""
 
     last_act: Callable[[], object] | None = None
 
-    def changelog(self, topic: str, partition: int) -> MemoryChangelog:
-        act, self.last_act = self.last_act, None
-        if act:
-            act()
-        return super().changelog(topic, partition)
+    def changelog(self, topic: str) -> MemoryChangelog:
+        bus = self
+
+        class Overtaken(MemoryChangelog):
+            def acquire(
+                self, numbers: Collection[int], known: Collection[int] = ()
+            ) -> Iterator[tuple[int, Sequence[ChangelogRecord]]]:
+                act, bus.last_act = bus.last_act, None
+                if act:
+                    act()
+                return super().acquire(numbers, known)
+
+        return Overtaken(self, topic)
 
 
 def test_rule_4_a_changelog_is_read_after_its_earlier_owner_is_fenced() -> None:

@@ -27,7 +27,7 @@ def waiting_after(*events: Event) -> Sequence[LackingVacuum]:
     written: list[tuple[bytes, bytes | None]] = []
     for event in events:
         decision = gate.decide(own.state(event.table), event, NOON)
-        own.put(event.table, decision.state, own.serialized(decision.pieces))
+        own.put(event.table, decision.state, decision.pieces)
         written += own.changed_records()
     read = store_of(gate)
     read.restore(written)

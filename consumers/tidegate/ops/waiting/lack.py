@@ -64,8 +64,8 @@ def lacking_vacuums(store: StateStore[GateState]) -> Iterator[LackingVacuum]:
         index = store.state(table).loaded
         for name in index.pieces.names():
             piece = index.pieces.get(name) if name[0] == VACUUM else None
-            if isinstance(piece, VacuumRecord):
-                yield _lacking(table, piece.vacuum(), index)
+            if isinstance(piece, WaitingVacuum | VacuumRecord):
+                yield _lacking(table, piece.whole(), index)
 
 
 def _lacking(table: str, waiting: WaitingVacuum, index: GateIndex) -> LackingVacuum:
