@@ -15,8 +15,10 @@ PINNED_MUTANTS = (
         RUNTIME + "decider/owned_partitions.py",
         (
             (
-                "            for number, records in"
-                " self._changelog.acquire(numbers, known=kept.keys()):\n",
+                (
+                    "            for number, records in"
+                    " self._changelog.acquire(numbers, known=kept.keys()):\n"
+                ),
                 """            early = {n: [(each.key or b"", each.value) for each in self._bus.log(
                 Partition(self._topic, n))] for n in numbers}
             list(self._changelog.acquire(numbers))
