@@ -36,7 +36,7 @@ class Target:
 TARGETS = (
     Target("hive", ("schemas/tidegate/hive",), "tests/hive tests/cleaning/test_plan.py"),
     Target("hudi", ("schemas/tidegate/hudi",), "tests/hudi"),
-    Target("events", ("schemas/tidegate/events",), "tests/events"),
+    Target("events", ("schemas/tidegate/events", "schemas/tidegate/avro"), "tests/events"),
     Target("gate", ("consumers/tidegate/cleaning/gate.py",), "tests/cleaning/test_gate.py"),
     Target(
         "plan",

@@ -90,6 +90,7 @@ HOSTILE = {
         record({"type": "array", "items": record("int", *["null"] * 5000, name="wide")}),
         long(10**6) + bytes(10**6),
     ),
+    "a type that is an object": container({"type": NULLS, "logicalType": "decimal"}, b""),
     "a deep schema": container(json.dumps(["null"] * 2)[:-1] + ",[" * 5000, b""),
     "a schema nested 100 times": container("[" * 100 + '"null"' + "]" * 100, b""),
     "a long schema": container(record(*["null"] * 50_000), b""),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -161,3 +162,31 @@ def test_listing_a_remote_directory_compares_no_entry_with_another(
 
     assert len(Storage().list("memory://d")) == 1000
     assert compared == []
+
+
+def test_a_small_file_takes_little_memory_whatever_the_limit(tmp_path: Path) -> None:
+    (tmp_path / "small").write_bytes(b"12345")
+    tracemalloc.start()
+    try:
+        assert Storage().read(f"{tmp_path}/small", limit=2**30) == b"12345"
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_file_that_grows_while_it_is_read_is_read_up_to_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, fstat = tmp_path / "growing", os.fstat
+    file.write_bytes(b"12345")
+
+    def then_grows(descriptor: int) -> os.stat_result:
+        found = fstat(descriptor)
+        with file.open("ab") as more:
+            more.write(b"6789")
+        return found
+
+    monkeypatch.setattr(os, "fstat", then_grows)
+    assert Storage().read(str(file)) == b"123456789"
+    with pytest.raises(FormatError, match="larger than the limit"):
+        Storage().read(str(file), limit=12)

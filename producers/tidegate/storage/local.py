@@ -290,7 +290,10 @@ def _read_regular(file: int, path: LocalPath, limit: int) -> bytes:
         raise FormatError(f"{path} is not a regular file")
     if found.st_size <= limit:
         with open(file, "rb", closefd=False) as content:
-            read = content.read(limit + 1)  # the file may have grown since
+            # what is asked for is allocated; the file may have grown since, and then more is
+            read = content.read(found.st_size + 1)
+            if len(read) > found.st_size:
+                read += content.read(limit + 1 - len(read))
         if len(read) <= limit:
             return read
     raise FormatError(f"{path} is larger than the limit of {limit} bytes")

@@ -12,12 +12,19 @@ from typing import Any, Final
 import fastavro
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
+from tidegate.avro import SchemaLimits, read_schema
 from tidegate.errors import FormatError
 from tidegate.events.base import Event
 from tidegate.events.catalogue import EVENT_TYPES
-from tidegate.events.schema_limits import load_schema
 
 NAMESPACE: Final = "io.tidegate.events"
+FOREIGN_SCHEMAS: Final = SchemaLimits(
+    length=200_000,
+    depth=40,
+    types=2_000,
+    logical_types=frozenset({"timestamp-micros", "timestamp-millis", "date", "uuid"}),
+)
+"""What a schema registry may supply. Our own are far below: the deepest has 12 levels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +88,7 @@ def writer_from(text: str) -> Writer:
         FormatError: not an Avro schema, beyond the limits, or not of a Tidegate event.
     """
     try:
-        parsed = fastavro.parse_schema(load_schema(text))
+        parsed = fastavro.parse_schema(read_schema(text, FOREIGN_SCHEMAS))
     except FormatError:
         raise
     except Exception as error:  # fastavro raises many kinds for an invalid schema

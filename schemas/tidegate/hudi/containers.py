@@ -14,12 +14,16 @@ from typing import Any, Final
 
 import fastavro
 
+from tidegate.avro import SchemaLimits, read_schema
 from tidegate.errors import FormatError
-from tidegate.hudi.writer_schema import read_schema
 
 MAGIC: Final = b"Obj\x01"
 MAX_INFLATED: Final = 64 * 1024 * 1024
 """The largest compressed record in bytes, inflated: a commit of about 100,000 files."""
+_SCHEMAS: Final = SchemaLimits(
+    length=256 * 1024, depth=96, types=10_000, fixed_bytes=2**20, logical_types=None
+)
+"""Far above Hudi's own: without logical types, because none is needed and some are costly."""
 _SYNC_BYTES: Final = 16
 _CONTINUES: Final = 0x80
 
@@ -97,7 +101,7 @@ def header(content: bytes) -> dict[str, str]:
 
 @lru_cache(maxsize=64)
 def _parsed(text: bytes) -> Any:  # noqa: ANN401 - as fastavro gives it
-    schema = read_schema(text)
+    schema = read_schema(text, _SCHEMAS)
     try:
         return fastavro.parse_schema(schema)
     except Exception as error:

@@ -10,11 +10,11 @@ from tidegate.events import Event, RestoreRequested
 from tidegate.events.wire import Wire
 from tidegate.ops.dead_letters.dead_letter import DeadLetter, read_dead_letter
 from tidegate.ops.dead_letters.origin import difference, is_destructive
-from tidegate.ops.dead_letters.resolution import redriven_message
+from tidegate.ops.dead_letters.resolution import discarded_event, redriven_message
 from tidegate.ops.dead_letters.selection import DeadLetterFilter
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.input.dead_letters import dead_letter, without_value
+from tidegate.runtime.input.dead_letters import ID_HEADER, dead_letter, without_value
 
 COMMITS_2 = Partition("tidegate.commits", 2)
 
@@ -187,3 +187,25 @@ def test_a_restore_and_a_released_cleaning_destroy_and_a_plan_and_a_commit_do_no
     assert not is_destructive(FORGED.model_copy(update={"plan_only": True}))
     assert not is_destructive(commit(1))
     assert not is_destructive(None)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("__connect.errors.topic", b"t" * 5_000),
+        ("__connect.errors.partition", b"9" * 5_000),
+        ("__connect.errors.partition", b"99999999999999999999"),
+        ("__connect.errors.offset", b"9" * 5_000),
+        ("__connect.errors.connector.name", b"s" * 5_000),
+        ("x-original-timestamp", b"9" * 5_000),
+        (ID_HEADER, b"i" * 5_000),
+    ],
+)
+def test_headers_that_no_broker_has_written_can_still_be_listed_and_discarded(
+    name: str, value: bytes
+) -> None:
+    _, sent = event()
+    record = set_aside(sent).record
+    forged = read_dead_letter(record._replace(headers=((name, value),)))
+
+    assert discarded_event(forged, "ana", NOON, Wire(), "forged").requested_by == "ana"

@@ -277,3 +277,10 @@ def test_the_value_under_an_unknown_name_is_treated_as_a_secret(name: str) -> No
     settings = Settings.model_validate({"kafka": {name: SECRET}})
 
     assert SECRET not in repr(settings) + str(settings) + settings.model_dump_json()
+
+
+def test_settings_that_are_nested_without_end_are_an_error_of_one_line(file: Path) -> None:
+    file.write_text("a = " + "[" * 100_000)
+
+    with pytest.raises(ConfigError, match="nested too deep"):
+        Settings.load(file)

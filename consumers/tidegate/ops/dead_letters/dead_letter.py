@@ -16,6 +16,11 @@ from tidegate.runtime.input.dead_letters import ID_HEADER, VALUE_LEFT_OUT
 
 _FAMILIES: Final = ("__connect.errors.", "__streams.errors.", "x-original-", "x-exception-")
 _UNKNOWN: Final = "(unknown)"
+_LONGEST: Final = 1_000
+"""What an audit event takes of a text."""
+_LONGEST_TOPIC: Final = 249
+_DIGITS: Final = 18
+"""Of a number that surely fits into 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +77,29 @@ def read_dead_letter(record: Record) -> DeadLetter:
     """
     headers = {name: (value or b"").decode(errors="replace") for name, value in record.headers}
     topic = headers.get("__connect.errors.topic") or headers.get("x-original-topic") or ""
-    number = headers.get("__connect.errors.partition") or headers.get("x-original-partition") or ""
-    offset = headers.get("__connect.errors.offset") or headers.get("x-original-offset") or ""
-    stamp = headers.get("x-original-timestamp") or ""
+    number = headers.get("__connect.errors.partition") or headers.get("x-original-partition")
+    offset = headers.get("__connect.errors.offset") or headers.get("x-original-offset")
+    dead_letter_id = headers.get(ID_HEADER)
+    service = headers.get("__connect.errors.connector.name") or _UNKNOWN
     error = headers.get("__connect.errors.exception.message") or headers.get("x-exception-message")
     where = f"{record.partition.topic}/{record.partition.number}/{record.offset}"
     return DeadLetter(
-        dead_letter_id=headers.get(ID_HEADER) or derived_id("foreign-dead-letter", where),
+        dead_letter_id=dead_letter_id
+        if dead_letter_id and len(dead_letter_id) <= _LONGEST
+        else derived_id("foreign-dead-letter", where),
         record=record,
-        service=headers.get("__connect.errors.connector.name") or _UNKNOWN,
-        origin=Partition(topic, int(number) if number.isdecimal() else 0),
-        origin_offset=int(offset) if offset.isdecimal() else 0,
+        service=service[:_LONGEST],
+        origin=Partition(topic if len(topic) <= _LONGEST_TOPIC else "", _number(number) or 0),
+        origin_offset=_number(offset) or 0,
         error=error or _UNKNOWN,
         headers=own_headers(record.headers),
-        origin_timestamp_ms=int(stamp) if stamp.isdecimal() else None,
+        origin_timestamp_ms=_number(headers.get("x-original-timestamp")),
     )
+
+
+def _number(text: str | None) -> int | None:
+    """A count of Kafka's; None if a header holds anything else: anybody may have written it."""
+    return int(text) if text and len(text) <= _DIGITS and text.isdecimal() else None
 
 
 def own_headers(headers: Headers) -> Headers:

@@ -31,6 +31,8 @@ def from_file(file: Path, environment: Mapping[str, str]) -> dict[str, Any]:
         content = tomllib.loads(file.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{file}: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{file}: nested too deep") from error
     try:
         return resolve_references(content, environment)
     except ConfigError as error:

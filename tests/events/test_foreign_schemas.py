@@ -14,11 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.samples import commit
+from tidegate.avro import read_schema
 from tidegate.errors import FormatError
 from tidegate.events.catalogue import EVENT_TYPES
 from tidegate.events.codec import decode_body
-from tidegate.events.schema import previous_texts, schema_text, writer_from
-from tidegate.events.schema_limits import MAX_SCHEMA_CHARS, load_schema
+from tidegate.events.schema import (
+    FOREIGN_SCHEMAS,
+    previous_texts,
+    schema_text,
+    writer_from,
+)
 
 Json = dict[str, Any]
 READ = """
@@ -48,7 +53,7 @@ def foreign(*fields: Any) -> str:  # noqa: ANN401 - any Avro type
 
 
 def chain(length: int) -> list[Any]:
-    """Records of ten of the record before: 10 ** length values that take no bytes."""
+    """Records of ten of the record before: 10 ** length values that too few bytes."""
     first: Json = {"type": "record", "name": "r0", "fields": []}
     return [
         first,
@@ -68,6 +73,14 @@ LIST = {
     "name": "Node",
     "fields": [{"name": "next", "type": ["null", "Node"]}],
 }
+WIDE: Json = {
+    "type": "record",
+    "name": "Wide",
+    "fields": [
+        {"name": "n", "type": "int"},
+        *({"name": f"f{n}", "type": "null"} for n in range(1_000)),
+    ],
+}
 NESTED: Any = "long"
 for _ in range(100):
     NESTED = {"type": "array", "items": NESTED}
@@ -78,17 +91,20 @@ for _ in range(100):
     [
         pytest.param(foreign(LIST), "Node is recursive", id="a recursive record"),
         pytest.param(
-            foreign({"type": "array", "items": "null"}), "take no bytes", id="an array of nulls"
+            foreign({"type": "array", "items": "null"}), "too few bytes", id="an array of nulls"
         ),
         pytest.param(
             foreign({"type": "array", "items": chain(1)[0]}),
-            "take no bytes",
+            "too few bytes",
             id="an array of empty records",
         ),
         pytest.param(
             foreign({"type": "array", "items": {"type": "fixed", "name": "f", "size": 0}}),
-            "take no bytes",
+            "too few bytes",
             id="an array of empty fixed",
+        ),
+        pytest.param(
+            foreign({"type": "array", "items": WIDE}), "too few bytes", id="many values in a byte"
         ),
         pytest.param(foreign(*chain(12)), "more than 2000 types", id="types that multiply"),
         pytest.param(foreign(NESTED), "deeper than", id="nested types"),
@@ -100,7 +116,7 @@ for _ in range(100):
             "the logical type decimal",
             id="a decimal of a million digits",
         ),
-        pytest.param(" " * (MAX_SCHEMA_CHARS + 1), "the limit is", id="a long schema"),
+        pytest.param(" " * (FOREIGN_SCHEMAS.length + 1), "the limit is", id="a long schema"),
         pytest.param("[" * 100_000, "not an Avro schema", id="deep JSON"),
         pytest.param(
             '{"type": "record", "name": "r", "fields": 3}', "list of fields", id="no fields"
@@ -120,7 +136,7 @@ def test_84_bytes_with_an_array_of_nulls_keep_nobody_busy() -> None:
     body = b"\xfe" * 8 + b"\x7f" + bytes(75)  # a count of 2 ** 61 items
     schema = foreign({"type": "array", "items": "null"})
 
-    assert "take no bytes" in read_elsewhere(schema, body)
+    assert "too few bytes" in read_elsewhere(schema, body)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +144,7 @@ def test_84_bytes_with_an_array_of_nulls_keep_nobody_busy() -> None:
     [*map(schema_text, EVENT_TYPES), *(text for _, text in previous_texts())],
 )
 def test_tidegates_own_schemas_are_within_the_limits(text: str) -> None:
-    assert load_schema(text) == json.loads(text)
+    assert read_schema(text, FOREIGN_SCHEMAS) == json.loads(text)
 
 
 def test_a_field_that_a_newer_version_has_is_skipped() -> None:

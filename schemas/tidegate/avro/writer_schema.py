@@ -1,0 +1,196 @@
+"""A writer's schema, checked before any data are read by it.
+
+Avro data are as harmless as their schema. A record that contains itself lets data nest until the
+C stack ends, an array of items that take no bytes lets one byte stand for a billion, and a few
+records that contain each other twice expand without end. Neither Tidegate's schemas nor Hudi's do
+any of that; whoever may register a schema, or write into a table's directory, can.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from tidegate.errors import FormatError
+
+Json = Any
+_SIZES: Final[Mapping[str, int]] = {
+    "null": 0,
+    "boolean": 1,
+    "int": 1,
+    "long": 1,
+    "float": 4,
+    "double": 8,
+    "bytes": 1,
+    "string": 1,
+}
+_SHOWN: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaLimits:
+    """What a schema may be at most."""
+
+    length: int
+    """Of its text, in characters or bytes."""
+    depth: int
+    """Of its JSON: each type has up to three levels."""
+    types: int
+    """In a record, once named types are expanded where they are used."""
+    values_a_byte: int = 16
+    """That an item of an array or a map may expand to."""
+    fixed_bytes: int = 1_024
+    logical_types: frozenset[str] | None = None
+    """Those that are read as such; any other is refused. None: all are read as the plain type."""
+
+
+class _Cost(NamedTuple):
+    """Of a type: the fewest bytes that a value takes, the most values in it, the types in it."""
+
+    size: int
+    values: int
+    types: int
+
+
+def read_schema(text: str | bytes, limits: SchemaLimits) -> Json:
+    """Parse a schema's JSON and check it; where the limits say so, without logical types.
+
+    Raises:
+        FormatError: it is not a schema, or data written by it could exhaust this process.
+    """
+    if len(text) > limits.length:
+        raise FormatError(f"an Avro schema of length {len(text)}; the limit is {limits.length}")
+    try:
+        schema = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"not an Avro schema: {error!r:.{_SHOWN}}") from error
+    _check_depth(schema, limits.depth)
+    checked, _ = _Check(limits).type_of(schema, "")
+    return checked
+
+
+def _check_depth(schema: Json, limit: int) -> None:
+    level = [schema]
+    for _ in range(limit):
+        level = [child for each in level for child in _children(each)]
+    if level:
+        raise FormatError(f"an Avro schema nested deeper than {limit} levels")
+
+
+def _children(part: Json) -> list[Json]:
+    inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    return [each for each in inner if isinstance(each, dict | list)]
+
+
+@dataclass(slots=True)
+class _Check:
+    """Walks a schema whose depth is known to be limited. Named types are known by their names."""
+
+    limits: SchemaLimits
+    known: dict[str, _Cost] = field(default_factory=dict[str, _Cost])
+
+    def type_of(self, schema: Json, namespace: str) -> tuple[Json, _Cost]:
+        """Check a type; give it as it is to be read, and its cost."""
+        if isinstance(schema, str):
+            return schema, self._reference(schema, namespace)
+        if isinstance(schema, list):
+            return self._union(schema, namespace)
+        if isinstance(schema, dict):
+            return self._object(schema, namespace)
+        raise FormatError("not an Avro schema: a type that is neither name, list nor object")
+
+    def _reference(self, name: str, namespace: str) -> _Cost:
+        if name in _SIZES:
+            return _Cost(_SIZES[name], 1, 1)
+        cost = self.known.get(_full_name(name, namespace)) or self.known.get(name)
+        if cost is None:  # a record is known only after its last field: it can't contain itself
+            raise FormatError(
+                f"not an Avro schema: the type {name:.{_SHOWN}} is recursive or unknown"
+            )
+        return cost
+
+    def _union(self, branches: list[Json], namespace: str) -> tuple[Json, _Cost]:
+        checked = [self.type_of(each, namespace) for each in branches]
+        costs = [cost for _, cost in checked] or [_Cost(0, 0, 0)]
+        cost = self._limited(
+            # one byte for the number of the branch
+            1 + min(each.size for each in costs),
+            max(each.values for each in costs),
+            1 + sum(each.types for each in costs),
+        )
+        return [branch for branch, _ in checked], cost
+
+    def _object(self, schema: dict[str, Json], namespace: str) -> tuple[Json, _Cost]:
+        schema = self._without_logical_type(schema)
+        match schema.get("type"):
+            case "array":
+                return self._collection(schema, "items", 0, namespace)
+            case "map":  # a key takes a byte at least
+                return self._collection(schema, "values", 1, namespace)
+            case "record" | "error":
+                return self._record(schema, namespace)
+            case "enum" | "fixed" as kind:
+                size = self._fixed(schema) if kind == "fixed" else 1
+                return schema, self._define(schema, namespace, _Cost(size, 1, 1))
+            case str() as name if name in _SIZES:
+                return schema, _Cost(_SIZES[name], 1, 1)
+            case inner:
+                return self.type_of(inner, namespace)
+
+    def _without_logical_type(self, schema: dict[str, Json]) -> dict[str, Json]:
+        if "logicalType" not in schema:
+            return dict(schema)
+        allowed, logical = self.limits.logical_types, schema["logicalType"]
+        if allowed is None:
+            return {key: value for key, value in schema.items() if key != "logicalType"}
+        if not isinstance(logical, str) or logical not in allowed:
+            raise FormatError(f"the logical type {logical!s:.{_SHOWN}} is not supported")
+        return dict(schema)
+
+    def _collection(
+        self, schema: dict[str, Json], inner: str, key_bytes: int, namespace: str
+    ) -> tuple[Json, _Cost]:
+        schema[inner], item = self.type_of(schema.get(inner), namespace)
+        if item.values > self.limits.values_a_byte * (item.size + key_bytes):
+            raise FormatError(f"the Avro schema has a {schema['type']} of items of too few bytes")
+        return schema, self._limited(1, 1, 1 + item.types)
+
+    def _fixed(self, schema: Mapping[str, Json]) -> int:
+        size = schema.get("size")
+        if not isinstance(size, int) or not 0 <= size <= self.limits.fixed_bytes:
+            raise FormatError(f"a fixed of more than {self.limits.fixed_bytes} bytes")
+        return size
+
+    def _record(self, schema: dict[str, Json], outer: str) -> tuple[Json, _Cost]:
+        namespace = _name_of(schema, outer).rpartition(".")[0]
+        fields = schema.get("fields")
+        if not isinstance(fields, list) or not all(isinstance(each, dict) for each in fields):
+            raise FormatError("not an Avro schema: a record without a list of fields")
+        checked, cost = list[Json](), _Cost(0, 1, 1)
+        for each in fields:
+            kind, more = self.type_of(each.get("type"), namespace)
+            checked.append({**each, "type": kind})
+            cost = self._limited(*(mine + its for mine, its in zip(cost, more, strict=True)))
+        return schema | {"fields": checked}, self._define(schema, outer, cost)
+
+    def _define(self, schema: Mapping[str, Json], outer: str, cost: _Cost) -> _Cost:
+        self.known[_name_of(schema, outer)] = cost
+        return cost
+
+    def _limited(self, size: int, values: int, types: int) -> _Cost:
+        if types > self.limits.types:
+            raise FormatError(f"an Avro schema of more than {self.limits.types} types")
+        return _Cost(size, values, types)
+
+
+def _name_of(schema: Mapping[str, Json], outer: str) -> str:
+    name, namespace = schema.get("name"), schema.get("namespace", outer)
+    if not isinstance(name, str) or not isinstance(namespace, str):
+        raise FormatError("not an Avro schema: a named type without a name")
+    return _full_name(name, namespace)
+
+
+def _full_name(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"
