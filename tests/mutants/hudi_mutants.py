@@ -8,6 +8,9 @@ from mutants.mutants import Mutant
 
 _RESUMED: Final = "tests/restores/test_restore_resumed.py"
 _RACES: Final = "tests/savepoints/test_savepoint_races.py"
+_LOG_FILES: Final = "tests/restores/test_restore_of_merge_on_read.py"
+_CRASHES: Final = "tests/restores/test_restore_crashes.py"
+_SLICES: Final = "tests/hudi/test_file_slices.py"
 
 HUDI_MUTANTS: Final = (
     Mutant(
@@ -32,8 +35,8 @@ HUDI_MUTANTS: Final = (
         "consumers/tidegate/restores/preparation.py",
         (
             (
-                "    check_timeline(table.timeline, commit, later)\n",
-                "    if pending is None:\n        check_timeline(table.timeline, commit, later)\n",
+                "    check_timeline(table, commit, later)\n",
+                "    if pending is None:\n        check_timeline(table, commit, later)\n",
             ),
         ),
         f"{_RESUMED} -k later_savepoint",
@@ -60,5 +63,62 @@ HUDI_MUTANTS: Final = (
         "consumers/tidegate/restores/checks.py",
         (("    if last > bound:\n", "    if last > bound and not bound:\n"),),
         f"{_RESUMED} -k could_not_know",
+    ),
+    Mutant(
+        "savepoints: a log file belongs to the slice that was newest when it completed",
+        "schemas/tidegate/hudi/file_slice.py",
+        (("for key in slices if key <= completed", "for key in slices if key <= log.instant"),),
+        _SLICES,
+    ),
+    Mutant(
+        "savepoints: while a compaction is pending, the files that it reads are kept",
+        "schemas/tidegate/hudi/file_slice.py",
+        (("if key <= until and (base or own)", "if key <= until"),),
+        f"{_SLICES} -k kept_while",
+    ),
+    Mutant(
+        "restores: a compaction counts by its request, its rows were there before",
+        "producers/tidegate/hudi_reader/table.py",
+        (("COMPACTIONS if self.properties.is_merge_on_read", "COMPACTIONS if not self.location"),),
+        f"{_LOG_FILES} -k stays",
+    ),
+    Mutant(
+        "restores: a bulk insert that overlaps the savepoint is no compaction",
+        "consumers/tidegate/restores/merge_on_read.py",
+        (("if commit.operation != _COMPACTS:", "if not timestamp:"),),
+        f"{_LOG_FILES} -k bulk_insert",
+    ),
+    Mutant(
+        "restores: a slice that a pending compaction began goes with it",
+        "consumers/tidegate/restores/plan.py",
+        ((" and instant.action is not Action.COMPACTION:", ":"),),
+        f"{_LOG_FILES} -k pending_compaction_after",
+    ),
+    Mutant(
+        "restores: rollback blocks are there before their commit is unpublished",
+        "consumers/tidegate/restores/run.py",
+        (
+            ("        self._append_blocks(step)\n", ""),
+            ("deleted = defaultdict", "self._append_blocks(step)\n        deleted = defaultdict"),
+        ),
+        f"{_CRASHES} -k killed_at_any",
+    ),
+    Mutant(
+        "restores: a log compaction loses its pending files before the completed one",
+        "consumers/tidegate/restores/run.py",
+        (("if i.action is Action.LOG_COMPACTION and step.blocks", "if not i.timestamp"),),
+        f"{_CRASHES} -k killed_at_any",
+    ),
+    Mutant(
+        "restores: a rollback block that is there is not appended again",
+        "consumers/tidegate/restores/log_blocks.py",
+        (("written[path].target == instant.timestamp", "not written[path].target"),),
+        f"{_LOG_FILES} -k not_appended_again",
+    ),
+    Mutant(
+        "restores: what a writer that died did not say is not guessed",
+        "consumers/tidegate/restores/block_preparation.py",
+        (("    if not content:\n", "    if instant is None:\n"),),
+        f"{_LOG_FILES} -k does_not_say",
     ),
 )

@@ -16,6 +16,7 @@ from support.hudi_tables import (
     at,
     data_files,
     four_commits,
+    merge_on_read,
     restore_request,
     savepoint_request,
     ticking,
@@ -34,12 +35,36 @@ from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 pytestmark = pytest.mark.slow
 
 
-def prepare(root: Path, version: int) -> HandMade:
-    properties = {"hoodie__table__metadata__partitions": "files"}
-    table = four_commits(root / "orders", version, **properties)
+PROPERTIES = {"hoodie__table__metadata__partitions": "files"}
+
+
+def copy_on_write(root: Path, version: int) -> HandMade:
+    table = four_commits(root / "orders", version, **PROPERTIES)
     table.replace(at(5), {"p0": ["g0"]}, {"p0": "g2"})
     table.begin(at(6))
     table.data(at(6), "g1", "p1")
+    return table
+
+
+def log_files(root: Path, version: int) -> HandMade:
+    return merge_on_read(root / "orders", version, **PROPERTIES)
+
+
+Kind = tuple[Callable[[Path, int], HandMade], int]
+EVERY_KIND = pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param((copy_on_write, 9), id="copy-on-write 9"),
+        pytest.param((copy_on_write, 6), id="copy-on-write 6"),
+        pytest.param((log_files, 9), id="merge-on-read 9"),
+        pytest.param((log_files, 6), id="merge-on-read 6"),
+    ],
+)
+
+
+def prepare(root: Path, kind: Kind = (copy_on_write, 9)) -> HandMade:
+    write, version = kind
+    table = write(root, version)
     metadata = table.path / ".hoodie/metadata/files"
     metadata.mkdir(parents=True)
     (metadata / "x.hfile").touch()
@@ -87,11 +112,11 @@ def no_step(_number: int) -> None:
     """Just count."""
 
 
-@pytest.mark.parametrize("version", [9, 6])
+@EVERY_KIND
 def test_a_restore_killed_at_any_step_is_resumed_to_the_same_end(
-    tmp_path: Path, version: int
+    tmp_path: Path, kind: Kind
 ) -> None:
-    original = prepare(tmp_path / "original", version)
+    original = prepare(tmp_path / "original", kind)
     undisturbed = copy_of(original, tmp_path / "undisturbed")
     counting = Stepwise(tmp_path / "undisturbed", no_step)
     restore(undisturbed, counting, 0)
@@ -110,9 +135,9 @@ def test_a_restore_killed_at_any_step_is_resumed_to_the_same_end(
         shutil.rmtree(root)
 
 
-@pytest.mark.parametrize("version", [9, 6])
-def test_a_restore_killed_again_and_again_still_ends_the_same(tmp_path: Path, version: int) -> None:
-    original = prepare(tmp_path / "original", version)
+@EVERY_KIND
+def test_a_restore_killed_again_and_again_still_ends_the_same(tmp_path: Path, kind: Kind) -> None:
+    original = prepare(tmp_path / "original", kind)
     undisturbed = copy_of(original, tmp_path / "undisturbed")
     restore(undisturbed, warehouse_over(tmp_path / "undisturbed"), 0)
     table = copy_of(original, tmp_path / "killed")
@@ -131,7 +156,7 @@ def test_a_restore_killed_again_and_again_still_ends_the_same(tmp_path: Path, ve
 
 
 def test_a_resumed_restore_says_so_and_keeps_its_plan(tmp_path: Path) -> None:
-    table = prepare(tmp_path, 9)
+    table = prepare(tmp_path)
     with pytest.raises(Killed):
         restore(table, Stepwise(tmp_path, killed_at(30)), 0)
 
@@ -145,9 +170,9 @@ def test_a_resumed_restore_says_so_and_keeps_its_plan(tmp_path: Path) -> None:
     assert completed.files_deleted == 6
 
 
-@pytest.mark.parametrize("version", [9, 6])
-def test_two_processes_at_once_end_with_one_restore(tmp_path: Path, version: int) -> None:
-    original = prepare(tmp_path / "original", version)
+@EVERY_KIND
+def test_two_processes_at_once_end_with_one_restore(tmp_path: Path, kind: Kind) -> None:
+    original = prepare(tmp_path / "original", kind)
     undisturbed = copy_of(original, tmp_path / "undisturbed")
     counting = Stepwise(tmp_path / "undisturbed", no_step)
     restore(undisturbed, counting, 0)
@@ -184,7 +209,7 @@ class Sleepy(Warehouse):
 
 
 def test_who_slept_while_another_finished_leaves_a_new_metadata_table_alone(tmp_path: Path) -> None:
-    table = prepare(tmp_path, 9)
+    table = prepare(tmp_path)
     properties = table.path / ".hoodie/hoodie.properties"
     before = properties.read_text()
 

@@ -15,6 +15,7 @@ from support.hudi_tables import (
     at,
     end_of,
     four_commits,
+    merge_on_read,
     restore_request,
     savepoint_request,
     snapshot,
@@ -126,6 +127,18 @@ def test_a_restore_is_refused_while_a_pending_write_moves(
     assert told.startswith("writer-alive: a write is in progress: ")
     assert told.endswith(" appeared or grew within 5 s")
     assert seen == [snapshot(tmp_path)]
+
+
+@pytest.mark.parametrize("version", [9, 6])
+def test_a_restore_is_refused_while_log_files_appear(tmp_path: Path, version: int) -> None:
+    table = merge_on_read(tmp_path / "orders", version)
+    writer = SavepointWriter(warehouse_over(tmp_path), ThreadMap(), ticking())
+    list(writer.execute(savepoint_request(table, at(2))))
+
+    kind, told = restore(table, Meanwhile(lambda: table.log(at(8), "g2", "p2", at(1))))
+
+    assert kind is RestoreRejected
+    assert ".log." in told
 
 
 def test_a_dead_write_is_rolled_back_after_it_was_watched(tmp_path: Path) -> None:

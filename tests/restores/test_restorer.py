@@ -627,7 +627,7 @@ def test_a_commit_that_names_a_file_elsewhere_is_not_believed(tmp_path: Path, st
 @pytest.mark.parametrize(
     ("properties", "reason"),
     [
-        ({"hoodie__table__type": "MERGE_ON_READ"}, "unsupported-table"),
+        ({"hoodie__table__type": "MERGE_ON_TUESDAY"}, "unsupported-table"),
         ({"hoodie__table__name": "invoices"}, "table-mismatch"),
         ({"hoodie__database__name": "test"}, "table-mismatch"),
     ],

@@ -233,7 +233,7 @@ def test_a_file_that_only_a_later_commit_tells_of_is_missed_too(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("properties", "reason"),
     [
-        ({"hoodie__table__type": "MERGE_ON_READ"}, "unsupported-table"),
+        ({"hoodie__table__type": "MERGE_ON_TUESDAY"}, "unsupported-table"),
         ({"hoodie__table__version": "5"}, "unsupported-table"),
         ({"hoodie__bootstrap__base__path": "/elsewhere"}, "unsupported-table"),
         ({"hoodie__table__name": "invoices"}, "table-mismatch"),

@@ -22,6 +22,7 @@ from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 DAY = "20260301"
+_DATA = ("*.parquet", ".*.log.*[0-9]")
 
 
 def ticking(start: datetime = NOW) -> Callable[[], datetime]:
@@ -133,6 +134,65 @@ class HandMade:
         record = {"partitionToWriteStats": stats, "partitionToReplaceFileIds": replaced}
         self._complete(instant, Action.REPLACE_COMMIT, record, None)
 
+    def delta(
+        self, instant: str, groups: Mapping[str, str], since: str | None, *, completes: bool = True
+    ) -> None:
+        """A delta commit: log files on the slices `since`, or else base files of new groups."""
+        stats, claims = dict[str, list[Any]](), dict[str, list[Any]]()
+        for partition, group in groups.items():
+            if since is None:
+                path = self.data(instant, group, partition)
+            else:
+                path = self.log(instant, group, partition, since)
+                claims[partition] = [_stat("", group, partition, since)]
+            stats[partition] = [_stat(path, group, partition, since)]
+        action = Action.DELTA_COMMIT
+        self.put(Instant(instant, action, InstantState.REQUESTED))
+        planned = self.metadata("HoodieCommitMetadata", {"partitionToWriteStats": claims})
+        self.put(Instant(instant, action, InstantState.INFLIGHT), planned)
+        if completes:
+            self._complete(instant, action, {"partitionToWriteStats": stats}, None)
+
+    def log_compact(self, instant: str, groups: Mapping[str, str], since: str) -> None:
+        """A completed log compaction: one log file for those of the slices `since`."""
+        stats = {
+            partition: [_stat(self.log(instant, group, partition, since), group, partition, since)]
+            for partition, group in groups.items()
+        }
+        for state in (InstantState.REQUESTED, InstantState.INFLIGHT):
+            self.put(Instant(instant, Action.LOG_COMPACTION, state))
+        self._complete(instant, Action.DELTA_COMMIT, {"partitionToWriteStats": stats}, None)
+
+    def log(self, instant: str, group: str, partition: str, since: str) -> str:
+        """Write a log file of a delta commit, named as in the table's version."""
+        named = since if self.layout is Layout.ONE else instant
+        version = 1 + len(list((self.path / partition).glob(f".{group}_{named}.log.*_0-1-2")))
+        name = f".{group}_{named}.log.{version}_0-1-2"
+        (self.path / partition / name).write_text(f"rows of {group} at {instant}" * 9)
+        (self.path / partition / f".{name}.crc").write_text("crc")
+        return f"{partition}/{name}"
+
+    def schedule(self, instant: str, groups: Mapping[str, str]) -> None:
+        """Request a compaction."""
+        content = _compaction_plan(groups)
+        self.put(Instant(instant, Action.COMPACTION, InstantState.REQUESTED), content)
+
+    def compact(
+        self,
+        instant: str,
+        groups: Mapping[str, str],
+        previous: str,
+        completed: str | None = None,
+    ) -> None:
+        """Complete a compaction that was requested."""
+        self.put(Instant(instant, Action.COMPACTION, InstantState.INFLIGHT))
+        stats = {
+            partition: [_stat(self.data(instant, group, partition), group, partition, previous)]
+            for partition, group in groups.items()
+        }
+        record = {"partitionToWriteStats": stats, "operationType": "COMPACT"}
+        self._complete(instant, Action.COMMIT, record, completed)
+
     def clean(self, instant: str, bound: str) -> None:
         """A completed clean that kept every file from `bound` on."""
         self.put(Instant(instant, Action.CLEAN, InstantState.REQUESTED))
@@ -145,12 +205,13 @@ class HandMade:
     ) -> None:
         replaces = action is Action.REPLACE_COMMIT
         name = "HoodieReplaceCommitMetadata" if replaces else "HoodieCommitMetadata"
-        if self.layout is Layout.ONE:
-            content = json.dumps(record).encode()
-        else:
-            content = containers.encode(name, record)
         done = Instant(instant, action, InstantState.COMPLETED, completed or end_of(instant))
-        self.put(done, content)
+        self.put(done, self.metadata(name, record))
+
+    def metadata(self, name: str, record: dict[str, Any]) -> bytes:
+        if self.layout is Layout.ONE:
+            return json.dumps(record).encode()
+        return containers.encode(name, record)
 
 
 def _stat(path: str, group: str, partition: str, previous: str | None) -> dict[str, Any]:
@@ -172,6 +233,46 @@ def _clean_metadata(bound: str) -> bytes:
     buffer = io.BytesIO()
     fastavro.writer(buffer, schema, [{"earliestCommitToRetain": bound}])
     return buffer.getvalue()
+
+
+def _compaction_plan(groups: Mapping[str, str]) -> bytes:
+    operation = {
+        "type": "record",
+        "name": "HoodieCompactionOperation",
+        "fields": [{"name": name, "type": "string"} for name in ("partitionPath", "fileId")],
+    }
+    schema = {
+        "type": "record",
+        "name": "HoodieCompactionPlan",
+        "fields": [{"name": "operations", "type": {"type": "array", "items": operation}}],
+    }
+    buffer = io.BytesIO()
+    operations = [{"partitionPath": p, "fileId": group} for p, group in groups.items()]
+    fastavro.writer(buffer, schema, [{"operations": operations}])
+    return buffer.getvalue()
+
+
+def merge_on_read(path: Path, version: int, **properties: str) -> HandMade:
+    """A merge-on-read table: delta commits at 1, 2, 3, 5 and 7, compactions at 4 and 6.
+
+    The groups of p0 and p1 are compacted at 4; their compaction of 6 is pending, and so is the
+    delta commit of 8. The group of p2 has only one slice, with log files of 2, 3 and 8, and of a
+    log compaction at 9.
+    """
+    kind = {"hoodie__table__type": "MERGE_ON_READ"}
+    table = HandMade(path, version).create(**kind, **properties)
+    compacted, all_groups = {"p0": "g0", "p1": "g1"}, {"p0": "g0", "p1": "g1", "p2": "g2"}
+    table.delta(at(1), all_groups, None)
+    table.delta(at(2), all_groups, at(1))
+    table.delta(at(3), all_groups, at(1))
+    table.schedule(at(4), compacted)
+    table.compact(at(4), compacted, at(1))
+    table.delta(at(5), compacted, at(4))
+    table.schedule(at(6), compacted)
+    table.delta(at(7), {"p0": "g0"}, at(6))
+    table.delta(at(8), {"p2": "g2"}, at(1), completes=False)
+    table.log_compact(at(9), {"p2": "g2"}, at(1))
+    return table
 
 
 def four_commits(path: Path, version: int, **properties: str) -> HandMade:
@@ -238,8 +339,9 @@ def tables_own(folder: Path) -> dict[str, bytes]:
 
 
 def data_files(folder: Path) -> set[str]:
-    """The data files of a table, below its location."""
-    return {str(p.relative_to(folder)) for p in folder.rglob("*.parquet")}
+    """The base and log files of a table, below its location, without Hadoop's checksums."""
+    found = (str(p.relative_to(folder)) for pattern in _DATA for p in folder.rglob(pattern))
+    return {name for name in found if not name.startswith(".hoodie")}
 
 
 def timeline_names(table: HandMade) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -22,13 +22,14 @@ def rows(ids: range, tag: str, ts: int) -> list[Row]:
 
 @dataclass(frozen=True)
 class RealTable:
-    """A copy-on-write table of real Hudi, partitioned by p."""
+    """A table of real Hudi, partitioned by p. Nothing is compacted unless a write says so."""
 
     spark: SparkSession
     path: Path
     version: int
     metadata_table: bool
     partitioned: bool = True
+    merge_on_read: bool = False
 
     @property
     def location(self) -> str:
@@ -50,6 +51,8 @@ class RealTable:
             "hoodie.clean.automatic": "false",
             "hoodie.archive.automatic": "false",
             "hoodie.embed.timeline.server": "false",
+            "hoodie.compact.inline": "false",
+            "hoodie.datasource.write.table.type": self.table_type,
             **self._versions(),
             **more,
         }
@@ -61,9 +64,14 @@ class RealTable:
         frame = self.spark.createDataFrame(data, "id long, p string, ts long, v string")
         frame.write.format("hudi").options(**options).mode("append").save(self.location)
 
-    def read(self) -> list[Row]:
-        """All rows that a new reader sees."""
-        frame = self.spark.read.format("hudi").load(self.location)
+    @property
+    def table_type(self) -> str:
+        return "MERGE_ON_READ" if self.merge_on_read else "COPY_ON_WRITE"
+
+    def read(self, query: str = "snapshot") -> list[Row]:
+        """All rows that a new reader sees, `snapshot` or `read_optimized` (base files alone)."""
+        reader = self.spark.read.format("hudi").option("hoodie.datasource.query.type", query)
+        frame = reader.load(self.location)
         found = frame.select("id", "p", "ts", "v").collect()
         return sorted((r["id"], r["p"], r["ts"], r["v"]) for r in found)
 
@@ -92,7 +100,7 @@ class RealTable:
         """A byte copy with its times: in layout 1 they are completion times."""
         path.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(["cp", "-a", self.location, str(path)], check=True)
-        return RealTable(self.spark, path, self.version, self.metadata_table, self.partitioned)
+        return replace(self, path=path)
 
     def _versions(self) -> dict[str, str]:
         if self.version == 9:

@@ -7,6 +7,7 @@ commits are gone, the restore stays pending, and the table refuses every writer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from tidegate.events.reasons import Reason
@@ -16,15 +17,21 @@ from tidegate.hudi import (
     CommitMetadata,
     Instant,
     InstantState,
+    Layout,
+    LogFile,
     SavepointMetadata,
     Timeline,
     is_instant,
 )
-from tidegate.hudi_reader import PartitionFiles
+from tidegate.hudi_reader import HudiTable, PartitionFiles
+from tidegate.restores import merge_on_read
 from tidegate.restores.plan import Step
 from tidegate.tables.refusal import Refused
 
-_CAN_ROLL_BACK: Final = frozenset({Action.COMMIT, Action.REPLACE_COMMIT, Action.CLUSTERING})
+_CAN_ROLL_BACK: Final = {
+    False: frozenset({Action.COMMIT, Action.REPLACE_COMMIT, Action.CLUSTERING}),
+    True: merge_on_read.CAN_ROLL_BACK,
+}
 _PENDING: Final = (InstantState.REQUESTED, InstantState.INFLIGHT)
 _SHOWN: Final = 3
 
@@ -45,19 +52,22 @@ def find_savepoint(timeline: Timeline, savepoint: str) -> Instant:
     return commit
 
 
-def check_timeline(timeline: Timeline, savepoint: Instant, later: Sequence[Instant]) -> None:
+def check_timeline(table: HudiTable, savepoint: Instant, later: Sequence[Instant]) -> None:
     """Check everything that the timeline alone shows.
 
     Args:
-        timeline: The table's timeline.
+        table: The table with its timeline.
         savepoint: The savepointed commit.
         later: The instants to roll back, in order.
 
     Raises:
         Refused: a check failed.
     """
+    timeline, properties = table.timeline, table.properties
     _check_later_savepoints(timeline, savepoint, later)
-    _check_actions(later)
+    _check_actions(later, merge_on_read=properties.is_merge_on_read)
+    if properties.is_merge_on_read:
+        merge_on_read.check_later(properties.layout, savepoint, later)
     _check_pending_services(timeline, savepoint)
     _check_savepoint_becomes_last(timeline, savepoint, later)
 
@@ -85,13 +95,13 @@ def is_abandoned_savepoint(timeline: Timeline, savepoint: Instant) -> bool:
     return is_inflight and timeline.completed_write(savepoint.timestamp) is None
 
 
-def _check_actions(later: Sequence[Instant]) -> None:
+def _check_actions(later: Sequence[Instant], *, merge_on_read: bool) -> None:
     for instant in later:
-        if instant.action not in _CAN_ROLL_BACK:
+        if instant.action not in _CAN_ROLL_BACK[merge_on_read]:
             raise Refused(
                 Reason.UNSUPPORTED_INSTANT,
                 f"{instant.timestamp}.{instant.action}: a {instant.action} can't be rolled back"
-                " on a copy-on-write table",
+                f" on a {'merge-on-read' if merge_on_read else 'copy-on-write'} table",
             )
 
 
@@ -190,15 +200,27 @@ def check_seen(timeline: Timeline, later: Iterable[Instant], seen_up_to: str) ->
 
 
 def check_files(
-    kept: SavepointMetadata, steps: Iterable[Step], partitions: Iterable[PartitionFiles]
+    table: HudiTable,
+    kept: SavepointMetadata,
+    steps: Sequence[Step],
+    partitions: Iterable[PartitionFiles],
 ) -> None:
     """Check that all of the savepoint's files exist, and that no step deletes one or strays.
+
+    A savepoint also lists the log files that were written to its slices until it was made. In
+    layout 2 they go with their commits, and after an earlier restore they are gone.
 
     Raises:
         Refused: a check failed.
     """
     present = {partition.path: partition.sizes for partition in partitions}
-    wanted = [(partition, name) for partition, names in kept.files.items() for name in names]
+    rolled_back = {step.target.timestamp for step in steps}
+    wanted = [
+        (partition, name)
+        for partition, names in kept.files.items()
+        for name in names
+        if not _is_of_a_later_write(table, name, rolled_back)
+    ]
     missing = [name for partition, name in wanted if name not in present.get(partition, ())]
     if missing:
         shown = ", ".join(missing[:_SHOWN])
@@ -206,17 +228,25 @@ def check_files(
             Reason.MISSING_FILES, f"{len(missing)} files of the savepoint are gone: {shown}"
         )
     keep = {f"{partition}/{name}" if partition else name for partition, name in wanted}
-    for file in (file for step in steps for file in step.files):
-        if not _stays_inside(file.path):
+    planned = [path for step in steps for path in step.paths]
+    for path in planned:
+        if not _stays_inside(path):
             raise Refused(
                 Reason.UNSAFE_PATH,
-                f"a commit names {file.path}, which is not one of its data files",
+                f"a commit names {path}, which is not one of its data files",
             )
-        if file.path in keep:
+        if path in keep:
             raise Refused(
                 Reason.DELETES_SAVEPOINT_FILE,
-                f"{file.path} belongs to the savepoint and to a commit that completed after it",
+                f"{path} belongs to the savepoint and to a commit that completed after it",
             )
+
+
+def _is_of_a_later_write(table: HudiTable, name: str, rolled_back: AbstractSet[str]) -> bool:
+    log = LogFile.parse(name)
+    if log is None or log.is_change_data or table.properties.layout is Layout.ONE:
+        return False
+    return log.instant in rolled_back or not table.timeline.is_committed(log.instant)
 
 
 def _stays_inside(path: str) -> bool:

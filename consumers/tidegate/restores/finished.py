@@ -31,7 +31,7 @@ def finished_restore(table: HudiTable, savepoint: str) -> RestoreMetadata | None
     commit = timeline.completed_write(savepoint)
     if commit is None or savepoint not in timeline.savepoints or timeline.pending_restores:
         return None
-    if timeline.completed_after(commit) or timeline.last_completed_write() != commit:
+    if table.writes_after(commit) or timeline.last_completed_write() != commit:
         return None
     for restore in reversed(timeline.of_action(Action.RESTORE, InstantState.COMPLETED)):
         if savepoint_of(table, restore) == savepoint:

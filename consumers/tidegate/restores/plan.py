@@ -10,6 +10,8 @@ from dataclasses import astuple, dataclass, replace
 from typing import Final
 
 from tidegate.hudi import (
+    COMPLETED_AS,
+    Action,
     CommitMetadata,
     Instant,
     InstantInfo,
@@ -37,16 +39,41 @@ class PlannedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedBlock:
+    """A rollback block to append to a file slice, as the log file `path` below the table.
+
+    `is_there`: an earlier attempt, ours or Hudi's, has appended it.
+    """
+
+    partition: str
+    path: str
+    is_there: bool
+
+    @property
+    def slice(self) -> list[str]:
+        """The slice that it is appended to, whichever log file it gets."""
+        return [self.partition, self.path.rpartition(".log.")[0]]
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
-    """One instant to roll back, with its data files."""
+    """One instant to roll back: the data files to delete, and the blocks to append before."""
 
     target: InstantInfo
     files: tuple[PlannedFile, ...]
+    blocks: tuple[PlannedBlock, ...] = ()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All that it deletes or creates, except what an earlier attempt created."""
+        new = (block.path for block in self.blocks if not block.is_there)
+        return (*(file.path for file in self.files), *new)
 
     @property
     def summary(self) -> StepSummary:
         """What a plan's id is made of."""
         names = [[file.partition, file.path] for file in self.files]
+        names += [block.slice for block in self.blocks]
         return StepSummary(
             timestamp=self.target.timestamp,
             action=self.target.action,
@@ -134,9 +161,11 @@ def resume(
         gone: The instants in `file` that are off the timeline: rolled back already.
     """
     done = tuple(Step(i, ()) for i in file.instants if i.timestamp in gone)
+    begun = {i.timestamp: i for i in file.instants}
     resumed = replace(
         rest,
-        steps=done + rest.steps,
+        steps=done
+        + tuple(_as_begun(step, begun.get(step.target.timestamp)) for step in rest.steps),
         resumes=pending.timestamp,
         begun_for=file.header.get(COMMAND_KEY),
     )
@@ -151,6 +180,13 @@ def resume(
         bytes=sum(each.bytes for each in summaries),
         approved_by=rest.approved_by | {plan_id},
     )
+
+
+def _as_begun(step: Step, known: InstantInfo | None) -> Step:
+    """A step with the action of its completed instant, if the earlier attempt unpublished it."""
+    pending = Action(step.target.action)
+    unpublished = known is not None and COMPLETED_AS.get(pending) == known.action
+    return replace(step, target=known) if known is not None and unpublished else step
 
 
 def _plan_id(savepoint: str, summaries: Iterable[StepSummary]) -> str:
@@ -203,12 +239,13 @@ def plan_step(
 ) -> Step:
     """Find the data files of one instant, by the instant in their names.
 
-    A requested write has none. A completed one also names its files in its metadata: what is named
+    A requested write has none, but for a compaction: in version 6 what was written since is named
+    after it. A completed one also names its files in its metadata: what is named
     there and gone counts as removed. Its change data are not named there as Hudi's restore reads
     it, so Hudi leaves them behind; here they go with the commit.
     """
     target = InstantInfo(instant.timestamp, str(instant.action))
-    if instant.state is InstantState.REQUESTED:
+    if instant.state is InstantState.REQUESTED and instant.action is not Action.COMPACTION:
         return Step(target, ())
     found = {file.path: file for file in _by_listing(instant.timestamp, partitions)}
     if commit is not None:
@@ -227,8 +264,12 @@ def _by_listing(timestamp: str, partitions: Iterable[PartitionFiles]) -> Iterabl
     for partition in partitions:
         for name, size in partition.sizes.items():
             if _is_of(name, timestamp):
-                path = f"{partition.path}/{name}" if partition.path else name
-                yield PlannedFile(partition.path, path, size)
+                yield PlannedFile(partition.path, path_of(partition.path, name), size)
+
+
+def path_of(partition: str, name: str) -> str:
+    """The path of a data file below its table."""
+    return f"{partition}/{name}" if partition else name
 
 
 def _is_of(name: str, timestamp: str) -> bool:

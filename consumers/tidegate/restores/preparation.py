@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from typing import Final
 
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import ConfinementError, FormatError, TransientError
@@ -15,10 +17,12 @@ from tidegate.hudi import (
     CommitMetadata,
     Instant,
     InstantState,
+    Layout,
     RestorePlanFile,
     SavepointMetadata,
 )
 from tidegate.hudi_reader import HudiTable, list_partitions
+from tidegate.restores.block_preparation import with_blocks
 from tidegate.restores.checks import (
     check_files,
     check_not_built_upon,
@@ -27,6 +31,12 @@ from tidegate.restores.checks import (
 )
 from tidegate.restores.context import RestoreContext
 from tidegate.restores.liveness import LivenessSettings, check_writers
+from tidegate.restores.merge_on_read import (
+    check_named_after_writers,
+    check_names,
+    check_overlapping,
+    overlapping_commits,
+)
 from tidegate.restores.plan import (
     MARKERS,
     METADATA_TABLE,
@@ -41,6 +51,8 @@ from tidegate.storage import NotFound, ParallelMap, join
 from tidegate.tables.hudi import open_table
 from tidegate.tables.refusal import Refused
 from tidegate.tables.warehouse import Warehouse
+
+_CONSISTENT_HASHING: Final = ".hoodie/.bucket_index"
 
 
 def plan_restore(
@@ -84,8 +96,9 @@ def prepare(table: HudiTable, savepoint: str, context: RestoreContext) -> Planne
     commit = find_savepoint(table.timeline, savepoint)
     pending = pending_restore(table, savepoint)
     check_writers(context.warehouse, table.location, context.clock(), context.settings)
-    later = table.timeline.completed_after(commit)
-    check_timeline(table.timeline, commit, later)
+    later = table.writes_after(commit)
+    check_timeline(table, commit, later)
+    _check_buckets(table)
     watch_writers(table, context)
     steps = _steps(table, later, context.parallel_map, _kept_files(table, savepoint))
     _check_older(table, commit, later, steps)
@@ -94,9 +107,19 @@ def prepare(table: HudiTable, savepoint: str, context: RestoreContext) -> Planne
     return plan if pending is None else _resumed(table, plan, pending)
 
 
+def _check_buckets(table: HudiTable) -> None:
+    """Check that the file groups are not laid out by buckets that grow and shrink."""
+    with suppress(NotFound):
+        if table.storage.list(join(table.location, _CONSISTENT_HASHING)):
+            raise Refused(
+                Reason.UNSUPPORTED_TABLE,
+                "the table has a consistent hashing index, whose buckets a restore can't undo",
+            )
+
+
 def _check_roots(warehouse: Warehouse, location: str, steps: Sequence[Step]) -> None:
     """Check every directory in which something will be removed."""
-    folders = {file.path.rpartition("/")[0] for step in steps for file in step.files} - {""}
+    folders = {path.rpartition("/")[0] for step in steps for path in step.paths} - {""}
     try:
         for path in (METADATA_TABLE, MARKERS, *sorted(folders)):
             warehouse.roots.check(join(location, path))
@@ -156,6 +179,9 @@ def _check_older(
     table: HudiTable, savepoint: Instant, later: Sequence[Instant], steps: Sequence[Step]
 ) -> None:
     """Check the writes that were requested before the savepointed commit, completed after it."""
+    if table.properties.is_merge_on_read:
+        overlapping = overlapping_commits(table.timeline, savepoint)
+        check_overlapping({i.timestamp: table.read_commit(i) for i in overlapping})
     older = {
         instant.timestamp
         for instant in later
@@ -183,7 +209,14 @@ def _steps(
     read = parallel_map.map(partial(HudiTable.read_commit, table), completed)
     commits = dict[Instant, CommitMetadata](zip(completed, read, strict=True))
     steps = tuple(plan_step(i, commits.get(i), partitions) for i in instants)
-    check_files(kept, steps, partitions)
+    if table.properties.is_merge_on_read:
+        check_names(partitions)
+        if table.properties.layout is Layout.ONE:
+            writes = {i: commits.get(i) for i in instants}
+            steps = with_blocks(table, steps, writes, partitions, parallel_map)
+        else:
+            check_named_after_writers({i.timestamp: read for i, read in commits.items()})
+    check_files(table, kept, steps, partitions)
     return steps
 
 

@@ -20,10 +20,12 @@ from tidegate.hudi import (
     InstantState,
     RestoreMetadata,
     RestorePlanFile,
+    RollbackBlock,
     RollbackMetadata,
     instant_of,
 )
 from tidegate.hudi.properties import METADATA_PARTITIONS, without
+from tidegate.hudi.rollback_block import MAX_SIZE
 from tidegate.hudi_reader import HudiTable
 from tidegate.hudi_reader.table import PROPERTIES, read_properties
 from tidegate.restores.context import RestoreContext
@@ -41,6 +43,7 @@ from tidegate.restores.removal_record import RemovalRecord
 from tidegate.restores.repeats import outcome_store
 from tidegate.storage import is_below, join
 from tidegate.tables.hudi import TimelineWriter, with_checksum
+from tidegate.tables.warehouse import AlreadyExists
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,9 @@ class RestoreRun:
     def roll_back(self, step: Step) -> RollbackMetadata:
         """Roll back one instant in Hudi's order: its completed file, its data files, the rest.
 
+        Rollback blocks go first of all. With them a log compaction loses its pending files before
+        the completed one: what is left after a crash must say which slices it wrote to.
+
         A crash in between leaves an inflight write, whose data files are found by listing. So
         Hudi can finish the restore too, and no list of files that somebody else may have written
         decides what is removed.
@@ -127,6 +133,8 @@ class RestoreRun:
         paths = [self._data_file(file.path) for file in step.files]
         data = [file for path in paths for file in with_checksum(path)]
         removed = self._record.of_step(step)
+        self._append_blocks(step)
+        self._writer.remove([i for i in files if i.action is Action.LOG_COMPACTION and step.blocks])
         self._writer.remove([i for i in files if i.state is InstantState.COMPLETED])
         self.context.warehouse.remove_files_in_parallel(data, self.context.parallel_map)
         self._writer.remove([i for i in files if i.state is not InstantState.COMPLETED])
@@ -139,7 +147,25 @@ class RestoreRun:
             max(0, int((self.context.clock() - began).total_seconds() * 1000)),
             step.target,
             {partition: tuple(paths) for partition, paths in deleted.items()},
+            tuple((b.partition, join(self.table.location, b.path)) for b in step.blocks),
         )
+
+    def _append_blocks(self, step: Step) -> None:
+        """Append the rollback blocks that are not there yet.
+
+        Before the write is unpublished: afterwards nothing tells which slices it wrote to. Readers
+        do not see the blocks until something is written after the restore.
+        """
+        block = RollbackBlock(step.target.timestamp, self.instant.timestamp)
+        for planned in step.blocks:
+            path = self._data_file(planned.path)
+            try:
+                if not planned.is_there:
+                    self.context.warehouse.create(path, block.encode())
+            except AlreadyExists as error:
+                there = RollbackBlock.decode(self.context.warehouse.read(path, MAX_SIZE))
+                if there is None or there.target != block.target:
+                    raise TransientError(f"{planned.path} was written meanwhile") from error
 
     @cached_property
     def _write_files(self) -> Mapping[str, list[Instant]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tidegate.events.reasons import Reason
-from tidegate.hudi import Action, InstantState, parse_data_file
+from tidegate.hudi import Action, InstantState, Layout, LogFile, parse_data_file
 from tidegate.hudi_reader import HudiTable, list_partitions
 from tidegate.restores.context import RestoreContext
 from tidegate.restores.plan import MARKERS
@@ -68,5 +68,7 @@ def _files_of(
     for partition in list_partitions(table.storage, table.location, context.parallel_map):
         for name, size in partition.sizes.items():
             file = parse_data_file(name)
-            if file is not None and file.instant in pending:
+            # in layout 1 a log file does not tell which write appended to its slice
+            is_any_s = isinstance(file, LogFile) and table.properties.layout is Layout.ONE
+            if file is not None and (file.instant in pending or is_any_s):
                 yield join(table.location, partition.path, name), size

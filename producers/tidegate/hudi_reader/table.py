@@ -9,6 +9,8 @@ from typing import Final
 
 from tidegate.errors import FormatError, TidegateError
 from tidegate.hudi import (
+    COMPACTIONS,
+    Action,
     CommitMetadata,
     Instant,
     InstantState,
@@ -64,6 +66,11 @@ class HudiTable:
             return CommitMetadata.decode(self.read(instant))
         except FormatError as error:
             raise FormatError(f"{instant.timestamp}.{instant.action}: {error}") from error
+
+    def writes_after(self, savepoint: Instant) -> tuple[Instant, ...]:
+        """The writes that a restore to a savepointed commit rolls back, in its order."""
+        by_request = COMPACTIONS if self.properties.is_merge_on_read else frozenset[Action]()
+        return self.timeline.completed_after(savepoint, by_request)
 
     def reloaded(self) -> HudiTable:
         """Read the same table again."""

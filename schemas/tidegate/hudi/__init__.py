@@ -13,16 +13,28 @@ from tidegate.hudi.file_slice import (
     parse_data_file,
     replaced_groups,
 )
-from tidegate.hudi.instant import COMMITS, WRITES, Action, Instant, InstantState, Layout
+from tidegate.hudi.instant import (
+    COMMITS,
+    COMPACTIONS,
+    COMPLETED_AS,
+    WRITES,
+    Action,
+    Instant,
+    InstantState,
+    Layout,
+)
 from tidegate.hudi.instant_time import instant_of, instant_of_ms, is_instant, next_instant
 from tidegate.hudi.properties import TableProperties
 from tidegate.hudi.restore import RestoreMetadata, RestorePlanFile
 from tidegate.hudi.rollback import InstantInfo, RollbackMetadata, RollbackPlan
+from tidegate.hudi.rollback_block import RollbackBlock
 from tidegate.hudi.savepoint import SavepointMetadata
 from tidegate.hudi.timeline import Timeline
 
 __all__ = [
     "COMMITS",
+    "COMPACTIONS",
+    "COMPLETED_AS",
     "WRITES",
     "Action",
     "BaseFile",
@@ -35,6 +47,7 @@ __all__ = [
     "LogFile",
     "RestoreMetadata",
     "RestorePlanFile",
+    "RollbackBlock",
     "RollbackMetadata",
     "RollbackPlan",
     "SavepointMetadata",

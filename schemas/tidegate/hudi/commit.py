@@ -63,6 +63,30 @@ class CommitMetadata:
             )
 
 
+def planned_updates(inflight: bytes) -> tuple[WriteStat, ...]:
+    """The file groups that a pending write set out to update; `path` and `size` say nothing.
+
+    Empty where the writer did not record them (Flink), or only adds file groups.
+
+    Args:
+        inflight: The content of its inflight file.
+
+    Raises:
+        FormatError: it is not commit metadata.
+    """
+    if not inflight:
+        return ()
+    record = _record(inflight)
+    with containers.reading("commit metadata"):
+        stats = record.get("partitionToWriteStats") or {}
+        found = [
+            _stat(partition, stat | {"path": ""})
+            for partition, each in stats.items()
+            for stat in each
+        ]
+        return tuple(stat for stat in found if stat.file_id and stat.previous)
+
+
 def _record(content: bytes) -> Mapping[str, Any]:
     if content.startswith(containers.MAGIC):
         return containers.decode(content)

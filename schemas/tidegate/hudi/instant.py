@@ -52,8 +52,18 @@ COMMITS: Final = frozenset({Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_C
 WRITES: Final = COMMITS | {Action.CLUSTERING, Action.COMPACTION, Action.LOG_COMPACTION}
 """The actions that write data files, pending ones too."""
 
-NEVER_COMPLETED: Final = frozenset({Action.CLUSTERING, Action.COMPACTION, Action.LOG_COMPACTION})
-"""They complete under another name: as replacecommit, commit and deltacommit."""
+COMPACTIONS: Final = frozenset({Action.COMPACTION, Action.COMMIT})
+"""The actions of pending and completed compactions on a merge-on-read table.
+
+A compaction has the rows of its request: what it completes later was in the table before.
+"""
+
+COMPLETED_AS: Final = {
+    Action.CLUSTERING: Action.REPLACE_COMMIT,
+    Action.COMPACTION: Action.COMMIT,
+    Action.LOG_COMPACTION: Action.DELTA_COMMIT,
+}
+"""The actions that complete under another name."""
 
 _NAME: Final = re.compile(
     r"(?P<timestamp>\d{14,24})(?:_(?P<completion>\d{14,24}))?"
@@ -119,6 +129,6 @@ def _action(word: str) -> Action | None:
 def _exists(action: Action, state: InstantState, layout: Layout) -> bool:
     if action is Action.CLUSTERING and layout is Layout.ONE:
         return False
-    if action in NEVER_COMPLETED and state is InstantState.COMPLETED:
+    if action in COMPLETED_AS and state is InstantState.COMPLETED:
         return False
     return not (action is Action.SAVEPOINT and state is InstantState.REQUESTED)

@@ -65,6 +65,11 @@ class TableProperties:
         )
 
     @property
+    def is_merge_on_read(self) -> bool:
+        """Whether log files are merged with base files as they are read."""
+        return self.table_type == "MERGE_ON_READ"
+
+    @property
     def base_extension(self) -> str:
         """The extension of base files."""
         return self.values.get("hoodie.table.base.file.format", "PARQUET").lower()

@@ -10,6 +10,7 @@ from tidegate.errors import FormatError
 from tidegate.hudi import containers
 from tidegate.hudi.containers import Record
 from tidegate.hudi.instant_time import is_instant
+from tidegate.hudi.rollback_block import RollbackBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +82,16 @@ class RollbackPlan:
 
 @dataclass(frozen=True, slots=True)
 class RollbackMetadata:
-    """Hudi's HoodieRollbackMetadata: partition to the full paths of its deleted files."""
+    """Hudi's HoodieRollbackMetadata: partition to the full paths of its deleted files.
+
+    `appended` are (partition, full path) of the log files with nothing but a rollback block.
+    """
 
     started: str
     took_ms: int
     target: InstantInfo
     deleted: Mapping[str, tuple[str, ...]]
+    appended: tuple[tuple[str, str], ...] = ()
 
     @property
     def total(self) -> int:
@@ -95,15 +100,18 @@ class RollbackMetadata:
 
     def record(self) -> Record:
         """The Avro record, for a file of its own or within a restore's metadata."""
+        block = len(RollbackBlock(self.target.timestamp, self.started).encode())
         partitions = {
             partition: {
                 "partitionPath": partition,
-                "successDeleteFiles": list(paths),
+                "successDeleteFiles": list(self.deleted.get(partition, ())),
                 "failedDeleteFiles": [],
-                "rollbackLogFiles": {},
+                "rollbackLogFiles": {
+                    path: block for own, path in self.appended if own == partition
+                },
                 "logFilesFromFailedCommit": {},
             }
-            for partition, paths in self.deleted.items()
+            for partition in sorted({*self.deleted, *(own for own, _ in self.appended)})
         }
         return {
             "startRollbackTime": self.started,
@@ -127,13 +135,20 @@ class RollbackMetadata:
             FormatError: the content is something else.
         """
         with containers.reading("rollback metadata"):
+            partitions = record["partitionMetadata"]
             deleted = {
                 partition: tuple(entry["successDeleteFiles"])
-                for partition, entry in record["partitionMetadata"].items()
+                for partition, entry in partitions.items()
+                if entry["successDeleteFiles"]
             }
+            appended = tuple(
+                (partition, path)
+                for partition, entry in partitions.items()
+                for path in entry.get("rollbackLogFiles") or ()
+            )
             target = InstantInfo.of(record["instantsRollback"][0])
             took_ms = max(0, int(record["timeTakenInMillis"]))
-            return cls(record["startRollbackTime"], took_ms, target, deleted)
+            return cls(record["startRollbackTime"], took_ms, target, deleted, appended)
 
     @classmethod
     def decode(cls, content: bytes) -> Self:

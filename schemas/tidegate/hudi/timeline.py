@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Self
@@ -119,17 +120,31 @@ class Timeline:
             return False
         return self.start is not None and timestamp < self.start
 
-    def completed_after(self, savepoint: Instant) -> tuple[Instant, ...]:
-        """The writes that a restore of a copy-on-write table rolls back, in its order.
+    def completed_after(
+        self, savepoint: Instant, by_request: AbstractSet[Action] = frozenset()
+    ) -> tuple[Instant, ...]:
+        """The writes that a restore rolls back, in its order.
 
         Completion times are compared, so a write that was requested earlier and completed later
         is among them; a pending one is later than everything. Pending clusterings and
         replacements come first, then the other pending ones, then the completed ones, each newest
-        first.
+        first. A pending compaction has the place of its request: what was written to the slices
+        that it began goes before them.
+
+        Args:
+            savepoint: The savepointed commit.
+            by_request: Actions whose requested times are compared instead: for merge-on-read
+                tables COMPACTIONS.
         """
-        bound = _completion(savepoint)
         later = [
-            i for i in self.writes if i.timestamp != savepoint.timestamp and _completion(i) > bound
+            i
+            for i in self.writes
+            if i.timestamp != savepoint.timestamp
+            and (
+                i.timestamp > savepoint.timestamp
+                if i.action in by_request
+                else _completion(i) > _completion(savepoint)
+            )
         ]
         return tuple(sorted(later, key=_rollback_order, reverse=True))
 
@@ -139,6 +154,8 @@ def _rank(file: Instant) -> tuple[InstantState, bool]:
 
 
 def _rollback_order(instant: Instant) -> tuple[str, bool, str]:
+    if instant.action is Action.COMPACTION:
+        return instant.timestamp, False, instant.timestamp
     replaces = instant.action in {Action.CLUSTERING, Action.REPLACE_COMMIT}
     pending = instant.state is not InstantState.COMPLETED
     return _completion(instant), pending and replaces, instant.timestamp

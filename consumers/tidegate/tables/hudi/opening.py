@@ -14,6 +14,7 @@ from tidegate.tables.refusal import Refused, refusal_of
 from tidegate.tables.warehouse import Warehouse
 
 SUPPORTED_VERSIONS: Final = frozenset({6, 8, 9})
+SUPPORTED_TYPES: Final = ("COPY_ON_WRITE", "MERGE_ON_READ")
 
 
 def open_table(warehouse: Warehouse, location: str, identity: str | None = None) -> HudiTable:
@@ -64,8 +65,9 @@ def _check_kind(properties: TableProperties) -> None:
     if properties.version not in SUPPORTED_VERSIONS:
         known = ", ".join(map(str, sorted(SUPPORTED_VERSIONS)))
         why = f"table version {properties.version} is not supported, only {known}"
-    elif properties.table_type != "COPY_ON_WRITE":
-        why = f"{properties.table_type} tables are not supported yet, only COPY_ON_WRITE"
+    elif properties.table_type not in SUPPORTED_TYPES:
+        known = " and ".join(SUPPORTED_TYPES)
+        why = f"{properties.table_type} tables are not supported, only {known}"
     elif properties.is_bootstrapped:
         why = "bootstrapped tables are not supported: their base files lie outside the table"
     else:

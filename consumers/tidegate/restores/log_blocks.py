@@ -1,0 +1,140 @@
+"""Which rollback blocks undo the delta commits of a merge-on-read table of version 6. Pure.
+
+There a log file is named after its slice, and does not tell which delta commit wrote it: as in
+Hudi, none is deleted while its slice stays. A slice that a rolled back instant began goes as a
+whole, and needs no block.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+from tidegate.events.reasons import Reason
+from tidegate.hudi import (
+    CommitMetadata,
+    Instant,
+    LogFile,
+    RollbackBlock,
+    WriteStat,
+    parse_data_file,
+)
+from tidegate.hudi.rollback_block import MAX_SIZE
+from tidegate.hudi_reader import PartitionFiles
+from tidegate.restores.plan import PlannedBlock, path_of
+from tidegate.tables.refusal import Refused
+
+
+class SliceKey(NamedTuple):
+    """A file slice: its partition, file group and instant."""
+
+    partition: str
+    file_id: str
+    instant: str
+
+
+@dataclass(frozen=True, slots=True)
+class StayingSlices:
+    """The slices that no rolled back instant began, each with its log files.
+
+    `small` are the paths of the log files that may be rollback blocks: those with few bytes.
+    `begun` has the instants of all slices of each file group, also of those that go.
+    """
+
+    logs: Mapping[SliceKey, tuple[LogFile, ...]]
+    small: Mapping[SliceKey, tuple[str, ...]]
+    begun: Mapping[tuple[str, str], AbstractSet[str]]
+    rolled_back: AbstractSet[str]
+
+    @classmethod
+    def of(cls, partitions: Iterable[PartitionFiles], rolled_back: AbstractSet[str]) -> Self:
+        """Find them among all files of a table."""
+        logs = defaultdict[SliceKey, list[LogFile]](list)
+        small = defaultdict[SliceKey, list[str]](list)
+        begun = defaultdict[tuple[str, str], set[str]](set)
+        for partition in partitions:
+            for name, size in partition.sizes.items():
+                file = parse_data_file(name)
+                if file is None:
+                    continue
+                key = SliceKey(partition.path, file.file_id, file.instant)
+                begun[key[:2]].add(file.instant)
+                if isinstance(file, LogFile) and file.instant not in rolled_back:
+                    logs[key].append(file)
+                    if size <= MAX_SIZE:
+                        small[key].append(path_of(partition.path, name))
+        return cls(
+            {key: tuple(sorted(found, key=lambda log: log.order)) for key, found in logs.items()},
+            {key: tuple(small.get(key, ())) for key in logs},
+            begun,
+            rolled_back,
+        )
+
+    def updated_by(self, commit: CommitMetadata) -> tuple[SliceKey, ...]:
+        """The slices to which a completed delta commit appended log files."""
+        return self._with_logs(
+            SliceKey(stat.partition, log.file_id, log.instant)
+            for stat in commit.writes
+            if (log := LogFile.parse(stat.path.rpartition("/")[2])) is not None
+        )
+
+    def claimed_by(self, pending: Instant, updates: Iterable[WriteStat]) -> tuple[SliceKey, ...]:
+        """The slices to which a delta commit that did not complete may have appended log files.
+
+        Raises:
+            Refused: a compaction began a newer slice since, so it is unclear which one it was.
+        """
+        return self._with_logs(self._claims(pending, updates))
+
+    def _claims(self, pending: Instant, updates: Iterable[WriteStat]) -> Iterator[SliceKey]:
+        for stat in updates:
+            begun = self.begun.get((stat.partition, stat.file_id), set())
+            if any(each > pending.timestamp for each in begun - self.rolled_back):
+                raise Refused(
+                    Reason.UNSUPPORTED_INSTANT,
+                    f"{pending.timestamp}.{pending.action} did not complete, and its file group"
+                    f" {stat.file_id} was compacted since: roll that write back with Hudi first",
+                )
+            # it wrote to the slice that was the newest when it began
+            newest = max((each for each in begun if each < pending.timestamp), default="")
+            yield SliceKey(stat.partition, stat.file_id, newest)
+
+    def _with_logs(self, keys: Iterable[SliceKey]) -> tuple[SliceKey, ...]:
+        return tuple(sorted({key for key in keys if key in self.logs}))
+
+
+def plan_blocks(
+    updates: Iterable[tuple[Instant, Sequence[SliceKey]]],
+    slices: StayingSlices,
+    written: Mapping[str, RollbackBlock],
+) -> dict[str, tuple[PlannedBlock, ...]]:
+    """Name the log file of every block: the next of its slice, with the last one's write token.
+
+    Args:
+        updates: The delta commits to undo, in the order of the restore, with their slices.
+        slices: The slices that stay.
+        written: The rollback blocks in them, by path: one that is there is not written again.
+
+    Returns:
+        The blocks by the timestamp of the delta commit.
+    """
+    last = {key: logs[-1] for key, logs in slices.logs.items()}
+    planned: dict[str, tuple[PlannedBlock, ...]] = {}
+    for instant, keys in updates:
+        blocks = list[PlannedBlock]()
+        for key in keys:
+            there = [
+                path
+                for path in slices.small[key]
+                if path in written and written[path].target == instant.timestamp
+            ]
+            if not there:
+                log = last[key]
+                last[key] = LogFile(log.file_id, log.instant, log.version + 1, log.token)
+            path = there[0] if there else path_of(key.partition, last[key].file_name)
+            blocks.append(PlannedBlock(key.partition, path, is_there=bool(there)))
+        planned[instant.timestamp] = tuple(blocks)
+    return planned
