@@ -126,7 +126,7 @@ class Reason(StrEnum):
     )
     UNSUPPORTED_INSTANT = (
         "unsupported-instant",
-        "An instant to roll back has an action that a copy-on-write restore can't undo.",
+        "An instant to roll back is of a kind or state that a restore can't undo safely.",
         "Use Hudi's own restore procedure.",
     )
     RESTORE_PENDING = (
