@@ -17,7 +17,7 @@ from tidegate.events import (
 from tidegate.events.reasons import Reason
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, Timeline
 from tidegate.hudi_reader import HudiTable, list_partitions, slice_rules
-from tidegate.savepoints.lookup import clean_bound, read_commits
+from tidegate.savepoints.lookup import clean_bound, read_commits, read_replaced
 from tidegate.savepoints.plan import SavepointPlan, check_bound, choose_commit, plan_savepoint
 from tidegate.savepoints.repeats import Repeats, was_removed
 from tidegate.storage import NotFound, ParallelMap
@@ -141,9 +141,10 @@ class SavepointWriter:
         if table.timeline.pending_restores:
             raise Refused(Reason.RESTORE_PENDING, "a restore of this table has not completed yet")
         check_bound(commit, clean_bound(table))
-        commits = read_commits(table, self.parallel_map)
+        replaced = read_replaced(table, commit, self.parallel_map)
+        commits = read_commits(table, table.timeline.completed_writes, self.parallel_map)
         partitions = list_partitions(self.warehouse, table.location, self.parallel_map)
-        return plan_savepoint(commit, slice_rules(table), commits, partitions)
+        return plan_savepoint(commit, slice_rules(table), replaced, commits, partitions)
 
     def _existing(self, table: HudiTable, commit: str) -> SavepointMetadata | None:
         done = table.timeline.of_action(Action.SAVEPOINT, InstantState.COMPLETED)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Final
 
 from tidegate.errors import FormatError
-from tidegate.hudi import Action, CommitMetadata, Instant, InstantState
+from tidegate.hudi import Action, CommitMetadata, Instant, InstantState, replaced_groups
 from tidegate.hudi.clean import earliest_retained, earliest_to_retain
 from tidegate.hudi_reader import HudiTable
 from tidegate.storage import NotFound, ParallelMap
+
+_HELD: Final = 20_000
+"""Files that the commits read ahead name in all, unless a single one names more."""
 
 
 def clean_bound(table: HudiTable) -> str | None:
@@ -42,13 +47,39 @@ def clean_bound(table: HudiTable) -> str | None:
     return before.timestamp if before else None
 
 
-def read_commits(table: HudiTable, parallel_map: ParallelMap) -> dict[str, CommitMetadata]:
-    """Read the metadata of every completed write on the timeline, by timestamp.
+def read_commits(
+    table: HudiTable, commits: Sequence[Instant], parallel_map: ParallelMap
+) -> Iterator[tuple[str, CommitMetadata]]:
+    """Read the metadata of completed writes one after the other, each with its timestamp.
+
+    Some are read in parallel ahead of the caller, so many that they name about _HELD files: the
+    memory that this takes does not grow with the number of commits.
 
     Raises:
         FormatError: one of them can't be read.
         NotFound: one was removed meanwhile.
     """
-    commits = table.timeline.completed_writes
-    metadata = parallel_map.map(partial(HudiTable.read_commit, table), commits)
-    return {commit.timestamp: read for commit, read in zip(commits, metadata, strict=True)}
+    start, ahead = 0, 1
+    while start < len(commits):
+        window = commits[start : start + ahead]
+        read = parallel_map.map(partial(HudiTable.read_commit, table), window)
+        yield from ((commit.timestamp, each) for commit, each in zip(window, read, strict=True))
+        start += len(window)
+        files = max(len(each.writes) for each in read)
+        ahead = max(1, min(2 * ahead, _HELD // max(files, 1)))
+
+
+def read_replaced(
+    table: HudiTable, until: str, parallel_map: ParallelMap
+) -> frozenset[tuple[str, str]]:
+    """The file groups that replacecommits at or before `until` replaced: no others replace any.
+
+    Raises: as `read_commits`.
+    """
+    replacements = [
+        each
+        for each in table.timeline.completed_writes
+        if each.action is Action.REPLACE_COMMIT and each.timestamp <= until
+    ]
+    commits = read_commits(table, replacements, parallel_map)
+    return frozenset().union(*(replaced_groups({t: m.replaced}, until) for t, m in commits))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
@@ -17,7 +17,6 @@ from tidegate.hudi import (
     Timeline,
     WriteStat,
     latest_slices,
-    replaced_groups,
 )
 from tidegate.hudi_reader import PartitionFiles
 from tidegate.tables.refusal import Refused
@@ -63,7 +62,8 @@ def check_bound(commit: str, bound: str | None) -> None:
 def plan_savepoint(
     commit: str,
     rules: SliceRules,
-    commits: Mapping[str, CommitMetadata],
+    replaced: AbstractSet[tuple[str, str]],
+    commits: Iterable[tuple[str, CommitMetadata]],
     partitions: Sequence[PartitionFiles],
 ) -> SavepointPlan:
     """Choose the newest slice of every file group at or before `commit`.
@@ -73,16 +73,17 @@ def plan_savepoint(
     Args:
         commit: The timestamp of the commit to savepoint.
         rules: What decides which slice a file belongs to, with the table's timeline.
-        commits: The metadata of every completed write, by timestamp.
+        replaced: The file groups that were replaced by then.
+        commits: The metadata of every completed write, each with its timestamp; read once, so
+            that none has to be held.
         partitions: All partitions of the table and their files.
 
     Raises:
         Refused: a file that the commit needs is gone.
     """
-    replaced = replaced_groups({t: m.replaced for t, m in commits.items()}, commit)
     chosen = {p.path: latest_slices(p.path, p.sizes, rules, commit, replaced) for p in partitions}
     groups = {(path, each.file_id): each for path, slices in chosen.items() for each in slices}
-    present = {(p.path, name) for p in partitions for name in p.sizes}
+    present = {p.path: p.sizes for p in partitions}
     missing = sorted(
         f"{stat.file_id} of {stat.partition or 'the table'} at {instant}"
         for stat, instant in _expected(commits, commit)
@@ -97,13 +98,15 @@ def plan_savepoint(
     )
 
 
-def _expected(commits: Mapping[str, CommitMetadata], until: str) -> Iterator[tuple[WriteStat, str]]:
+def _expected(
+    commits: Iterable[tuple[str, CommitMetadata]], until: str
+) -> Iterator[tuple[WriteStat, str]]:
     """What must exist at `until`: the writes up to then, each with its instant.
 
     A later write names the instant that it built upon; it needs no file of its own. Hudi does not
     check: where its cleaner counts versions, it savepoints commits whose files are gone.
     """
-    for timestamp, commit in commits.items():
+    for timestamp, commit in commits:
         for stat in commit.writes:
             if timestamp <= until:
                 yield stat, timestamp
@@ -115,7 +118,7 @@ def _is_missing(
     stat: WriteStat,
     instant: str,
     chosen: FileSlice | None,
-    present: AbstractSet[tuple[str, str]],
+    present: Mapping[str, Mapping[str, int]],
     rules: SliceRules,
 ) -> bool:
     """Whether the chosen slice of a file group lacks what a write put there.
@@ -131,4 +134,4 @@ def _is_missing(
         belongs_to = log.instant
     else:
         belongs_to = rules.timeline.completion_of(instant)
-    return chosen.instant <= belongs_to and (stat.partition, log.file_name) not in present
+    return chosen.instant <= belongs_to and log.file_name not in present.get(stat.partition, ())

@@ -8,6 +8,7 @@ time in the name of a completed file.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Final, Self
@@ -65,6 +66,7 @@ COMPLETED_AS: Final = {
 }
 """The actions that complete under another name."""
 
+_ACTIONS: Final[Mapping[str, Action]] = {str(action): action for action in Action}
 _NAME: Final = re.compile(
     r"(?P<timestamp>\d{14,24})(?:_(?P<completion>\d{14,24}))?"
     r"(?:\.(?P<action>(?!requested|inflight)[a-z]+))?(?:\.(?P<pending>requested|inflight))?"
@@ -123,7 +125,7 @@ class Instant:
 
 
 def _action(word: str) -> Action | None:
-    return Action(word) if word in set(Action) else None
+    return _ACTIONS.get(word)
 
 
 def _exists(action: Action, state: InstantState, layout: Layout) -> bool:
