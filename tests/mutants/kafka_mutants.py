@@ -61,4 +61,10 @@ KAFKA_MUTANTS = (
         ),
         f"{_AGAIN} -k changelog",
     ),
+    Mutant(
+        "a call of a shared publisher that waits gets its turn to poll",
+        "producers/tidegate/publisher/reports.py",
+        (("                self._polling.woken.set()\n", ""),),
+        "tests/publisher/test_shared_publisher.py -k hands_the_polling_on",
+    ),
 )

@@ -9,8 +9,9 @@ A call returns once every in-sync replica of the broker has the event, or raises
 from __future__ import annotations
 
 from tidegate.events.message import Message
-from tidegate.publisher.delivery import ConfirmedProducer, Receipt
+from tidegate.publisher.delivery import ConfirmedProducer
 from tidegate.publisher.publisher import Publisher
+from tidegate.publisher.reports import Receipt
 from tidegate.publisher.watch import Answered, OutcomeWatch
 
 __all__ = ["Answered", "ConfirmedProducer", "Message", "OutcomeWatch", "Publisher", "Receipt"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as Delivered
@@ -20,6 +21,7 @@ from tidegate.errors import (
 from tidegate.events.message import Message
 from tidegate.events.topics import PARTITIONER
 from tidegate.publisher.client_settings import require_protected_settings
+from tidegate.publisher.reports import Receipt, Reports, Turns
 
 DEFAULTS: Final[Mapping[str, str | int | bool]] = {
     "enable.idempotence": True,
@@ -41,13 +43,12 @@ _REFUSALS: Final = {
 }
 
 
-class Receipt(NamedTuple):
-    """Where the broker stored a message, and the id of the event in it."""
+@dataclass(slots=True, eq=False)
+class _Connection:
+    """A client, and whose turn it is to poll it."""
 
-    topic: str
-    partition: int
-    offset: int
-    event_id: str = ""
+    producer: Producer
+    turns: Turns = field(default_factory=Turns)
 
 
 class ConfirmedProducer:
@@ -66,9 +67,9 @@ class ConfirmedProducer:
         self._config = {**DEFAULTS, **config, "error_cb": self._on_error}
         self._denied: KafkaError | None = None
         self._replacing = threading.Lock()
-        self._producer = self._connect()
+        self._connection = self._connect()
         self._process = os.getpid()
-        self._inherited: Producer | None = None
+        self._inherited: _Connection | None = None
 
     def send(self, messages: Sequence[Message]) -> list[Receipt]:
         """Send messages and wait until each is confirmed or has failed.
@@ -80,45 +81,47 @@ class ConfirmedProducer:
             MessageTooLargeError: a message exceeds its topic's limit.
         """
         self._denied = None
-        producer, reports = self._own_producer(), _Reports(len(messages))
+        connection, reports = self._own_connection(), Reports(len(messages))
         record = reports.record
         for index, message in enumerate(messages):
-            self._produce(producer, message, partial(record, index))
-        while reports.missing:
-            producer.poll(0.05)
-            if self._denied is not None:
-                producer.purge()
+            self._produce(connection.producer, message, partial(record, index))
+        connection.turns.wait(reports, partial(self._poll, connection.producer))
         if failed := reports.faults():
             if any(each.fatal() or each.code() == KafkaError._FATAL for each in failed):  # noqa: SLF001
-                self._replace(producer)
+                self._replace(connection)
             raise self._fault(messages, failed)
         return reports.receipts()
 
     def close(self) -> None:
         """Wait up to five seconds for messages that other threads are sending."""
         if self._process == os.getpid():
-            self._producer.flush(5)
+            self._connection.producer.flush(5)
 
-    def _own_producer(self) -> Producer:
-        """The producer of this process: after a fork, one that has librdkafka's threads."""
+    def _poll(self, producer: Producer) -> None:
+        producer.poll(0.05)
+        if self._denied is not None:
+            producer.purge()
+
+    def _own_connection(self) -> _Connection:
+        """The connection of this process: after a fork, one that has librdkafka's threads."""
         if self._process != os.getpid():
             # kept, because its destruction would wait for threads that only the parent has
-            self._inherited = self._producer
-            self._producer, self._replacing = self._connect(), threading.Lock()
+            self._inherited = self._connection
+            self._connection, self._replacing = self._connect(), threading.Lock()
             self._process = os.getpid()
-        return self._producer
+        return self._connection
 
-    def _connect(self) -> Producer:
+    def _connect(self) -> _Connection:
         try:
-            return Producer(self._config)
+            return _Connection(Producer(self._config))
         except KafkaException as error:
             raise ConfigError(f"Kafka producer: {error.args[0].str()}") from error
 
-    def _replace(self, dead: Producer) -> None:
+    def _replace(self, dead: _Connection) -> None:
         """Replace a producer after a fatal error: librdkafka never sends through it again."""
         with self._replacing:
-            if self._producer is dead:
-                self._producer = self._connect()
+            if self._connection is dead:
+                self._connection = self._connect()
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001
@@ -150,35 +153,3 @@ def _error_type(reason: KafkaError) -> type[DeliveryError]:
     if reason.code() == KafkaError.MSG_SIZE_TOO_LARGE:
         return MessageTooLargeError
     return DeliveryRefusedError if reason.code() in _REFUSALS else DeliveryError
-
-
-class _Reports:
-    """The delivery reports of a batch, by the index of the message."""
-
-    __slots__ = ("_by_index", "_count")
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._by_index: dict[int, KafkaError | Receipt] = {}
-
-    @property
-    def missing(self) -> bool:
-        """Whether a message has no report yet."""
-        return len(self._by_index) < self._count
-
-    def record(self, index: int, error: KafkaError | None, delivered: Delivered | None) -> None:
-        """Store a report; called in whichever thread polls."""
-        if error is not None:
-            self._by_index[index] = error
-        elif delivered is not None:
-            topic, partition, offset = delivered.topic(), delivered.partition(), delivered.offset()
-            self._by_index[index] = Receipt(topic or "", partition or 0, offset or 0)
-
-    def faults(self) -> list[KafkaError]:
-        """The errors of the messages that were not confirmed."""
-        return [each for each in self._by_index.values() if isinstance(each, KafkaError)]
-
-    def receipts(self) -> list[Receipt]:
-        """The receipts in the order of the messages."""
-        ordered = (self._by_index[index] for index in range(self._count))
-        return [each for each in ordered if isinstance(each, Receipt)]

@@ -28,7 +28,8 @@ from tidegate.events import (
 from tidegate.events.message import Message
 from tidegate.events.topics import DEFAULT_PREFIX, topic_of
 from tidegate.publisher.checks import check_publishable
-from tidegate.publisher.delivery import ConfirmedProducer, Receipt
+from tidegate.publisher.delivery import ConfirmedProducer
+from tidegate.publisher.reports import Receipt
 from tidegate.publisher.tracing import trace_injector
 from tidegate.publisher.watch import OutcomeWatch
 from tidegate.registry import RegistrySettings, wire_for

@@ -25,7 +25,7 @@ from tidegate.events.keys import partition_of
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC
 from tidegate.events.verdict import Verdict, causes_of_answers, verdict_of
 from tidegate.events.wire import Wire
-from tidegate.publisher.delivery import Receipt
+from tidegate.publisher.reports import Receipt
 
 _SETTINGS: Final[Mapping[str, str | int | bool]] = {
     "enable.auto.commit": False,
