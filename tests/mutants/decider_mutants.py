@@ -24,7 +24,14 @@ DECIDER_MUTANTS = (
     Mutant(
         "rule 4: what was lost with work pending is not kept",
         _OWNED,
-        (("        self._released.clear()\n        self._changelog.close()\n", ""),),
+        (
+            (
+                "        self._owned.clear()\n        self._released.clear()\n",
+                """        self._released = {n: each.store for n, each in self._owned.items()}
+        self._owned.clear()
+""",
+            ),
+        ),
         f"{KEPT} -k lost",
     ),
     Mutant(

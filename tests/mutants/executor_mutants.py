@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mutants.mutants import EXECUTORS, RUNTIME, Mutant
 
+_KEPT = "tests/runtime/test_kept_commands.py"
 _FAIRNESS = "tests/runtime/test_fairness.py"
 
 EXECUTOR_MUTANTS = (
@@ -11,10 +12,13 @@ EXECUTOR_MUTANTS = (
         "rule 4: the queued commands of a lost partition do not run",
         RUNTIME + "executor/loop.py",
         (
-            ("        self._tasks.discard(lambda task: task.record.partition in partitions)\n", ""),
             (
-                "        if not self._still_owns(task):  # its next owner runs it\n",
-                "        if False:\n",
+                "        self._tasks.discard(_is_lost)\n",
+                "",
+            ),
+            (
+                "            if task.offsets.ownership is Ownership.LOST:\n",
+                "            if False:\n",
             ),
         ),
         f"{_FAIRNESS} -k lost",
@@ -22,7 +26,7 @@ EXECUTOR_MUTANTS = (
     Mutant(
         "what is done is acknowledged before its partition is given away",
         RUNTIME + "executor/loop.py",
-        (("        self._commit_finished(wait=True)\n", "        self._commit_finished()\n"),),
+        (("self._commit(revoked, wait=True)", "self._commit(revoked, wait=False)"),),
         f"{EXECUTORS} -k given_away",
     ),
     Mutant(
@@ -53,5 +57,45 @@ EXECUTOR_MUTANTS = (
         RUNTIME + "executor/outcome_lookup.py",
         (("        if partitions != self.partitions or again:", "        if again:"),),
         "tests/runtime/test_outcome_lookup.py -k grew",
+    ),
+    Mutant(
+        "a command that is done is not run again when its partition comes back",
+        RUNTIME + "executor/offset_tracker.py",
+        (("        elif offset < self._end:\n", "        elif False:\n"),),
+        f"{_KEPT} -k done",
+    ),
+    Mutant(
+        "rule 4: a command does not start while its partition may be another's",
+        RUNTIME + "executor/loop.py",
+        (
+            (
+                "            if task.offsets.ownership is Ownership.SUSPENDED:\n",
+                "            if False:\n",
+            ),
+        ),
+        f"{_KEPT} -k start",
+    ),
+    Mutant(
+        "a command that ends soon is acknowledged before its partition goes",
+        RUNTIME + "executor/loop.py",
+        (("            self._await_running()\n", "            pass\n"),),
+        f"{_KEPT} -k soon",
+    ),
+    Mutant(
+        "rule 3: outcomes are looked up again when a partition comes back",
+        RUNTIME + "executor/loop.py",
+        (
+            (
+                "        if attempts.assignments != task.offsets.assignments:\n",
+                "        if False:\n",
+            ),
+        ),
+        f"{_KEPT} -k outcomes",
+    ),
+    Mutant(
+        "rule 3: a partition on which another process has read on is not gone on with",
+        RUNTIME + "executor/offset_tracker.py",
+        (("        if not self._first <= start <= ", "        if not 0 <= start + 0 * "),),
+        f"{_KEPT} -k read_on",
     ),
 )

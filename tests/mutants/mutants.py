@@ -290,7 +290,7 @@ MUTANTS = (
     Mutant(
         "who lost a partition acknowledges nothing of it",
         RUNTIME + "executor/loop.py",
-        (("            self._offsets.pop(partition, None)\n", "            pass\n"),),
+        (("self._offsets.pop(each) for each in partitions", "each for each in ()"),),
         f"{EXECUTORS} -k lost",
     ),
 )

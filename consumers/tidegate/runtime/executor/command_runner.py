@@ -39,6 +39,9 @@ class Attempts:
     failed: int = 0
     looked_up: bool = False
     """Whether earlier outcomes were looked up, and this process published none since."""
+    assignments: int = 1
+    """How often the partition had been assigned when that was noted: another process may have run
+    the command since."""
 
 
 @dataclass(slots=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
 
@@ -16,7 +17,7 @@ from tidegate.runtime.bus import Bus, Partition, Record, require_copartitioned
 from tidegate.runtime.executor.authorization import AclAlone, Authorization
 from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
 from tidegate.runtime.executor.keyed_executor import KeyedExecutor
-from tidegate.runtime.executor.offset_tracker import OffsetTracker
+from tidegate.runtime.executor.offset_tracker import OffsetTracker, Ownership
 from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 from tidegate.runtime.input.dead_letters import DeadLetterLimit, DeadLetterQueue
 from tidegate.runtime.input.decoder import Decoder
@@ -30,6 +31,12 @@ STOP_SECONDS = 30.0
 BACKLOG = 2000
 """Unfinished commands of a partition in memory: a few MB. Kafka can pause a partition only, not a
 table or a kind of command, so one table may delay its partition's others once it has so many."""
+REVOKE_SECONDS = 1.0
+"""How long the group waits, at a rebalance, for commands that run: most end within it, and are
+acknowledged before their partition may go to another process, which would run them again."""
+_LOOK_SECONDS = 0.01
+_SUSPENDED_SECONDS = 0.1
+"""After so long a command looks again whether its partition has come back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +44,7 @@ class _Task:
     record: Record
     command: Command
     offsets: OffsetTracker
-    """Belongs to one assignment of the partition: after a revocation it is never committed."""
+    """Of the partition; while that is not owned the task does not start, nor is it committed."""
     attempts: Attempts
 
 
@@ -96,8 +103,11 @@ class ExecutorLoop:
         self._offsets: dict[Partition, OffsetTracker] = {}
         self._finished: SimpleQueue[tuple[_Task, BaseException | None]] = SimpleQueue()
         self._paused: set[Partition] = set()
+        self._running: dict[int, _Task] = {}
+        """By identity, the tasks on threads."""
         self._closing, self._stop_seconds = False, stop_seconds
         self._stopped = False
+        self._fault: StopService | None = None
         topics = sorted({topic_of(kind).name(prefix) for kind in executor.consumes})
         count = require_copartitioned(bus, [*topics, OUTCOME_TOPIC.name(prefix)])
         self._decoder = Decoder(executor.consumes, prefix, count, poll_retries, wire)
@@ -124,7 +134,7 @@ class ExecutorLoop:
     @property
     def pending(self) -> int:
         """How many records were read and are not done; they are read again after a restart."""
-        return sum(each.pending for each in self._offsets.values())
+        return sum(each.pending for each in self._owned().values())
 
     def close(self, deadline: float | None = None) -> bool:
         """Let running commands finish, start no other, leave the group.
@@ -146,43 +156,74 @@ class ExecutorLoop:
         return ended
 
     def assigned(self, starts: Mapping[Partition, int]) -> None:
-        """Track offsets anew; count dead letters on from the count in the commit metadata."""
-        for partition in starts:
-            self._offsets[partition] = OffsetTracker()
+        """Go on with the partitions that came back, and forget the others that were revoked.
+
+        Dead letters are counted on from the count in the commit metadata.
+        """
+        before, self._offsets = self._offsets, {}
+        for partition, start in starts.items():
+            tracker = before.get(partition)
+            if tracker is not None and tracker.resume(start):
+                self._offsets[partition] = before.pop(partition)
+            else:
+                self._offsets[partition] = OffsetTracker()
             history = self._subscription.committed_metadata(partition)
             self._dead_letters.limit.restore(partition, history)
-        log.info("%s owns %d more partitions", self._name, len(starts))
+        self._forget(before.values())
+        log.info("%s owns %d partitions", self._name, len(starts))
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
-        """Commit what is done, drop what has not started.
+        """Start no further command, wait a moment for those that run, commit what is done.
 
-        A command that runs is left running, but is not committed: the next owner may run it at the
-        same time, which every executor must tolerate.
+        What is not done waits for the next assignment. A command that runs for longer is left
+        running, but is not committed: the next owner may run it at the same time, which every
+        executor must tolerate.
         """
-        self._commit_finished(wait=True)
-        self.lost(partitions)
+        revoked = {p: self._offsets[p] for p in partitions if p in self._offsets}
+        for each in revoked.values():
+            each.ownership = Ownership.SUSPENDED
+        self._paused -= set(partitions)
+        if not self._closing:
+            self._await_running()
+        self._collect_finished()
+        self._commit(revoked, wait=True)
 
     def lost(self, partitions: Sequence[Partition]) -> None:
         """Drop what has not started; commit nothing."""
-        for partition in partitions:
-            self._offsets.pop(partition, None)
         self._paused -= set(partitions)
-        self._tasks.discard(lambda task: task.record.partition in partitions)
+        self._forget([self._offsets.pop(each) for each in partitions if each in self._offsets])
+
+    def _forget(self, trackers: Iterable[OffsetTracker]) -> None:
+        for each in trackers:
+            each.ownership = Ownership.LOST
+        self._tasks.discard(_is_lost)
+
+    def _owned(self) -> dict[Partition, OffsetTracker]:
+        return {p: t for p, t in self._offsets.items() if t.ownership is Ownership.OWNED}
+
+    def _await_running(self) -> None:
+        until = time.monotonic() + REVOKE_SECONDS
+        while time.monotonic() < until and self._running:
+            time.sleep(_LOOK_SECONDS)
 
     def _accept(self, record: Record) -> None:
         offsets = self._offsets.get(record.partition)
-        if offsets is None:  # revoked since the poll: its next owner reads the record
-            return
-        offsets.start(record.offset)
-        command = self._decoded(record)
-        if isinstance(command, Command):
-            task = _Task(record, command, offsets, Attempts(record))
-            self._tasks.put(command.table, task)
-        else:
-            offsets.finish(record.offset)
+        if offsets is None or offsets.ownership is not Ownership.OWNED:
+            return  # revoked since the poll: its next owner reads the record
+        if offsets.start(record.offset):
+            self._queue(record, offsets)
         if offsets.pending >= self._backlog and record.partition not in self._paused:
             self._paused.add(record.partition)
             self._subscription.pause([record.partition])
+
+    def _queue(self, record: Record, offsets: OffsetTracker) -> None:
+        command = self._decoded(record)
+        if isinstance(command, Command):
+            attempts = Attempts(record, assignments=offsets.assignments)
+            task = _Task(record, command, offsets, attempts)
+            self._tasks.put(command.table, task)
+        else:
+            offsets.finish(record.offset)
 
     def _decoded(self, record: Record) -> Event | None:
         try:
@@ -191,22 +232,29 @@ class ExecutorLoop:
             self._dead_letters.send(record, error)
             return None
 
-    def _commit_finished(self, *, wait: bool = False) -> None:
-        stop: StopService | None = None
+    def _commit_finished(self) -> None:
+        stop = self._collect_finished()
+        self._commit(self._owned(), wait=False)
+        if stop and not self._stopped:  # raised once: `close` calls this again after the fault
+            self._stopped = True
+            raise stop
+
+    def _collect_finished(self) -> StopService | None:
+        """Note which tasks are done; give the fault that must stop the service, if there is one."""
+        stop = self._fault
         while not self._finished.empty():
             task, fault = self._finished.get()
             if fault is None:
                 task.offsets.finish(task.record.offset)
             elif isinstance(fault, StopService):
                 stop = stop or fault
-        self._commit(wait=wait)
-        if stop and not self._stopped:  # raised once: `close` calls this again after the fault
-            self._stopped = True
-            raise stop
+        self._fault = stop
+        return stop
 
-    def _commit(self, *, wait: bool) -> None:
-        tracked = self._offsets.items()
-        offsets = {where: at for where, each in tracked if (at := each.next_commit()) is not None}
+    def _commit(self, tracked: Mapping[Partition, OffsetTracker], *, wait: bool) -> None:
+        offsets = {
+            where: at for where, each in tracked.items() if (at := each.next_commit()) is not None
+        }
         limit = self._dead_letters.limit
         metadata = {partition: limit.history(partition) for partition in offsets}
         self._subscription.commit(offsets, metadata, wait=wait)
@@ -217,8 +265,21 @@ class ExecutorLoop:
 
     def _run_task(self, task: _Task) -> float | None:
         """Make one attempt at a command, on a thread; give the wait before the next one, if any."""
-        if not self._still_owns(task):  # its next owner runs it
-            return None
+        # first this, then the look at the ownership: a revocation does it in the other order
+        self._running[id(task)] = task
+        try:
+            if task.offsets.ownership is Ownership.LOST:
+                return None  # its next owner runs it
+            if task.offsets.ownership is Ownership.SUSPENDED:
+                return _SUSPENDED_SECONDS
+            return self._attempt(task)
+        finally:
+            del self._running[id(task)]
+
+    def _attempt(self, task: _Task) -> float | None:
+        attempts = task.attempts
+        if attempts.assignments != task.offsets.assignments:
+            attempts.looked_up, attempts.assignments = False, task.offsets.assignments
         try:
             wait = self._runner.attempt(task.command, task.attempts)
             if wait is not None:
@@ -227,16 +288,15 @@ class ExecutorLoop:
         except StopService as error:
             self._finished.put((task, error))
         except Exception as error:  # noqa: BLE001 - one bad command must not hold up its table
-            self._finished.put((task, self._give_up(task, error)))
+            fault = self._give_up(task, error)
+            if fault is error and task.offsets.ownership is not Ownership.LOST:
+                return _SUSPENDED_SECONDS  # given up once the partition has come back
+            self._finished.put((task, fault))
         except BaseException as error:  # noqa: BLE001 - a thread must not die unnoticed
             self._finished.put((task, StopService(f"{self._name}: {error!r}")))
         else:
             self._finished.put((task, None))
         return None
-
-    def _still_owns(self, task: _Task) -> bool:
-        """Whether the task's partition was not taken away since its command was read."""
-        return self._offsets.get(task.record.partition) is task.offsets
 
     def _give_up(self, task: _Task, error: Exception) -> BaseException | None:
         """Dead-letter a command; where that fails, the service stops and it stays unacknowledged.
@@ -244,7 +304,7 @@ class ExecutorLoop:
         Returns:
             None once the dead letter is on the broker, else why there is none.
         """
-        if self._closing or not self._still_owns(task):
+        if self._closing or task.offsets.ownership is not Ownership.OWNED:
             return error  # the next owner tries it as often as it may
         try:
             self._dead_letters.send(task.record, error)
@@ -253,3 +313,7 @@ class ExecutorLoop:
             stop.__cause__ = fault
             return fault if isinstance(fault, StopService) else stop
         return None
+
+
+def _is_lost(task: _Task) -> bool:
+    return task.offsets.ownership is Ownership.LOST

@@ -3,24 +3,64 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum, auto
+
+
+class Ownership(Enum):
+    """Whether the commands read from a partition may run, in this process."""
+
+    OWNED = auto()
+    SUSPENDED = auto()
+    """Revoked: it may come back with the next assignment. Until then none of them starts."""
+    LOST = auto()
+    """It went to another process: none of them starts any more."""
 
 
 @dataclass(slots=True)
 class OffsetTracker:
     """The records read from one partition, and the offset before which all of them are done."""
 
+    ownership: Ownership = Ownership.OWNED
+    assignments: int = 1
+    """How often the partition was assigned while this object was kept."""
     _pending: dict[int, None] = field(default_factory=dict[int, None])
     """The offsets of the records that are not done, ascending."""
     _end: int | None = None
     """The offset after the last record that was read."""
+    _first: int = 0
     _committed: int | None = None
 
-    def start(self, offset: int) -> None:
-        """Add a record that was read; offsets ascend from call to call."""
+    def start(self, offset: int) -> bool:
+        """Add a record that was read; offsets ascend from call to call, except after `resume`.
+
+        Returns:
+            Whether it is new. Else it is done, or waits for its turn, or runs.
+        """
         if self._end is None:
-            self._committed = offset
+            self._first = self._committed = offset
+        elif offset < self._end:
+            return False
         self._pending[offset] = None
         self._end = offset + 1
+        return True
+
+    def resume(self, start: int) -> bool:
+        """Go on after a revocation, where the group's offset is one that was committed from here.
+
+        Args:
+            start: The committed offset with which the partition was assigned again.
+
+        Returns:
+            Whether that is so. Else another process has read on, or the group was reset.
+        """
+        position = self._position()
+        if self.ownership is not Ownership.SUSPENDED or position is None:
+            return False
+        if not self._first <= start <= position:
+            return False
+        self.ownership, self._committed = Ownership.OWNED, start
+        self.assignments += 1
+        return True
 
     def finish(self, offset: int) -> None:
         """Mark a record as done: processed, or written to the dead letters."""
@@ -31,11 +71,14 @@ class OffsetTracker:
 
         It is the offset of the next record to read: every record before it is done.
         """
-        position = next(iter(self._pending), self._end)
+        position = self._position()
         if position == self._committed:
             return None
         self._committed = position
         return position
+
+    def _position(self) -> int | None:
+        return next(iter(self._pending), self._end)
 
     @property
     def pending(self) -> int:

@@ -1,0 +1,164 @@
+"""An executor's commands over a rebalance: which of them run, and how often."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from support.samples import Recorder, events_on, memory_bus, message, savepoint_request, work_off
+from support.waiting import wait_for
+from tidegate.errors import TransientError
+from tidegate.events import Command, Outcome
+from tidegate.runtime.bus import Partition
+from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.runtime.executor.offset_tracker import OffsetTracker, Ownership
+from tidegate.runtime.memory.bus import MemoryBus
+from tidegate.runtime.retry import RetryPolicy
+
+GROUP = "tidegate.recorder"
+SLOW = "lake.sales.slow"
+
+
+class Gated(Recorder):
+    """Commands of the slow table wait for `go_on`, the others do not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = threading.Event()
+        self.begun: Counter[str] = Counter()
+
+    def execute(self, command: Command) -> Iterator[Outcome]:
+        self.begun[command.event_id] += 1
+        if command.table == SLOW:
+            assert self.go_on.wait(60)
+        yield from super().execute(command)
+
+
+def commands(table: str, count: int) -> list[str]:
+    return [savepoint_request(n, table).event_id for n in range(count)]
+
+
+def step_until(what: str, loop: ExecutorLoop, look: Callable[[], bool]) -> None:
+    def step_and_look() -> bool:
+        loop.step(0.001)
+        return look()
+
+    wait_for(what, step_and_look)
+
+
+def rebalanced(bus: MemoryBus, loop: ExecutorLoop) -> None:
+    """Everything is revoked, and comes back with the next generation."""
+    bus._rebalance(GROUP)
+    loop.step(0)
+
+
+def with_one_slow_command() -> tuple[MemoryBus, Gated, ExecutorLoop]:
+    """The first command of a partition runs, and those behind it are done."""
+    bus, executor = memory_bus(partitions=1), Gated()
+    bus.send([message(savepoint_request(0, SLOW))])
+    bus.send([message(savepoint_request(n)) for n in range(20)])
+    loop = ExecutorLoop(executor, bus, threads=2)
+    step_until("the others", loop, lambda: len(events_on(bus, "tidegate.outcomes")) == 20)
+    return bus, executor, loop
+
+
+def test_what_runs_and_what_is_done_behind_it_is_not_run_again_when_the_partition_comes_back() -> (
+    None
+):
+    bus, executor, loop = with_one_slow_command()
+    rebalanced(bus, loop)
+    loop.step(0.01)
+    bus.send([message(savepoint_request(20))])
+    executor.go_on.set()
+    work_off(loop)
+
+    assert set(executor.begun.values()) == {1}
+    assert len(executor.begun) == 22
+    assert bus.committed[GROUP] == {Partition("tidegate.commands", 0): 22}
+    loop.close()
+
+
+def test_queued_commands_do_not_start_before_their_partition_has_come_back() -> None:
+    bus, executor = memory_bus(partitions=1), Gated()
+    bus.send([message(savepoint_request(n, SLOW)) for n in range(3)])
+    loop = ExecutorLoop(executor, bus, threads=2)
+    step_until("the first", loop, lambda: bool(executor.begun))
+    partition = Partition("tidegate.commands", 0)
+    loop.revoked([partition])
+    executor.go_on.set()
+    wait_for("the end of the first", lambda: bool(executor.asked))
+    wait_for("a look at the second", lambda: not loop._running)
+    waiting = loop._tasks._waiting
+    wait_for("its wait", lambda: bool(waiting))
+    assert len(executor.begun) == 1
+
+    loop.assigned({partition: bus.committed[GROUP].get(partition, 0)})
+    work_off(loop)
+    assert [executor.begun[each] for each in commands(SLOW, 3)] == [1, 1, 1]
+    assert executor.asked == sorted(executor.asked)
+    loop.close()
+
+
+def test_commands_of_a_partition_that_went_elsewhere_run_there_only() -> None:
+    bus, executor = memory_bus(partitions=1), Gated()
+    bus.send([message(savepoint_request(n, SLOW)) for n in range(3)])
+    loop = ExecutorLoop(executor, bus, threads=2)
+    step_until("the first", loop, lambda: bool(executor.begun))
+    partition = Partition("tidegate.commands", 0)
+    loop.revoked([partition])
+    executor.go_on.set()
+    loop.assigned({})
+    loop.close()
+
+    assert sum(executor.begun.values()) == 1
+    assert loop.pending == 0
+
+
+def test_commands_that_end_soon_are_acknowledged_before_their_partition_goes() -> None:
+    bus, executor, loop = with_one_slow_command()
+    threading.Timer(0.2, executor.go_on.set).start()
+    loop.revoked([Partition("tidegate.commands", 0)])
+
+    assert bus.committed[GROUP] == {Partition("tidegate.commands", 0): 21}
+    loop.close()
+
+
+class Looked(Recorder):
+    """Fails once after its outcomes were looked up, and counts the looks."""
+
+    checks_past_outcomes = True
+    looks = 0
+
+    def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:
+        del command, outcomes
+        self.looks += 1
+        return False
+
+
+def test_outcomes_are_looked_up_again_after_the_partition_was_away() -> None:
+    bus, executor = memory_bus(partitions=1), Looked(faults=[TransientError("away")])
+    bus.send([message(savepoint_request(0))])
+    loop = ExecutorLoop(executor, bus, retries=RetryPolicy(5, 0.5, 0.5))
+    step_until("a first attempt", loop, lambda: len(executor.asked) == 1)
+    rebalanced(bus, loop)
+    work_off(loop)
+
+    assert (len(executor.asked), executor.looks) == (2, 2)
+    loop.close()
+
+
+def test_a_partition_on_which_another_process_has_read_on_is_begun_anew() -> None:
+    tracker = OffsetTracker()
+    for offset in range(10, 14):
+        assert tracker.start(offset)
+    for offset in (10, 12):
+        tracker.finish(offset)
+    tracker.next_commit()
+    tracker.ownership = Ownership.SUSPENDED
+
+    assert not tracker.resume(12)
+    assert not tracker.resume(9)
+    assert tracker.resume(11)
+    assert [tracker.start(each) for each in (11, 12, 13, 14)] == [False, False, False, True]
+    assert not tracker.resume(11)  # it is owned already
