@@ -44,6 +44,7 @@ ROUNDS = 20
 KILL_WINDOW = 3.0
 LEAVE_SECONDS = 30
 SNAPSHOT = "shop.log:3:9223372036854775807::"
+INSTANCE_ID = "TIDEGATE_SERVICES__INSTANCE_ID"
 RUN_DEPENDENT = {"event_id", "table", "location", "occurred_at", "caused_by", "duration_ms"}
 # What a second attempt says of itself, and how much was left for it to do.
 ATTEMPT_DEPENDENT = {"already_there", "resumed", "restore_instant"}
@@ -196,7 +197,10 @@ def test_twenty_rounds_of_sigkill_end_as_an_undisturbed_run_does(stage: DemoEnvi
 
 
 class Supervised(DemoEnvironment):
-    """Starts a service again that has stopped, as a supervisor does; a broker of its own."""
+    """Starts a service again that has stopped, as a supervisor does; a broker of its own.
+
+    The services are static members, those that join beside them are dynamic ones.
+    """
 
     broker: EmbeddedBroker
 
@@ -207,7 +211,17 @@ class Supervised(DemoEnvironment):
 
     def join(self, name: str) -> Child:
         """Start a second member of a service's group."""
-        command = [sys.executable, "-m", "tidegate.cli", "run", name, "-v"]
+        command = [
+            "/usr/bin/env",
+            "-u",
+            INSTANCE_ID,
+            sys.executable,
+            "-m",
+            "tidegate.cli",
+            "run",
+            name,
+            "-v",
+        ]
         log = self.folder / "logs" / f"{name}.second.log"
         return Child([*command, "--config", str(self._settings)], log)
 
@@ -227,6 +241,7 @@ def supervised(
 ) -> Iterator[Supervised]:
     for name in ("JAVA_HOME", "SPARK_CONF_DIR", "SPARK_LOCAL_IP"):
         monkeypatch.setenv(name, "")
+    monkeypatch.setenv(INSTANCE_ID, "first")
     quiet = DemoReport(Console(quiet=True))
     with EmbeddedBroker(tmp_path / "broker") as broker:
         monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", broker.bootstrap_servers)

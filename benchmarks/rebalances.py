@@ -1,0 +1,361 @@
+"""What members that come, go and die cost a group, on the embedded broker.
+
+    .venv/bin/python benchmarks/rebalances.py [--kills 20] [--partitions 600] [--json]
+
+1. Five members join and three leave while commands are executed: the share that is run twice.
+2. The same with deciders: changelog partitions that are read although they did not move.
+3. A decider's process is killed by SIGKILL and started again with the same instance id: from the
+   kill to the next command. The process's own start-up (Python and its imports) is in it, and is
+   said beside it.
+4. One process with very many partitions and 1,024 file descriptors: from its start to its last
+   partition's state.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from confluent_kafka import Consumer, TopicPartition
+
+from tidegate.cleaning import ReaderGate
+from tidegate.events import (
+    Command,
+    LockHold,
+    LockReleased,
+    Outcome,
+    SavepointCreated,
+    SavepointRequested,
+    VacuumFinished,
+    VacuumKind,
+)
+from tidegate.local.embedded import bootstrap
+from tidegate.local.embedded.process import Child
+from tidegate.ops.topics import create_topics
+from tidegate.publisher import Publisher
+from tidegate.runtime.bus import ChangelogRecord
+from tidegate.runtime.decider.loop import DeciderLoop
+from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.runtime.kafka.changelog import KafkaChangelog
+from tidegate.service.assembly import DECIDERS
+from tidegate.service.settings import TopicSettings
+
+NOW: Final = datetime(2026, 11, 21, tzinfo=UTC)
+PARTITIONS: Final = 6
+TABLES: Final = 100
+JOINS_AND_LEAVES: Final = (1, 1, -1, 1, 1, -1, 1, -1)
+SECONDS_BETWEEN: Final = 3.0
+EXECUTION_SECONDS: Final = 0.01
+SESSION: Final = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 500}
+STARTS: Final = 5
+DESCRIPTORS: Final = 1024
+
+
+def _subject(table: int) -> dict[str, Any]:
+    name = f"hive.db.t{table % TABLES}"
+    return {"table": name, "location": f"/w/{name}", "occurred_at": NOW, "said_by": "bench"}
+
+
+def vacuum(number: int) -> VacuumFinished:
+    """A vacuum that waits for one lock nobody else has."""
+    return VacuumFinished.model_validate(
+        {
+            **_subject(number),
+            "kind": VacuumKind.MINOR,
+            "directories": ("delta_0000001_0000003",),
+            "min_write_id": 1,
+            "max_write_id": 3,
+            "valid_write_ids": f"db.t{number % TABLES}:3:9223372036854775807::",
+            "own_lock_id": number,
+            "locks": (LockHold(lock_id=number, owner="ana@notebook"),),
+        }
+    )
+
+
+def release(number: int) -> LockReleased:
+    """The release of its lock."""
+    return LockReleased.model_validate({**_subject(number), "lock_id": number})
+
+
+def savepoint_request(number: int) -> SavepointRequested:
+    """A command."""
+    return SavepointRequested.model_validate(
+        {
+            **_subject(number),
+            "event_id": f"bench-{number}",
+            "instant": f"{20261121120000000 + number}",
+            "requested_by": "bench",
+        }
+    )
+
+
+class Busy:
+    """An executor that takes a moment for each command, and counts how often each is run."""
+
+    name: ClassVar[str] = "savepoint-writer"
+    consumes: ClassVar[tuple[type[Command], ...]] = (SavepointRequested,)
+    checks_past_outcomes: ClassVar[bool] = False
+    runs: ClassVar[Counter[str]] = Counter()
+
+    def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:
+        """Never."""
+        del command, outcomes
+        return False
+
+    def execute(self, command: Command) -> Iterator[Outcome]:
+        """Wait, and say that it is done."""
+        time.sleep(EXECUTION_SECONDS)
+        self.runs[command.event_id] += 1
+        yield SavepointCreated.about(
+            command,
+            instant="20261121120000000",
+            partitions=1,
+            files=1,
+            duration_ms=1,
+            said_by=self.name,
+            occurred_at=NOW,
+        )
+
+
+class Member:
+    """A member of a group, on a thread and with connections of its own."""
+
+    def __init__(self, servers: str, make: Callable[[KafkaBus], Any]) -> None:
+        """Join."""
+        self._bus = KafkaBus({"bootstrap.servers": servers}, SESSION)
+        self._loop, self._stop = make(self._bus), threading.Event()
+        self._thread = threading.Thread(target=self._loop.run, args=(self._stop,))
+        self._thread.start()
+
+    def leave(self) -> None:
+        """Leave."""
+        self._stop.set()
+        self._thread.join()
+        self._loop.close()
+        self._bus.close()
+
+
+class CountedReads:
+    """Counts, in this process, which partitions of changelogs are read, and which were kept."""
+
+    def __init__(self) -> None:
+        """Count from now on."""
+        self.kept_and_read, self.acquired = 0, 0
+        acquire, counted = KafkaChangelog.acquire, self
+
+        def counting(
+            log: KafkaChangelog, numbers: Collection[int], known: Collection[int] = ()
+        ) -> Iterator[tuple[int, Sequence[ChangelogRecord]]]:
+            counted.acquired += len(numbers)
+            read: set[int] = set()
+            for number, records in acquire(log, numbers, known):
+                read.add(number)
+                yield number, records
+            counted.kept_and_read += len(read & set(known))
+
+        KafkaChangelog.acquire = counting  # type: ignore[method-assign]
+
+
+@contextmanager
+def deployment(servers: str, partitions: int) -> Iterator[tuple[str, Publisher]]:
+    """Fresh topics, and a publisher."""
+    prefix = f"bench-{uuid.uuid4().hex[:6]}"
+    config = {"bootstrap.servers": servers}
+    create_topics(config, TopicSettings(prefix=prefix, partitions=partitions), DECIDERS)
+    with Publisher(servers, said_by="bench", prefix=prefix) as publisher:
+        yield prefix, publisher
+
+
+def joins_and_leaves(servers: str) -> Iterator[dict[str, Any]]:
+    """1 and 2."""
+    with deployment(servers, PARTITIONS) as (prefix, publisher):
+        Busy.runs.clear()
+        sent = _while_members_change(
+            servers,
+            lambda bus: ExecutorLoop(Busy(), bus, prefix),
+            lambda number: publisher.publish(*map(savepoint_request, number)),
+            lambda: len(Busy.runs),
+        )
+    again = 100 * (sum(Busy.runs.values()) - sent) / sent
+    yield _line(f"commands run twice of {sent:,}, percent", again, 1)
+    with deployment(servers, PARTITIONS) as (prefix, publisher):
+        reads = CountedReads()
+        _while_members_change(
+            servers,
+            lambda bus: DeciderLoop(ReaderGate(), bus, prefix),
+            lambda number: publisher.publish(*map(vacuum, number)),
+            lambda: None,
+        )
+    what = f"partitions that stayed and were read, of {reads.acquired} assigned"
+    yield _line(what, reads.kept_and_read, 0.5)
+
+
+def _while_members_change(
+    servers: str,
+    make: Callable[[KafkaBus], Any],
+    publish: Callable[[range], object],
+    count: Callable[[], int | None],
+) -> int:
+    """Publish a hundred at a time while members join and leave; return how many in all."""
+    members = [Member(servers, make)]
+    sent, until = 0, time.monotonic() + SECONDS_BETWEEN
+    changes = list(JOINS_AND_LEAVES)
+    while changes or time.monotonic() < until:
+        publish(range(sent, sent + 100))
+        sent += 100
+        time.sleep(0.2)
+        if changes and time.monotonic() > until:
+            until = time.monotonic() + SECONDS_BETWEEN
+            if changes.pop(0) > 0:
+                members.append(Member(servers, make))
+            else:
+                members.pop(0).leave()
+    deadline = time.monotonic() + 120
+    while (seen := count()) is not None and seen < sent and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for member in members:
+        member.leave()
+    return sent
+
+
+def kills(servers: str, count: int, folder: Path) -> Iterator[dict[str, Any]]:
+    """3."""
+    with deployment(servers, PARTITIONS) as (prefix, publisher):
+        settings = folder / "kills.toml"
+        settings.write_text(
+            f'[kafka]\n"bootstrap.servers" = "{servers}"\n[topics]\nprefix = "{prefix}"\n'
+            f'partitions = {PARTITIONS}\n[services]\ninstance_id = "bench"\n'
+        )
+        commands = _consumer(servers, f"{prefix}.commands", PARTITIONS)
+        publisher.publish(*(vacuum(number) for number in range(count + 1)))
+        process = _start(settings, folder)
+        publisher.publish(release(0))
+        _next(commands)
+        taken: list[float] = []
+        for number in range(1, count + 1):
+            time.sleep(1)
+            began = time.perf_counter()
+            process.end(signal.SIGKILL, 20)
+            process = _start(settings, folder)
+            publisher.publish(release(number))
+            _next(commands)
+            taken.append(time.perf_counter() - began)
+        process.end(signal.SIGTERM, 30)
+        commands.close()
+    ordered = sorted(taken)
+    p99 = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
+    what = f"SIGKILL to the next command, seconds, p99 of {len(taken)}"
+    yield _line(what, p99, 2) | {"median": round(statistics.median(taken), 2)}
+    yield _line("of these the start-up of the process", _start_up(), None)
+
+
+def _start(settings: Path, folder: Path) -> Child:
+    command = ["/usr/bin/env", "-u", "KAFKA_BOOTSTRAP_SERVERS", sys.executable]
+    command += ["-m", "tidegate.cli", "run", "reader-gate", "-c", str(settings)]
+    return Child(command, folder / "gate.log")
+
+
+def _start_up() -> float:
+    """The seconds that Python and the imports of a service take, before its first line."""
+    code = "import tidegate.cli, tidegate.service.runner, tidegate.service.assembly"
+    taken: list[float] = []
+    for _ in range(STARTS):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True)
+        taken.append(time.perf_counter() - began)
+    return statistics.median(taken)
+
+
+def _consumer(servers: str, topic: str, partitions: int) -> Consumer:
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "bench", "log_level": 0})
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+    return consumer
+
+
+def _next(consumer: Consumer) -> None:
+    deadline = time.monotonic() + 60
+    while (message := consumer.poll(0.5)) is None or message.error():
+        if time.monotonic() > deadline:
+            raise RuntimeError("no command within a minute")
+
+
+def many_partitions(servers: str, partitions: int) -> Iterator[dict[str, Any]]:
+    """4. In this process, whose limit of descriptors is lowered for it."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with deployment(servers, partitions) as (prefix, publisher):
+        publisher.publish(*(vacuum(number) for number in range(1000)))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, limits[1]))
+        for what in ("an empty changelog", "a changelog with state"):
+            before = _descriptors()
+            began = time.perf_counter()
+            bus = KafkaBus({"bootstrap.servers": servers}, SESSION)
+            loop = DeciderLoop(ReaderGate(), bus, prefix)
+            while len(list(loop._owned)) < partitions:  # noqa: SLF001
+                loop.step(0.1)
+            seconds = time.perf_counter() - began
+            descriptors = _descriptors() - before
+            while loop.step(0.5):
+                pass
+            loop.close()
+            bus.close()
+            yield _line(f"{partitions} partitions ready, seconds, {what}", seconds, 10)
+            yield _line("its descriptors", descriptors, DESCRIPTORS)
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def _descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def _line(goal: str, ours: float, wanted: float | None) -> dict[str, Any]:
+    """A goal that is reached where ours is not above what is wanted."""
+    ratio = None if not wanted else round(ours / wanted, 2)
+    reached = None if wanted is None else ours <= wanted
+    return {
+        "goal": goal,
+        "ours": round(ours, 2),
+        "peer": None,
+        "ratio": ratio,
+        "wanted": wanted,
+        "reached": reached,
+    }
+
+
+def main() -> None:
+    """Run all; a line each."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--partitions", type=int, default=600)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name, bootstrap(Path(name) / "kafka") as servers:
+        folder = Path(name)
+        parts = (
+            kills(servers, given.kills, folder),
+            joins_and_leaves(servers),
+            many_partitions(servers, given.partitions),
+        )
+        for line in (each for part in parts for each in part):
+            wanted = "" if line["wanted"] is None else f" (wanted: at most {line['wanted']})"
+            text = f"{line['goal']}: {line['ours']:,}{wanted}"
+            print(json.dumps(line) if given.json else text, flush=True)
+
+
+if __name__ == "__main__":
+    main()
