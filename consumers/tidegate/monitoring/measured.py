@@ -78,6 +78,9 @@ class _PiecewiseDecider(_Decider[S]):
     def dump_piece(self, piece: object) -> bytes:
         return self._pieces.dump_piece(piece)
 
+    def most_bytes(self, piece: object) -> int:
+        return self._pieces.most_bytes(piece)
+
     def upgrade(self, state: object) -> tuple[S, Mapping[str, object]]:
         return self._pieces.upgrade(state)
 
