@@ -9,13 +9,16 @@ input to the file LAST before it is decoded: what ended the process is in it.
 from __future__ import annotations
 
 import json
+import os
 import resource
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
@@ -25,7 +28,7 @@ from uuid import UUID
 
 import fastavro
 from fastavro.utils import generate_many
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from support.fuzz_inputs import (
@@ -432,6 +435,34 @@ DECODERS: Final[Mapping[str, Callable[[], Decoder]]] = MappingProxyType(
 )
 
 
+def _ends_the_process(_: object) -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def _fills_the_memory(_: object) -> int:
+    return len(bytearray(MEMORY))
+
+
+def _never_ends(_: object) -> None:
+    until = time.thread_time() + SECONDS
+    while time.thread_time() < until:
+        pass
+
+
+def _breaks(_: object) -> object:
+    return {b"a": 1}[b"b"]
+
+
+_ANYTHING: Final = st.just(b"the input")
+BROKEN: Final[Mapping[str, Callable[[], Decoder]]] = MappingProxyType(
+    {
+        each.__name__.removeprefix("_"): partial(Decoder, _ANYTHING, each)
+        for each in (_ends_the_process, _fills_the_memory, _never_ends, _breaks)
+    }
+)
+"""Decoders that are at fault, to see that a fault is seen."""
+
+
 def run(name: str, examples: int, last: Path) -> int:
     """Try inputs on a decoder; give how many there were.
 
@@ -439,13 +470,14 @@ def run(name: str, examples: int, last: Path) -> int:
         Exception: what the decoder raised and does not document.
         AssertionError: an answer took too long.
     """
-    decoder, count = DECODERS[name](), 0
+    decoder, count = {**DECODERS, **BROKEN}[name](), 0
 
     @settings(
         max_examples=examples,
         derandomize=True,
         database=None,
         deadline=None,
+        phases=[Phase.generate],  # to make a failing input smaller would take minutes
         suppress_health_check=list(HealthCheck),
     )
     @given(decoder.inputs)
@@ -469,6 +501,7 @@ def limit_memory() -> None:
     (size,) = (line.split()[1] for line in text.splitlines() if line.startswith("VmSize:"))
     limit = int(size) * 1024 + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 if __name__ == "__main__":
