@@ -440,7 +440,7 @@ def _ends_the_process(_: object) -> None:
 
 
 def _fills_the_memory(_: object) -> int:
-    return len(bytearray(MEMORY))
+    return len(bytearray(2 * MEMORY))
 
 
 def _never_ends(_: object) -> None:
