@@ -9,7 +9,7 @@ INSTALLED := .venv/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock test test-unit test-slow coverage matrix mutation demo docs lint format clean
+.PHONY: help setup lock test test-unit test-slow coverage matrix mutation demo docs lint format sbom audit clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,12 @@ lint: $(INSTALLED) ## Check format, style, types and the import contracts
 format: $(INSTALLED) ## Put the code into its format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+sbom: $(INSTALLED) ## Write the bill of materials of an installation (CycloneDX) into dist
+	.ci/sbom $(ARGS)
+
+audit: $(INSTALLED) ## Look up known vulnerabilities of the lock; "Error 3": no data could be had
+	$(BIN)/python .ci/audit.py
 
 clean: ## Remove what was made here; the jar cache of the user stays
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
