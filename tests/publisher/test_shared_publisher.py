@@ -104,11 +104,11 @@ def test_who_polls_wakes_who_waits_and_hands_the_polling_on() -> None:
         polled.append("second")
         second.record(0, None, Stored("b", 2))  # type: ignore[arg-type]
 
-    leader = threading.Thread(target=turns.wait, args=(first, poll_of_first))
+    leader = threading.Thread(target=turns.wait, args=(first, poll_of_first), daemon=True)
     leader.start()
     while turns._polling is not first:
         time.sleep(0.001)
-    follower = threading.Thread(target=turns.wait, args=(second, poll_of_second))
+    follower = threading.Thread(target=turns.wait, args=(second, poll_of_second), daemon=True)
     follower.start()
     while not turns._waiting:
         time.sleep(0.001)
