@@ -121,13 +121,13 @@ REPLAY_MUTANTS = (
     _replay(
         "what can't be read is told of",
         "events.py",
-        "                unreadable.append(Unreadable(record, str(error)))\n",
-        "                pass\n",
+        "            yield Unreadable(record, record.unreadable or str(error))\n",
+        "            pass\n",
     ),
     _replay(
-        "events of one batch keep their order",
+        "an id goes out once",
         "events.py",
-        "    ordered = sorted(found.values(), key=_order)",
-        "    ordered = sorted(found.values(), key=lambda e: (e.record.timestamp_ms, e.origin))",
+        "            seen.add(digest)\n",
+        "            pass\n",
     ),
 )

@@ -53,6 +53,8 @@ ToOffset = Annotated[int | None, typer.Option(min=0, help="Up to this offset, ex
 FromTime = Annotated[str | None, typer.Option(help="Appended at this time or later.")]
 ToTime = Annotated[str | None, typer.Option(help="Appended before this time.")]
 
+Listed = Annotated[int, typer.Option("--limit", min=1, help="List at most this many.")]
+
 
 @replay.command()
 def group(
@@ -100,6 +102,7 @@ def events(
     to_offset: ToOffset = None,
     from_time: FromTime = None,
     to_time: ToTime = None,
+    limit: Listed = 100,
     with_restores: WithRestores = False,
     execute: Execute = False,
     as_json: AsJson = False,
@@ -125,7 +128,7 @@ def events(
         to_time=moment(to_time) if to_time else None,
     )
     with Replays(Settings.load(config)) as replays:
-        plan = replays.plan_events(topic, selection)
+        plan = replays.plan_events(topic, selection, limit)
         if execute:
             _check_restores(plan.restores, allowed=with_restores)
             replays.publish(plan)

@@ -97,6 +97,8 @@ def events_as_json(plan: EventReplay) -> dict[str, Any]:
     """A plan of events as JSON values."""
     return {
         "restores": plan.restores,
+        "events": plan.events,
+        "more": plan.events > len(plan.listed),
         "changes": [
             {
                 "event": type(found.event).__name__,
@@ -104,8 +106,9 @@ def events_as_json(plan: EventReplay) -> dict[str, Any]:
                 "event_id": found.event.event_id,
                 "from": found.origin,
             }
-            for found in plan.events
+            for found in plan.listed
         ],
+        "unreadable_records": plan.unreadable,
         "unreadable": [
             {
                 "from": each.origin,
@@ -114,23 +117,25 @@ def events_as_json(plan: EventReplay) -> dict[str, Any]:
                 else each.record.key.decode(errors="replace"),
                 "reason": each.reason,
             }
-            for each in plan.unreadable
+            for each in plan.listed_unreadable
         ],
     }
 
 
 def event_sentences(plan: EventReplay, *, executed: bool) -> Iterator[str]:
     """A plan of events in sentences, below the table of its changes."""
-    for each in plan.unreadable[:_LISTED]:
+    if plan.events > len(plan.listed):
+        yield f"only the first {len(plan.listed)} are listed; use --limit for more"
+    for each in plan.listed_unreadable[:_LISTED]:
         yield f"{each.origin} can't be decoded: {each.reason}"
-    if len(plan.unreadable) > _LISTED:
-        yield f"... and {len(plan.unreadable) - _LISTED} more; --json lists all of them"
+    if plan.unreadable > _LISTED:
+        yield f"... and {plan.unreadable - _LISTED} more; --json lists up to --limit of them"
     if plan.unreadable:
-        records = _count(len(plan.unreadable), "record")
+        records = _count(plan.unreadable, "record")
         yield f"{records} can't be decoded and won't be published again"
     yield from _restores(plan.restores)
     if plan.events:
-        sentence = f"{_count(len(plan.events), 'event')} would be published again"
+        sentence = f"{_count(plan.events, 'event')} would be published again"
         yield _sentence(sentence, executed=executed)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import weakref
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -8,9 +10,18 @@ from hypothesis import strategies as st
 
 from support.samples import NOON, commit, message
 from tidegate.errors import ConfigError
+from tidegate.events import Event
+from tidegate.events.message import Headers
 from tidegate.events.wire import Wire
 from tidegate.ops.moments import duration, moment
-from tidegate.ops.replay.events import Selection, select_events
+from tidegate.ops.replay.events import (
+    SelectedEvent,
+    Selection,
+    Unreadable,
+    narrowed,
+    plan_of,
+    select_events,
+)
 from tidegate.ops.replay.plan import AppliedPosition, GroupPosition, OffsetReset, plan_group
 from tidegate.ops.replay.targets import (
     RecordsBack,
@@ -225,7 +236,7 @@ HISTORY = [
 
 def chosen(**conditions: object) -> list[int]:
     selection = Selection(**conditions)  # type: ignore[arg-type]
-    return [found.record.offset for found in select_events(HISTORY, selection, Wire()).events]
+    return [found.record.offset for found in select_events(HISTORY, selection, Wire())]
 
 
 def test_events_are_chosen_by_table_id_place_and_time() -> None:
@@ -240,7 +251,8 @@ def test_events_are_chosen_by_table_id_place_and_time() -> None:
 
 
 def test_an_event_goes_out_as_it_was_and_says_from_where() -> None:
-    [found] = select_events(HISTORY[:1], Selection(), Wire()).events
+    [found] = select_events(HISTORY[:1], Selection(), Wire())
+    assert isinstance(found, SelectedEvent)
 
     sent = found.message()
 
@@ -254,15 +266,17 @@ def test_an_event_goes_out_as_it_was_and_says_from_where() -> None:
 
 
 def test_an_id_goes_out_once_and_what_can_t_be_read_is_left_out() -> None:
-    [first] = select_events(HISTORY[:1], Selection(), Wire()).events
+    [first] = select_events(HISTORY[:1], Selection(), Wire())
+    assert isinstance(first, SelectedEvent)
     poison = Message("tidegate.commits", b"lake.sales.orders", b"{}")
     replayed = [HISTORY[0], record(first.message(), 13, 3), record(poison, 14, 4)]
 
-    plan = select_events(replayed, Selection(), Wire())
+    plan = plan_of(select_events(replayed, Selection(), Wire()), {}, Selection(), 10)
 
-    assert [found.origin for found in plan.events] == ["tidegate.commits/2/10"]
-    assert [each.origin for each in plan.unreadable] == ["tidegate.commits/2/14"]
-    assert plan.unreadable[0].reason
+    assert [found.origin for found in plan.listed] == ["tidegate.commits/2/10"]
+    assert [each.origin for each in plan.listed_unreadable] == ["tidegate.commits/2/14"]
+    assert plan.listed_unreadable[0].reason
+    assert (plan.events, plan.unreadable) == (1, 1)
 
 
 def test_what_can_t_be_read_is_told_of_unless_its_key_or_its_id_is_another() -> None:
@@ -273,8 +287,9 @@ def test_what_can_t_be_read_is_told_of_unless_its_key_or_its_id_is_another() -> 
 
     def told(**conditions: object) -> list[int]:
         selection = Selection(**conditions)  # type: ignore[arg-type]
-        plan = select_events(records, selection, Wire())
-        return [each.record.offset for each in plan.unreadable]
+        found = list(select_events(records, selection, Wire()))
+        assert all(isinstance(each, Unreadable) for each in found)
+        return [each.record.offset for each in found]
 
     assert told() == [1, 2, 3]
     assert told(table="lake.sales.orders") == [1, 2]
@@ -286,6 +301,61 @@ def test_what_can_t_be_read_is_told_of_unless_its_key_or_its_id_is_another() -> 
 def test_events_of_one_batch_keep_their_order() -> None:
     batch = [record(message(commit(n)), n) for n in (9, 10, 11)]
 
-    plan = select_events(batch, Selection(), Wire())
+    found = select_events(batch, Selection(), Wire())
 
-    assert [found.record.offset for found in plan.events] == [9, 10, 11]
+    assert [each.record.offset for each in found] == [9, 10, 11]
+
+
+def test_only_what_offsets_and_times_can_cover_is_read() -> None:
+    first, second = Partition("tidegate.commits", 0), Partition("tidegate.commits", 1)
+    spans = {first: range(100, 1_000_000), second: range(50)}
+    at = {NOON: {first: 700_000, second: 20}, NOON + timedelta(1): {first: 700_100, second: 50}}
+
+    def read(**conditions: object) -> dict[Partition, range]:
+        return narrowed(spans, Selection(**conditions), at.__getitem__)  # type: ignore[arg-type]
+
+    assert read() == spans
+    assert read(from_offset=10, to_offset=40) == {first: range(100, 100), second: range(10, 40)}
+    assert read(from_time=NOON) == {first: range(700_000, 1_000_000), second: range(20, 50)}
+    between = read(from_time=NOON, to_time=NOON + timedelta(1))
+    assert between == {first: range(700_000, 700_100), second: range(20, 50)}
+
+
+Found = SelectedEvent | Unreadable
+
+
+class Counting(Wire):
+    """Counts what is decoded."""
+
+    decoded = 0
+
+    def deserialize(self, key: bytes | None, value: bytes | None, headers: Headers = ()) -> Event:
+        self.decoded += 1
+        return super().deserialize(key, value, headers)
+
+
+def test_a_plan_of_many_holds_what_is_listed_and_decodes_what_may_be_selected() -> None:
+    made: list[weakref.ref[Event]] = []
+    most = 0
+
+    def history() -> Iterator[Record]:
+        for number in range(20_000):
+            table = "lake.sales.orders" if number % 5 == 0 else "lake.sales.other"
+            yield record(message(commit(number, table)), number)
+
+    def watched(
+        found: Iterable[SelectedEvent | Unreadable],
+    ) -> Iterator[SelectedEvent | Unreadable]:
+        nonlocal most
+        for each in found:
+            if isinstance(each, SelectedEvent):
+                made.append(weakref.ref(each.event))
+            if len(made) % 500 == 0:
+                most = max(most, sum(event() is not None for event in made))
+            yield each
+
+    wire, wanted = Counting(), Selection(table="lake.sales.orders")
+    plan = plan_of(watched(select_events(history(), wanted, wire)), {}, wanted, 10)
+
+    assert (plan.events, len(plan.listed), wire.decoded) == (4_000, 10, 4_000)
+    assert 10 <= most <= 10 + 3

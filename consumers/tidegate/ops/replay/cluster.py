@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Final, Self
 
 from confluent_kafka.admin import AdminClient
@@ -14,7 +15,16 @@ from tidegate.events.topics import TOPICS
 from tidegate.events.wire import Wire
 from tidegate.ops.groups import Groups
 from tidegate.ops.replay.changelogs import reset_state
-from tidegate.ops.replay.events import EventReplay, Selection, asks_for_restore, select_events
+from tidegate.ops.replay.events import (
+    EventReplay,
+    SelectedEvent,
+    Selection,
+    Unreadable,
+    asks_for_restore,
+    narrowed,
+    plan_of,
+    select_events,
+)
 from tidegate.ops.replay.group_positions import GroupPositions, within
 from tidegate.ops.replay.plan import GroupReplay, plan_group
 from tidegate.ops.replay.tables import count_records, locate_tables, tables_found
@@ -27,6 +37,8 @@ from tidegate.service.assembly import CONSUMED_EVENTS, DECIDERS
 from tidegate.service.settings import Settings
 
 _BATCH: Final = 500
+LISTED: Final = 100
+"""Events of a plan that are listed, unless more are asked for."""
 
 
 class Replays:
@@ -102,8 +114,10 @@ class Replays:
             plan.group, {each.partition: each.to_offset for each in plan.resets}
         )
 
-    def plan_events(self, topic: str, selection: Selection) -> EventReplay:
-        """Find the events to publish again.
+    def plan_events(self, topic: str, selection: Selection, limit: int = LISTED) -> EventReplay:
+        """Find the events to publish again; up to `limit` of them are in the plan.
+
+        Only what the selection's offsets and times can cover is read, record by record.
 
         Raises:
             ConfigError: this is not a topic of events.
@@ -113,13 +127,24 @@ class Replays:
         if suffix not in known:
             raise ConfigError(f"unknown topic {topic}: choose one of {', '.join(known)}")
         spans = within(self._log.spans(known[suffix].name(self._prefix)), selection.partition)
-        return select_events(self._log.read(spans), selection, self._wire)
+        name = known[suffix].name(self._prefix)
+        spans = narrowed(spans, selection, lambda at: self._log.offsets_at(name, at))
+        return plan_of(self._selected(spans, selection), spans, selection, limit)
 
     def publish(self, plan: EventReplay) -> None:
-        """Publish the events of a plan again."""
-        messages = [found.message() for found in plan.events]
-        for start in range(0, len(messages), _BATCH):
-            self._bus.send(messages[start : start + _BATCH])
+        """Publish the events of a plan again, in the order of each partition.
+
+        They are read a second time, so that not all of them are in memory.
+        """
+        found = self._selected(plan.spans, plan.selection)
+        messages = (each.message() for each in found if isinstance(each, SelectedEvent))
+        while batch := list(islice(messages, _BATCH)):
+            self._bus.send(batch)
+
+    def _selected(
+        self, spans: Mapping[Partition, range], selection: Selection
+    ) -> Iterator[SelectedEvent | Unreadable]:
+        return select_events(self._log.read(spans), selection, self._wire)
 
     def _for_tables(self, plan: GroupReplay, spans: Mapping[Partition, range]) -> GroupReplay:
         counted = count_records(plan, self._log.read({r.partition: r.span for r in plan.resets}))

@@ -6,9 +6,10 @@ such an event is a duplicate at a new offset: it is recognised by its id, its in
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import blake2b
 from typing import Final
 
 from tidegate.errors import FormatError
@@ -52,11 +53,19 @@ class Selection:
         return wanted and self.table in (None, event.table)
 
     def may_cover(self, record: Record) -> bool:
-        """Whether an undecodable record may be selected: its key and headers do not exclude it."""
-        event_id = dict(record.headers).get(_ID)
-        named = self.table is None or record.key in (None, self.table.encode())
-        wanted = {each.encode() for each in self.event_ids}
-        return named and (not wanted or event_id is None or event_id in wanted)
+        """Whether a record may be selected, before it is decoded: key and headers don't exclude it.
+
+        So of a long topic only the table's own events are decoded.
+        """
+        if self.table is not None and record.key not in (None, self.table.encode()):
+            return False
+        if not self.event_ids:
+            return True
+        try:
+            event_id = dict(record.headers).get(_ID)
+        except FormatError:
+            return True
+        return event_id is None or event_id.decode(errors="replace") in self.event_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,45 +103,100 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class EventReplay:
-    """The events to publish again, each id once: the plan, and the dry run."""
+    """What would be published again, each id once: the plan, and the dry run.
 
-    events: tuple[SelectedEvent, ...]
-    unreadable: tuple[Unreadable, ...]
-    """Those that may have been selected, by their place, key and headers."""
+    It holds no more records than are to be listed, however many there are.
+    """
 
-    @property
-    def restores(self) -> int:
-        """How many of them are restore requests."""
-        return sum(asks_for_restore(each.event) for each in self.events)
+    spans: Mapping[Partition, range]
+    """The offsets that were looked at; what was appended later is not part of the plan."""
+    selection: Selection
+    events: int
+    """How many events are selected."""
+    restores: int
+    """How many of them are restore requests."""
+    unreadable: int
+    """How many records can't be decoded that may have been selected, by place, key and headers."""
+    listed: tuple[SelectedEvent, ...]
+    """The first of the events."""
+    listed_unreadable: tuple[Unreadable, ...]
+    """The first of those records."""
 
 
-def select_events(records: Iterable[Record], selection: Selection, wire: Wire) -> EventReplay:
-    """Find the selected events, the first of each id, in the broker's order."""
-    found: dict[str, SelectedEvent] = {}
-    unreadable: list[Unreadable] = []
+def select_events(
+    records: Iterable[Record], selection: Selection, wire: Wire
+) -> Iterator[SelectedEvent | Unreadable]:
+    """Find the selected events as the records come: the first of each id.
+
+    Of the ids that were seen, digests of 16 bytes are kept.
+    """
+    seen: set[bytes] = set()
     for record in records:
-        if not selection.covers_place(record):
+        if not selection.covers_place(record) or not selection.may_cover(record):
             continue
         try:
             event = wire.deserialize(record.key, record.value, record.headers)
         except FormatError as error:
-            if selection.may_cover(record):
-                unreadable.append(Unreadable(record, str(error)))
+            yield Unreadable(record, record.unreadable or str(error))
             continue
-        if selection.covers_event(event):
-            found.setdefault(event.event_id, SelectedEvent(record, event))
-    ordered = sorted(found.values(), key=_order)
-    return EventReplay(tuple(ordered), tuple(unreadable))
+        digest = blake2b(event.event_id.encode(), digest_size=16).digest()
+        if selection.covers_event(event) and digest not in seen:
+            seen.add(digest)
+            yield SelectedEvent(record, event)
+
+
+def plan_of(
+    found: Iterable[SelectedEvent | Unreadable],
+    spans: Mapping[Partition, range],
+    selection: Selection,
+    limit: int,
+) -> EventReplay:
+    """Count what was found, and keep up to `limit` of each kind to be listed."""
+    events = restores = unreadable = 0
+    listed: list[SelectedEvent] = []
+    unlisted: list[Unreadable] = []
+    for each in found:
+        if isinstance(each, Unreadable):
+            unreadable += 1
+            if len(unlisted) < limit:
+                unlisted.append(each)
+            continue
+        events += 1
+        restores += asks_for_restore(each.event)
+        if len(listed) < limit:
+            listed.append(each)
+    return EventReplay(
+        spans, selection, events, restores, unreadable, tuple(listed), tuple(unlisted)
+    )
+
+
+def narrowed(
+    spans: Mapping[Partition, range],
+    selection: Selection,
+    offsets_at: Callable[[datetime], Mapping[Partition, int]],
+) -> dict[Partition, range]:
+    """The offsets that have to be read for a selection.
+
+    Args:
+        spans: What the partitions hold.
+        selection: What is wanted.
+        offsets_at: Gives the first offset of each partition from a time on.
+    """
+    starts = offsets_at(selection.from_time) if selection.from_time else {}
+    stops = offsets_at(selection.to_time) if selection.to_time else {}
+    found: dict[Partition, range] = {}
+    for part, span in spans.items():
+        start = max(span.start, selection.from_offset, starts.get(part, 0))
+        stop = min(span.stop, stops.get(part, span.stop))
+        if selection.to_offset is not None:
+            stop = min(stop, selection.to_offset)
+        found[part] = range(start, max(start, stop))
+    return found
 
 
 def asks_for_restore(event: Event) -> bool:
     """Whether carrying this out could change a table."""
     return isinstance(event, RestoreRequested) and not event.plan_only
-
-
-def _order(found: SelectedEvent) -> tuple[int, Partition, int]:
-    # a batch can share one timestamp: offsets keep a table's events in order
-    return found.record.timestamp_ms, found.record.partition, found.record.offset
 
 
 def _origin(record: Record) -> str:
