@@ -32,6 +32,7 @@ from tidegate.cleaning import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import TransientError
 from tidegate.events import CleaningReleased, CleaningStarted, DirectoriesCleaned
+from tidegate.events.parts import whole_outcomes
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.retry import DENIED_ATTEMPTS, RetryPolicy
 from tidegate.tables.warehouse import Warehouse
@@ -219,3 +220,26 @@ def test_one_directory_that_may_go_later_keeps_the_others_waiting(tmp_path: Path
     next(outcomes)
     with pytest.raises(TransientError, match=INSERT_1):
         next(outcomes)
+
+
+def test_names_that_do_not_fit_into_one_message_go_out_in_parts_that_readers_join(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.events.parts.MAX_NAME_BYTES", 2 * (len(INSERT_1) + 4))
+    table, bus = build(tmp_path / "t", AFTER_MINOR), memory_bus()
+    bus.send([message(release(str(table)))])
+    cleaner = Cleaner(Interfering(tmp_path), ThreadMap(1), lambda: NOON)
+    work_off(ExecutorLoop(cleaner, bus))
+
+    outcomes = events_on(bus, "tidegate.outcomes")
+    assert len({each.event_id for each in outcomes}) == len(outcomes) == 4
+    listed = [each for each in outcomes if isinstance(each, CleaningStarted | DirectoriesCleaned)]
+    assert [(each.part, each.parts) for each in listed] == [(1, 2), (2, 2)] * 2
+    assert [len(each.directories) for each in listed] == [2, 1, 2, 1]
+    started, cleaned = whole_outcomes(listed)
+    assert isinstance(started, CleaningStarted)
+    assert isinstance(cleaned, DirectoriesCleaned)
+    assert started.directories == cleaned.directories == INSERTS
+    assert (cleaned.files, cleaned.part) == (2 * len(INSERTS), None)
+    assert cleaned.bytes == sum(AFTER_MINOR[name] + 1 for name in INSERTS)
+    assert names_in(table) == [MINOR_3]

@@ -19,6 +19,7 @@ from tidegate.events import (
     DirectoriesCleaned,
     Outcome,
 )
+from tidegate.events.parts import split_by_names
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.runtime.retry import is_lasting
 from tidegate.storage import ParallelMap, join
@@ -86,11 +87,13 @@ class Cleaner:
             yield self._refused(command, refused)
             return
         if plan.remove:
-            yield CleaningStarted.about(command, **self._fields(command, plan))
+            for fields in self._parts(command, plan):
+                yield CleaningStarted.about(command, **fields)
         self._remove(command, plan)
         took = (self.clock() - started_at) // timedelta(milliseconds=1)
-        fields = self._fields(command, plan) | {"superseded_by": plan.superseded_by}
-        yield DirectoriesCleaned.about(command, **fields, duration_ms=max(0, took))
+        done = {"superseded_by": plan.superseded_by, "duration_ms": max(0, took)}
+        for fields in self._parts(command, plan):
+            yield DirectoriesCleaned.about(command, **fields, **done)
 
     def _location(self, command: CleaningReleased) -> str:
         partition = partition_path(command)
@@ -122,9 +125,14 @@ class Cleaner:
             message=refused.message,
         )
 
-    def _fields(self, command: CleaningReleased, plan: CleaningPlan) -> dict[str, Any]:
-        counts = {"files": plan.files, "bytes": plan.bytes}
-        return self._envelope(command) | {"directories": plan.directories} | counts
+    def _parts(self, command: CleaningReleased, plan: CleaningPlan) -> Iterator[dict[str, Any]]:
+        """The fields of an outcome, in parts where the names are too many for one message."""
+        groups = split_by_names((each.name, each) for each in plan.remove)
+        for number, group in enumerate(groups, 1):
+            part = CleaningPlan(tuple(group))
+            counts = {"files": part.files, "bytes": part.bytes}
+            place = {"part": number, "parts": len(groups)} if len(groups) > 1 else {}
+            yield self._envelope(command) | {"directories": part.directories} | counts | place
 
     def _envelope(self, command: CleaningReleased) -> dict[str, Any]:
         return {

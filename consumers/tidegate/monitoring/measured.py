@@ -126,7 +126,8 @@ class _Executor:
                 service.causes.remember(outcome.event_id, appended)
             yield outcome  # counted once it is published
             labels = (self.name, type(outcome).__name__, catalog.reason_of(outcome))
-            service.metrics.add(catalog.OUTCOMES, 1, *labels)
+            if getattr(outcome, "part", None) in {None, 1}:  # an outcome in parts is one
+                service.metrics.add(catalog.OUTCOMES, 1, *labels)
             if isinstance(outcome, DirectoriesCleaned):
                 service.metrics.add(catalog.DIRECTORIES, len(outcome.directories), self.name)
                 service.metrics.add(catalog.BYTES, outcome.bytes, self.name)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import ClassVar, Self
 
+from pydantic import model_validator
+
 from tidegate.events.base import Command, Outcome, Value
+from tidegate.events.identity import derived_id
 from tidegate.events.limits import Count, LongText, Message, Text
 
 
@@ -120,25 +123,44 @@ class RestoreFailed(Answer, frozen=True):
     message: Message
 
 
-class CleaningStarted(Answer, frozen=True):
-    """What is about to be removed, published before the removal so that a crash can't hide it."""
+class DirectoriesOutcome(Answer, frozen=True):
+    """An outcome that names directories, with the number and the size of the files in them.
 
-    partition: Text | None = None
-    directories: tuple[Text, ...]
-    files: Count
-    bytes: Count
-
-
-class DirectoriesCleaned(Answer, frozen=True):
-    """Nothing that the vacuum made obsolete is left. This run removed `directories`.
-
-    `superseded_by` names the directories of later vacuums, where their cleaning was faster.
+    Where the names do not fit into one message there are several, with numbers from 1. Each has the
+    counts of its own directories; `whole_outcomes` puts them together.
     """
 
     partition: Text | None = None
     directories: tuple[Text, ...]
     files: Count
     bytes: Count
+    part: Count | None = None
+    parts: Count | None = None
+
+    @model_validator(mode="after")
+    def _has_a_place_among_the_parts(self) -> Self:
+        whole = self.part is None and self.parts is None
+        if not whole and not 1 <= (self.part or 0) <= (self.parts or 0):
+            raise ValueError(f"part {self.part} of {self.parts} is not a part")
+        return self
+
+    def content_id(self) -> str:
+        """The id derived from the cause; a further part has one of its own."""
+        if self.part is None or self.part == 1:
+            return super().content_id()
+        return derived_id(type(self).__name__, self.caused_by or "", f"part {self.part}")
+
+
+class CleaningStarted(DirectoriesOutcome, frozen=True):
+    """What is about to be removed, published before the removal so that a crash can't hide it."""
+
+
+class DirectoriesCleaned(DirectoriesOutcome, frozen=True):
+    """Nothing that the vacuum made obsolete is left. This run removed `directories`.
+
+    `superseded_by` names the directories of later vacuums, where their cleaning was faster.
+    """
+
     duration_ms: Count
     superseded_by: tuple[Text, ...] = ()
 

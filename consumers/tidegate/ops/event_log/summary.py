@@ -177,6 +177,8 @@ def _(event: RestoreFailed) -> str:
 def _(event: CleaningStarted | DirectoriesCleaned) -> str:
     files = f"{_count(event.files, 'file')}, {size(event.bytes)}"
     said = f"{_where(event.partition)}{_names(event.directories)}: {files}"
+    if event.part is not None:
+        said += f" (part {event.part} of {event.parts})"
     if isinstance(event, DirectoriesCleaned) and event.superseded_by:
         said += f"; later vacuums made {_names(event.superseded_by)}"
     return said
