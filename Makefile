@@ -9,7 +9,7 @@ INSTALLED := .venv/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock test test-unit test-slow coverage matrix mutation demo docs lint format sbom audit clean
+.PHONY: help setup lock test test-unit test-slow coverage matrix mutation demo docs site lint format sbom audit clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ demo: $(INSTALLED) ## Play the whole story on a real Kafka, Hudi and Hive ACID t
 
 docs: $(INSTALLED) ## Bring what is generated in the documentation up to date
 	PYTHONPATH=tests $(BIN)/python tests/support/architecture.py
+
+site: $(INSTALLED) ## Build the documentation as a site, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 lint: $(INSTALLED) ## Check format, style, types and the import contracts
 	$(BIN)/ruff format --check .

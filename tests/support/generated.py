@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import typer
 import yaml
+from typer.core import TyperGroup
 
+from tidegate.cli import app
+from tidegate.events import CommitCompleted, Event
+from tidegate.events.reasons import reasons_table
+from tidegate.events.schema import schema_text
+from tidegate.events.topics import TOPICS
 from tidegate.monitoring.alerts import rules
 from tidegate.monitoring.catalog import DEPLOYMENT_METRICS, PROCESS_METRICS, Metric
 from tidegate.monitoring.dashboard import dashboard
@@ -17,6 +25,11 @@ from tidegate.service.settings import Settings
 from tidegate.service.settings.reference import settings_reference
 
 _MADE = "made by `make docs` from consumers/tidegate/monitoring; don't edit"
+
+_COMMON_FIELDS = """\
+Every event has the fields of the first table. `tidegate schemas example NAME` prints a valid one,
+`tidegate schemas export` writes the Avro schemas.
+"""
 
 
 def generated() -> dict[str, str]:
@@ -26,6 +39,9 @@ def generated() -> dict[str, str]:
         "compose/grafana/tidegate.json": json.dumps(dashboard(), indent=2) + "\n",
         "docs/metrics.md": _metrics_page(),
         "docs/settings.md": _settings_page(),
+        "docs/events.md": _events_page(),
+        "docs/reasons.md": f"# Reasons of refusals\n\n<!-- {_MADE} -->\n\n{reasons_table()}\n",
+        "docs/commands.md": _commands_page(),
     }
 
 
@@ -72,6 +88,75 @@ The limits of one service are under its name, as those of all: `[services.restor
 
 {listed}
 """
+
+
+def _events_page() -> str:
+    parts = [
+        f"# Topics and events\n\n<!-- {_MADE} -->\n",
+        _COMMON_FIELDS,
+        _fields(CommitCompleted, Event),
+    ]
+    for topic in TOPICS:
+        parts.append(f"\n## {topic.name()}\n\nKeyed by table: {topic.purpose}.")
+        if topic.retention is not None:
+            parts.append(f"Kept for {topic.retention.days} days.")
+        writers, readers = (", ".join(map(str, each)) for each in (topic.written_by, topic.read_by))
+        parts.append(f"Written by {writers}; read by {readers}.")
+        parts += [
+            f"\n### {kind.__name__}\n\n{_doc(kind)}\n\n{_fields(kind)}" for kind in topic.events
+        ]
+    return "\n".join(parts) + "\n"
+
+
+def _avro(kind: type[Event]) -> dict[str, Any]:
+    schema: dict[str, Any] = json.loads(schema_text(kind.__name__))
+    return schema
+
+
+def _doc(kind: type[Event]) -> str:
+    return str(_avro(kind).get("doc", ""))
+
+
+def _fields(kind: type[Event], only: type[Event] | None = None) -> str:
+    common = set(Event.model_fields)
+    wanted = [each for each in _avro(kind)["fields"] if (each["name"] in common) == (only is Event)]
+    rows = [
+        f"| `{each['name']}` | {_type(each['type'])} | {each.get('doc', '')} |" for each in wanted
+    ]
+    return "\n".join(["| field | type | meaning |", "|---|---|---|", *rows])
+
+
+def _type(avro: Any) -> str:  # noqa: ANN401 - Avro's JSON
+    if isinstance(avro, list):
+        return " or ".join("none" if each == "null" else _type(each) for each in avro)
+    if isinstance(avro, dict):
+        kind = avro["type"]
+        if kind == "array":
+            return f"list of {_type(avro['items'])}"
+        if kind == "map":
+            return f"map to {_type(avro['values'])}"
+        if kind == "enum":
+            return " or ".join(f"`{each}`" for each in avro["symbols"])
+        return str(avro.get("name") or avro.get("logicalType") or kind)
+    return str(avro)
+
+
+def _commands_page() -> str:
+    root = typer.main.get_command(app)
+    found = root.make_context("tidegate", [], resilient_parsing=True)
+    context = type(found)(root, info_name="tidegate", max_content_width=96, terminal_width=96)
+    parts = [f"# Commands\n\n<!-- {_MADE.replace('monitoring', 'cli')} -->"]
+    parts += _helps(root, context)
+    return "\n\n".join(parts) + "\n"
+
+
+def _helps(command: Any, context: Any) -> Iterator[str]:  # noqa: ANN401 - typer's own click
+    text = "\n".join(line.rstrip() for line in command.get_help(context).strip().splitlines())
+    yield f"## {context.command_path}\n\n```text\n{text}\n```"
+    if isinstance(command, TyperGroup):
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            yield from _helps(inner, type(context)(inner, info_name=name, parent=context))
 
 
 def _table(metrics: tuple[Metric, ...]) -> str:

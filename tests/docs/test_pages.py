@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +23,11 @@ from tidegate.service.settings import Settings
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+PAGES = {
+    page.stem: page.read_text("utf-8")
+    for page in sorted((ROOT / "docs").glob("*.md"))
+    if "<!-- made by" not in page.read_text("utf-8")
+}
 _BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -45,8 +53,16 @@ def understood(command: object, words: list[str]) -> None:
         command.make_context("tidegate", list(words))
 
 
-@pytest.mark.parametrize("line", [each for each in commands(README) if each.startswith("tidegate")])
-def test_every_command_of_the_readme_is_one(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(each, id=f"{name}: {each}")
+        for name, page in {"README": README, **PAGES}.items()
+        for each in commands(page)
+        if each.startswith("tidegate")
+    ],
+)
+def test_every_command_of_the_pages_is_one(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     with suppress(typer.Exit):  # --help and --version end there; a wrong option is a UsageError
         understood(typer.main.get_command(app), shlex.split(line)[1:])
@@ -61,8 +77,10 @@ def test_every_make_target_that_is_shown_is_there(text: str) -> None:
     assert shown <= targets | {"sure"}
 
 
-@pytest.mark.parametrize("block", blocks(README, "toml"))
-def test_every_settings_file_of_the_readme_is_valid(
+@pytest.mark.parametrize(
+    "block", [each for page in (README, *PAGES.values()) for each in blocks(page, "toml")]
+)
+def test_every_settings_file_of_the_pages_is_valid(
     block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
@@ -74,9 +92,20 @@ def test_every_settings_file_of_the_readme_is_valid(
     assert set(tomllib.loads(block)) <= set(type(settings).model_fields)
 
 
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    """Links between pages included."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path / "site")]
+    env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.kafka
-@pytest.mark.parametrize("block", blocks(README, "python"))
-def test_the_python_of_the_readme_runs(
+@pytest.mark.parametrize(
+    "block", [each for page in (README, *PAGES.values()) for each in blocks(page, "python")]
+)
+def test_the_python_of_the_pages_runs(
     block: str, bootstrap_servers: str, topic_prefix: str
 ) -> None:
     """On a real broker, under topic names of its own."""
