@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import Final, Self
+from datetime import datetime
+from typing import Self
 
-from tidegate.errors import FormatError, TidegateError
-from tidegate.events import DeadLetterDiscarded, DeadLetterRedriven, Event
+from tidegate.errors import TidegateError
+from tidegate.events import Event
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC, TOPICS
 from tidegate.events.wire import Wire
 from tidegate.ops.dead_letters.dead_letter import DeadLetter, read_dead_letter
@@ -16,14 +16,12 @@ from tidegate.ops.dead_letters.newest import newest_first
 from tidegate.ops.dead_letters.origin import difference
 from tidegate.ops.dead_letters.resolution import discarded_event, redriven_event, redriven_message
 from tidegate.ops.dead_letters.selection import DeadLetterFilter
+from tidegate.ops.dead_letters.states import OPEN, Resolutions
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.topic_reader import TopicReader
 from tidegate.service.settings import Settings
-
-OPEN: Final = "open"
-_RESOLUTIONS: Final = (DeadLetterRedriven, DeadLetterDiscarded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +69,13 @@ class DeadLetterBox:
         written twice, after a crash, is listed once.
         """
         spans = self._log.spans(DEAD_LETTERS.name(self._prefix))
-        states = self._states(spans)
+        resolutions = Resolutions(self._log, OUTCOME_TOPIC.name(self._prefix), self.wire)
         listed: set[str] = set()
         for record in newest_first(spans, self._log.read):
             dead_letter = read_dead_letter(record)
-            state = states.get(dead_letter.dead_letter_id, OPEN)
             if dead_letter.dead_letter_id in listed or not wanted.matches(dead_letter):
                 continue
+            state = resolutions.state_of(dead_letter.dead_letter_id, record.timestamp_ms)
             if include_resolved or state == OPEN:
                 listed.add(dead_letter.dead_letter_id)
                 yield ListedDeadLetter(dead_letter, state)
@@ -137,29 +135,3 @@ class DeadLetterBox:
     def _publish(self, events: Sequence[Event]) -> None:
         topic = OUTCOME_TOPIC.name(self._prefix)
         self._bus.send([self.wire.serialize(event, topic) for event in events])
-
-    def _states(self, spans: Mapping[Partition, range]) -> dict[str, str]:
-        """The resolutions by dead letter id; the latest one counts.
-
-        No resolution is older than the dead letters that are still there.
-        """
-        first = {part: range(span.start, span.start + 1) for part, span in spans.items() if span}
-        oldest = min((each.timestamp_ms for each in self._log.read(first)), default=None)
-        if oldest is None:
-            return {}
-        topic = OUTCOME_TOPIC.name(self._prefix)
-        starts = self._log.offsets_at(topic, datetime.fromtimestamp(oldest / 1000, UTC))
-        ends = self._log.spans(topic)
-        latest: dict[str, tuple[int, str]] = {}
-        for record in self._log.read({p: range(at, ends[p].stop) for p, at in starts.items()}):
-            if self.wire.kind(record.value, record.headers) not in _RESOLUTIONS:
-                continue
-            try:
-                event = self.wire.deserialize(record.key, record.value, record.headers)
-            except FormatError:
-                continue
-            state = "redriven" if isinstance(event, DeadLetterRedriven) else "discarded"
-            resolution = (record.timestamp_ms, state)
-            dead_letter_id = event.caused_by or ""
-            latest[dead_letter_id] = max(latest.get(dead_letter_id, resolution), resolution)
-        return {dead_letter_id: state for dead_letter_id, (_, state) in latest.items()}

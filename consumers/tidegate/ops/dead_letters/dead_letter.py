@@ -70,12 +70,15 @@ class DeadLetter:
 
 
 def read_dead_letter(record: Record) -> DeadLetter:
-    """Read a record of the dead-letters topic, also one that another tool wrote.
+    """Read a record of the dead-letters topic, also one that another tool wrote, or poison.
 
     The origin is in Kafka Connect's headers, else in Spring's; without either it is unknown, and
     the dead letter can't be redriven.
     """
-    headers = {name: (value or b"").decode(errors="replace") for name, value in record.headers}
+    try:
+        headers = {name: (value or b"").decode(errors="replace") for name, value in record.headers}
+    except FormatError:
+        record, headers = record._replace(headers=()), {}
     topic = headers.get("__connect.errors.topic") or headers.get("x-original-topic") or ""
     number = headers.get("__connect.errors.partition") or headers.get("x-original-partition")
     offset = headers.get("__connect.errors.offset") or headers.get("x-original-offset")
@@ -91,7 +94,7 @@ def read_dead_letter(record: Record) -> DeadLetter:
         service=service[:_LONGEST],
         origin=Partition(topic if len(topic) <= _LONGEST_TOPIC else "", _number(number) or 0),
         origin_offset=_number(offset) or 0,
-        error=error or _UNKNOWN,
+        error=error or record.unreadable or _UNKNOWN,
         headers=own_headers(record.headers),
         origin_timestamp_ms=_number(headers.get("x-original-timestamp")),
     )

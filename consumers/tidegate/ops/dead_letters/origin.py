@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tidegate.errors import FormatError
 from tidegate.events import CleaningReleased, Event, RestoreRequested
 from tidegate.ops.dead_letters.dead_letter import DeadLetter
 from tidegate.runtime.bus import Record
@@ -27,15 +28,22 @@ def difference(dead_letter: DeadLetter, origin: Record | None) -> str:
     """
     if origin is None:
         return "its origin is no longer in the topic"
-    if dead_letter.record.key != origin.key:
-        return "its key is not that of the record at its origin"
-    if dead_letter.has_value and dead_letter.record.value != origin.value:
-        return "its value is not that of the record at its origin"
-    if tuple(dead_letter.headers) != tuple(origin.headers):
-        return "its headers are not those of the record at its origin"
-    if dead_letter.origin_timestamp_ms not in (None, origin.timestamp_ms):
-        return "its time is not that of the record at its origin"
-    return ""
+    if origin.unreadable:
+        return f"its origin can't be read: {origin.unreadable}"
+    try:
+        same_headers = tuple(dead_letter.headers) == tuple(origin.headers)
+    except FormatError as error:
+        return f"its origin can't be read: {error}"
+    same_value = dead_letter.record.value == origin.value
+    same_time = dead_letter.origin_timestamp_ms in (None, origin.timestamp_ms)
+    compared = {
+        "its key is not that": dead_letter.record.key == origin.key,
+        "its value is not that": same_value or not dead_letter.has_value,
+        "its headers are not those": same_headers,
+        "its time is not that": same_time,
+    }
+    found = (text for text, same in compared.items() if not same)
+    return next((f"{text} of the record at its origin" for text in found), "")
 
 
 def is_destructive(event: Event | None) -> bool:

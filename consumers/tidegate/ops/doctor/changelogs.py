@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -146,10 +146,7 @@ def _read(broker: Broker, decider: str, partitions: int) -> ChangelogSummary:
         log = read_partition(broker.connection, changelog(decider).name(prefix), number)
         records = ((as_bytes(each.key()) or b"", as_bytes(each.value())) for each in log)
         parts = [Partition(each, number) for each in inputs]
-        all_watermarks = (
-            (each.topic, metadata.watermarks([each])[each], starts.get(each)) for each in parts
-        )
-        summary.add(store_of(kind), records, all_watermarks, partitions)
+        summary.add(store_of(kind), records, _after(metadata, parts, starts), partitions)
         return summary
 
     whole = ChangelogSummary()
@@ -157,3 +154,11 @@ def _read(broker: Broker, decider: str, partitions: int) -> ChangelogSummary:
         for each in pool.map(read, range(partitions)):
             whole.merge(each)
     return whole
+
+
+def _after(
+    metadata: KafkaMetadata, parts: Sequence[Partition], starts: Mapping[Partition, int]
+) -> Iterator[tuple[str, Watermarks, int | None]]:
+    """The watermarks of all inputs in one request, once the changelog was read."""
+    found = metadata.watermarks(parts)
+    yield from ((each.topic, found[each], starts.get(each)) for each in parts)
