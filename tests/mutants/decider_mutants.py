@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mutants.mutants import BUSES, DECIDERS, RUNTIME, Mutant
 
+_CATCHES_UP = "tests/cleaning/test_gate_catches_up.py"
 _LARGE = "tests/runtime/test_large_commands.py"
 KEPT = "tests/runtime/test_kept_state.py"
 _OWNED = RUNTIME + "decider/owned_partitions.py"
@@ -135,5 +136,23 @@ DECIDER_MUTANTS = (
         ),
         "tests/runtime/test_kafka_changelog.py -k version",
         needs_kafka=True,
+    ),
+    Mutant(
+        "gate: after a start, vacuums are read before the releases of the backlog",
+        RUNTIME + "decider/catch_up.py",
+        (("            subscription.pause(self._to_pause)\n", ""),),
+        f"{_CATCHES_UP} -k meets",
+    ),
+    Mutant(
+        "gate: the other inputs go on once the vacuums have caught up",
+        RUNTIME + "decider/catch_up.py",
+        (("            subscription.resume(ready)\n", ""),),
+        f"{_CATCHES_UP} -k go_on",
+    ),
+    Mutant(
+        "gate: an end without a record does not hold up the other inputs",
+        RUNTIME + "decider/catch_up.py",
+        (("            if is_idle or read", "            if read"),),
+        f"{_CATCHES_UP} -k no_record",
     ),
 )

@@ -39,6 +39,7 @@ class Decider(Protocol[S]):
     name: ClassVar[str]
     """Names the consumer group and the changelog."""
     consumes: ClassVar[tuple[type[Event], ...]]
+    """After a start, the backlog of the first kind's topic is read before those of the others."""
 
     @property
     def state_type(self) -> type[S]:

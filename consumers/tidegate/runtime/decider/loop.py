@@ -36,6 +36,7 @@ from tidegate.events.topics import COMMAND_TOPIC, DEFAULT_PREFIX, OUTCOME_TOPIC,
 from tidegate.events.wire import Wire
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Bus, Offsets, Partition, Record, require_copartitioned
+from tidegate.runtime.decider.catch_up import CatchUp
 from tidegate.runtime.decider.owned_partitions import (
     OwnedPartition,
     OwnedPartitions,
@@ -95,6 +96,7 @@ class DeciderLoop(Generic[S]):
         self._decoder = Decoder(decider.consumes, prefix, count, retries, self._wire)
         self._owned = OwnedPartitions(decider, bus, prefix, self._inputs, retries)
         self._stop = threading.Event()
+        self._catch_up = CatchUp(topic_of(decider.consumes[0]).name(prefix))
         group = f"{prefix}.{decider.name}"
         self._subscription = bus.subscribe(
             group, self._inputs, self, watched=[changelog(decider.name).name(prefix)]
@@ -137,27 +139,37 @@ class DeciderLoop(Generic[S]):
             history = self._subscription.committed_metadata(partition)
             self._dead_letters.limit.restore(partition, history)
         self._owned.restore(starts, self._stop.is_set)
+        first = [each for each in starts if each.topic == self._catch_up.first]
+        self._catch_up.assigned(starts, self._retries.call(lambda: self._bus.watermarks(first)))
 
     def revoked(self, partitions: Sequence[Partition]) -> None:  # noqa: ARG002 - always all of them
         """Finish pending work, then give up the partitions; they may be assigned again at once."""
         self._finish(wait=True)
         self._owned.release()
+        self._catch_up.assigned({}, {})
 
     def lost(self, partitions: Sequence[Partition]) -> None:  # noqa: ARG002 - always all of them
         """Drop the partitions and the pending work on them."""
         self._owned.drop()
+        self._catch_up.assigned({}, {})
 
     def _poll_and_apply(self, timeout: float) -> int:
         """Apply what has arrived, chunk by chunk, for at most BATCH_SECONDS of a backlog."""
-        count, records = 0, self._subscription.poll(CHUNK, timeout)
+        count, records = 0, self._poll(timeout)
         until = time.monotonic() + BATCH_SECONDS
         while records:
             self._apply(records)
             count += len(records)
             if len(records) < CHUNK or time.monotonic() > until:
                 break
-            records = self._subscription.poll(CHUNK, 0)
+            records = self._poll(0)
         return count
+
+    def _poll(self, timeout: float) -> Sequence[Record]:
+        self._catch_up.before_poll(self._subscription)
+        records = self._subscription.poll(CHUNK, timeout)
+        self._catch_up.polled(records, self._subscription)
+        return records
 
     def _apply(self, records: Sequence[Record]) -> None:
         try:

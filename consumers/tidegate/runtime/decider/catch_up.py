@@ -1,0 +1,68 @@
+"""After an assignment, the backlog of a decider's first input is read before those of the others.
+
+What a decider keeps of its other inputs only until it meets an event of the first one need then
+not outlast a backlog: a release of last week is not forgotten before the vacuum that waits for it
+is read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tidegate.runtime.bus import Offsets, Partition, Record, Subscription, Watermarks
+
+_IDLE_SECONDS: Final = 5.0
+"""A backlog counts as read when nothing of it came for so long: its end may hold no record."""
+
+
+class CatchUp:
+    """Which partitions are paused until the first input's of the same number has caught up.
+
+    Order of calls: `assigned`, then `before_poll` and `polled` around every poll.
+    """
+
+    def __init__(self, first: str) -> None:
+        """Take the topic whose backlog comes first."""
+        self.first = first
+        self._ends: dict[int, int] = {}
+        """By partition number where the backlog of the first input ends."""
+        self._to_pause: set[Partition] = set()
+        self._paused: set[Partition] = set()
+        self._moved_at: dict[int, float] = {}
+        """When a record of a backlog last came."""
+
+    def assigned(self, starts: Offsets, marks: Mapping[Partition, Watermarks]) -> None:
+        """Partitions were assigned; `marks` has those of the first input."""
+        self._ends = {
+            each.number: marks[each].end
+            for each, start in starts.items()
+            if each.topic == self.first and start < marks[each].end
+        }
+        others = (each for each in starts if each.topic != self.first)
+        self._to_pause = {each for each in others if each.number in self._ends}
+        self._paused = set()  # a pause does not outlive an assignment
+        self._moved_at = dict.fromkeys(self._ends, time.monotonic())
+
+    def before_poll(self, subscription: Subscription) -> None:
+        """Pause what was assigned by the last poll; the records that it brought do no harm."""
+        if self._to_pause:
+            subscription.pause(self._to_pause)
+            self._paused, self._to_pause = self._to_pause, set()
+
+    def polled(self, records: Sequence[Record], subscription: Subscription) -> None:
+        """Resume the partitions whose number has caught up."""
+        if not self._ends:
+            return
+        now = time.monotonic()
+        read = {r.partition.number: r.offset for r in records if r.partition.topic == self.first}
+        self._moved_at |= dict.fromkeys(read, now)
+        for number, end in tuple(self._ends.items()):
+            is_idle = now > self._moved_at[number] + _IDLE_SECONDS
+            if is_idle or read.get(number, -1) + 1 >= end:
+                del self._ends[number]
+        if ready := {each for each in self._paused if each.number not in self._ends}:
+            self._paused -= ready
+            subscription.resume(ready)
+        self._to_pause = {each for each in self._to_pause if each.number in self._ends}

@@ -1,0 +1,120 @@
+"""A gate that was down reads its vacuums before their releases; what is forgotten even so heals."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from unittest.mock import patch
+
+from support.acid import TABLE
+from support.samples import NOON, events_on, memory_bus, message, release
+from tidegate.cleaning import ReaderGate
+from tidegate.events import Event, VacuumFinished, VacuumFlag, VacuumFlagged
+from tidegate.runtime.bus import Partition, Watermarks
+from tidegate.runtime.decider.loop import CHUNK, DeciderLoop
+from tidegate.runtime.memory.bus import MemoryBus
+
+FORGETFUL = ReaderGate(remember_most=CHUNK)
+BACKLOG = 10 * CHUNK
+
+
+def vacuum(*locks: int) -> VacuumFinished:
+    return VacuumFinished.model_validate(
+        {
+            "table": TABLE,
+            "location": "/wh/t",
+            "occurred_at": NOON,
+            "said_by": "compactor",
+            "kind": "minor",
+            "directories": (f"delta_{locks[0]:07}_{locks[0]:07}",),
+            "min_write_id": locks[0],
+            "max_write_id": locks[0],
+            "valid_write_ids": "default.t:9:9223372036854775807::",
+            "own_lock_id": locks[0],
+            "locks": [{"lock_id": each} for each in locks],
+        }
+    )
+
+
+def send(bus: MemoryBus, *events: Event) -> None:
+    bus.send([message(each) for each in events])
+
+
+def run_gate(bus: MemoryBus) -> None:
+    """A process that works off what there is, and leaves."""
+    loop = DeciderLoop(FORGETFUL, bus)
+    while loop.step(0):
+        pass
+    loop.close()
+
+
+def released(bus: MemoryBus) -> list[str | None]:
+    return [each.caused_by for each in events_on(bus, "tidegate.commands")]
+
+
+def flags(bus: MemoryBus) -> list[VacuumFlagged]:
+    found = events_on(bus, "tidegate.outcomes")
+    return [each for each in found if isinstance(each, VacuumFlagged)]
+
+
+def test_a_gate_that_was_down_meets_every_vacuum_before_it_forgets_its_releases() -> None:
+    bus = memory_bus("reader-gate", partitions=1)
+    run_gate(bus)
+    waiting = [vacuum(n) for n in range(CHUNK, CHUNK + 30)]
+    send(bus, *waiting, *(release(n, TABLE) for n in range(BACKLOG)))
+    run_gate(bus)
+
+    assert sorted(map(str, released(bus))) == sorted(each.event_id for each in waiting)
+    assert flags(bus) == []
+
+
+def test_the_other_inputs_go_on_once_the_first_has_caught_up() -> None:
+    bus = memory_bus("reader-gate", partitions=1)
+    send(bus, vacuum(1), *(release(n, TABLE) for n in range(2 * CHUNK)))
+    run_gate(bus)
+    send(bus, vacuum(5_001), release(5_001, TABLE))
+    run_gate(bus)
+
+    ends = {part: len(bus.log(part)) for part in bus.committed["tidegate.reader-gate"]}
+    assert ends == bus.committed["tidegate.reader-gate"]
+    assert len(released(bus)) == 2
+
+
+class MarkedBus(MemoryBus):
+    """The last offset of the vacuums holds no record, as after a transaction."""
+
+    def watermarks(self, partitions: Collection[Partition]) -> dict[Partition, Watermarks]:
+        found = super().watermarks(partitions)
+        return {
+            each: replace(marks, end=marks.end + ("vacuums" in each.topic))
+            for each, marks in found.items()
+        }
+
+
+@patch("tidegate.runtime.decider.catch_up._IDLE_SECONDS", 0.0)
+def test_an_end_that_holds_no_record_does_not_hold_up_the_others() -> None:
+    plain = memory_bus("reader-gate", partitions=1)
+    bus = MarkedBus({each.topic for each in plain._logs}, partitions=1)
+    send(bus, vacuum(2 * CHUNK - 1), *(release(n, TABLE) for n in range(2 * CHUNK)))
+    loop = DeciderLoop(FORGETFUL, bus)
+    for _ in range(10):
+        loop.step(0)
+
+    assert len(released(bus)) == 1
+    assert bus.committed["tidegate.reader-gate"][Partition("tidegate.locks", 0)] == 2 * CHUNK
+
+
+def test_a_release_that_was_forgotten_all_the_same_heals_when_it_is_published_again() -> None:
+    bus = memory_bus("reader-gate", partitions=1)
+    send(bus, *(release(n, TABLE) for n in range(BACKLOG)))
+    run_gate(bus)
+    late = vacuum(7, 20_000)
+    send(bus, late, release(20_000, TABLE))  # published only now, though lock 7 ended long ago
+    run_gate(bus)
+    [flag] = flags(bus)
+    assert (flag.flag, flag.caused_by) == (VacuumFlag.RELEASE_MAY_BE_FORGOTTEN, late.event_id)
+    assert (flag.locks, released(bus)) == ((7,), [])
+
+    send(bus, *(release(lock, TABLE) for lock in flag.locks))
+    run_gate(bus)
+    assert released(bus) == [late.event_id]
