@@ -52,7 +52,7 @@ PROTECTED_SETTINGS: Final = (
     ProtectedSetting(
         "transactional.id",
         (),
-        "each changelog partition has its own: it fences a replaced process",
+        "each owner of a changelog takes a new one, so that its successor can fence it",
     ),
     ProtectedSetting(
         "enable.auto.commit",

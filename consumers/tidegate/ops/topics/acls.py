@@ -76,7 +76,7 @@ def _topic(topic: Topic, prefix: str, roles: Collection[str]) -> list[Acl]:
 
 
 def _changelog(decider: str, prefix: str) -> list[Acl]:
-    """What fencing needs: a transactional id a partition, and a group's name to read with."""
+    """What fencing needs: transactional ids of its own, and a group's name to read with."""
     name = changelog(decider).name(prefix)
     return [
         Acl(decider, "write", "transactional-id", f"{name}-", prefixed=True),
