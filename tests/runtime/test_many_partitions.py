@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from support.kafka import create_topic
 from support.samples import EveryThird
 from support.waiting import wait_for
+from tidegate.errors import ConfigError
 from tidegate.events.topics import TOPICS, changelog
 from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.kafka.bus import KafkaBus
@@ -18,10 +20,13 @@ pytestmark = pytest.mark.kafka
 
 def held_with(servers: str, prefix: str, partitions: int) -> tuple[int, int]:
     """The descriptors and threads of a decider that owns so many partitions."""
-    for topic in (*TOPICS, changelog(EveryThird.name)):
-        create_topic(servers, topic.name(prefix), partitions)
+    names = [each.name(prefix) for each in (*TOPICS, changelog(EveryThird.name))]
+    for name in names:
+        create_topic(servers, name, partitions)
     before = descriptors(), native_threads()
     bus = KafkaBus({"bootstrap.servers": servers})
+    for name in names:
+        wait_for(name, partial(is_known, bus, name))
     loop = DeciderLoop(EveryThird(), bus, prefix)
 
     def owns_all() -> bool:
@@ -33,6 +38,13 @@ def held_with(servers: str, prefix: str, partitions: int) -> tuple[int, int]:
     loop.close()
     bus.close()
     return held
+
+
+def is_known(bus: KafkaBus, topic: str) -> bool:
+    try:
+        return bool(bus.partitions(topic))
+    except ConfigError:  # created, but this broker does not know it yet
+        return False
 
 
 def descriptors() -> int:

@@ -94,6 +94,7 @@ class OwnedPartitions(Generic[S]):
         """
         numbers = sorted({each.number for each in starts})
         if not numbers:
+            self._released.clear()
             return
         with gc_paused():
             stores = self._retries.call(lambda: self._acquire(numbers, stopping))
