@@ -1,6 +1,6 @@
 """What members that come, go and die cost a group, on the embedded broker.
 
-    .venv/bin/python benchmarks/rebalances.py [--only kills] [--kills 20] [--partitions 600] [--json]
+    .venv/bin/python benchmarks/rebalances.py [--only members] [--kills 20] [--json]
 
 1. Five members join and three leave while commands are executed: the share that is run twice.
 2. The same with deciders: changelog partitions that are read although they did not move.
@@ -44,7 +44,7 @@ from tidegate.events import (
     VacuumFinished,
     VacuumKind,
 )
-from tidegate.local.embedded import bootstrap
+from tidegate.local.embedded import EmbeddedBroker, bootstrap
 from tidegate.local.embedded.process import Child
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
@@ -295,10 +295,14 @@ def _next(consumer: Consumer) -> None:
             raise RuntimeError("no command within a minute")
 
 
-def many_partitions(servers: str, partitions: int) -> Iterator[dict[str, Any]]:
-    """4. In this process, whose limit of descriptors is lowered for it."""
+def many_partitions(folder: Path, partitions: int) -> Iterator[dict[str, Any]]:
+    """4. In this process, whose limit of descriptors is lowered for it; the broker has its own."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with deployment(servers, partitions) as (prefix, publisher):
+    with (
+        EmbeddedBroker(folder, heap_mb=1024) as broker,
+        deployment(broker.bootstrap_servers, partitions) as (prefix, publisher),
+    ):
+        servers = broker.bootstrap_servers
         for start in range(0, 1000, 50):  # a broker that has just made so many is slow
             publisher.publish(*(vacuum(number) for number in range(start, start + 50)))
         resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, limits[1]))
@@ -350,7 +354,7 @@ def main() -> None:
         parts = {
             "kills": kills(servers, given.kills, Path(name)),
             "members": joins_and_leaves(servers),
-            "partitions": many_partitions(servers, given.partitions),
+            "partitions": many_partitions(Path(name) / "large", given.partitions),
         }
         chosen = [parts[given.only]] if given.only else parts.values()
         for line in (each for part in chosen for each in part):
