@@ -20,7 +20,7 @@ from tidegate.ops.dead_letters.states import OPEN, Resolutions
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.kafka.topic_reader import TopicReader
+from tidegate.runtime.kafka.topic_reader import Observer, TopicReader
 from tidegate.service.settings import Settings
 
 
@@ -44,12 +44,12 @@ class Original:
 class DeadLetterBox:
     """What `tidegate dead-letters` does. Nothing is ever removed from the topic."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Connect to the cluster of the settings."""
+    def __init__(self, settings: Settings, progress: Observer = iter) -> None:
+        """Connect to the cluster of the settings; what is read passes through `progress`."""
         connection = settings.connection()
         self._prefix = settings.topics.prefix
         self._bus = KafkaBus(connection)
-        self._log = TopicReader(connection, self._bus)
+        self._log = TopicReader(connection, self._bus, progress)
         self.wire: Wire = wire_for(settings.registry)
 
     def __enter__(self) -> Self:

@@ -32,7 +32,7 @@ from tidegate.ops.replay.targets import Target
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.kafka.topic_reader import TopicReader
+from tidegate.runtime.kafka.topic_reader import Observer, TopicReader
 from tidegate.service.assembly import CONSUMED_EVENTS, DECIDERS
 from tidegate.service.settings import Settings
 
@@ -44,12 +44,12 @@ LISTED: Final = 100
 class Replays:
     """What `tidegate replay` does. Plans change nothing; `reset` and `publish` carry them out."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Connect to the cluster of the settings."""
+    def __init__(self, settings: Settings, progress: Observer = iter) -> None:
+        """Connect to the cluster of the settings; what is read passes through `progress`."""
         connection = settings.connection()
         prefix = self._prefix = settings.topics.prefix
         self._bus = KafkaBus(connection)
-        self._log = TopicReader(connection, self._bus)
+        self._log = TopicReader(connection, self._bus, progress)
         self._groups = Groups(AdminClient({**connection, "log_level": 0}))
         self._positions = GroupPositions(self._bus, self._log, self._groups, prefix)
         self._wire: Wire = wire_for(settings.registry)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 
 from tidegate.runtime.bus import Bus, Partition, Record
 from tidegate.runtime.kafka.partition_reader import read_spans
 from tidegate.runtime.kafka.records import Config
 
+Observer = Callable[[Iterable[Record]], Iterator[Record]]
+"""Gives the records that it is given, and may count them."""
+
 
 class TopicReader:
     """Reads what topics hold at the moment of the call; later records are not waited for."""
 
-    def __init__(self, config: Config, bus: Bus) -> None:
-        """Take librdkafka's settings, and the bus for the topics' watermarks."""
-        self._config, self._bus = config, bus
+    def __init__(self, config: Config, bus: Bus, progress: Observer = iter) -> None:
+        """Take librdkafka's settings, the bus for the topics' watermarks, and who counts along."""
+        self._config, self._bus, self._progress = config, bus, progress
 
     def spans(self, topic: str) -> dict[Partition, range]:
         """The offsets that each partition of a topic holds.
@@ -40,4 +43,4 @@ class TopicReader:
             TransientError: not all of them could be read now.
             StopService: the broker refuses access, or an offset was deleted meanwhile.
         """
-        return read_spans(self._config, spans)
+        return self._progress(read_spans(self._config, spans))
