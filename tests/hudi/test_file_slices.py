@@ -120,12 +120,12 @@ def test_the_files_of_a_group_are_kept_while_its_compaction_is_pending(layout: L
 def test_change_data_belong_to_the_base_file_of_their_commit_and_to_nothing_else() -> None:
     files = [base(1), base(3), log(3, ending=".cdc"), log(5, ending=".cdc")]
     instants = [completed(1, 2, Action.COMMIT), completed(3, 4, Action.COMMIT)]
-    archived = "g_0-1-2_20260228100000000.parquet"
+    archived = ".g_20260228100000000.log.1_0-1-2.cdc"
 
     for layout in Layout:
         by = rules(layout, *instants)
         assert names(files, by, 5) == sorted(files[1:3])
-        assert names([archived.replace("g_", ".g_").replace("parquet", "log.1_0.cdc")], by, 5) == []
+        assert names([archived], by, 5) == []
 
 
 MINUTES = st.integers(min_value=1, max_value=30)

@@ -20,7 +20,13 @@ from support.hudi_tables import (
     warehouse_over,
 )
 from tidegate.compute.parallel_map import ThreadMap
-from tidegate.events import Outcome, RestoreCompleted, RestoreRejected, SavepointCreated
+from tidegate.events import (
+    Outcome,
+    RestoreCompleted,
+    RestoreRejected,
+    SavepointCreated,
+    SavepointRejected,
+)
 from tidegate.hudi import Action, Instant, InstantState, RollbackBlock
 from tidegate.restores import LivenessSettings, Restorer
 from tidegate.savepoints import SavepointWriter
@@ -215,8 +221,13 @@ def test_log_files_named_as_before_an_upgrade_are_refused(tmp_path: Path, versio
 def test_a_log_file_of_an_unknown_form_is_refused(tmp_path: Path, version: int) -> None:
     table = savepointed(tmp_path, version)
     (table.path / f"p0/.g0_{at(3)}.log.next").touch()
+    writer = SavepointWriter(warehouse_over(tmp_path), ThreadMap(), ticking())
 
-    assert refusal(table)[0] == "unreadable-table"
+    (outcome,) = writer.execute(savepoint_request(table, at(3)))
+
+    assert isinstance(outcome, SavepointRejected)
+    assert outcome.reason == "unreadable-table"
+    assert refusal(table) == ("unreadable-table", outcome.message)
 
 
 @VERSIONS

@@ -5,7 +5,7 @@ Each of these is refused by name, because neither Hudi's rules nor the files tel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tidegate.events.reasons import Reason
@@ -19,7 +19,6 @@ from tidegate.hudi import (
     Timeline,
     parse_data_file,
 )
-from tidegate.hudi_reader import PartitionFiles
 from tidegate.tables.refusal import Refused
 
 CAN_ROLL_BACK: Final = frozenset(
@@ -33,7 +32,6 @@ CAN_ROLL_BACK: Final = frozenset(
     }
 )
 _COMPACTS: Final = "COMPACT"
-_LOG: Final = ".log."
 
 
 def check_later(layout: Layout, savepoint: Instant, later: Iterable[Instant]) -> None:
@@ -106,23 +104,3 @@ def check_named_after_writers(commits: Mapping[str, CommitMetadata]) -> None:
                     f"commit {timestamp} wrote {stat.path}, which is named as in table version 6:"
                     " a restore can't go back to before the table's upgrade",
                 )
-
-
-def check_names(partitions: Sequence[PartitionFiles]) -> None:
-    """Check that every log file can be read by name.
-
-    Raises:
-        Refused: one has a name of an unknown form; it may belong to what is rolled back.
-    """
-    for partition in partitions:
-        for name in partition.sizes:
-            if name.startswith(".") and _LOG in name and not name.endswith(".crc"):
-                _check_name(partition.path, name)
-
-
-def _check_name(partition: str, name: str) -> None:
-    if LogFile.parse(name) is None:
-        raise Refused(
-            Reason.UNREADABLE_TABLE,
-            f"{partition}/{name} is not named like a log file of a known table version",
-        )

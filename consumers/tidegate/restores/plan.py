@@ -273,8 +273,9 @@ def path_of(partition: str, name: str) -> str:
 
 
 def _is_of(name: str, timestamp: str) -> bool:
-    # the regular expressions cost most of the time of a large listing
-    if timestamp not in name:
+    # the regular expressions cost most of the time of a large listing; of a hidden name the form
+    # is checked in any case
+    if timestamp not in name and not name.startswith("."):
         return False
     file = parse_data_file(name)
     return file is not None and file.instant == timestamp

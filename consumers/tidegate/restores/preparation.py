@@ -33,7 +33,6 @@ from tidegate.restores.context import RestoreContext
 from tidegate.restores.liveness import LivenessSettings, check_writers
 from tidegate.restores.merge_on_read import (
     check_named_after_writers,
-    check_names,
     check_overlapping,
     overlapping_commits,
 )
@@ -210,7 +209,6 @@ def _steps(
     commits = dict[Instant, CommitMetadata](zip(completed, read, strict=True))
     steps = tuple(plan_step(i, commits.get(i), partitions) for i in instants)
     if table.properties.is_merge_on_read:
-        check_names(partitions)
         if table.properties.layout is Layout.ONE:
             writes = {i: commits.get(i) for i in instants}
             steps = with_blocks(table, steps, writes, partitions, parallel_map)

@@ -14,6 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, Self
 
+from tidegate.errors import FormatError
 from tidegate.hudi.instant import Layout
 from tidegate.hudi.timeline import Timeline
 
@@ -24,6 +25,7 @@ _LOG: Final = re.compile(
     r"\.(?P<id>[^_]+)_(?P<instant>\d{14,24})\.log\.(?P<version>\d+)(?:_(?P<token>[^_.]+(?:\.cdc)?))?"
 )
 _CHANGE_DATA: Final = ".cdc"
+_LOG_INFIX: Final = ".log."
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,15 @@ class LogFile:
 
 
 def parse_data_file(name: str) -> BaseFile | LogFile | None:
-    """Read the name of a base or log file; None if it is neither."""
-    return BaseFile.parse(name) or LogFile.parse(name)
+    """Read the name of a base or log file; None if it is neither.
+
+    Raises:
+        FormatError: it is the name of a log file, but of no known form: its slice is unknown.
+    """
+    file = BaseFile.parse(name) or LogFile.parse(name)
+    if file is None and name.startswith(".") and _LOG_INFIX in name and not name.endswith(".crc"):
+        raise FormatError(f"{name[:200]} is not named like a log file of a known table version")
+    return file
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +167,9 @@ def latest_slices(
     A slice that a pending compaction began has no files until somebody writes to the group. Hudi's
     savepoint then has no file of that group. Here its files are those of the slice before: as long
     as the compaction is pending, they are all that there is.
+
+    Raises:
+        FormatError: a log file has a name of an unknown form.
     """
     bases, logs = defaultdict[str, list[BaseFile]](list), defaultdict[str, list[LogFile]](list)
     for name in names:
