@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader look
 from support.hudi_tables import data_files
 from support.judged import restore, savepoint, savepoint_files, timeline_of
 from support.merge_on_read import CLEANED, COMPACTED, History, Moment, loaded, write_history
-from support.real_hudi import RealTable
+from support.real_hudi import RealTable, rows
+from support.stepwise import Killed, Stepwise, killed_at
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreCompleted, SavepointCreated
 from tidegate.hudi import Action, InstantState
@@ -148,3 +149,39 @@ def test_a_restore_to_a_commit_during_a_compaction_keeps_the_compaction(
     rows = {row[0]: row for row in moment.rows}
     rows |= {0: (0, "p0", 20, "after"), 1: (1, "p1", 20, "after")}
     assert table.read() == sorted(rows.values())
+
+
+@EVERY_KIND
+def test_hudi_finishes_what_we_died_in(history: History, tmp_path: Path) -> None:
+    moment = history.compacted
+    table = history.table.copy(tmp_path / "killed/orders")
+    savepoint(table, moment.instant, ThreadMap())
+    with pytest.raises(Killed):
+        restore(table, moment.instant, ThreadMap(1), Stepwise(table.path.parent, killed_at(20)))
+    assert loaded(table).timeline.pending_restores
+
+    table.call("rollback_to_savepoint", instant_time=moment.instant)
+
+    check_rows(table, moment)
+
+
+def test_like_hudi_s_our_savepoint_finds_the_slice_of_a_delta_commit_that_a_compaction_overtook(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its completion time is moved: two writers at once would need luck to do that."""
+    table = RealTable(spark, tmp_path / "lake/orders", 9, metadata_table=False, merge_on_read=True)
+    table.write(rows(range(4), "first", 1), "insert")
+    table.write([(0, "p0", 2, "overtaken")])
+    table.write([(1, "p1", 3, "third")], more=COMPACTED)
+    now = loaded(table)
+    (_, overtaken, third, compaction) = now.timeline.completed_writes
+    assert (third.action, compaction.action) == (Action.DELTA_COMMIT, Action.COMMIT)
+    late = replace(overtaken, completion=compaction.completion)
+    Path(now.path_of(overtaken)).rename(now.path_of(late))
+    twin = table.copy(tmp_path / "twin/orders")
+
+    savepoint(table, compaction.timestamp, ThreadMap())
+    twin.call("create_savepoint", commit_time=compaction.timestamp)
+
+    assert savepoint_files(table) == savepoint_files(twin)
+    assert any(f"_{overtaken.timestamp}.log." in name for name in savepoint_files(table)["p0"])
