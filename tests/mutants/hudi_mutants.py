@@ -121,4 +121,10 @@ HUDI_MUTANTS: Final = (
         (("    if not content:\n", "    if instant is None:\n"),),
         f"{_LOG_FILES} -k does_not_say",
     ),
+    Mutant(
+        "restores: the metadata table is dropped where a write had begun",
+        "consumers/tidegate/restores/metadata_table.py",
+        (("instant.state is InstantState.REQUESTED", "instant.timestamp"),),
+        "tests/restores/test_metadata_table.py",
+    ),
 )

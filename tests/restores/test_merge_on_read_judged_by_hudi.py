@@ -10,7 +10,16 @@ from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader look
 
 from support.hudi_tables import data_files
 from support.judged import restore, savepoint, savepoint_files, timeline_of
-from support.merge_on_read import CLEANED, COMPACTED, History, Moment, loaded, write_history
+from support.merge_on_read import (
+    CLEANED,
+    COMPACTED,
+    SCHEDULED,
+    History,
+    Moment,
+    loaded,
+    moment_of,
+    write_history,
+)
 from support.real_hudi import RealTable, rows
 from support.stepwise import Killed, Stepwise, killed_at
 from tidegate.compute.parallel_map import ThreadMap
@@ -185,3 +194,24 @@ def test_like_hudi_s_our_savepoint_finds_the_slice_of_a_delta_commit_that_a_comp
 
     assert savepoint_files(table) == savepoint_files(twin)
     assert any(f"_{overtaken.timestamp}.log." in name for name in savepoint_files(table)["p0"])
+
+
+def test_a_metadata_table_that_is_kept_is_right(spark: SparkSession, tmp_path: Path) -> None:
+    """Only a compaction that nobody has begun is rolled back."""
+    table = RealTable(spark, tmp_path / "lake/orders", 9, metadata_table=True, merge_on_read=True)
+    table.write(rows(range(4), "first", 1), "insert")
+    table.write([(0, "p0", 2, "second")], more=SCHEDULED)
+    moment = moment_of(table)
+    savepoint(table, moment.instant, ThreadMap())
+
+    *_, last = restore(table, moment.instant, ThreadMap())
+
+    assert isinstance(last, RestoreCompleted)
+    assert [each.action for each in last.instants] == ["compaction"]
+    assert last.metadata_table is not None
+    assert last.metadata_table.startswith("kept")
+    assert loaded(table).properties.has_metadata_table
+    check_rows(table, moment)
+    table.write([(1, "p1", 3, "after")], more=COMPACTED | CLEANED)
+    assert table.read() == [moment.rows[0], (1, "p1", 3, "after"), *moment.rows[2:]]
+    assert loaded(table).properties.has_metadata_table

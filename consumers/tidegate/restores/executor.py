@@ -150,7 +150,7 @@ class Restorer:
             run.check_end()
             took_ms = int((self.context.clock() - began).total_seconds() * 1000)
             metadata = RestoreMetadata(run.instant.timestamp, max(0, took_ms), tuple(rollbacks))
-            completed = self._completed(command, metadata)
+            completed = self._completed(command, metadata, plan.metadata_table)
             outcome_store(self.context.warehouse, table.location).put(command.event_id, completed)
             run.finish(metadata)
         except (FormatError, ConfinementError) as error:
@@ -167,6 +167,7 @@ class Restorer:
             "instants": _refs(plan.targets),
             "files": plan.files,
             "bytes": plan.bytes,
+            "metadata_table": plan.metadata_table,
         }
 
     def _progressed(
@@ -184,7 +185,9 @@ class Restorer:
             files_total=progress.total_files,
         )
 
-    def _completed(self, command: RestoreRequested, done: RestoreMetadata) -> RestoreCompleted:
+    def _completed(
+        self, command: RestoreRequested, done: RestoreMetadata, metadata_table: str | None = None
+    ) -> RestoreCompleted:
         return RestoreCompleted.about(
             command,
             said_by=self.name,
@@ -194,6 +197,7 @@ class Restorer:
             instants=_refs(done.instants),
             files_deleted=done.total,
             duration_ms=done.took_ms,
+            metadata_table=metadata_table,
         )
 
     def _failed(self, command: RestoreRequested, instant: Instant, message: str) -> RestoreFailed:

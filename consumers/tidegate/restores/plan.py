@@ -104,6 +104,8 @@ class PlannedRestore:
 
     `approved_by` are the ids of plans that cover this one: whoever approved one of them approved
     this restore.
+
+    `keeps_metadata_table` is False where it is dropped; `metadata_table` says so in a sentence.
     """
 
     savepoint: str
@@ -114,6 +116,8 @@ class PlannedRestore:
     approved_by: frozenset[str]
     resumes: str | None = None
     begun_for: str | None = None
+    keeps_metadata_table: bool = False
+    metadata_table: str | None = None
 
     @property
     def targets(self) -> tuple[InstantInfo, ...]:

@@ -36,6 +36,7 @@ from tidegate.restores.merge_on_read import (
     check_overlapping,
     overlapping_commits,
 )
+from tidegate.restores.metadata_table import describe, keeps_metadata_table
 from tidegate.restores.plan import (
     MARKERS,
     METADATA_TABLE,
@@ -103,7 +104,11 @@ def prepare(table: HudiTable, savepoint: str, context: RestoreContext) -> Planne
     _check_older(table, commit, later, steps)
     _check_roots(context.warehouse, table.location, steps)
     plan = plan_of(savepoint, steps)
-    return plan if pending is None else _resumed(table, plan, pending)
+    if pending is not None:
+        plan = _resumed(table, plan, pending)
+    kept = keeps_metadata_table(plan, later)
+    said = describe(table.properties, kept=kept)
+    return replace(plan, keeps_metadata_table=kept, metadata_table=said)
 
 
 def _check_buckets(table: HudiTable) -> None:

@@ -99,13 +99,15 @@ class RestoreRun:
     def drop_metadata_table(self) -> None:
         """Remove the metadata table: readers list files, the next Hudi write rebuilds it.
 
+        Unless the plan keeps it.
+
         The properties are edited first, so that no reader uses a metadata table that is being
         removed.
 
         Raises:
             TransientError: another process completed the restore meanwhile.
         """
-        if not self.plan.steps:
+        if self.plan.keeps_metadata_table:
             return
         self._reload()
         content = read_properties(self.context.warehouse, self.table.location)

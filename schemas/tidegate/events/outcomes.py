@@ -54,13 +54,18 @@ class SavepointRejected(Answer, frozen=True):
 
 
 class RestorePlan(Answer, frozen=True):
-    """The plan of a restore: the fields that RestorePlanned and RestoreStarted share."""
+    """The plan of a restore: the fields that RestorePlanned and RestoreStarted share.
+
+    `metadata_table` says whether Hudi's metadata table is kept or dropped, and why; None if there
+    is none.
+    """
 
     savepoint: Text
     plan_id: Text
     instants: tuple[InstantRef, ...]
     files: Count
     bytes: Count
+    metadata_table: Text | None = None
 
 
 class RestorePlanned(RestorePlan, frozen=True):
@@ -96,7 +101,8 @@ class RestoreCompleted(Answer, frozen=True):
     """The savepointed commit is the table's last completed commit again.
 
     With `already_done` it was before this attempt, which deleted nothing; the counts are those of
-    the first time.
+    the first time. `metadata_table` says what became of Hudi's metadata table, and why; None if
+    there is none, or if it is not known any more.
     """
 
     savepoint: Text
@@ -105,6 +111,7 @@ class RestoreCompleted(Answer, frozen=True):
     files_deleted: Count
     duration_ms: Count
     already_done: bool = False
+    metadata_table: Text | None = None
 
 
 class RestoreRejected(Answer, frozen=True):
