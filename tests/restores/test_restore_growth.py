@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from support.hudi_tables import (
 )
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreCompleted
+from tidegate.hudi_reader import PartitionFiles, list_partitions
 from tidegate.restores import LivenessSettings, Restorer
 from tidegate.savepoints import SavepointWriter
 from tidegate.storage import FileInfo
@@ -85,3 +87,39 @@ def test_a_restore_reads_each_commit_once_and_no_rollback(tmp_path: Path) -> Non
 
     assert counting.counts["commit read"] == 39
     assert not counting.counts["rollback read"]
+
+
+def test_each_data_file_is_looked_at_as_often_over_many_commits_as_over_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for the plan, by its name: else a restore over all commits costs their square."""
+    looks = Counter[str]()
+
+    class Looking(Mapping[str, int]):
+        """Counts the names that are passed."""
+
+        def __init__(self, sizes: Mapping[str, int]) -> None:
+            self.sizes = sizes
+
+        def __getitem__(self, name: str) -> int:
+            return self.sizes[name]
+
+        def __len__(self) -> int:
+            return len(self.sizes)
+
+        def __iter__(self) -> Iterator[str]:
+            looks["names"] += len(self.sizes)
+            return iter(self.sizes)
+
+    def looked_at(commits: int) -> float:
+        looks.clear()
+        table = table_of(tmp_path / str(commits), commits)
+        restore(table, warehouse_over(table.path.parent))
+        return looks["names"] / commits
+
+    def watched(*args: Any) -> tuple[PartitionFiles, ...]:  # noqa: ANN401 - passed on
+        return tuple(PartitionFiles(p.path, Looking(p.sizes)) for p in list_partitions(*args))
+
+    monkeypatch.setattr("tidegate.restores.preparation.list_partitions", watched)
+    few, many = looked_at(4), looked_at(40)
+    assert 0 < many <= few

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import astuple, dataclass, replace
 from typing import Final
@@ -20,6 +22,8 @@ from tidegate.hudi import (
     parse_data_file,
 )
 from tidegate.hudi_reader import PartitionFiles
+
+_TIMES: Final = re.compile(r"\d{14,24}")
 
 METADATA_TABLE: Final = ".hoodie/metadata"
 MARKERS: Final = ".hoodie/.temp"
@@ -238,10 +242,27 @@ def _count(value: object) -> int:
     return value
 
 
+def files_by_instant(
+    timestamps: AbstractSet[str], partitions: Iterable[PartitionFiles]
+) -> Mapping[str, Sequence[PlannedFile]]:
+    """Group the data files of some instants by the instant in their names, in one pass."""
+    found = defaultdict[str, list[PlannedFile]](list)
+    for partition in partitions:
+        for name, size in partition.sizes.items():
+            # exact forms cost most of the time of a large listing
+            if not name.startswith(".") and timestamps.isdisjoint(_TIMES.findall(name)):
+                continue
+            file = parse_data_file(name)
+            if file is not None and file.instant in timestamps:
+                path = path_of(partition.path, name)
+                found[file.instant].append(PlannedFile(partition.path, path, size))
+    return found
+
+
 def plan_step(
-    instant: Instant, commit: CommitMetadata | None, partitions: Sequence[PartitionFiles]
+    instant: Instant, commit: CommitMetadata | None, listed: Iterable[PlannedFile]
 ) -> Step:
-    """Find the data files of one instant, by the instant in their names.
+    """Find the data files of one instant: those of `files_by_instant`, and more.
 
     A requested write has none, but for a compaction: in version 6 what was written since is named
     after it. A completed one also names its files in its metadata: what is named
@@ -251,7 +272,7 @@ def plan_step(
     target = InstantInfo(instant.timestamp, str(instant.action))
     if instant.state is InstantState.REQUESTED and instant.action is not Action.COMPACTION:
         return Step(target, ())
-    found = {file.path: file for file in _by_listing(instant.timestamp, partitions)}
+    found = {file.path: file for file in listed}
     if commit is not None:
         for file in _by_metadata(instant.timestamp, commit):
             found.setdefault(file.path, file)
@@ -262,13 +283,6 @@ def _by_metadata(timestamp: str, commit: CommitMetadata) -> Iterable[PlannedFile
     for stat in commit.writes:
         if _is_of(stat.path.rpartition("/")[2], timestamp):
             yield PlannedFile(stat.partition, stat.path, 0)
-
-
-def _by_listing(timestamp: str, partitions: Iterable[PartitionFiles]) -> Iterable[PlannedFile]:
-    for partition in partitions:
-        for name, size in partition.sizes.items():
-            if _is_of(name, timestamp):
-                yield PlannedFile(partition.path, path_of(partition.path, name), size)
 
 
 def path_of(partition: str, name: str) -> str:

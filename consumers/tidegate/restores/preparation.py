@@ -42,11 +42,13 @@ from tidegate.restores.plan import (
     METADATA_TABLE,
     PlannedRestore,
     Step,
+    files_by_instant,
     plan_of,
     plan_step,
     resume,
 )
 from tidegate.restores.watching import watch_writers
+from tidegate.runtime.gc_pause import gc_paused
 from tidegate.storage import NotFound, ParallelMap, join
 from tidegate.tables.hudi import open_table
 from tidegate.tables.refusal import Refused
@@ -100,7 +102,8 @@ def prepare(table: HudiTable, savepoint: str, context: RestoreContext) -> Planne
     check_timeline(table, commit, later)
     _check_buckets(table)
     watch_writers(table, context)
-    steps = _steps(table, later, context.parallel_map, _kept_files(table, savepoint))
+    with gc_paused():  # a commit of 100,000 files took a third longer with collections
+        steps = _steps(table, later, context.parallel_map, _kept_files(table, savepoint))
     _check_older(table, commit, later, steps)
     _check_roots(context.warehouse, table.location, steps)
     plan = plan_of(savepoint, steps)
@@ -212,7 +215,8 @@ def _steps(
     completed = [i for i in instants if i.state is InstantState.COMPLETED]
     read = parallel_map.map(partial(HudiTable.read_commit, table), completed)
     commits = dict[Instant, CommitMetadata](zip(completed, read, strict=True))
-    steps = tuple(plan_step(i, commits.get(i), partitions) for i in instants)
+    listed = files_by_instant({i.timestamp for i in instants}, partitions)
+    steps = tuple(plan_step(i, commits.get(i), listed.get(i.timestamp, ())) for i in instants)
     if table.properties.is_merge_on_read:
         if table.properties.layout is Layout.ONE:
             writes = {i: commits.get(i) for i in instants}

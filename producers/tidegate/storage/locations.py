@@ -50,7 +50,11 @@ def _split(location: str) -> tuple[str, str, str]:
 
 def join(location: str, *names: str) -> str:
     """Append path components; each may contain slashes, empty ones are ignored."""
-    return "/".join([location.rstrip("/"), *(name.strip("/") for name in names if name.strip("/"))])
+    joined = location.rstrip("/")
+    for name in names:
+        if stripped := name.strip("/"):
+            joined = f"{joined}/{stripped}"
+    return joined
 
 
 def is_below(location: str, root: str) -> bool:
