@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.metastore_model import snapshot
-from tidegate.hive_bridge import Baseline, MetastoreReplacedError
+from tidegate.hive_bridge.baseline import Baseline, MetastoreReplacedError
 
 
 def test_the_first_look_is_the_baseline_and_the_mark_grows() -> None:

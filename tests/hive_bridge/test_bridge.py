@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from support.metastore import TXN_TIMEOUT_SECONDS, HiveEngine, own_metastore, until_answers
+from support.metastore import HiveEngine, own_metastore, until_answers
 from support.metastore_model import vacuum
 from support.waiting import wait_for
 from tidegate.errors import DeliveryError, TransientError
 from tidegate.events import Event, LockReleased, ReleaseReason, VacuumFinished, VacuumKind
-from tidegate.hive_bridge import Baseline, BridgeSettings, MetastoreBridge, MetastoreReplacedError
+from tidegate.hive_bridge.baseline import Baseline, MetastoreReplacedError
+from tidegate.hive_bridge.bridge import MetastoreBridge
 from tidegate.hive_bridge.describing import NotDescribed, describe
+from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.storage import Storage
 
@@ -177,21 +179,34 @@ def test_a_partitions_vacuum_waits_for_its_own_readers(
     assert [each.lock_id for each in watched.releases(db)] == [here]
 
 
-def test_a_reader_that_died_is_released_as_expired(engine: HiveEngine, watched: Watched) -> None:
-    db, location = acid_table(engine)
-    dead = engine.open_txn()
-    dead_lock = engine.lock(db, "orders")
-    compact(engine, db, location)
-    watched.vacuums(db)
+def test_a_reader_that_died_is_released_as_expired(tmp_path: Path) -> None:
+    with own_metastore(tmp_path / "metastore", timeout="5s") as metastore:
+        engine = HiveEngine(metastore)
+        watched = Watched(engine)
+        db, location = acid_table(engine)
+        compact(engine, db, location)
+        dead = engine.open_txn()
+        dead_lock = engine.lock(db, "orders")
+        watched.bridge.look()
+        known = vacuum(
+            [dead_lock],
+            [dead],
+            f"hive.{db}.orders",
+            location=str(location),
+            own_transaction_id=None,
+        )
+        watched.bridge.take([known])
 
-    def both() -> list[LockReleased]:
-        found = watched.releases(db)
-        return found if len(found) == 2 else []
+        def both() -> list[LockReleased]:
+            found = watched.releases(db)
+            return found if len(found) == 2 else []
 
-    found = wait_for("the time-out", both, TXN_TIMEOUT_SECONDS * 6)
+        found = wait_for("the time-out", both, 120)
 
-    assert {each.lock_id or each.transaction_id for each in found} == {dead, dead_lock}
-    assert {each.reason for each in found} == {ReleaseReason.EXPIRED}
+        assert {each.lock_id or each.transaction_id for each in found} == {dead, dead_lock}
+        assert {each.reason for each in found} == {ReleaseReason.EXPIRED}
+        watched.bridge.close()
+        engine.close()
 
 
 def test_another_bridge_goes_on_where_the_first_one_was_killed(

@@ -7,8 +7,8 @@ from pydantic import ValidationError
 
 from tidegate.events import VacuumKind
 from tidegate.hive import AcidDirectory
-from tidegate.hive_bridge import BridgeSettings
 from tidegate.hive_bridge.products import products_of, write_id_range
+from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore.values import READY_FOR_CLEANING, Compaction
 
 NAMES = (

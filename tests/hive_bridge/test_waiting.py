@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from support.metastore_model import NOON, lock, snapshot, vacuum
 from tidegate.events import LockHold, LockReleased
-from tidegate.hive_bridge.holds import HeldTables
 from tidegate.hive_bridge.waiting import Ended, WaitingHolds
+from tidegate.hive_metastore.holds import HeldTables
 from tidegate.hive_metastore.values import Lock, Snapshot
 
 ORDERS = "hive.sales.orders"

@@ -124,7 +124,7 @@ def test_tables_say_where_they_are_and_whether_they_are_acid(
     assert not client.table(db, "plain").is_acid
     with pytest.raises(MetastoreRefusedError, match="get_table_req"):
         client.table(db, "missing")
-    assert client.setting("metastore.txn.timeout") == "15s"
+    assert client.setting("metastore.txn.timeout") == "3600s"
     assert client.setting("hive.nothing.of.this.name") is None
 
 

@@ -7,7 +7,7 @@ from mutants.mutants import Mutant
 _BRIDGE = "producers/tidegate/hive_bridge/"
 _METASTORE = "producers/tidegate/hive_metastore/"
 _WAITING = "tests/hive_bridge/test_waiting.py"
-_HOLDS = "tests/hive_bridge/test_holds.py"
+_HOLDS = "tests/hive_metastore/test_holds.py"
 
 BRIDGE_MUTANTS = (
     Mutant(
@@ -39,7 +39,7 @@ BRIDGE_MUTANTS = (
     ),
     Mutant(
         "bridge: a transaction that has locked nothing yet may still compile",
-        _BRIDGE + "holds.py",
+        _METASTORE + "holds.py",
         (
             ("        if not places:\n            return False\n", ""),
             ("get(transaction)", "get(transaction, set())"),
@@ -54,13 +54,13 @@ BRIDGE_MUTANTS = (
     ),
     Mutant(
         "bridge: a lock on the database holds its tables",
-        _BRIDGE + "holds.py",
+        _METASTORE + "holds.py",
         (("        yield from self._by_place.get((database, None), ())\n", ""),),
         _HOLDS,
     ),
     Mutant(
         "bridge: a lock on the table holds its partitions",
-        _BRIDGE + "holds.py",
+        _METASTORE + "holds.py",
         (
             (
                 "partition is None or each.partition is None or",
@@ -71,13 +71,13 @@ BRIDGE_MUTANTS = (
     ),
     Mutant(
         "bridge: the transaction with the highest id at the commit is waited for, too",
-        _BRIDGE + "holds.py",
+        _METASTORE + "holds.py",
         (("transaction > next_transaction_id", "transaction >= next_transaction_id"),),
         _HOLDS,
     ),
     Mutant(
         "bridge: a lock is listed without its transaction",
-        _BRIDGE + "holds.py",
+        _METASTORE + "holds.py",
         (("lock_id=each.lock_id,", "lock_id=each.lock_id, transaction_id=each.transaction_id,"),),
         _HOLDS,
     ),

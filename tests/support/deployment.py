@@ -77,14 +77,18 @@ class Deployment:
         name: str = "",
         client: Mapping[str, str | int | bool] | None = None,
         program: Sequence[str] = ("-m", "tidegate.cli"),
+        command: str = "run",
     ) -> Child:
-        """Start a service as a process of its own; its log is in the deployment's folder."""
+        """Start a service as a process of its own; its log is in the deployment's folder.
+
+        `command` is the subcommand that takes the service's name.
+        """
         name = name or service
         file = self.settings_file(name, client or {})
         # the environment's broker would win over the settings'
-        command = ["/usr/bin/env", "-u", "KAFKA_BOOTSTRAP_SERVERS", sys.executable]
-        command += [*program, "run", service, "-v", "-c", str(file)]
-        child = Child(command, self.folder / f"{name}.log")
+        line = ["/usr/bin/env", "-u", "KAFKA_BOOTSTRAP_SERVERS", sys.executable]
+        line += [*program, command, service, "-v", "-c", str(file)]
+        child = Child(line, self.folder / f"{name}.log")
         self._stack.callback(end, child)
         return child
 

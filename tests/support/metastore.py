@@ -22,11 +22,8 @@ from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
 from tidegate.hive_metastore.connection import Connection
 from tidegate.local.embedded.metastore import EmbeddedMetastore
 
-TXN_TIMEOUT_SECONDS = 15
-QUICK = {
-    "metastore.txn.timeout": f"{TXN_TIMEOUT_SECONDS}s",
-    "metastore.acid.housekeeper.interval": "1s",
-}
+# the tests' readers send no heartbeats: on a busy machine they must not expire meanwhile
+_NO_TIMEOUT = "3600s"
 SHARED_READ, SHARED_WRITE, EXCLUSIVE = 1, 2, 3
 _DATABASE_LEVEL, _TABLE_LEVEL, _PARTITION_LEVEL = 1, 2, 3
 _SELECT, _NO_TXN = 1, 6
@@ -46,13 +43,14 @@ def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedMeta
         yield running
 
 
-def own_metastore(folder: Path) -> EmbeddedMetastore:
-    """A Metastore that is not started yet; its transactions time out after 15 s."""
+def own_metastore(folder: Path, timeout: str = _NO_TIMEOUT) -> EmbeddedMetastore:
+    """A Metastore that is not started yet; transactions and locks time out after `timeout`."""
     try:
         find_jdk(17)
     except ConfigError as error:
         pytest.skip(f"a real Metastore needs Java 17: {error}")
-    return EmbeddedMetastore(folder, settings=QUICK)
+    settings = {"metastore.txn.timeout": timeout, "metastore.acid.housekeeper.interval": "1s"}
+    return EmbeddedMetastore(folder, settings=settings)
 
 
 @cache

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from tidegate.cli.bridge import bridge
 from tidegate.cli.config import config as config_group
 from tidegate.cli.dead_letters import dead_letters
 from tidegate.cli.doctor import doctor
@@ -36,6 +37,7 @@ from tidegate.service.signals import stop_on_signals
 
 def operate(app: typer.Typer) -> None:
     """Add the subcommands to an app."""
+    app.add_typer(bridge, name="bridge")
     app.add_typer(topics, name="topics")
     app.add_typer(plan, name="plan")
     app.add_typer(config_group, name="config")

@@ -10,14 +10,20 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from tidegate.authorization import Authorizer, TrustedKey
+from tidegate.bridges import MetastoreBridgeLoop
+from tidegate.bridges.facts import FactsReader
 from tidegate.cleaning import Cleaner, ReaderGate
 from tidegate.compute.parallel_map import AdaptiveMap, SparkMap
 from tidegate.compute.spark import lazy_session
 from tidegate.errors import ConfigError
 from tidegate.events import Event
+from tidegate.hive_bridge.baseline import Baseline
+from tidegate.hive_bridge.bridge import SAID_BY, MetastoreBridge
+from tidegate.hive_metastore.connection import require_thrift
 from tidegate.monitoring.measured import measured_decider, measured_executor
 from tidegate.monitoring.observed import ObservedBus, ObservedService
 from tidegate.monitoring.process import ProcessMonitoring
+from tidegate.publisher import Publisher
 from tidegate.registry import wire_for
 from tidegate.restores import LivenessSettings, Restorer
 from tidegate.runtime.bus import Bus
@@ -37,6 +43,7 @@ from tidegate.service.settings import Settings
 from tidegate.service.stores import require_tested_stores
 from tidegate.signatures import PublicKey, Signer, SigningKey
 from tidegate.signatures.signer import SERVICES_VALIDITY
+from tidegate.storage import Storage
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 
@@ -236,3 +243,28 @@ def assemble(
     if name not in SERVICES:
         raise ConfigError(f"unknown service {name!r}: choose from {', '.join(SERVICES)}")
     return SERVICES[name](settings, bus, monitoring.service(name) if monitoring else None)
+
+
+def metastore_bridge(settings: Settings, bus: Bus) -> Loop:
+    """Build the bridge to the Hive Metastore of the settings, and join its group.
+
+    Raises:
+        ConfigError: the settings name no Metastore, or a library is missing.
+    """
+    watched = settings.bridge.metastore
+    if watched is None:
+        raise ConfigError("no Metastore is configured: set uri in [bridge.metastore]")
+    require_thrift()
+    prefix, connection = settings.topics.prefix, settings.connection()
+    publisher = Publisher(
+        said_by=SAID_BY, prefix=prefix, config=connection, registry=settings.registry
+    )
+    storage = Storage(settings.warehouse.storage)
+
+    def make_bridge(known: Baseline) -> MetastoreBridge:
+        return MetastoreBridge(watched, lambda events: publisher.publish(*events), storage, known)
+
+    def make_reader(topics: Sequence[str], group: str) -> FactsReader:
+        return FactsReader(connection, topics, group, wire_for(settings.registry))
+
+    return MetastoreBridgeLoop(bus, prefix, make_bridge, make_reader, watched.interval_ms)

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
 from queue import SimpleQueue
@@ -17,7 +17,9 @@ from typing import Final
 import structlog
 from confluent_kafka import KafkaException
 
+from tidegate.bridges.metastore import NAME as METASTORE_BRIDGE
 from tidegate.errors import StopService, TransientError
+from tidegate.events.roles import Role
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.service.assembly import (
@@ -27,6 +29,7 @@ from tidegate.service.assembly import (
     Loop,
     assemble,
     instance_ids,
+    metastore_bridge,
 )
 from tidegate.service.settings import Settings
 from tidegate.service.signals import stop_on_signals
@@ -50,12 +53,27 @@ def run_services(names: Sequence[str], settings: Settings, stop: threading.Event
         StopService: a service had to stop, and the others were stopped too; a supervisor may
             start all of them again. Also: a service was not done when the time was over.
     """
+    _run_until_stopped(lambda: _run_all(names, settings, stop), settings, stop)
+
+
+def run_metastore_bridge(settings: Settings, stop: threading.Event) -> None:
+    """Run the bridge to a Hive Metastore until `stop` is set or SIGTERM or SIGINT arrives.
+
+    Raises:
+        ConfigError: no Metastore is configured, or a library or a topic is missing.
+        TransientError: no broker answers; it was not started.
+        StopService: the Metastore is not the one that it was, or the broker refuses access.
+    """
+    _run_until_stopped(lambda: _run_bridge(settings, stop), settings, stop)
+
+
+def _run_until_stopped(run: Callable[[], None], settings: Settings, stop: threading.Event) -> None:
     ended = threading.Event()
     with stop_on_signals(stop):
         watch = (stop, ended, settings.services.stop_seconds)
         threading.Thread(target=_end_in_time, args=watch, name="stop", daemon=True).start()
         try:
-            _run_all(names, settings, stop)
+            run()
         except _StillRunningError:
             raise  # `ended` stays unset: the end of the interpreter may wait for what runs
         except BaseException:
@@ -102,6 +120,15 @@ def _run_all(names: Sequence[str], settings: Settings, stop: threading.Event) ->
         loops = _assemble_all(names, settings, bus, monitoring)
         # the rest of the time is for the end of the interpreter
         _run_loops(loops, bus, stop, 0.9 * settings.services.stop_seconds)
+
+
+def _run_bridge(settings: Settings, stop: threading.Event) -> None:
+    session = {"session.timeout.ms": settings.services.session_timeout_ms}
+    bus = KafkaBus(settings.connection(), session)
+    bus.require_connection()
+    require_declared_topics(settings.connection(), settings.topics, [Role.BRIDGES], DECIDERS)
+    loop = metastore_bridge(settings, bus)
+    _run_loops({METASTORE_BRIDGE: loop}, bus, stop, 0.9 * settings.services.stop_seconds)
 
 
 def _run_loops(

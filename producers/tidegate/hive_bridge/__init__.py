@@ -4,11 +4,3 @@ A vacuum, here, is what Hive calls a compaction. Everything that the bridge publ
 lock that has ended has ended for good. So two bridges at once do no harm, and one that was paused
 publishes nothing wrong when it goes on; that only one of them works saves the Metastore's load.
 """
-
-from __future__ import annotations
-
-from tidegate.hive_bridge.baseline import Baseline, MetastoreReplacedError
-from tidegate.hive_bridge.bridge import MetastoreBridge
-from tidegate.hive_bridge.settings import BridgeSettings
-
-__all__ = ["Baseline", "BridgeSettings", "MetastoreBridge", "MetastoreReplacedError"]

@@ -18,11 +18,11 @@ from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.compactions import Compactions
 from tidegate.hive_bridge.describing import describe
 from tidegate.hive_bridge.endings import Endings
-from tidegate.hive_bridge.holds import HeldTables, holds_of
 from tidegate.hive_bridge.products import Description
 from tidegate.hive_bridge.settings import BridgeSettings, milliseconds
 from tidegate.hive_bridge.waiting import Ended, WaitingHolds
 from tidegate.hive_metastore import MetastoreClient
+from tidegate.hive_metastore.holds import HeldTables, holds_of
 from tidegate.hive_metastore.values import Compaction, Snapshot
 from tidegate.storage import Storage
 

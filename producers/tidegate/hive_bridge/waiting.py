@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tidegate.events import LockReleased, LockType, VacuumFinished
-from tidegate.hive_bridge.holds import HeldTables
+from tidegate.hive_metastore.holds import HeldTables
 from tidegate.hive_metastore.values import Transactions
 
 

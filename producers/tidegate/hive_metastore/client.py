@@ -9,6 +9,7 @@ from tidegate.errors import MetastoreRefusedError, TransientError
 from tidegate.events import LockType, VacuumKind
 from tidegate.hive import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
 from tidegate.hive_metastore.connection import Connection, interface
+from tidegate.hive_metastore.holds import HeldTables, Holds, holds_of
 from tidegate.hive_metastore.settings import MetastoreSettings
 from tidegate.hive_metastore.values import Compaction, Lock, Snapshot, Table, Transactions
 
@@ -141,6 +142,16 @@ class MetastoreClient:
         found = self._call("get_partition_by_name", database, table, partition)
         location = _whole(found.sd, "the partition's storage").location
         return str(_whole(location, "the partition's location"))
+
+    def holds(self, database: str, table: str, partition: str | None) -> Holds:
+        """The holds of a vacuum whose result readers see by now: locks, and then transactions.
+
+        In this order, because the transaction of each listed lock that is still held is then among
+        those that are open. The other way round, a lock without its transaction in the list could
+        have begun in between, or be about to go.
+        """
+        held = HeldTables(self.locks())
+        return holds_of(held, self.transactions(), (database, table, partition), None)
 
     def close(self) -> None:
         """Close the connection."""

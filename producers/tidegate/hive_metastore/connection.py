@@ -39,6 +39,15 @@ def interface() -> Any:  # noqa: ANN401 - a module that thriftpy2 makes of the .
     return thriftpy2.load(str(_INTERFACE), module_name="tidegate_metastore_thrift")
 
 
+def require_thrift() -> None:
+    """Find out whether a Metastore can be read at all.
+
+    Raises:
+        ConfigError: thriftpy2 is not installed.
+    """
+    interface()
+
+
 class Connection:
     """A connection for one thread; see `MetastoreClient` for what a call may raise."""
 

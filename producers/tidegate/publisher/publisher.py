@@ -24,9 +24,11 @@ from tidegate.events import (
     TableType,
     VacuumFinished,
     VacuumKind,
+    table_identity,
 )
 from tidegate.events.message import Message
 from tidegate.events.topics import DEFAULT_PREFIX, topic_of
+from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
 from tidegate.publisher.checks import check_publishable
 from tidegate.publisher.delivery import ConfirmedProducer
 from tidegate.publisher.reports import Receipt
@@ -131,17 +133,32 @@ class Publisher:
         max_write_id: int,
         valid_write_ids: str,
         own_lock_id: int,
-        locks: Sequence[LockHold | Mapping[str, Any]],
+        locks: Sequence[LockHold | Mapping[str, Any]] = (),
         open_transactions: Sequence[int] = (),
         own_transaction_id: int | None = None,
         partition: str | None = None,
+        metastore: MetastoreSettings | str | None = None,
     ) -> Receipt:
         """Publish that a compaction of a Hive ACID table (a vacuum) became visible.
 
         `locks` and `open_transactions` are those of that moment: their readers may still read what
-        the compaction replaced.
+        the compaction replaced. With `metastore` (its settings, or its address) they are read from
+        the Metastore now, and `tidegate bridge metastore` publishes their end. So call this once
+        readers can see what the compaction made: whoever starts later does not need what it
+        replaced, and whoever started before has a transaction open, or a lock, or has ended. The
+        locks are read first and the transactions after them, so that the transaction of every lock
+        that is still held is among those listed.
+
+        Raises:
+            ConfigError: the table is of another catalog than the Metastore, whose bridge would
+                never release it; or thriftpy2 is not installed.
+            TransientError: the Metastore did not answer; nothing was published.
         """
-        return self._publish_one(VacuumFinished, _given(locals()))
+        fields = _given(locals())
+        where = fields.pop("metastore")
+        if where is not None:
+            fields |= _holds(fields, where)
+        return self._publish_one(VacuumFinished, fields)
 
     def lock_released(  # noqa: PLR0913 - an event's fields, all by name
         self,
@@ -275,3 +292,21 @@ def _with_ids(error: DeliveryError, events: Sequence[Event]) -> DeliveryError:
 
 def _given(arguments: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if name != "self"}
+
+
+def _holds(fields: Mapping[str, Any], metastore: MetastoreSettings | str) -> dict[str, Any]:
+    """What a vacuum waits for by the Metastore, beside what its caller knows."""
+    settings = MetastoreSettings(uri=metastore) if isinstance(metastore, str) else metastore
+    catalog, database, table = table_identity(fields["table"]).split(".")
+    if catalog != settings.catalog.lower():
+        raise ConfigError(
+            f"{fields['table']} is not in the Metastore's catalog {settings.catalog}: its bridge"
+            " would never release it"
+        )
+    with MetastoreClient(settings) as client:
+        found = client.holds(database, table, fields["partition"])
+    known = [LockHold.model_validate(each) for each in fields["locks"]]
+    locks = {each.lock_id: each for each in (*known, *found.locks)}
+    locks.setdefault(fields["own_lock_id"], LockHold(lock_id=fields["own_lock_id"]))
+    transactions = {*fields["open_transactions"], *found.transactions}
+    return {"locks": tuple(locks.values()), "open_transactions": tuple(sorted(transactions))}

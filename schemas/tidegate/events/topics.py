@@ -80,7 +80,7 @@ VACUUMS: Final = Topic(
     events=(VacuumFinished,),
     retention=timedelta(days=30),
     written_by=(Role.UPSTREAM_WRITERS, Role.BRIDGES),
-    read_by=(Role.READER_GATE,),
+    read_by=(Role.READER_GATE, Role.BRIDGES),
 )
 LOCKS: Final = Topic(
     suffix="locks",
@@ -88,7 +88,7 @@ LOCKS: Final = Topic(
     events=(LockReleased,),
     retention=timedelta(days=30),
     written_by=(Role.UPSTREAM_WRITERS, Role.BRIDGES),
-    read_by=(Role.READER_GATE,),
+    read_by=(Role.READER_GATE, Role.BRIDGES),
 )
 COMMAND_TOPIC: Final = Topic(
     suffix="commands",

@@ -16,7 +16,7 @@ from tidegate.events.topics import DEFAULT_PREFIX, OUTCOME_TOPIC, TOPICS, Topic,
 
 Resource = Literal["topic", "group", "transactional-id"]
 Operation = Literal["read", "write"]
-_READERS: Final = (Role.PEOPLE, Role.MONITORING)
+_READERS: Final = (Role.PEOPLE, Role.MONITORING, Role.BRIDGES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,11 +61,17 @@ def read_partition(
 
 
 def read_spans(
-    config: Config, spans: Mapping[Partition, range], *, on_missing_offset: str = "error"
+    config: Config,
+    spans: Mapping[Partition, range],
+    *,
+    on_missing_offset: str = "error",
+    group: str | None = None,
 ) -> Iterator[Record]:
     """Yield the committed records at these offsets, those of a partition in order.
 
     One that the client can't read is given with its place only.
+
+    `group` is whose access rights are used, by default one named as a topic; nothing is committed.
 
     Raises:
         TransientError: not all of them could be read now.
@@ -74,8 +80,8 @@ def read_spans(
     """
     if not any(spans.values()):
         return
-    topic = next(iter(spans)).topic
-    consumer = standalone_consumer({**config, **QUICK}, topic, on_missing_offset=on_missing_offset)
+    named = group or next(iter(spans)).topic
+    consumer = standalone_consumer({**config, **QUICK}, named, on_missing_offset=on_missing_offset)
     try:
         for each in _read(consumer, spans):
             yield each if isinstance(each, Record) else as_record(each)

@@ -66,6 +66,18 @@ window = 100
 [services.restorer.retries]              # ... and for one of them
 attempts = 300                           # two and a half hours, with jitter
 
+[bridge.metastore]                       # `tidegate bridge metastore`, for Hive
+uri = "thrift://metastore:9083"          # several, separated by commas, are tried in order
+catalog = "hive"                         # the tables' names in the events: hive.database.table
+interval_ms = 2000                       # or "hive.compaction-cleanup-interval" = "2s"
+threads = 2                              # or "hive.compaction-cleanup-threads"
+readers_take_locks = true                # false where an engine reads without locks
+timeout_ms = 10000                       # of a call
+[bridge.metastore.tls]                   # where the Metastore has TLS
+ca_file = "/etc/ssl/metastore.pem"
+[bridge.metastore.kerberos]              # where it has SASL, with the ticket cache's ticket
+service = "hive"
+
 [monitoring]                             # /metrics, /livez and /readyz of `tidegate run`
 host = "0.0.0.0"                         # by default this machine only
 port = 9464                              # without a port there is none
@@ -84,6 +96,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from tidegate.errors import ConfigError
 from tidegate.events.topics import DEFAULT_PARTITIONS, DEFAULT_PREFIX
+from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.registry import RegistrySettings
 from tidegate.service.settings.problems import problems
 from tidegate.service.settings.section import Section
@@ -191,6 +204,13 @@ class MonitoringSettings(Section, frozen=True):
     """Export OpenTelemetry spans by OTLP over HTTP, as the variables OTEL_* say."""
 
 
+class BridgesSettings(Section, frozen=True):
+    """The bridges, each of which runs by itself."""
+
+    metastore: BridgeSettings | None = None
+    """The Hive Metastore to watch."""
+
+
 class Settings(BaseSettings):
     """All settings; see the module's example. Environment variables count in `load` only."""
 
@@ -211,6 +231,7 @@ class Settings(BaseSettings):
     savepoints: tuple[SavepointRule, ...] = ()
     restores: RestoreSettings = RestoreSettings()
     services: ServiceSettings = ServiceSettings()
+    bridge: BridgesSettings = BridgesSettings()
     monitoring: MonitoringSettings = MonitoringSettings()
     security: SecuritySettings = SecuritySettings()
 

@@ -6,7 +6,7 @@ import pytest
 
 from support.metastore_model import lock, snapshot
 from tidegate.events.limits import MAX_LOCKS
-from tidegate.hive_bridge.holds import HeldTables, Holds, holds_of
+from tidegate.hive_metastore.holds import HeldTables, Holds, holds_of
 from tidegate.hive_metastore.values import Lock, Snapshot
 
 

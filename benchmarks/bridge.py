@@ -1,0 +1,180 @@
+"""The Metastore bridge on a real Metastore (4.0.1, embedded Derby), started here.
+
+    PYTHONPATH=tests .venv/bin/python benchmarks/bridge.py [--locks 10000] [--vacuums 1000]
+        [--rounds 100] [--interval-ms 200] [--json]
+
+(a) one look with so many lock rows and waiting vacuums, and what of it is the Metastore's answer;
+(b) from an unlock or a commit to the release's publication, while the bridge looks at an interval:
+what comes on top of the interval; (c) how many calls a minute the Metastore gets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from support.metastore import SHARED_READ, HiveEngine, own_metastore
+from support.metastore_model import vacuum
+from tidegate.events import Event, LockReleased
+from tidegate.hive_bridge.baseline import Baseline
+from tidegate.hive_bridge.bridge import MetastoreBridge
+from tidegate.hive_bridge.settings import BridgeSettings
+from tidegate.storage import Storage
+
+COMPONENTS = 100
+LOOKS = 20
+PARTITION_LEVEL = 3
+SELECT = 1
+
+
+def take_locks(engine: HiveEngine, database: str, rows: int) -> list[int]:
+    """Lock rows of the Metastore: some locks with many components each."""
+    types, taken = engine.types, []
+    for number in range(rows // COMPONENTS):
+        components = [
+            types.LockComponent(
+                SHARED_READ,
+                PARTITION_LEVEL,
+                database,
+                "orders",
+                f"day={number}-{each}",
+                SELECT,
+                isTransactional=False,
+            )
+            for each in range(COMPONENTS)
+        ]
+        request = types.LockRequest(components, 0, "bench", "bench", "bench")
+        taken.append(int(engine.call("lock", request).lockid))
+    return taken
+
+
+def seconds(action: Callable[[], object]) -> float:
+    """How long one call takes."""
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
+
+
+def looks(bridge: MetastoreBridge) -> dict[str, float]:
+    """(a): the bridge is warm, and nothing ends meanwhile."""
+    bridge.look()
+    whole = [seconds(bridge.look) for _ in range(LOOKS)]
+    answers = [seconds(bridge._client.locks) for _ in range(LOOKS)]  # noqa: SLF001 - a part of it
+    return {
+        "look_median_ms": 1000 * statistics.median(whole),
+        "look_worst_ms": 1000 * max(whole),
+        "of_it_show_locks_ms": 1000 * statistics.median(answers),
+    }
+
+
+class Stopwatch:
+    """When the release of each lock or transaction was published."""
+
+    def __init__(self) -> None:
+        """Nothing is published yet."""
+        self.published: dict[tuple[int | None, int | None], float] = {}
+
+    def __call__(self, events: Sequence[Event]) -> None:
+        """Take events as the broker would."""
+        now = time.perf_counter()
+        for each in events:
+            if isinstance(each, LockReleased):
+                self.published[each.lock_id, each.transaction_id] = now
+
+
+def watch(bridge: MetastoreBridge, interval: float, stop: threading.Event) -> None:
+    """Look at an interval, as the process does."""
+    while not stop.is_set():
+        began = time.monotonic()
+        bridge.look()
+        stop.wait(max(0.0, began + interval - time.monotonic()))
+
+
+def latencies(
+    engine: HiveEngine, settings: BridgeSettings, database: str, rounds: int
+) -> dict[str, float]:
+    """(b): each at a random moment of the interval."""
+    stopwatch, ended = Stopwatch(), dict[tuple[int | None, int | None], float]()
+    bridge = MetastoreBridge(settings, stopwatch, Storage(), Baseline())
+    locks = [engine.lock(database, "orders") for _ in range(rounds // 2)]
+    txns = [engine.open_txn() for _ in range(rounds - len(locks))]
+    bridge.look()
+    table = f"hive.{database}.orders"
+    bridge.take([vacuum(locks, txns, table, own_transaction_id=None)])
+    interval, stop = settings.interval_ms / 1000, threading.Event()
+    thread = threading.Thread(target=watch, args=(bridge, interval, stop))
+    thread.start()
+    for each in (*((lock, None) for lock in locks), *((None, txn) for txn in txns)):
+        time.sleep(random.uniform(0, interval))  # noqa: S311 - no secret
+        lock, txn = each
+        if lock is not None:
+            engine.unlock(lock)
+        if txn is not None:
+            engine.commit(txn)
+        ended[each] = time.perf_counter()
+        while each not in stopwatch.published:
+            time.sleep(0.001)
+    stop.set()
+    thread.join()
+    bridge.close()
+    took = sorted(1000 * (stopwatch.published[each] - at) for each, at in ended.items())
+    return {
+        "interval_ms": settings.interval_ms,
+        "release_p50_ms": statistics.median(took),
+        "release_p99_ms": took[min(len(took) - 1, int(0.99 * len(took)))],
+    }
+
+
+def calls_a_minute(settings: BridgeSettings) -> float:
+    """(c): uuid, locks and transactions on one connection, compactions on another."""
+    return 4 * 60_000 / settings.interval_ms
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--locks", type=int, default=10_000)
+    parser.add_argument("--vacuums", type=int, default=1_000)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--interval-ms", type=int, default=200)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    args = parser.parse_args()
+    found: dict[str, Any] = {"locks": args.locks, "vacuums": args.vacuums}
+    with tempfile.TemporaryDirectory() as name, own_metastore(Path(name) / "ms") as metastore:
+        engine = HiveEngine(metastore)
+        database = engine.database()
+        engine.table(database, partitioned_by=["day"])
+        settings = BridgeSettings(uri=metastore.uri, interval_ms=args.interval_ms)
+        found |= latencies(engine, settings, database, args.rounds)
+        locks = take_locks(engine, database, args.locks)
+        reader = engine.open_txn()
+        bridge = MetastoreBridge(settings, lambda _: None, Storage(), Baseline())
+        bridge.look()
+        bridge.take(
+            vacuum(
+                random.sample(locks, 10), [reader], f"hive.{database}.t{n}", own_transaction_id=None
+            )
+            for n in range(args.vacuums)
+        )
+        found |= looks(bridge)
+        bridge.close()
+        engine.close()
+    found["calls_a_minute"] = calls_a_minute(settings)
+    found["calls_a_minute_at_2000_ms"] = calls_a_minute(BridgeSettings(uri=metastore.uri))
+    if args.json:
+        print(json.dumps(found))
+        return
+    for key, value in found.items():
+        print(f"{key:<26} {value:.1f}" if isinstance(value, float) else f"{key:<26} {value}")
+
+
+if __name__ == "__main__":
+    main()

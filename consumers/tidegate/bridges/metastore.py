@@ -1,0 +1,175 @@
+"""The Metastore bridge as a process: one of many is active, and its position is on Kafka.
+
+Whoever has partition 0 of the vacuums topic is active; the others only stay members of the group.
+What the bridge has published it reads back from the topics; what it knows of the Metastore is in
+the metadata of that partition's committed offset.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tidegate.bridges.facts import FactsReader
+from tidegate.errors import DeliveryError, DeliveryRefusedError, StopService, TransientError
+from tidegate.events.topics import LOCKS, VACUUMS
+from tidegate.hive_bridge.baseline import Baseline
+from tidegate.hive_bridge.bridge import MetastoreBridge
+from tidegate.runtime.bus import Bus, Offsets, Partition
+
+log = logging.getLogger(__name__)
+NAME: Final = "metastore-bridge"
+_LONGEST_POLL: Final = 0.5
+_COMMIT_SECONDS: Final = 5.0
+_RECORDS: Final = 1_000
+
+
+def group_of(prefix: str) -> str:
+    """The consumer group of a deployment's Metastore bridges."""
+    return f"{prefix}.bridges.metastore"
+
+
+class MetastoreBridgeLoop:
+    """A member of the group; while it has partition 0, it watches the Metastore."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        prefix: str,
+        make_bridge: Callable[[Baseline], MetastoreBridge],
+        make_reader: Callable[[Sequence[str], str], FactsReader],
+        interval_ms: int,
+    ) -> None:
+        """Join the group.
+
+        Args:
+            bus: The broker.
+            prefix: The prefix of the deployment's topics.
+            make_bridge: Makes the bridge, from what the one before it knew of the Metastore.
+            make_reader: Makes the reader of these topics under this group's access rights.
+            interval_ms: How often the Metastore is looked at, in milliseconds.
+        """
+        vacuums, locks = VACUUMS.name(prefix), LOCKS.name(prefix)
+        self._group = group_of(prefix)
+        self._topics = (vacuums, locks)
+        self._leading = Partition(vacuums, 0)
+        self._make_bridge, self._make_reader = make_bridge, make_reader
+        self._interval = interval_ms / 1000
+        self._next_look = 0.0
+        self._offsets: dict[Partition, int] = {}
+        self._bridge: MetastoreBridge | None = None
+        self._reader: FactsReader | None = None
+        self._committed: tuple[dict[Partition, int], str] = ({}, "")
+        self._commit_at = 0.0
+        self._fault = ""
+        self._subscription = bus.subscribe(self._group, [vacuums], self, watched=[locks])
+
+    def run(self, stop: threading.Event) -> None:
+        """Work until `stop` is set.
+
+        Raises:
+            MetastoreReplacedError: it is not the same Metastore any more; a person must look.
+            StopService: the broker refuses access, or a topic was deleted and created again.
+        """
+        while not stop.is_set():
+            left = self._next_look - time.monotonic() if self._leads else _LONGEST_POLL
+            self._poll(min(max(left, 0.0), _LONGEST_POLL))
+            if self._leads and time.monotonic() >= self._next_look:
+                self._next_look = time.monotonic() + self._interval
+                self._look()
+            self._commit()
+
+    def close(self) -> None:
+        """Leave the group; another process goes on at once."""
+        self._commit(now=True)
+        self._resign()
+        self._subscription.close()
+
+    def assigned(self, starts: Offsets) -> None:
+        """These partitions are ours; with partition 0 comes the work."""
+        self._offsets = dict(starts)
+        self._committed = ({}, "")
+        if self._leads:
+            log.info("this process watches the Metastore")
+        else:
+            log.info("another process watches the Metastore; this one stands by")
+
+    def revoked(self, partitions: Sequence[Partition]) -> None:
+        """They go to another member, which reads what we commit here."""
+        self._commit(now=True)
+        self.lost(partitions)
+
+    def lost(self, partitions: Sequence[Partition]) -> None:
+        """Another member has them already. What we published stays true: nothing is undone."""
+        self._offsets = {
+            part: at for part, at in self._offsets.items() if part not in set(partitions)
+        }
+        if not self._leads:
+            self._resign()
+
+    @property
+    def _leads(self) -> bool:
+        return self._leading in self._offsets
+
+    def _poll(self, seconds: float) -> None:
+        """Stay a member. The records themselves are read elsewhere, of all partitions."""
+        for record in self._subscription.poll(_RECORDS, seconds):
+            if record.partition in self._offsets:
+                self._offsets[record.partition] = record.offset + 1
+
+    def _look(self) -> None:
+        try:
+            bridge = self._caught_up()
+            if bridge is not None:
+                bridge.look()
+        except DeliveryRefusedError as error:
+            raise StopService(str(error)) from error
+        except (TransientError, DeliveryError) as error:
+            # said once; its wording may differ from one attempt to the next
+            if not self._fault:
+                log.warning("nothing is released meanwhile, and it is tried again: %s", error)
+            self._fault = str(error)
+        else:
+            if self._fault:
+                log.info("it works again; before: %s", self._fault)
+            self._fault = ""
+
+    def _caught_up(self) -> MetastoreBridge | None:
+        """The bridge, once it knows all that is on the topics; None if they went meanwhile."""
+        if self._bridge is None or self._reader is None:
+            known = Baseline.parse(self._subscription.committed_metadata(self._leading))
+            self._bridge = self._make_bridge(known)
+            self._reader = self._make_reader(self._topics, self._group)
+        bridge = self._bridge
+        for batch in self._reader.read():
+            bridge.take(batch)
+            self._poll(0)  # a long read must not cost the membership
+            if self._bridge is not bridge:
+                return None
+        return bridge
+
+    def _resign(self) -> None:
+        if self._bridge is not None:
+            self._bridge.close()
+        self._bridge = self._reader = None
+
+    def _commit(self, *, now: bool = False) -> None:
+        """Commit what was passed and, with partition 0, what is known of the Metastore."""
+        if not self._offsets:
+            return
+        text = self._committed[1]
+        if self._bridge is not None:
+            text = self._bridge.baseline.dumps()
+        elif self._leads:
+            text = self._subscription.committed_metadata(self._leading)
+        if (self._offsets, text) == self._committed:
+            return
+        is_first = not self._committed[1]
+        if now or is_first or time.monotonic() >= self._commit_at:
+            metadata = {self._leading: text} if self._leads else {}
+            self._subscription.commit(dict(self._offsets), metadata)
+            self._committed = (dict(self._offsets), text)
+            self._commit_at = time.monotonic() + _COMMIT_SECONDS

@@ -1,0 +1,241 @@
+"""`tidegate bridge metastore` as processes, on a real Kafka and a real Metastore."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.deployment import Deployment, exit_code
+from support.metastore import HiveEngine, own_metastore, until_answers
+from support.waiting import wait_for
+from tidegate.bridges.metastore import group_of
+from tidegate.events import LockReleased, VacuumFinished
+from tidegate.hive_bridge.baseline import Baseline
+from tidegate.local.embedded.process import Child
+from tidegate.runtime.bus import Partition
+from tidegate.runtime.kafka.metadata import KafkaMetadata
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+
+class Bridged:
+    """A deployment with a Metastore; bridges are started by name."""
+
+    def __init__(self, deployment: Deployment, engine: HiveEngine) -> None:
+        self.deployment, self.engine = deployment, engine
+        self.db = engine.database()
+        self.location = engine.table(self.db)
+
+    def bridge(self, name: str) -> Child:
+        return self.deployment.run("metastore", name, command="bridge")
+
+    def compact(self) -> int:
+        engine, db = self.engine, self.db
+        highest = max(engine.write(db, "orders") for _ in range(3))
+        txn = engine.compact(db, "orders", highest)
+        (self.location / f"delta_{highest - 2:07}_{highest:07}_v{txn:07}").mkdir()
+        return txn
+
+    def vacuum(self, txn: int) -> VacuumFinished:
+        """Wait until it is published; it is published once."""
+
+        def published() -> list[VacuumFinished]:
+            found = self.deployment.events("vacuums")
+            return [
+                each
+                for each in found
+                if isinstance(each, VacuumFinished) and each.own_transaction_id == txn
+            ]
+
+        [found] = wait_for(f"the vacuum of transaction {txn}", published, 90)
+        return found
+
+    def releases(self) -> list[LockReleased]:
+        found = (e for e in self.deployment.events("locks") if isinstance(e, LockReleased))
+        return [each for each in found if each.table == self.table and each.lock_id != 0]
+
+    def release_of(self, lock: int) -> LockReleased:
+        def published() -> list[LockReleased]:
+            return [each for each in self.releases() if each.lock_id == lock]
+
+        return wait_for(f"the release of lock {lock}", published, 90)[0]
+
+    @property
+    def table(self) -> str:
+        return f"hive.{self.db}.orders"
+
+
+def deployment_of(
+    servers: str, prefix: str, folder: Path, uri: str, partitions: int = 3
+) -> Deployment:
+    settings = f"""
+        [bridge.metastore]
+        uri = "{uri}"
+        "hive.compaction-cleanup-interval" = "200ms"
+        timeout_ms = 2000
+    """
+    return Deployment(servers, prefix, folder, partitions=partitions, settings=settings)
+
+
+@pytest.fixture
+def bridged(
+    bootstrap_servers: str, topic_prefix: str, tmp_path: Path, engine: HiveEngine
+) -> Iterator[Bridged]:
+    uri = engine.settings.uri
+    with deployment_of(bootstrap_servers, topic_prefix, tmp_path, uri) as deployment:
+        yield Bridged(deployment, engine)
+
+
+WATCHES, STANDS_BY = "this process watches the Metastore", "this one stands by"
+
+
+def is_active(bridge: Child) -> bool | None:
+    """Whether it said last that it watches; None before it has said anything."""
+    text = bridge.log.read_text()
+    watches, stands_by = text.rfind(WATCHES), text.rfind(STANDS_BY)
+    return None if watches == stands_by else watches > stands_by
+
+
+def test_two_bridges_one_active_and_the_other_takes_over_when_it_is_killed(
+    bridged: Bridged,
+) -> None:
+    """What ended while nobody was watching is published by the second one, as reconciled."""
+    engine = bridged.engine
+    both = [bridged.bridge("first"), bridged.bridge("second")]
+    wait_for("one of the two", lambda: {is_active(e) for e in both} == {True, False}, 90)
+    kept, early, late = (engine.lock(bridged.db, "orders") for _ in range(3))
+    txn = bridged.compact()
+    assert {each.lock_id for each in bridged.vacuum(txn).locks} == {0, kept, early, late}
+    engine.unlock(early)
+    bridged.release_of(early)
+    [active, standby] = sorted(both, key=lambda each: bool(is_active(each)), reverse=True)
+
+    os.kill(active.pid, signal.SIGKILL)
+    engine.unlock(late)
+
+    assert bridged.release_of(late).reconciled
+    assert is_active(standby)
+    assert len([each for each in bridged.releases() if each.lock_id == early]) == 1
+    assert kept not in {each.lock_id for each in bridged.releases()}
+    bridged.vacuum(bridged.compact())
+    bridged.vacuum(txn)  # still published once
+    engine.unlock(kept)
+    bridged.release_of(kept)
+    assert standby.end(signal.SIGTERM, 30)
+    assert exit_code(standby) == 0
+
+
+def test_a_bridge_that_was_paused_publishes_nothing_wrong_when_it_goes_on(
+    bridged: Bridged,
+) -> None:
+    """It believes that it is active; what it may publish then is still true."""
+    engine = bridged.engine
+    paused = bridged.bridge("paused")
+    ended, kept = engine.lock(bridged.db, "orders"), engine.lock(bridged.db, "orders")
+    txn = bridged.compact()
+    bridged.vacuum(txn)
+    os.kill(paused.pid, signal.SIGSTOP)
+    other = bridged.bridge("other")
+    wait_for("the other one", lambda: is_active(other), 90)
+    engine.unlock(ended)
+    bridged.release_of(ended)
+
+    os.kill(paused.pid, signal.SIGCONT)
+    wait_for("one of the two", lambda: {is_active(e) for e in (paused, other)} == {True, False}, 90)
+
+    later = bridged.compact()
+    bridged.vacuum(later)
+    bridged.vacuum(txn)
+    assert kept not in {each.lock_id for each in bridged.releases()}
+    engine.unlock(kept)
+    bridged.release_of(kept)
+
+
+def test_a_bridge_that_starts_again_misses_nothing_and_repeats_nothing(bridged: Bridged) -> None:
+    engine = bridged.engine
+    running = bridged.bridge("one")
+    held, ended = engine.lock(bridged.db, "orders"), engine.lock(bridged.db, "orders")
+    bridged.vacuum(bridged.compact())
+    os.kill(running.pid, signal.SIGKILL)
+    exit_code(running)
+    engine.unlock(ended)
+    missed = bridged.compact()
+
+    bridged.bridge("two")
+
+    assert bridged.release_of(ended).reconciled
+    assert held in {each.lock_id for each in bridged.vacuum(missed).locks}
+    engine.unlock(held)
+    bridged.release_of(held)
+    vacuums = [e for e in bridged.deployment.events("vacuums") if e.table == bridged.table]
+    assert len(vacuums) == 2
+    assert sorted(e.lock_id or 0 for e in bridged.releases() if e.lock_id) == sorted([held, ended])
+
+
+def test_what_the_bridge_knows_of_its_metastore_is_on_kafka(bridged: Bridged) -> None:
+    bridged.bridge("one")
+    bridged.vacuum(bridged.compact())
+    servers = {"bootstrap.servers": bridged.deployment.servers}
+    prefix = bridged.deployment.prefix
+
+    def known() -> Baseline | None:
+        part = Partition(f"{prefix}.vacuums", 0)
+        found = KafkaMetadata(servers).committed(group_of(prefix), [part]).get(part)
+        text = "" if found is None else str(found.metadata)
+        start = text.find('{"metastore"')
+        return None if start < 0 else Baseline.parse(text[start:])
+
+    baseline = wait_for("the position", known, 60)
+    assert baseline.metastore
+    assert baseline.high_water_mark > 0
+
+
+def test_a_metastore_that_goes_away_is_said_once_and_one_with_another_database_stops_the_bridge(
+    bootstrap_servers: str, topic_prefix: str, tmp_path: Path
+) -> None:
+    first = own_metastore(tmp_path / "metastore")
+    with first:
+        engine = HiveEngine(first)
+        with deployment_of(bootstrap_servers, topic_prefix, tmp_path, first.uri) as deployment:
+            bridged = Bridged(deployment, engine)
+            running = bridged.bridge("one")
+            held = engine.lock(bridged.db, "orders")
+            reader = engine.open_txn()
+            bridged.vacuum(bridged.compact())
+            first.kill()
+            wait_for("the log line", lambda: "tried again" in running.log.read_text(), 60)
+            first.start()
+            until_answers(engine.settings)
+            wait_for("the log line", lambda: "works again" in running.log.read_text(), 60)
+            assert running.log.read_text().count("tried again") == 1
+            assert bridged.releases() == []
+            engine.close()
+            engine.commit(reader)
+            wait_for("the release", bridged.releases, 60)
+            assert held not in {each.lock_id for each in bridged.releases()}
+
+            first.stop()
+            shutil.rmtree(first.folder / "database")
+            first.start()
+
+            assert exit_code(running, 120) == 1
+            assert "it is another Metastore" in running.log.read_text()
+            assert held not in {each.lock_id for each in bridged.releases()}
+            again = bridged.bridge("two")
+            assert exit_code(again, 120) == 1
+            assert held not in {each.lock_id for each in bridged.releases()}
+        engine.close()
+
+
+def test_without_a_metastore_in_the_settings_it_does_not_start(
+    bootstrap_servers: str, topic_prefix: str, tmp_path: Path
+) -> None:
+    with Deployment(bootstrap_servers, topic_prefix, tmp_path) as deployment:
+        child = deployment.run("metastore", command="bridge")
+        assert exit_code(child) == 2
+        assert "set uri in [bridge.metastore]" in child.log.read_text()
