@@ -70,6 +70,14 @@ def test_an_upstream_writer_says_facts_and_nothing_else() -> None:
     }
 
 
+def test_a_bridge_reads_back_what_it_publishes_and_nothing_else() -> None:
+    assert rights("bridges") == {
+        *(f"write topic t.{n}" for n in ("commits", "vacuums", "locks")),
+        *(f"read topic t.{n}" for n in ("vacuums", "locks")),
+        "read group t.bridges*",
+    }
+
+
 def test_only_people_and_deciders_may_write_commands() -> None:
     assert {
         each.role for each in ALL if (each.operation, each.name) == ("write", "t.commands")
