@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from tidegate.errors import FormatError
@@ -51,7 +51,7 @@ class FactsReader:
             for part, each in marks.items()
         }
         batch: list[Event] = []
-        for record in read_spans(self._config, spans, group=self._group):
+        for record in self._records(spans):
             event = self._decoded(record)
             if event is not None:
                 batch.append(event)
@@ -61,6 +61,10 @@ class FactsReader:
         self._next |= {part: each.end for part, each in marks.items()}
         if batch:
             yield batch
+
+    def _records(self, spans: Mapping[Partition, range]) -> Iterator[Record]:
+        # what retention removes while it is read was released, or is waited for longer
+        return read_spans(self._config, spans, on_missing_offset="earliest", group=self._group)
 
     def _decoded(self, record: Record) -> Event | None:
         try:

@@ -31,11 +31,15 @@ def settings_template() -> str:
     parts = [_HEADER]
     for section, settings in groupby(settings_reference(Settings), attrgetter("section")):
         if section:
-            parts.append(f"# [{section}]" if "[" in section else f"[{section}]")
+            parts.append(f"# [{section}]" if _is_optional(section) else f"[{section}]")
             parts += [_lines(each, section) for each in settings]
             parts.append("")
-    # a registry without an address would be an error
-    return "\n".join(parts).replace("\n[registry]\n", "\n# [registry]\n")
+    return "\n".join(parts)
+
+
+def _is_optional(section: str) -> bool:
+    """Whether a section is an error where it is empty: it lacks an address, or is a list's item."""
+    return "[" in section or section.startswith(("registry", "bridge."))
 
 
 def _lines(setting: Setting, section: str) -> str:

@@ -29,7 +29,13 @@ def milliseconds(value: object) -> object:
     return round(float(match[1]) * _MS[match[2]])
 
 
-class BridgeSettings(MetastoreSettings, frozen=True, extra="forbid", populate_by_name=True):
+class BridgeSettings(
+    MetastoreSettings,
+    frozen=True,
+    extra="forbid",
+    populate_by_name=True,
+    use_attribute_docstrings=True,
+):
     """A Metastore, and how it is watched."""
 
     interval_ms: Annotated[int, BeforeValidator(milliseconds)] = Field(

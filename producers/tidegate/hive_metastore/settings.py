@@ -11,16 +11,30 @@ _ADDRESS: Final = re.compile(r"^(?:thrift://)?(\[[0-9A-Fa-f:]+\]|[^\s:/,\[\]]+):
 _LAST_PORT: Final = 65_535
 
 
-class MetastoreTls(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
+class MetastoreTls(
+    BaseModel,
+    frozen=True,
+    extra="forbid",
+    hide_input_in_errors=True,
+    use_attribute_docstrings=True,
+):
     """TLS to the Metastore (its `metastore.use.SSL`). The server's name is always verified."""
 
     ca_file: str | None = None
     """A PEM file of the authorities to trust; by default those of this machine."""
     certificate_file: str | None = None
+    """A PEM file with the certificate to show to the Metastore, where it asks for one."""
     key_file: str | None = None
+    """The PEM file of its private key, where the certificate's does not contain it."""
 
 
-class MetastoreKerberos(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
+class MetastoreKerberos(
+    BaseModel,
+    frozen=True,
+    extra="forbid",
+    hide_input_in_errors=True,
+    use_attribute_docstrings=True,
+):
     """Kerberos to the Metastore (its `metastore.sasl.enabled`), with the ticket cache's ticket."""
 
     service: str = Field(default="hive", min_length=1)
@@ -31,7 +45,13 @@ class MetastoreKerberos(BaseModel, frozen=True, extra="forbid", hide_input_in_er
     """The least protection to accept, as in `hadoop.rpc.protection`."""
 
 
-class MetastoreSettings(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):
+class MetastoreSettings(
+    BaseModel,
+    frozen=True,
+    extra="forbid",
+    hide_input_in_errors=True,
+    use_attribute_docstrings=True,
+):
     """A Hive Metastore. Thrift over TCP; TLS and Kerberos where they are set."""
 
     uri: str
@@ -41,7 +61,9 @@ class MetastoreSettings(BaseModel, frozen=True, extra="forbid", hide_input_in_er
     timeout_ms: int = Field(default=10_000, ge=100)
     """How long a call may take, in milliseconds; then it has failed."""
     tls: MetastoreTls | None = None
+    """TLS, where the Metastore has it."""
     kerberos: MetastoreKerberos | None = None
+    """Kerberos, where the Metastore has it."""
 
     @field_validator("uri")
     @classmethod
