@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import stat
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -114,3 +116,21 @@ def test_keys_of_openssl_are_keys() -> None:
 
     assert SigningKey(pem(key)).key_id != EVE.key_id
     assert decider_of("reader-gate", settings(entry())).name == "reader-gate"
+
+
+def test_without_the_extra_the_error_says_what_to_install() -> None:
+    program = """
+import sys
+sys.modules["joserfc"] = sys.modules["joserfc.jwk"] = None
+from tidegate.errors import ConfigError
+from tidegate.publisher import Publisher
+from tidegate.signatures import SigningKey
+try:
+    SigningKey("x")
+except ConfigError as error:
+    print(error)
+"""
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert told.stdout == "signatures need joserfc: pip install 'tidegate[signatures]'\n"

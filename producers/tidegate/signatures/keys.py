@@ -97,13 +97,14 @@ def is_private_to_its_owner(file: Path) -> bool:
 
 
 def _parsed(pem: str, what: str) -> OKPKey:
+    key_type = _okp()
     from joserfc.errors import JoseError  # noqa: PLC0415 - only signing needs it
 
     wanted = f"{what} is not an Ed25519 key in PEM"
     if len(pem) > _MAX_BYTES:
         raise ConfigError(f"{wanted}: it has {len(pem)} characters")
     try:
-        key = _okp().import_key(pem)
+        key = key_type.import_key(pem)
     except TypeError as error:
         raise ConfigError(f"{what} has a passphrase, which is not supported") from error
     except (JoseError, ValueError) as error:  # what they say may quote the key
