@@ -143,6 +143,11 @@ ATTACKS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "test_a_message_of_60_kb_with_a_recursive_schema_ends_no_process",
         ),
     },
+    "another user of the machine reads the embedded broker's data": {
+        "local/embedded/test_broker.py": (
+            "test_nobody_else_may_read_the_data_the_settings_or_the_log",
+        ),
+    },
     "secrets in texts": {
         "security/test_secrets.py": ("test_a_secret_reaches_the_client_and_is_in_no_text",),
         "registry/test_registry_settings.py": (
