@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,12 @@ from support.watching import (
     port_of,
     run_monitor,
 )
+from tidegate.errors import TransientError
 from tidegate.local.embedded import EmbeddedBroker
 from tidegate.local.embedded.process import Child
+from tidegate.ops.status import ServiceStatus, look
 from tidegate.publisher import ConfirmedProducer, Message
+from tidegate.service.settings import Settings
 
 pytestmark = [pytest.mark.kafka, needs_prometheus]
 
@@ -49,6 +53,13 @@ class Watched:
         self.prometheus = stack.enter_context(Prometheus(place.folder, self.ports))
         members = f'kafka_consumergroup_members{{consumergroup="{self.group}"}} == 1'
         wait_for("the gate is seen", lambda: bool(self.prometheus.query(members)))
+
+    def status(self) -> ServiceStatus:
+        """What `tidegate status` says of the gate."""
+        settings = Settings.load(self.place.settings_file("status", {}))
+        now = datetime.now(UTC)
+        seen = look(settings, now - timedelta(hours=1), now)
+        return next(each for each in seen.services if each.name == "reader-gate")
 
     def logged(self, text: str, child: Child | None = None) -> int:
         """How many lines of a log, by default the gate's, have this text."""
@@ -76,6 +87,7 @@ def test_a_kill_is_seen(place: Deployment, stack: ExitStack) -> None:
             "TidegateServiceWithoutMembers", consumergroup=watched.group
         ),
     )
+    assert watched.status().problem == "it does not run"
     again = place.run("reader-gate", "again")
     wait_for("it runs again", lambda: get(f"http://127.0.0.1:{port_of(again)}/readyz") == "ok\n")
     assert any("owns" in str(line["event"]) for line in lines_of(again))
@@ -96,6 +108,8 @@ def test_an_outage_of_two_minutes_is_seen_once(
     wait_for(
         "the monitor's log", lambda: watched.logged("the deployment can't be seen", watched.monitor)
     )
+    with pytest.raises(TransientError):
+        watched.status()
     time.sleep(OUTAGE_SECONDS)  # the outage lasts
     assert prometheus.query(f"time() - {last} > {OUTAGE_SECONDS - 3}")
     assert get(f"http://127.0.0.1:{watched.ports['tidegate']}/livez") == "ok\n"
@@ -123,6 +137,7 @@ def test_a_flood_of_dead_letters_is_seen(place: Deployment, stack: ExitStack) ->
     wait_for("the letters are counted", lambda: bool(prometheus.query(f"{counted} == 50")))
     wait_for("the alert", lambda: prometheus.would_alert("TidegateDeadLetters"))
     wait_for("the process is down", lambda: prometheus.would_alert("TidegateProcessDown"))
+    assert watched.status().dead_letters == 50
     assert watched.logged("dead-lettering") == 50
     [failed] = [line for line in lines_of(watched.gate) if "failed" in str(line["event"])]
     assert "DeadLetterFlood" in failed["exception"]
