@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from support.samples import memory_bus, message, savepoint_request
+from tidegate.errors import TransientError
 from tidegate.events import SavepointCreated, SavepointRequested
 from tidegate.events.keys import partition_of
 from tidegate.events.wire import Wire
@@ -154,3 +155,10 @@ def test_misplaced_outcomes_that_are_too_many_to_remember_are_read_each_time(
 
         found = [len(lookup.outcomes_of(each, NOW_MS)) for each in commands]
         assert found == [1] + [0] * 9
+
+
+def test_a_broker_that_does_not_know_the_topic_yet_is_waited_for() -> None:
+    lookup = OutcomeLookup(MemoryBus(["tidegate.commands"]), Wire(), "tidegate")
+
+    with pytest.raises(TransientError, match=r"tidegate\.outcomes does not exist"):
+        lookup.outcomes_of(request(0), NOW_MS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from tidegate.cleaning import ReaderGate
 from tidegate.errors import FormatError, StopService, TransientError
 from tidegate.events.keys import partition_of
-from tidegate.ops.doctor import Extras, Finding, Status, examine
+from tidegate.ops.doctor import Extras, Finding, Status, changelogs, examine
 from tidegate.ops.doctor.access import compare_rights
 from tidegate.ops.doctor.broker import copartitioning
 from tidegate.ops.doctor.changelogs import ChangelogSummary
@@ -32,6 +33,7 @@ from tidegate.ops.topics.acls import Acl
 from tidegate.registry import RegistrySettings
 from tidegate.runtime.bus import Partition, Record, Watermarks
 from tidegate.runtime.decider.state_store import PARTITIONS_KEY, state_store_for, store_of
+from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.service.assembly import DECIDERS, SERVICES
 from tidegate.service.settings import Settings, SparkSettings
 
@@ -547,3 +549,22 @@ def test_the_doctor_says_as_what_a_service_joins_and_whether_a_restart_has_the_t
 
     assert finding.state is state
     assert re.search(seen, finding.seen)
+
+
+def test_the_watermarks_of_all_inputs_of_a_partition_are_one_request() -> None:
+    asked: list[list[Partition]] = []
+
+    class Metadata(KafkaMetadata):
+        def __init__(self) -> None:
+            """Connect to nothing."""
+
+        def watermarks(self, partitions: Collection[Partition]) -> dict[Partition, Watermarks]:
+            asked.append(list(partitions))
+            return {each: Watermarks("id", 0, 5) for each in partitions}
+
+    parts = [Partition("lake.locks", 3), Partition("lake.vacuums", 3)]
+    found = list(changelogs._after(Metadata(), parts, {parts[0]: 4}))
+
+    assert asked == [parts]
+    starts = {topic: start for topic, _, start in found}
+    assert starts == {"lake.locks": 4, "lake.vacuums": None}

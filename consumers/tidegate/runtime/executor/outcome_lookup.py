@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from tidegate.errors import FormatError
+from tidegate.errors import ConfigError, FormatError, TransientError
 from tidegate.events import Command, Event, Outcome
 from tidegate.events.keys import partition_of, partition_of_key
 from tidegate.events.topics import OUTCOME_TOPIC
@@ -55,10 +55,16 @@ class OutcomeLookup:
         Args:
             command: The command.
             appended_ms: When the broker appended it, in milliseconds since the epoch.
+
+        Raises:
+            TransientError: not all of them could be read now.
         """
         made_ms = int(command.occurred_at.timestamp() * 1000)
         since_ms = max(1, min(appended_ms, made_ms) - CLOCK_MARGIN_MS)
-        spans = dict(self._bus.spans(self._topic, since_ms))
+        try:
+            spans = dict(self._bus.spans(self._topic, since_ms))
+        except ConfigError as error:  # it was there at the start: a broker does not know it yet
+            raise TransientError(str(error)) from error
         home = Partition(self._topic, partition_of(command.table, len(spans)))
         own = {home: spans.pop(home)}
         with self._lock:

@@ -23,7 +23,7 @@ from confluent_kafka.admin._topic import (
 
 from tidegate.errors import ConfigError, TransientError
 from tidegate.runtime.bus import Partition, Watermarks
-from tidegate.runtime.kafka.errors import translate_kafka_errors
+from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
 from tidegate.runtime.topic_identity import TopicIdentity
 
 R = TypeVar("R")
@@ -96,6 +96,8 @@ class KafkaMetadata:
         with translate_kafka_errors(f"topic {topic}"):
             found = self._asked(lambda: self._admin.list_topics(topic, timeout=_METADATA_SECONDS))
         count, fault = len(found.topics[topic].partitions), found.topics[topic].error
+        if fault is not None and is_transient(fault):
+            raise TransientError(f"topic {topic}: {fault.str()}")
         if fault is not None or not count:
             raise ConfigError(_missing(topic, fault))
         return count
