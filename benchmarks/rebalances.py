@@ -34,6 +34,7 @@ from typing import Any, ClassVar, Final
 from confluent_kafka import Consumer, TopicPartition
 
 from tidegate.cleaning import ReaderGate
+from tidegate.errors import DeliveryError
 from tidegate.events import (
     Command,
     LockHold,
@@ -303,8 +304,7 @@ def many_partitions(folder: Path, partitions: int) -> Iterator[dict[str, Any]]:
         deployment(broker.bootstrap_servers, partitions) as (prefix, publisher),
     ):
         servers = broker.bootstrap_servers
-        for start in range(0, 1000, 50):  # a broker that has just made so many is slow
-            publisher.publish(*(vacuum(number) for number in range(start, start + 50)))
+        _publish_patiently(publisher, [vacuum(number) for number in range(1000)])
         resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, limits[1]))
         for what in ("an empty changelog", "a changelog with state"):
             before = _descriptors()
@@ -322,6 +322,19 @@ def many_partitions(folder: Path, partitions: int) -> Iterator[dict[str, Any]]:
             yield _line(f"{partitions} partitions ready, seconds, {what}", seconds, 10)
             yield _line("its descriptors", descriptors, DESCRIPTORS)
     resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def _publish_patiently(publisher: Publisher, events: Sequence[Event]) -> None:
+    """Publish again what was not confirmed: a broker that has just made so many logs is slow."""
+    deadline = time.monotonic() + 180
+    while True:
+        try:
+            publisher.publish(*events)
+        except DeliveryError:
+            if time.monotonic() > deadline:
+                raise
+        else:
+            return
 
 
 def _descriptors() -> int:
