@@ -37,6 +37,7 @@ from tidegate.cleaning import ReaderGate
 from tidegate.errors import DeliveryError
 from tidegate.events import (
     Command,
+    Event,
     LockHold,
     LockReleased,
     Outcome,
