@@ -34,8 +34,9 @@ def test_the_locks_and_transactions_of_now_are_published(
     own, held = engine.lock(db, "orders"), engine.lock(db, "orders", txn=reader)
     engine.lock(db, "stock", txn=elsewhere)
     with Deployment(bootstrap_servers, topic_prefix, tmp_path) as deployment:
+        snapshot = f"{db}.orders:3:9223372036854775807::"
         deployment.publisher().vacuum_finished(
-            **VACUUM,  # type: ignore[arg-type]
+            **(VACUUM | {"valid_write_ids": snapshot}),  # type: ignore[arg-type]
             table=f"hive.{db}.orders",
             own_lock_id=own,
             metastore=engine.settings.uri,
