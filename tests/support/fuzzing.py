@@ -158,7 +158,8 @@ def timeline_names() -> Decoder:
 
     def decode(names: list[str]) -> object:
         for name in names:
-            parse_data_file(name)
+            with suppress(FormatError):  # one name refused: the others are tried all the same
+                parse_data_file(name)
         for layout in Layout:
             parsed = [Instant.parse(name, layout) for name in names]
             Timeline.of([each for each in parsed if each is not None])
