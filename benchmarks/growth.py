@@ -29,6 +29,8 @@ MODULES = ("growth_tables",)
 """Modules beside this one, each with ROWS."""
 MOST_MB = 256
 MOST_EXPONENT = 1.1
+EXPONENT_ERROR = 0.05
+"""How far two runs' exponents differ."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ def exponent(sizes: Sequence[dict[str, Any]], seconds: str = "cpu_seconds") -> f
 def missed(row: Row, sizes: Sequence[dict[str, Any]], found: dict[str, Any]) -> list[str]:
     """The goals that were missed at the largest size. What the floor itself costs is no fault."""
     last = sizes[-1]
-    most = max(MOST_EXPONENT, found["floor_exponent"] or 0)
+    most = max(MOST_EXPONENT, (found["floor_exponent"] or 0) + EXPONENT_ERROR)
     limits = {
         f"exponent {MOST_EXPONENT}": (found["exponent"] or 0) > most,
         f"{MOST_MB} MB": last["peak_mb"] > MOST_MB,
