@@ -49,6 +49,40 @@ def test_the_publish_command_works_where_the_extras_are_not_installed(command: s
     assert "--config" in told.stdout
 
 
+@pytest.mark.parametrize(
+    "modules",
+    [
+        pytest.param("tidegate.ops.event_log, tidegate.cli.outcomes", id="outcomes"),
+        pytest.param("tidegate.ops.replay", id="replay"),
+        pytest.param("tidegate.ops.dead_letters.skipping", id="dead letters"),
+        pytest.param("tidegate.ops.topics.acls, tidegate.ops.topics", id="topics"),
+    ],
+)
+def test_commands_that_touch_no_table_work_where_the_extras_are_not_installed(modules: str) -> None:
+    told = python(BLOCK + f"import {modules}")
+
+    assert (told.returncode, told.stderr) == (0, "")
+
+
+def test_a_missing_extra_is_named_without_a_traceback() -> None:
+    argv = ["tidegate", "plan", "restore", "-l", "/lake/x", "--savepoint", "latest"]
+    told = python(BLOCK + f"sys.argv = {argv!r}; from tidegate.cli import main; main()")
+
+    assert (told.returncode, told.stdout) == (2, "")
+    assert (
+        "this needs fsspec, which is not installed: pip install 'tidegate[services]'" in told.stderr
+    )
+    assert told.stderr.count("\n") == 1
+
+
+def test_what_is_imported_for_the_help_and_for_the_publisher_stays_little() -> None:
+    """Modules are counted: a time measures how busy the machine is. They were 477 and 355."""
+    program = "import sys, {0}; print(len(sys.modules))"
+
+    assert int(python(program.format("tidegate.cli")).stdout) < 600
+    assert int(python(program.format("tidegate.publisher")).stdout) < 450
+
+
 def test_the_blocker_of_these_tests_blocks() -> None:
     assert python(BLOCK + "import pyspark").returncode == 1
 

@@ -35,3 +35,15 @@ def test_a_local_root_needs_no_setting(tmp_path: Path) -> None:
     table_work(settings(str(tmp_path), f"file://{tmp_path}"))
 
     assert untested([str(tmp_path), "s3://a/b"]) == ["s3://a/b"]
+
+
+def test_no_executor_starts_on_a_store_whose_client_is_not_installed() -> None:
+    """Of these none is among the extras, so this holds in every development environment."""
+    for root, library in (("gs://lake/x", "gcsfs"), ("abfs://lake/x", "adlfs")):
+        with pytest.raises(ConfigError, match=rf"warehouse root {root}: .*nstall {library}"):
+            table_work(settings(root, allowed=True))
+
+
+def test_a_root_of_an_unknown_protocol_is_refused() -> None:
+    with pytest.raises(ConfigError, match="warehouse root nothing://x/y: Protocol not known"):
+        table_work(settings("nothing://x/y", allowed=True))

@@ -14,6 +14,7 @@ import typer
 from pydantic import ValidationError
 
 from tidegate.cli.exit_codes import ExitCode, table
+from tidegate.cli.extras import missing_extra
 from tidegate.cli.operate import operate
 from tidegate.cli.output import write, write_error
 from tidegate.cli.publish import publish
@@ -70,6 +71,10 @@ def main() -> None:
         _end(ExitCode.WRONG, f"invalid {error.title}: {validation_message(error)}")
     except TidegateError as error:
         _end(ExitCode.FAILED, str(error))
+    except ModuleNotFoundError as error:
+        if (missing := missing_extra(error)) is None:
+            raise
+        _end(ExitCode.WRONG, missing)
     except Exception as error:
         if (fault := _kafka_fault(error)) is None:
             raise

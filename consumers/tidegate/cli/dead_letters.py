@@ -16,8 +16,8 @@ from tidegate.cli.dead_letters_report import row_of, show_rows, text_of
 from tidegate.cli.options import AsJson, ConfigFile, Execute, RequestedBy, option_group
 from tidegate.cli.output import write, write_json
 from tidegate.cli.progress import Progress
+from tidegate.cli.reachable import reachable
 from tidegate.errors import ConfigError, TidegateError
-from tidegate.service.settings import Settings
 
 if TYPE_CHECKING:
     from tidegate.events import Event
@@ -108,7 +108,7 @@ def list_dead_letters(
     from tidegate.ops.dead_letters import DeadLetterBox  # noqa: PLC0415 - heavy
 
     wanted = filters.selection()
-    with DeadLetterBox(Settings.load(config), Progress()) as box:
+    with DeadLetterBox(reachable(config), Progress()) as box:
         found = box.list(wanted, include_resolved=include_resolved)
         rows = [row_of(each) for each in islice(found, limit + 1)]
     show_rows(rows[:limit], as_json=as_json, more=len(rows) > limit)
@@ -123,7 +123,7 @@ def show(
     """Show a dead letter: headers, key, value, and the event if it can be decoded."""
     from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter  # noqa: PLC0415 - heavy
 
-    with DeadLetterBox(Settings.load(config), Progress()) as box:
+    with DeadLetterBox(reachable(config), Progress()) as box:
         wanted = DeadLetterFilter(ids=(dead_letter_id,))
         found = list(box.list(wanted, include_resolved=True))
         if len(found) != 1:
@@ -168,7 +168,7 @@ def redrive(
     from tidegate.ops.dead_letters import DeadLetterBox  # noqa: PLC0415 - heavy
 
     wanted = selected.required()
-    with DeadLetterBox(Settings.load(config), Progress()) as box:
+    with DeadLetterBox(reachable(config), Progress()) as box:
         found = _not_empty(box.list(wanted, include_resolved=include_resolved))
         dead_letters = _dead_letters(found)
         originals = box.originals(dead_letters)
@@ -195,7 +195,7 @@ def discard(
     from tidegate.ops.dead_letters import DeadLetterBox  # noqa: PLC0415 - heavy
 
     wanted = selected.required()
-    with DeadLetterBox(Settings.load(config), Progress()) as box:
+    with DeadLetterBox(reachable(config), Progress()) as box:
         found = _not_empty(box.list(wanted))
         if execute:
             by = requested_by or getpass.getuser()

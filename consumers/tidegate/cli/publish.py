@@ -142,7 +142,13 @@ def vacuum(
         if any(value is not None for value in (*fields.values(), *others)):
             raise ConfigError("give --file or the fields of the vacuum, not both")
         event = read_event(VacuumFinished, file)
-        request(config, sending, event.table, lambda it: it.publish(event)[0], again=True)
+        request(
+            config,
+            sending,
+            event.table,
+            lambda it: it.publish(event)[0],
+            again=True,
+        )
         return
     if missing := [name for name, value in fields.items() if value in (None, [])]:
         options = ", ".join("--" + _option(name) for name in missing)

@@ -11,9 +11,12 @@ import typer
 
 from tidegate.cli.exit_codes import OF_VERDICT, ExitCode
 from tidegate.cli.output import write_error, write_json
-from tidegate.events import CleaningReleased, Request, VacuumFinished
+from tidegate.cli.reachable import check_reachable
+from tidegate.events import CleaningReleased, Event, Request, VacuumFinished
+from tidegate.events.topics import topic_of
 from tidegate.events.verdict import Verdict
 from tidegate.publisher import Answered, OutcomeWatch, Publisher, Receipt
+from tidegate.publisher.checks import check_publishable
 from tidegate.service.settings import Settings
 
 RequestId = Annotated[
@@ -91,16 +94,40 @@ def _report(watch: OutcomeWatch, receipt: Receipt, seconds: float) -> ExitCode:
     return OF_VERDICT[last.verdict]
 
 
+class ReachablePublisher(Publisher):
+    """A publisher that first looks whether the broker and the topics are there.
+
+    What is wrong with an event is said before that. A producer alone would wait for half a minute
+    for a broker that is down, or a topic that is missing, and then not say which.
+    """
+
+    def __init__(self, settings: Settings, said_by: str, sign_with: Path | None) -> None:
+        """Take the deployment, and who publishes."""
+        super().__init__(
+            said_by=said_by,
+            prefix=settings.topics.prefix,
+            config=settings.connection(),
+            registry=settings.registry,
+            sign_with=sign_with or settings.security.sign_with,
+        )
+        self._settings = settings
+
+    def publish(self, *events: Event) -> list[Receipt]:
+        """Publish events; see `Publisher`.
+
+        Raises:
+            ConfigError: a topic does not exist, or the broker refuses the login.
+            TransientError: no broker answers.
+        """
+        for event in events:
+            check_publishable(event)
+        check_reachable(self._settings, *{topic_of(type(each)).suffix for each in events})
+        return super().publish(*events)
+
+
 def publisher_of(config: Path | None, said_by: str, sign_with: Path | None = None) -> Publisher:
     """A publisher for the deployment that the settings name."""
-    settings = Settings.load(config)
-    return Publisher(
-        said_by=said_by,
-        prefix=settings.topics.prefix,
-        config=settings.connection(),
-        registry=settings.registry,
-        sign_with=sign_with or settings.security.sign_with,
-    )
+    return ReachablePublisher(Settings.load(config), said_by, sign_with)
 
 
 def print_receipt(receipt: Receipt) -> None:

@@ -11,6 +11,7 @@ import typer
 from tidegate.cli.options import AsJson, ConfigFile, Execute, table_of
 from tidegate.cli.output import write, write_json, write_table
 from tidegate.cli.progress import Progress
+from tidegate.cli.reachable import reachable
 from tidegate.cli.replay_report import (
     event_sentences,
     events_as_json,
@@ -18,7 +19,6 @@ from tidegate.cli.replay_report import (
     group_sentences,
 )
 from tidegate.errors import ConfigError, TidegateError
-from tidegate.service.settings import Settings
 
 if TYPE_CHECKING:
     from tidegate.ops.replay.targets import Target
@@ -82,7 +82,7 @@ def group(
     from tidegate.ops.replay import Replays  # noqa: PLC0415 - heavy
 
     target = _target(to_offset, to_time, by_duration, to_earliest, shift_by)
-    with Replays(Settings.load(config), Progress()) as replays:
+    with Replays(reachable(config), Progress()) as replays:
         plan = replays.plan_reset(
             service, target, topic=topic, partition=partition, tables=table or ()
         )
@@ -128,7 +128,7 @@ def events(
         from_time=moment(from_time) if from_time else None,
         to_time=moment(to_time) if to_time else None,
     )
-    with Replays(Settings.load(config), Progress()) as replays:
+    with Replays(reachable(config), Progress()) as replays:
         plan = replays.plan_events(topic, selection, limit)
         if execute:
             _check_restores(plan.restores, allowed=with_restores)

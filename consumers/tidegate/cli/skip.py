@@ -10,7 +10,7 @@ import typer
 
 from tidegate.cli.options import AsJson, ConfigFile, Execute, RequestedBy
 from tidegate.cli.output import write, write_json
-from tidegate.service.settings import Settings
+from tidegate.cli.reachable import reachable
 
 
 def skip(
@@ -33,7 +33,7 @@ def skip(
         plan_skip,
     )
 
-    settings = Settings.load(config)
+    settings = reachable(config)
     plan = plan_skip(settings, service, topic, partition, offset)
     if execute:
         by = requested_by or getpass.getuser()

@@ -10,6 +10,7 @@ import typer
 
 from tidegate.cli.options import AsJson, ConfigFile, Execute
 from tidegate.cli.output import write, write_json, write_table
+from tidegate.cli.reachable import reachable
 from tidegate.service.settings import Settings
 
 if TYPE_CHECKING:
@@ -22,9 +23,9 @@ topics = typer.Typer(help="Describe, create and check topics.", no_args_is_help=
 def create(config: ConfigFile = None) -> None:
     """Create the topics that are missing; refuse those that differ from their declaration."""
     from tidegate.ops.topics import create_topics  # noqa: PLC0415 - heavy
-    from tidegate.service.assembly import DECIDERS  # noqa: PLC0415 - heavy
+    from tidegate.service.catalogue import DECIDERS  # noqa: PLC0415 - heavy
 
-    settings = Settings.load(config)
+    settings = reachable(config)
     for name, new in create_topics(settings.connection(), settings.topics, DECIDERS).items():
         write(f"{name}: {'created' if new else 'exists already'}")
 
@@ -33,7 +34,7 @@ def create(config: ConfigFile = None) -> None:
 def describe(as_json: AsJson = False, config: ConfigFile = None) -> None:
     """Show the declared topics. No broker is asked."""
     from tidegate.ops.topics import deployment  # noqa: PLC0415 - heavy
-    from tidegate.service.assembly import DECIDERS  # noqa: PLC0415 - heavy
+    from tidegate.service.catalogue import DECIDERS  # noqa: PLC0415 - heavy
 
     declared = deployment(Settings.load(config).topics, DECIDERS)
     if as_json:
@@ -46,9 +47,9 @@ def describe(as_json: AsJson = False, config: ConfigFile = None) -> None:
 def check(as_json: AsJson = False, config: ConfigFile = None) -> None:
     """Compare topics with their declarations: a line for each difference; exit code 1 if any."""
     from tidegate.ops.topics import check_topics  # noqa: PLC0415 - heavy
-    from tidegate.service.assembly import DECIDERS  # noqa: PLC0415 - heavy
+    from tidegate.service.catalogue import DECIDERS  # noqa: PLC0415 - heavy
 
-    settings = Settings.load(config)
+    settings = reachable(config)
     found = check_topics(settings.connection(), settings.topics, DECIDERS)
     if as_json:
         write_json([asdict(each) for each in found], indent=2)
@@ -62,7 +63,7 @@ def check(as_json: AsJson = False, config: ConfigFile = None) -> None:
 def print_acls(config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Print the access rights that every role needs, as kafka-acls commands."""
     from tidegate.ops.topics.acls import acls  # noqa: PLC0415 - heavy
-    from tidegate.service.assembly import DECIDERS, EXECUTORS  # noqa: PLC0415 - heavy
+    from tidegate.service.catalogue import DECIDERS, EXECUTORS  # noqa: PLC0415 - heavy
 
     prefix = Settings.load(config).topics.prefix
     needed = acls(prefix, deciders=DECIDERS, executors=EXECUTORS)
@@ -87,7 +88,7 @@ def grow(
     """
     from tidegate.ops.growth import Growth  # noqa: PLC0415 - heavy
 
-    with Growth(Settings.load(config)) as growth:
+    with Growth(reachable(config)) as growth:
         plan = growth.plan(partitions)
         if execute:
             growth.execute(plan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import MappingProxyType
@@ -16,7 +16,6 @@ from tidegate.cleaning import Cleaner, ReaderGate
 from tidegate.compute.parallel_map import AdaptiveMap, SparkMap
 from tidegate.compute.spark import lazy_session
 from tidegate.errors import ConfigError
-from tidegate.events import Event
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.bridge import SAID_BY, MetastoreBridge
 from tidegate.hive_metastore.connection import require_thrift
@@ -39,8 +38,9 @@ from tidegate.savepoints import (
     SavepointPolicyService,
     SavepointWriter,
 )
+from tidegate.service import catalogue
 from tidegate.service.settings import Settings
-from tidegate.service.stores import require_tested_stores
+from tidegate.service.stores import require_drivers, require_tested_stores
 from tidegate.signatures import PublicKey, Signer, SigningKey
 from tidegate.signatures.signer import SERVICES_VALIDITY
 from tidegate.storage import Storage
@@ -68,6 +68,7 @@ def table_work(settings: Settings) -> tuple[Warehouse, AdaptiveMap]:
     warehouse = settings.warehouse
     roots = WarehouseRoots.of(*warehouse.roots)
     require_tested_stores(warehouse.roots, allow_untested=warehouse.allow_untested_stores)
+    require_drivers(warehouse.roots)
     spark = SparkMap(lazy_session(settings.spark.conf))
     parallel_map = AdaptiveMap(spark, spark_min_items=settings.spark.min_items)
     return Warehouse(roots, warehouse.storage), parallel_map
@@ -209,18 +210,11 @@ def _signer(settings: Settings) -> Sign | None:
     return Signer(key, SERVICES_VALIDITY).sign
 
 
-DECIDERS: Final = (SavepointPolicyService.name, ReaderGate.name)
-EXECUTORS: Final = (SavepointWriter.name, Restorer.name, Cleaner.name)
-
-CONSUMED_EVENTS: Final[Mapping[str, Sequence[type[Event]]]] = MappingProxyType(
-    {
-        kind.name: kind.consumes
-        for kind in (SavepointPolicyService, ReaderGate, SavepointWriter, Restorer, Cleaner)
-    }
-)
-"""The kinds of events that each service consumes."""
-
+DECIDERS: Final = catalogue.DECIDERS
+EXECUTORS: Final = catalogue.EXECUTORS
+CONSUMED_EVENTS: Final = catalogue.CONSUMED_EVENTS
 _Assembly = Callable[[Settings, Bus, ObservedService | None], Loop]
+
 SERVICES: Final[Mapping[str, _Assembly]] = MappingProxyType(
     {
         SavepointPolicyService.name: partial(_decider, SavepointPolicyService.name),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import fsspec
+
 from tidegate.errors import ConfigError
 from tidegate.storage import local_path, normalise
 
@@ -33,3 +35,17 @@ def require_tested_stores(roots: Sequence[str], *, allow_untested: bool) -> None
             f" {KNOWN_FAULTS}. Mount the store as a file system, or accept the risk with"
             " allow_untested_stores = true in [warehouse]"
         )
+
+
+def require_drivers(roots: Sequence[str]) -> None:
+    """Refuse roots on stores whose client is not installed: no table on them could be read.
+
+    Raises:
+        ConfigError: it names the root, and what to install.
+    """
+    for root in untested(roots):
+        protocol = normalise(root).partition("://")[0]
+        try:
+            fsspec.get_filesystem_class(protocol)
+        except (ImportError, ValueError) as error:
+            raise ConfigError(f"warehouse root {root}: {error}") from error

@@ -26,7 +26,7 @@ from tidegate.runtime.bus import Partition
 from tidegate.runtime.decider.state_store import POSITIONS_KEY
 from tidegate.runtime.input.dead_letters import ID_HEADER, VALUE_LEFT_OUT
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.service.assembly import CONSUMED_EVENTS, DECIDERS
+from tidegate.service.catalogue import CONSUMED_EVENTS, DECIDERS
 from tidegate.service.settings import Settings
 
 _UNKNOWN: Final = "unknown"

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException, TopicCollection
 from tidegate.ops.doctor.broker import REQUEST_TIMEOUT, RESULT_TIMEOUT, Broker
 from tidegate.ops.doctor.finding import DENIED, Finding, Status
 from tidegate.ops.topics.acls import Acl, acls
-from tidegate.service.assembly import DECIDERS, EXECUTORS
+from tidegate.service.catalogue import DECIDERS, EXECUTORS
 
 Allowed = Mapping[tuple[str, str], frozenset[str]]
 """The allowed operations by resource and name; without those that the broker does not report."""

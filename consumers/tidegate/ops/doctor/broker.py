@@ -13,7 +13,7 @@ from tidegate.events.topics import COMMAND_TOPIC, changelog, topic_of
 from tidegate.ops.doctor.finding import Finding, Status
 from tidegate.ops.groups import Groups
 from tidegate.ops.topics import deployment, describe_topics, differences
-from tidegate.service.assembly import CONSUMED_EVENTS, DECIDERS
+from tidegate.service.catalogue import CONSUMED_EVENTS, DECIDERS
 from tidegate.service.settings import Settings, TopicSettings
 
 REQUEST_TIMEOUT: Final = 5.0

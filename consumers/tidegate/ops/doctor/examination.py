@@ -26,7 +26,7 @@ from tidegate.ops.doctor.registry import check_registry
 from tidegate.ops.doctor.retention import check_retention
 from tidegate.ops.doctor.roots import PROBE, check_root, check_store
 from tidegate.ops.doctor.signatures import check_signatures
-from tidegate.service.assembly import DECIDERS
+from tidegate.service.catalogue import DECIDERS
 from tidegate.service.settings import Settings
 from tidegate.service.stores import untested
 

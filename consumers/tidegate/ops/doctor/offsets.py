@@ -13,7 +13,7 @@ from tidegate.ops.doctor.broker import REQUEST_TIMEOUT, RESULT_TIMEOUT, Broker
 from tidegate.ops.doctor.finding import Finding, Status
 from tidegate.ops.topics import describe_topics
 from tidegate.runtime.bus import Partition
-from tidegate.service.assembly import CONSUMED_EVENTS
+from tidegate.service.catalogue import CONSUMED_EVENTS
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient

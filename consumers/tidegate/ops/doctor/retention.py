@@ -14,7 +14,7 @@ from tidegate.events.topics import topic_of
 from tidegate.ops.doctor.broker import REQUEST_TIMEOUT, RESULT_TIMEOUT, Broker
 from tidegate.ops.doctor.finding import DENIED, Finding, Status
 from tidegate.ops.topics import describe_topics
-from tidegate.service.assembly import CONSUMED_EVENTS, EXECUTORS
+from tidegate.service.catalogue import CONSUMED_EVENTS, EXECUTORS
 
 CHECK: Final = "offset retention"
 _SETTING: Final = "offsets.retention.minutes"

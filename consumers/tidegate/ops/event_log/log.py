@@ -26,7 +26,6 @@ from tidegate.runtime.retry import RetryPolicy
 from tidegate.service.settings import Settings
 
 _TIMEOUT: Final = 10.0
-_BROKER_SECONDS: Final = 5.0
 _RETRIES: Final = RetryPolicy(attempts=6, first=0.1, longest=1.0)
 """A leader is elected, or a topic is new."""
 ALL: Final = EventFilter()
@@ -44,7 +43,7 @@ class EventLog:
     def of(cls, settings: Settings) -> Self:
         """The log of a deployment; where no broker answers, that is said after a few seconds."""
         connection = settings.connection()
-        metadata = KafkaMetadata(connection, wait_seconds=_BROKER_SECONDS)
+        metadata = KafkaMetadata.for_people(connection)
         return cls(connection, settings.topics.prefix, wire_for(settings.registry), metadata)
 
     def read(

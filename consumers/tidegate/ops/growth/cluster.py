@@ -32,7 +32,7 @@ from tidegate.runtime.decider.state_store import PARTITIONS_KEY
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.topic_reader import TopicReader
 from tidegate.runtime.retry import RetryPolicy
-from tidegate.service.assembly import CONSUMED_EVENTS, DECIDERS
+from tidegate.service.catalogue import CONSUMED_EVENTS, DECIDERS
 from tidegate.service.settings import Settings
 from tidegate.service.topics.cluster import describe_topics
 from tidegate.service.topics.declaration import deployment

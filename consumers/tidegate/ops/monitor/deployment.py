@@ -23,7 +23,7 @@ from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import read_spans
 from tidegate.runtime.retry import RetryPolicy
-from tidegate.service.assembly import CONSUMED_EVENTS
+from tidegate.service.catalogue import CONSUMED_EVENTS
 from tidegate.service.settings import Settings
 
 log = logging.getLogger(__name__)

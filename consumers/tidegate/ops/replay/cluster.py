@@ -33,7 +33,7 @@ from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.topic_reader import Observer, TopicReader
-from tidegate.service.assembly import CONSUMED_EVENTS, DECIDERS
+from tidegate.service.catalogue import CONSUMED_EVENTS, DECIDERS
 from tidegate.service.settings import Settings
 
 _BATCH: Final = 500

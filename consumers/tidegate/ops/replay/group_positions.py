@@ -17,7 +17,7 @@ from tidegate.ops.replay.plan import AppliedPosition, GroupPosition
 from tidegate.ops.replay.targets import Target, ToMoment
 from tidegate.runtime.bus import Bus, Partition, require_copartitioned
 from tidegate.runtime.kafka.topic_reader import TopicReader
-from tidegate.service.assembly import CONSUMED_EVENTS, DECIDERS
+from tidegate.service.catalogue import CONSUMED_EVENTS, DECIDERS
 
 _READERS: Final = 8
 """Changelog partitions that are read at the same time."""

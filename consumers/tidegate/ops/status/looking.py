@@ -18,10 +18,9 @@ from tidegate.ops.waiting import LackingVacuum, waiting_vacuums
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.retry import RetryPolicy
-from tidegate.service.assembly import CONSUMED_EVENTS
+from tidegate.service.catalogue import CONSUMED_EVENTS
 from tidegate.service.settings import Settings
 
-_BROKER_SECONDS: Final = 5.0
 _RETRIES: Final = RetryPolicy(attempts=5, first=0.1, longest=1.0)
 
 
@@ -37,7 +36,7 @@ def look(settings: Settings, since: datetime, now: datetime) -> Snapshot:
         ConfigError: the topics do not exist.
         TransientError: no broker answers.
     """
-    metadata = KafkaMetadata(settings.connection(), wait_seconds=_BROKER_SECONDS)
+    metadata = KafkaMetadata.for_people(settings.connection())
     metadata.require_connection()
     recent = Recent()
     for logged in EventLog.of(settings).read(since=since):

@@ -20,7 +20,6 @@ from tidegate.runtime.kafka.records import as_record
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.service.settings import Settings
 
-_BROKER_SECONDS: Final = 5.0
 _RETRIES: Final = RetryPolicy(attempts=6, first=0.1, longest=1.0)
 _SEPARATOR: Final = b"\x00"
 _SIGNS: Final = frozenset("*?[")
@@ -43,7 +42,7 @@ def waiting_vacuums(settings: Settings, table: str | None = None) -> Iterator[La
     """
     connection = settings.connection()
     topic = changelog(ReaderGate.name).name(settings.topics.prefix)
-    count = KafkaMetadata(connection, wait_seconds=_BROKER_SECONDS).partitions(topic)
+    count = KafkaMetadata.for_people(connection).partitions(topic)
     is_exact = table is not None and not _SIGNS & set(table)
     numbers = [partition_of(table, count)] if table is not None and is_exact else range(count)
     for number in numbers:

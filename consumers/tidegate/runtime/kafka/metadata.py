@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -28,6 +28,8 @@ from tidegate.runtime.topic_identity import TopicIdentity
 
 R = TypeVar("R")
 _FUTURE_SECONDS: Final = 30.0
+_PEOPLES_SECONDS: Final = 5.0
+"""How long a command that a person typed waits for a broker that does not answer."""
 _REQUEST_SECONDS: Final = 5.0
 _METADATA_SECONDS: Final = 2.0
 # librdkafka's local codes have underscores
@@ -72,8 +74,7 @@ class KafkaMetadata:
 
         Args:
             config: The settings.
-            wait_seconds: How long to wait for a broker that does not answer: a service waits long,
-                a person who has mistyped its name does not.
+            wait_seconds: How long to wait for a broker that does not answer.
         """
         self._wait_seconds = wait_seconds
         self._refusal: KafkaError | None = None
@@ -85,6 +86,11 @@ class KafkaMetadata:
         }
         admin: dict[str, Any] = {**self._settings, "error_cb": self._on_error}
         self._admin = AdminClient(admin)
+
+    @classmethod
+    def for_people(cls, config: Mapping[str, str | int | bool]) -> Self:
+        """For a command that a person typed: an address may be wrong, and nobody waits long."""
+        return cls(config, wait_seconds=_PEOPLES_SECONDS)
 
     def partitions(self, topic: str) -> int:
         """The number of partitions of a topic.

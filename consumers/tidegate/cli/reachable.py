@@ -1,0 +1,38 @@
+"""Whether a deployment's broker answers: a person waits seconds to learn that it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tidegate.service.settings import Settings
+
+
+def reachable(config: Path | None) -> Settings:
+    """Read the settings of a deployment, and see that its broker is there.
+
+    Raises:
+        ConfigError: the settings are invalid, or the broker refuses the login.
+        TransientError: no broker answers; the message says what was met.
+    """
+    settings = Settings.load(config)
+    check_reachable(settings)
+    return settings
+
+
+def check_reachable(settings: Settings, *topics: str) -> None:
+    """See that a broker is there, and topics with it.
+
+    Args:
+        settings: The deployment.
+        topics: The suffixes of topics that are needed, e.g. commands.
+
+    Raises:
+        ConfigError: a topic does not exist, or the broker refuses the login.
+        TransientError: no broker answers; the message says what was met.
+    """
+    from tidegate.runtime.kafka.metadata import KafkaMetadata  # noqa: PLC0415 - heavy
+
+    metadata = KafkaMetadata.for_people(settings.connection())
+    metadata.require_connection()
+    for suffix in sorted(topics):
+        metadata.partitions(f"{settings.topics.prefix}.{suffix}")

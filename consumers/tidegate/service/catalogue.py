@@ -1,0 +1,33 @@
+"""The services by name, and what each consumes: known without loading what they work with.
+
+Operators' commands ask only for this, so that they need neither Spark nor a file system's library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from tidegate.events import (
+    CleaningReleased,
+    CommitCompleted,
+    Event,
+    LockReleased,
+    RestoreRequested,
+    SavepointRequested,
+    VacuumFinished,
+)
+
+CONSUMED_EVENTS: Final[Mapping[str, Sequence[type[Event]]]] = MappingProxyType(
+    {
+        "savepoint-policy": (CommitCompleted,),
+        "reader-gate": (VacuumFinished, LockReleased),
+        "savepoint-writer": (SavepointRequested,),
+        "restorer": (RestoreRequested,),
+        "cleaner": (CleaningReleased,),
+    }
+)
+"""The kinds of events that each service consumes; a test compares it with the services."""
+DECIDERS: Final = ("savepoint-policy", "reader-gate")
+EXECUTORS: Final = ("savepoint-writer", "restorer", "cleaner")

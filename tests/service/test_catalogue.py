@@ -1,0 +1,24 @@
+"""The services that operators' commands know by name are those that there are."""
+
+from __future__ import annotations
+
+from tidegate.cleaning import Cleaner, ReaderGate
+from tidegate.restores import Restorer
+from tidegate.savepoints import SavepointPolicyService, SavepointWriter
+from tidegate.service import catalogue
+from tidegate.service.assembly import SERVICES
+
+DECIDERS = (SavepointPolicyService, ReaderGate)
+EXECUTORS = (SavepointWriter, Restorer, Cleaner)
+
+
+def test_every_service_is_known_with_what_it_consumes() -> None:
+    kinds = {each.name: tuple(each.consumes) for each in (*DECIDERS, *EXECUTORS)}
+
+    assert dict(catalogue.CONSUMED_EVENTS) == kinds
+    assert set(SERVICES) == set(kinds)
+
+
+def test_deciders_and_executors_are_told_apart() -> None:
+    assert tuple(each.name for each in DECIDERS) == catalogue.DECIDERS
+    assert tuple(each.name for each in EXECUTORS) == catalogue.EXECUTORS
