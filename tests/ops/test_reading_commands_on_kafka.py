@@ -119,7 +119,8 @@ def test_waiting_is_selected_by_table_and_by_age(place: Place) -> None:
     assert [each["table"] for each in place.rows("waiting", "-t", "*.CUST*")] == [CUSTOMERS]
     assert place.rows("waiting", "-t", "lake.sales.none") == []
     assert place.rows("waiting", "--older-than", "1h") == []
-    assert place.call("waiting", "--older-than", "1h") == "no vacuum waits\n"
+    assert place.call("waiting", "--older-than", "1h", "--check") == "no vacuum waits\n"
+    place.call("waiting", "--check", code=1)
     told = place.call("waiting", "-t", ORDERS)
     assert "2 of 3 holds left" in told
     assert "    waits for lock 18 of user18\n    waits for transaction 90\n" in told

@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 from pydantic import ValidationError
 
+from tidegate.cli.examples import add_examples
 from tidegate.cli.exit_codes import ExitCode, table
 from tidegate.cli.extras import missing_extra
 from tidegate.cli.operate import operate
@@ -57,6 +58,7 @@ app.add_typer(publish, name="publish")
 app.add_typer(schemas, name="schemas")
 app.command("asyncapi")(print_asyncapi)
 operate(app)
+add_examples(app)
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,11 +15,6 @@ from tidegate.service.settings import Settings
 
 if TYPE_CHECKING:
     from tidegate.ops.explain import Story
-
-EXAMPLES: Final = """\b
-Examples:
-  tidegate explain lake.sales.orders
-  tidegate explain 1b9ce7ae --since 30d"""
 
 
 def explain(

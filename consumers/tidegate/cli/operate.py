@@ -14,22 +14,18 @@ from tidegate.cli.bridge import bridge
 from tidegate.cli.config import config as config_group
 from tidegate.cli.dead_letters import dead_letters
 from tidegate.cli.doctor import doctor
-from tidegate.cli.explain import EXAMPLES as EXPLAIN_EXAMPLES
 from tidegate.cli.explain import explain
 from tidegate.cli.keys import keys
 from tidegate.cli.monitor import monitor
 from tidegate.cli.options import ConfigFile
-from tidegate.cli.outcomes import EXAMPLES as OUTCOMES_EXAMPLES
 from tidegate.cli.outcomes import outcomes
 from tidegate.cli.output import write_json
 from tidegate.cli.plans import plan
 from tidegate.cli.replay import replay
 from tidegate.cli.savepoints import savepoints
 from tidegate.cli.skip import skip
-from tidegate.cli.status import EXAMPLES as STATUS_EXAMPLES
 from tidegate.cli.status import status
 from tidegate.cli.topics import topics
-from tidegate.cli.waiting import EXAMPLES as WAITING_EXAMPLES
 from tidegate.cli.waiting import waiting
 from tidegate.service.settings import Settings
 from tidegate.service.signals import stop_on_signals
@@ -45,10 +41,10 @@ def operate(app: typer.Typer) -> None:
     app.add_typer(dead_letters, name="dead-letters")
     app.add_typer(keys, name="keys")
     app.add_typer(savepoints, name="savepoints")
-    app.command(epilog=STATUS_EXAMPLES)(status)
-    app.command(epilog=OUTCOMES_EXAMPLES)(outcomes)
-    app.command(epilog=WAITING_EXAMPLES)(waiting)
-    app.command(epilog=EXPLAIN_EXAMPLES)(explain)
+    app.command()(status)
+    app.command()(outcomes)
+    app.command()(waiting)
+    app.command()(explain)
     app.command()(run)
     app.command()(doctor)
     app.command()(monitor)

@@ -14,13 +14,6 @@ from tidegate.service.settings import Settings
 _KINDS: Final = tuple(kind.__name__ for kind in OUTCOMES)
 _USUAL: Final = 100
 
-EXAMPLES: Final = """\b
-Examples:
-  tidegate outcomes --since 2d
-  tidegate outcomes --table lake.sales.orders --limit 20
-  tidegate outcomes --table 'lake.sales.*' --kind RestoreRejected --kind CleaningRefused
-  tidegate outcomes --follow --json | jq .reason"""
-
 
 def outcomes(
     table: Annotated[

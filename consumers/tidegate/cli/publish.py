@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -18,7 +18,7 @@ from tidegate.cli.publishing import (
     publisher_of,
     request,
 )
-from tidegate.cli.requests import RESTORE_EXAMPLES, restore, savepoint
+from tidegate.cli.requests import restore, savepoint
 from tidegate.errors import ConfigError
 from tidegate.events import LockHold, ReleaseReason, TableType, VacuumFinished, VacuumKind
 from tidegate.events.catalogue import EVENT_TYPES
@@ -28,7 +28,7 @@ publish = typer.Typer(
     help="Publish an event; returns once the broker confirms it.", no_args_is_help=True
 )
 publish.command()(savepoint)
-publish.command(epilog=RESTORE_EXAMPLES)(restore)
+publish.command()(restore)
 
 
 class CommitAction(StrEnum):
@@ -39,16 +39,6 @@ class CommitAction(StrEnum):
     REPLACE_COMMIT = "replacecommit"
     COMPACTION = "compaction"
     CLUSTERING = "clustering"
-
-
-_VACUUM_EXAMPLES: Final = """\b
-Examples:
-  tidegate publish vacuum -t lake.sales.orders -l /lake/orders --kind minor \\
-    --directory delta_0000001_0000005 --min-write-id 1 --max-write-id 5 \\
-    --valid-write-ids sales.orders:5:9223372036854775807:: \\
-    --own-lock-id 17 --lock 16:4:ana --open-transaction 4
-  tidegate schemas example VacuumFinished > vacuum.json
-  tidegate publish vacuum --file vacuum.json --wait"""
 
 
 @publish.command()
@@ -86,7 +76,7 @@ def commit(
         )
 
 
-@publish.command(epilog=_VACUUM_EXAMPLES)
+@publish.command()
 @option_group(Sending)
 def vacuum(
     sending: Sending,

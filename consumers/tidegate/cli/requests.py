@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -13,11 +13,6 @@ from tidegate.cli.plan_file import PlanFile
 from tidegate.cli.publishing import RequestId, Sending, request
 from tidegate.errors import ConfigError
 from tidegate.publisher import Publisher, Receipt
-
-RESTORE_EXAMPLES: Final = """\b
-Examples:
-  tidegate plan restore -t lake.sales.orders -l /lake/orders --savepoint latest --out plan.json
-  tidegate publish restore --plan plan.json --reason "batch 0412 doubled every order" --wait"""
 
 
 @option_group(Sending)

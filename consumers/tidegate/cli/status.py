@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from tidegate.ops.status import Snapshot
 
 _SAVED: Final = 20
-EXAMPLES: Final = """\b
-Examples:
-  tidegate status
-  tidegate status --watch --every 10s
-  tidegate status --json | jq '.services[] | select(.lag > 0)'"""
 
 
 def status(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import ConfigFile, table_pattern
 from tidegate.cli.output import write, write_json
 from tidegate.service.settings import Settings
@@ -16,11 +17,6 @@ if TYPE_CHECKING:
     from tidegate.ops.waiting import LackingVacuum
 
 _HOLDS: Final = 10
-EXAMPLES: Final = """\b
-Examples:
-  tidegate waiting --older-than 1h
-  tidegate waiting --table lake.sales.orders
-  tidegate waiting --json | jq -r '.lacks[].owner' | sort | uniq -c"""
 
 
 def waiting(
@@ -36,6 +32,9 @@ def waiting(
     limit: Annotated[
         int, typer.Option(min=1, help="List at most this many, the oldest; --json lists all.")
     ] = 100,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with code 1 if any is listed, for an alarm.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a JSON object a line, for scripts.")
     ] = False,
@@ -63,6 +62,8 @@ def waiting(
             write_json(each.as_json())
     else:
         _show(found, limit, now)
+    if check and found:
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def _show(found: Sequence[LackingVacuum], limit: int, now: datetime) -> None:

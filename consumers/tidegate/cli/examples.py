@@ -1,0 +1,115 @@
+"""Examples of every command, shown at the end of its help. A test parses each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import typer
+
+_TABLE: Final = "-t lake.sales.orders -l /lake/sales/orders"
+
+EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "asyncapi": ("tidegate asyncapi > asyncapi.json",),
+    "status": (
+        "tidegate status",
+        "tidegate status --watch --every 10s",
+        "tidegate status --json | jq '.services[] | select(.lag > 0)'",
+    ),
+    "outcomes": (
+        "tidegate outcomes --since 2d",
+        "tidegate outcomes --table lake.sales.orders --limit 20",
+        "tidegate outcomes -t 'lake.sales.*' --kind RestoreRejected --kind CleaningRefused",
+        "tidegate outcomes --follow --json | jq .reason",
+    ),
+    "waiting": (
+        "tidegate waiting --older-than 1h --check",
+        "tidegate waiting --table lake.sales.orders",
+        "tidegate waiting --json | jq -r '.lacks[].owner' | sort | uniq -c",
+    ),
+    "explain": (
+        "tidegate explain lake.sales.orders",
+        "tidegate explain 1b9ce7ae --since 30d",
+    ),
+    "run": (
+        "tidegate run --config tidegate.toml",
+        "tidegate run restorer cleaner",
+    ),
+    "doctor": ("tidegate doctor", "tidegate doctor restorer --write --spark --json"),
+    "monitor": ("tidegate monitor --config tidegate.toml",),
+    "broker": ("tidegate broker ./kafka-data",),
+    "skip": (
+        (
+            "tidegate skip --service restorer --topic commands --partition 0 --offset 7"
+            " --because 'asked twice by mistake'"
+        ),
+    ),
+    "demo": ("tidegate demo", "tidegate demo ./my-demo"),
+    "publish savepoint": (
+        f"tidegate publish savepoint {_TABLE} --comment 'before the migration' --wait",
+    ),
+    "publish restore": (
+        f"tidegate plan restore {_TABLE} --savepoint latest --out plan.json",
+        "tidegate publish restore --plan plan.json --reason 'a bad load' --wait --timeout 1h",
+    ),
+    "publish commit": (
+        f"tidegate publish commit {_TABLE} --instant 20261121041551845 --operation upsert",
+    ),
+    "publish vacuum": (
+        "tidegate schemas example VacuumFinished > vacuum.json",
+        "tidegate publish vacuum --file vacuum.json --wait",
+        (
+            f"tidegate publish vacuum {_TABLE} --kind minor --directory delta_0000001_0000005"
+            " --min-write-id 1 --max-write-id 5 --own-lock-id 17 --lock 16:4:ana"
+            " --valid-write-ids sales.orders:5:9223372036854775807::"
+        ),
+    ),
+    "publish lock-released": (
+        f"tidegate publish lock-released {_TABLE} --lock-id 16 --reason committed",
+    ),
+    "publish event": ("tidegate publish event VacuumFinished vacuum.json",),
+    "schemas export": ("tidegate schemas export ./schemas",),
+    "schemas example": ("tidegate schemas example VacuumFinished > vacuum.json",),
+    "topics create": ("tidegate topics create",),
+    "topics describe": ("tidegate topics describe --json",),
+    "topics check": ("tidegate topics check",),
+    "topics acls": ("tidegate topics acls",),
+    "topics grow": (
+        "tidegate topics grow --partitions 12",
+        "tidegate topics grow --partitions 12 --execute",
+    ),
+    "plan restore": (
+        f"tidegate plan restore {_TABLE} --savepoint 20261121041551845",
+        f"tidegate plan restore {_TABLE} --savepoint latest~1 --out plan.json",
+    ),
+    "plan clean": ("tidegate plan clean vacuum.json",),
+    "replay group": (
+        "tidegate replay group savepoint-policy --to-earliest",
+        "tidegate replay group reader-gate --by-duration 2d --table lake.sales.orders --execute",
+    ),
+    "replay events": (
+        "tidegate replay events --topic commits --table lake.sales.orders --from-offset 2",
+    ),
+    "dead-letters list": ("tidegate dead-letters list --service restorer",),
+    "dead-letters show": ("tidegate dead-letters show 1b9ce7ae",),
+    "dead-letters redrive": ("tidegate dead-letters redrive 1b9ce7ae --execute",),
+    "dead-letters discard": (
+        "tidegate dead-letters discard 1b9ce7ae --because 'sent by a test' --execute",
+    ),
+    "savepoints list": ("tidegate savepoints list /lake/sales/orders",),
+}
+"""By command, what one types; a pipe or a redirection ends the command's own part."""
+
+
+def add_examples(app: typer.Typer, group: str = "") -> None:
+    """Put its examples at the end of every command's help, also of the groups in an app."""
+    for command in app.registered_commands:
+        function = command.callback
+        name = command.name or (function.__name__.replace("_", "-") if function else "")
+        if lines := EXAMPLES.get(f"{group}{name}"):
+            # \b: typer leaves the lines of this paragraph as they are
+            command.epilog = "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
+    for each in app.registered_groups:
+        if each.typer_instance is not None:
+            add_examples(each.typer_instance, f"{group}{each.name} ")
