@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from tidegate.service.settings import Settings
@@ -31,8 +32,10 @@ def check_reachable(settings: Settings, *topics: str) -> None:
         TransientError: no broker answers; the message says what was met.
     """
     from tidegate.runtime.kafka.metadata import KafkaMetadata  # noqa: PLC0415 - heavy
+    from tidegate.runtime.retry import RetryPolicy  # noqa: PLC0415
 
     metadata = KafkaMetadata.for_people(settings.connection())
     metadata.require_connection()
     for suffix in sorted(topics):
-        metadata.partitions(f"{settings.topics.prefix}.{suffix}")
+        retries = RetryPolicy(attempts=6, first=0.1, longest=1.0)  # a leader is elected
+        retries.call(partial(metadata.partitions, f"{settings.topics.prefix}.{suffix}"))

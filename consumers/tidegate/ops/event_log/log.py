@@ -105,7 +105,8 @@ class EventLog:
     ) -> Mapping[Partition, range]:
         """The offsets to read: of which partitions, from where, and up to what is there now."""
         name = topic.name(self._prefix)
-        count = self._metadata.partitions(name)
+        self._metadata.require_connection()
+        count = _RETRIES.call(lambda: self._metadata.partitions(name))
         tables = wanted.exact_tables
         numbers = range(count) if tables is None else {partition_of(t, count) for t in tables}
         parts = [Partition(name, number) for number in sorted(numbers)]

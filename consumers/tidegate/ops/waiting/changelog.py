@@ -42,7 +42,9 @@ def waiting_vacuums(settings: Settings, table: str | None = None) -> Iterator[La
     """
     connection = settings.connection()
     topic = changelog(ReaderGate.name).name(settings.topics.prefix)
-    count = KafkaMetadata.for_people(connection).partitions(topic)
+    metadata = KafkaMetadata.for_people(connection)
+    metadata.require_connection()
+    count = _RETRIES.call(lambda: metadata.partitions(topic))
     is_exact = table is not None and not _SIGNS & set(table)
     numbers = [partition_of(table, count)] if table is not None and is_exact else range(count)
     for number in numbers:

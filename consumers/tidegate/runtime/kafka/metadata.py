@@ -97,7 +97,7 @@ class KafkaMetadata:
 
         Raises:
             ConfigError: the topic does not exist, or the broker refuses the login.
-            TransientError: the broker did not answer.
+            TransientError: the broker did not answer, or the topic has no leader now.
         """
         with translate_kafka_errors(f"topic {topic}"):
             found = self._asked(lambda: self._admin.list_topics(topic, timeout=_METADATA_SECONDS))
