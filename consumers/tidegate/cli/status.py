@@ -70,7 +70,8 @@ def _show(snapshot: Snapshot) -> None:
         ]
     )
     if snapshot.oldest_waiting:
-        write(f"{snapshot.waiting} vacuums wait; the oldest:")
+        count = snapshot.waiting
+        write("1 vacuum waits:" if count == 1 else f"{count} vacuums wait; the oldest:")
         show_vacuums([snapshot.oldest_waiting], snapshot.at, indent="  ")
     else:
         write("no vacuum waits")
