@@ -6,13 +6,20 @@ from collections.abc import Collection
 from dataclasses import replace
 from unittest.mock import patch
 
+import pytest
+
 from support.acid import TABLE
 from support.samples import NOON, events_on, memory_bus, message, release
+from support.waiting import wait_for
 from tidegate.cleaning import ReaderGate
 from tidegate.events import Event, VacuumFinished, VacuumFlag, VacuumFlagged
+from tidegate.events.message import event_of
+from tidegate.ops.topics import create_topics
 from tidegate.runtime.bus import Partition, Watermarks
 from tidegate.runtime.decider.loop import CHUNK, DeciderLoop
+from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.memory.bus import MemoryBus
+from tidegate.service.settings import TopicSettings
 
 FORGETFUL = ReaderGate(remember_most=CHUNK)
 BACKLOG = 10 * CHUNK
@@ -118,3 +125,25 @@ def test_a_release_that_was_forgotten_all_the_same_heals_when_it_is_published_ag
     send(bus, *(release(lock, TABLE) for lock in flag.locks))
     run_gate(bus)
     assert released(bus) == [late.event_id]
+
+
+@pytest.mark.kafka
+def test_on_a_real_broker_the_other_inputs_go_on_too(
+    bootstrap_servers: str, topic_prefix: str
+) -> None:
+    connection = {"bootstrap.servers": bootstrap_servers}
+    create_topics(connection, TopicSettings(prefix=topic_prefix, partitions=1), ["reader-gate"])
+    bus = KafkaBus(connection)
+    events = [vacuum(2 * CHUNK), *(release(n, TABLE) for n in range(2 * CHUNK + 1))]
+    bus.send([message(each, topic_prefix) for each in events])
+    loop, done = DeciderLoop(FORGETFUL, bus, topic_prefix), [0]
+
+    def all_read() -> bool:
+        done[0] += loop.step(0.2)
+        return done[0] >= len(events)
+
+    wait_for("all events", all_read)
+    loop.close()
+    commands = list(bus.log(Partition(f"{topic_prefix}.commands", 0)))
+    bus.close()
+    assert [event_of(each.key, each.value).caused_by for each in commands] == [events[0].event_id]
