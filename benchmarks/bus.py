@@ -81,16 +81,16 @@ def release(lock_id: int, table: int | None = None) -> LockReleased:
 
 def vacuum(number: int, holds: int = 2, table: int | None = None) -> VacuumFinished:
     """A vacuum that waits for some locks nobody else has."""
-    first = number * SPREAD
+    first, subject = number * SPREAD, _subject(number if table is None else table)
     locks = tuple(LockHold(lock_id=first + n, owner="ana@notebook") for n in range(holds))
     return VacuumFinished.model_validate(
         {
-            **_subject(number if table is None else table),
+            **subject,
             "kind": VacuumKind.MINOR,
             "directories": (f"delta_{number + 1:07}_{number + 3:07}",),
-            "min_write_id": 1,
-            "max_write_id": 3,
-            "valid_write_ids": f"db.t{number % TABLES}:3:9223372036854775807::",
+            "min_write_id": number + 1,
+            "max_write_id": number + 3,
+            "valid_write_ids": f"{subject['table'][5:]}:{number + 3}:9223372036854775807::",
             "own_lock_id": first,
             "locks": locks,
         }

@@ -70,14 +70,16 @@ def run_metastore_bridge(settings: Settings, stop: threading.Event) -> None:
 def _run_until_stopped(run: Callable[[], None], settings: Settings, stop: threading.Event) -> None:
     ended = threading.Event()
     with stop_on_signals(stop):
-        watch = (stop, ended, settings.services.stop_seconds)
-        threading.Thread(target=_end_in_time, args=watch, name="stop", daemon=True).start()
+        watched = (stop, ended, settings.services.stop_seconds)
+        watch = threading.Thread(target=_end_in_time, args=watched, name="stop", daemon=True)
+        watch.start()
         try:
             run()
         except _StillRunningError:
             raise  # `ended` stays unset: the end of the interpreter may wait for what runs
         except BaseException:
             ended.set()
+            watch.join(2 * _LOOK_SECONDS)  # the fault is the last that people read, not its notice
             raise
         ended.set()
 
