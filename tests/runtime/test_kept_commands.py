@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from support.samples import Recorder, events_on, memory_bus, message, savepoint_request, work_off
 from support.waiting import wait_for
@@ -15,6 +16,9 @@ from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.executor.offset_tracker import OffsetTracker, Ownership
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    import pytest
 
 GROUP = "tidegate.recorder"
 SLOW = "lake.sales.slow"
@@ -115,7 +119,10 @@ def test_commands_of_a_partition_that_went_elsewhere_run_there_only() -> None:
     assert loop.pending == 0
 
 
-def test_commands_that_end_soon_are_acknowledged_before_their_partition_goes() -> None:
+def test_commands_that_end_soon_are_acknowledged_before_their_partition_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidegate.runtime.executor.loop.REVOKE_SECONDS", 60)
     bus, executor, loop = with_one_slow_command()
     threading.Timer(0.2, executor.go_on.set).start()
     loop.revoked([Partition("tidegate.commands", 0)])
@@ -124,7 +131,7 @@ def test_commands_that_end_soon_are_acknowledged_before_their_partition_goes() -
     loop.close()
 
 
-class Looked(Recorder):
+class Looked(Gated):
     """Fails once after its outcomes were looked up, and counts the looks."""
 
     checks_past_outcomes = True
@@ -136,12 +143,17 @@ class Looked(Recorder):
         return False
 
 
-def test_outcomes_are_looked_up_again_after_the_partition_was_away() -> None:
-    bus, executor = memory_bus(partitions=1), Looked(faults=[TransientError("away")])
-    bus.send([message(savepoint_request(0))])
-    loop = ExecutorLoop(executor, bus, retries=RetryPolicy(5, 0.5, 0.5))
-    step_until("a first attempt", loop, lambda: len(executor.asked) == 1)
-    rebalanced(bus, loop)
+def test_outcomes_are_looked_up_again_after_the_partition_was_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidegate.runtime.executor.loop.REVOKE_SECONDS", 0)
+    bus, executor = memory_bus(partitions=1), Looked()
+    executor.faults.append(TransientError("away"))
+    bus.send([message(savepoint_request(0, SLOW))])
+    loop = ExecutorLoop(executor, bus, retries=RetryPolicy(5, 0.001, 0.001))
+    step_until("a first attempt", loop, lambda: bool(executor.begun))
+    rebalanced(bus, loop)  # while the first attempt runs
+    executor.go_on.set()
     work_off(loop)
 
     assert (len(executor.asked), executor.looks) == (2, 2)
