@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -11,6 +12,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
+
+from rich.markup import escape
 
 from tidegate.compute.spark import use_compatible_java
 from tidegate.errors import TidegateError
@@ -167,6 +170,21 @@ class DemoEnvironment:
         raise TidegateError(
             f"no {what} within {TIMEOUT:.0f} s; the services' logs are in {self.folder / 'logs'}"
         )
+
+    def run_command(self, *words: str) -> str:
+        """Run `tidegate` as a person would, show what it prints, and give it.
+
+        Raises:
+            TidegateError: it failed.
+        """
+        self._report.detail(f"[bold]$ tidegate {' '.join(words)}[/]")
+        command = [sys.executable, "-m", "tidegate.cli", *words, "--config", str(self._settings)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        for line in done.stdout.splitlines():
+            self._report.detail(f"[dim]{escape(line)}[/]")
+        if done.returncode:
+            raise TidegateError(f"tidegate {words[0]} exited with {done.returncode}: {done.stderr}")
+        return done.stdout
 
     def wait_until_idle(self) -> None:
         """Wait until every service has committed all that it consumes."""

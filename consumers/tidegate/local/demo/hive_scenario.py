@@ -47,6 +47,7 @@ def run(environment: DemoEnvironment, report: DemoReport, publisher: Publisher) 
         release(lock_id=VACUUM)
         environment.wait_until_idle()
     _check_nothing_removed(report, location, [*inserted, *made])
+    _check_waiting_for(environment, report, "ana@notebook-3", "ben@reports-1")
     with report.step("Publish the release of Ana's lock, then a message that is not an event"):
         release(lock_id=ANA)
         _publish_invalid_message(environment)
@@ -63,6 +64,7 @@ def run(environment: DemoEnvironment, report: DemoReport, publisher: Publisher) 
         environment.start_services()
         environment.wait_until_idle()
     _check_nothing_removed(report, location, [*inserted, *made])
+    _check_waiting_for(environment, report, "ben@reports-1")
     with report.step("Publish the release of Ben's lock, the last one"):
         release(lock_id=BEN)
         done = environment.wait_for("DirectoriesCleaned", lambda: _cleaned(environment))
@@ -94,6 +96,12 @@ def _publish_vacuum(publisher: Publisher, location: Path, made: tuple[str, ...])
             ),
         ],
     )
+
+
+def _check_waiting_for(environment: DemoEnvironment, report: DemoReport, *owners: str) -> None:
+    shown = environment.run_command("waiting")
+    waited = [each.rpartition(" of ")[2] for each in shown.splitlines() if "waits for" in each]
+    report.check("that is who is waited for", met=sorted(waited) == sorted(owners), found=waited)
 
 
 def _publish_invalid_message(environment: DemoEnvironment) -> None:

@@ -62,8 +62,9 @@ def _check_outcomes(environment: DemoEnvironment, report: DemoReport) -> None:
     report.heading("All outcomes on the topic")
     environment.wait_until_idle()
     outcomes = environment.monitor.outcomes()
-    for event in outcomes:
-        report.detail(f"{type(event).__name__:<20} {event.table:<28} [dim]{event.event_id}[/]")
+    shown = environment.run_command("outcomes")
+    missing = [each for each in outcomes if type(each).__name__ not in shown]
+    report.check("each outcome is shown", met=not missing, found=missing)
     kinds = Counter((type(event), event.caused_by) for event in outcomes)
     repeated = [each for each, count in kinds.items() if count > 1]
     report.check("no command has two outcomes of a kind", met=not repeated, found=repeated)
