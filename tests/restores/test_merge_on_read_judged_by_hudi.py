@@ -131,6 +131,7 @@ def test_a_restore_over_everything_is_hudi_s_own_and_so_is_what_follows(
     assert ours.read("read_optimized") == theirs.read("read_optimized")
 
 
+@pytest.mark.soak
 @EVERY_KIND
 def test_a_restore_to_after_a_compaction_is_hudi_s_own(history: History, tmp_path: Path) -> None:
     ours, theirs = both_restored(history, history.compacted, tmp_path)
