@@ -17,6 +17,7 @@ from tidegate.publisher import Publisher
 from tidegate.publisher.checks import check_publishable
 from tidegate.tables.refusal import Refused
 
+SOON = {"delivery.timeout.ms": 200}
 CONTRADICTIONS = [
     pytest.param({"kind": "major"}, "delta", id="a major one made a delta"),
     pytest.param({"max_write_id": 2}, None, id="the directory exceeds the range"),
@@ -53,7 +54,7 @@ def test_a_vacuum_that_contradicts_itself_is_refused_before_it_is_sent(
     fields: dict[str, Any], reason: str | None
 ) -> None:
     with (
-        Publisher("127.0.0.1:9", said_by="test") as publisher,
+        Publisher("127.0.0.1:9", said_by="test", config=SOON) as publisher,
         pytest.raises(InvalidEventError, match=reason),
     ):
         publisher.publish(told(**fields))

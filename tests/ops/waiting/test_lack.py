@@ -80,6 +80,16 @@ def test_a_transaction_with_a_lock_is_one_hold_and_one_without_is_another() -> N
     ]
 
 
+def test_a_transaction_that_has_ended_is_not_waited_for() -> None:
+    ended = LockReleased.model_validate(
+        release(8).model_dump(exclude={"event_id", "lock_id"}) | {"transaction_id": 90}
+    )
+
+    [found] = waiting_after(vacuum(7, transactions=(90, 91)), ended)
+
+    assert found.lacks == (LackedHold(7, None, "user7"), LackedHold(None, 91))
+
+
 def test_the_owner_of_a_transaction_is_known_from_a_lock_that_has_ended() -> None:
     lock = LockHold(lock_id=8, transaction_id=80, owner="ana")
     [found] = waiting_after(with_locks(lock, transactions=(80,)), release(8))

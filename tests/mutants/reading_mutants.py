@@ -1,0 +1,71 @@
+"""Mutants of what shows people what happened, and of what refuses their mistakes early."""
+
+from __future__ import annotations
+
+from mutants.mutants import Mutant
+
+_LACK = "consumers/tidegate/ops/waiting/lack.py"
+_STORY = "consumers/tidegate/ops/explain/story.py"
+_CHECKS = "producers/tidegate/publisher/checks.py"
+_VERDICT = "schemas/tidegate/events/verdict.py"
+
+READING_MUTANTS = (
+    Mutant(
+        "waiting: a transaction that has ended is not waited for",
+        _LACK,
+        (
+            (
+                "if each not in in_locks and not index.has_ended",
+                "if each not in in_locks or index.has_ended",
+            ),
+        ),
+        "tests/ops/waiting/test_lack.py",
+    ),
+    Mutant(
+        "waiting: a lock ends with its transaction",
+        _LACK,
+        (
+            (
+                "    return lock_token(lock.lock_id), transaction_token(lock.transaction_id)\n",
+                "    return (lock_token(lock.lock_id),)\n",
+            ),
+        ),
+        "tests/ops/waiting/test_lack.py",
+    ),
+    Mutant(
+        "explain: a chain is followed back to its first cause",
+        _STORY,
+        (("        root = cause\n", "        break\n"),),
+        "tests/ops/explain/test_story.py",
+    ),
+    Mutant(
+        "a plan that came instead of the restore is a refusal",
+        _VERDICT,
+        (("if outcome.message is None else Verdict.REFUSED", "if True else Verdict.REFUSED"),),
+        "tests/events/test_verdict.py",
+    ),
+    Mutant(
+        "a vacuum with another table's snapshot is refused where it is published",
+        _CHECKS,
+        (('if not f".{event.table}".endswith(f".{table}"):', "if False:"),),
+        "tests/publisher/test_checks.py",
+    ),
+    Mutant(
+        "a partition that leads out of the table is refused where it is published",
+        _CHECKS,
+        (('_STRAY & set(partition.split("/"))', "set[str]()"),),
+        "tests/publisher/test_checks.py",
+    ),
+    Mutant(
+        "a restore says how far it is at most now and then",
+        "consumers/tidegate/restores/progress.py",
+        (("or now - self.said_at < PAUSE", ""),),
+        "tests/restores/test_restore_progress.py",
+    ),
+    Mutant(
+        "a repeated restore says that nothing was deleted this time",
+        "consumers/tidegate/restores/executor.py",
+        (('{"already_done": True}', '{"already_done": False}'),),
+        "tests/restores/test_restore_repeats.py -k heard_again",
+    ),
+)
