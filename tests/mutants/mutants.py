@@ -217,11 +217,17 @@ MUTANTS = (
         RUNTIME + "input/dead_letters.py",
         (
             (
-                "(failed := seen.count(_FAILED)) > self.max_failures",
+                "(failed := _counted(seen)) > self.max_failures",
                 "(failed := 0) > self.max_failures",
             ),
         ),
         f"{DECIDERS} {EXECUTORS} -k bad_code",
+    ),
+    Mutant(
+        "rule 6: invalid messages of one table stop no service for the others",
+        RUNTIME + "input/dead_letters.py",
+        (("min(marks[each], MAX_OF_A_KEY)", "marks[each]"),),
+        "tests/runtime/test_dead_letter_limit.py -k one_table",
     ),
     Mutant(
         "rule 7: offsets never jump (Kafka)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -19,23 +19,33 @@ from support.samples import (
     message,
     savepoint_request,
 )
-from tidegate.errors import DeadLetterFlood
+from tidegate.errors import DeadLetterFlood, FormatError, PermanentError
 from tidegate.events import Event
-from tidegate.runtime.bus import Partition
+from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.runtime.input.dead_letters import DeadLetterLimit
+from tidegate.runtime.input.dead_letters import MAX_OF_A_KEY, DeadLetterLimit
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.protocols import Decision
 
 ZERO, ONE = Partition("tidegate.commands", 0), Partition("tidegate.commands", 1)
 DEAD = "tidegate.dead-letters"
+BUG = ValueError("a bug")
 
 
-def letters_until_flood(limit: DeadLetterLimit, partition: Partition) -> int:
+def record_of(partition: Partition, key: str = "lake.a.b") -> Record:
+    return Record(partition, 0, key.encode(), b"x", (), 0)
+
+
+def letters_until_flood(
+    limit: DeadLetterLimit,
+    partition: Partition,
+    error: Exception = BUG,
+    keys: Sequence[str] = ("lake.a.b",),
+) -> int:
     for count in range(1000):
         try:
-            limit.failed(partition, "cleaner")
+            limit.failed(record_of(partition, keys[count % len(keys)]), error, "cleaner")
         except DeadLetterFlood:
             return count
     raise AssertionError("there is no limit")
@@ -60,7 +70,7 @@ def test_the_count_goes_along_with_the_partition() -> None:
         DeadLetterLimit(window=10, max_failures=5),
     )
     for _ in range(3):
-        before.failed(ZERO, "cleaner")
+        before.failed(record_of(ZERO), BUG, "cleaner")
     before.succeeded(ZERO)
     after.restore(ZERO, before.history(ZERO))
 
@@ -88,6 +98,34 @@ def test_where_most_is_the_whole_window_nothing_ever_stops_a_service() -> None:
 
     with pytest.raises(AssertionError, match="there is no limit"):
         letters_until_flood(limit, ZERO)
+
+
+@pytest.mark.parametrize("error", [FormatError("junk"), PermanentError("never")])
+def test_invalid_messages_of_one_table_stop_nobody_else(error: Exception) -> None:
+    limit = DeadLetterLimit()
+
+    with pytest.raises(AssertionError, match="there is no limit"):
+        letters_until_flood(limit, ZERO, error)
+    for _ in range(50 - MAX_OF_A_KEY):  # what fails on valid messages still counts in full
+        limit.failed(record_of(ZERO), BUG, "cleaner")
+    with pytest.raises(DeadLetterFlood):
+        limit.failed(record_of(ZERO), BUG, "cleaner")
+
+
+def test_invalid_messages_of_many_tables_stop_the_service() -> None:
+    tables = [f"lake.a.t{number}" for number in range(100)]
+
+    assert letters_until_flood(DeadLetterLimit(), ZERO, FormatError("junk"), tables) == 50
+
+
+def test_what_one_table_has_had_counted_goes_along_with_the_partition() -> None:
+    before, after = DeadLetterLimit(), DeadLetterLimit()
+    for _ in range(20):
+        before.failed(record_of(ZERO), FormatError("junk"), "cleaner")
+    after.restore(ZERO, before.history(ZERO))
+
+    assert len(after.history(ZERO)) == 20
+    assert letters_until_flood(after, ZERO) == 50 - MAX_OF_A_KEY
 
 
 class BadCode(EveryThird):

@@ -7,13 +7,16 @@ understand them.
 from __future__ import annotations
 
 import logging
+import string
 import threading
 import traceback
-from collections import deque
+import zlib
+from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidegate.errors import DeadLetterFlood, FormatError, MessageTooLargeError
+from tidegate.errors import DeadLetterFlood, FormatError, MessageTooLargeError, PermanentError
 from tidegate.events import derived_id
 from tidegate.events.message import Headers
 from tidegate.events.topics import DEAD_LETTERS
@@ -33,8 +36,12 @@ UNKNOWN_SIZE: Final = b"unknown"
 """In place of the bytes that were left out, where the client could not read the message."""
 MAX_REASON: Final = 8000
 """Characters of a reason that are kept; it may quote the faulty input at any length."""
+MAX_OF_A_KEY: Final = 10
+"""How many invalid messages of one key, as a rule of one table, count towards the limit."""
 _SUCCEEDED: Final = "."
 _FAILED: Final = "x"
+_INVALID: Final = "".join(each for each in string.ascii_letters if each != _FAILED)
+"""One character for each key, by its hash: two keys may share one."""
 
 
 def dead_letter(record: Record, group: str, error: BaseException, topic: str) -> Message:
@@ -106,11 +113,24 @@ def _truncated(text: str) -> str:
     return text if left <= 0 else f"{text[:MAX_REASON]}... and {left} more characters"
 
 
+def _mark(record: Record, error: BaseException) -> str:
+    if isinstance(error, FormatError | PermanentError):  # whoever published it is at fault
+        return _INVALID[zlib.crc32(record.key or b"") % len(_INVALID)]
+    return _FAILED
+
+
+def _counted(seen: Sequence[str]) -> int:
+    marks = Counter(seen)
+    return marks[_FAILED] + sum(min(marks[each], MAX_OF_A_KEY) for each in _INVALID)
+
+
 @dataclass(slots=True)
 class DeadLetterLimit:
     """Stops a service when nearly all of its messages fail: its code is at fault, not the data.
 
-    At most `max_failures` of the last `window` messages of a partition may become dead letters. The
+    At most `max_failures` of the last `window` messages of a partition may become dead letters. Of
+    messages that are invalid in themselves a key has at most MAX_OF_A_KEY counted: one table's bad
+    writer stops nobody else. Where the code fails on a valid message, each failure counts. The
     loop commits the partition's `history` with its offset and restores it when it is assigned the
     partition, so the count survives restarts and changes of owner. Thread-safe.
     """
@@ -125,16 +145,17 @@ class DeadLetterLimit:
         if recent := self._recent.get(partition):
             recent.append(_SUCCEEDED)
 
-    def failed(self, partition: Partition, service: str) -> None:
+    def failed(self, record: Record, error: BaseException, service: str) -> None:
         """Count a dead letter, before it is written.
 
         Raises:
             DeadLetterFlood: it would be one too many; the message stays unacknowledged.
         """
-        recent = self._begin(partition)
+        partition = record.partition
+        recent, mark = self._begin(partition), _mark(record, error)
         with self._lock:
-            seen = [*recent, _FAILED][-self.window :]
-            if (failed := seen.count(_FAILED)) > self.max_failures:
+            seen = [*recent, mark][-self.window :]
+            if (failed := _counted(seen)) > self.max_failures:
                 raise DeadLetterFlood(
                     f"{failed} of the last {len(seen)} messages for {service} on"
                     f" {partition.topic}[{partition.number}] failed, so {service} stops and writes"
@@ -143,7 +164,7 @@ class DeadLetterLimit:
                     " again. Only if the messages themselves are bad, raise max_failures in"
                     f" [services.{service}.dead_letters]"
                 )
-            recent.append(_FAILED)
+            recent.append(mark)
 
     def history(self, partition: Partition) -> str:
         """The last messages of a partition, one character each, to commit with its offset."""
@@ -151,7 +172,7 @@ class DeadLetterLimit:
 
     def restore(self, partition: Partition, history: str) -> None:
         """Continue from a committed history; anything else counts as an empty one."""
-        valid = set(history) <= {_SUCCEEDED, _FAILED}
+        valid = set(history) <= {_SUCCEEDED, _FAILED, *_INVALID}
         with self._lock:
             self._recent[partition] = deque(history if valid else "", self.window)
 
@@ -178,7 +199,7 @@ class DeadLetterQueue:
             DeliveryError: the broker did not confirm it within the retries; the record must not be
                 acknowledged.
         """
-        self.limit.failed(record.partition, self.service)
+        self.limit.failed(record, error, self.service)
         where = f"{record.partition.topic}[{record.partition.number}]@{record.offset}"
         log.warning("%s: dead-lettering %s: %.1000s", self.service, where, error)
         self._send(record, error)
