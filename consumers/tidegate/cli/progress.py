@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
-import typer
+from tidegate.cli.output import write_error
 
 T = TypeVar("T")
 FIRST_SECONDS: Final = 2.0
@@ -39,4 +39,4 @@ class Progress:
             return
         while self._wait <= took:
             self._wait *= 2
-        typer.echo(f"tidegate: {self._count} records read in {took:.0f} s ...", err=True)
+        write_error(f"{self._count} records read in {took:.0f} s ...")

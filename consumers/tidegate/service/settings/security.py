@@ -14,6 +14,7 @@ class KeySettings(Section, frozen=True):
     """A public key: whose it is, what it may sign, and when. A name may have several keys."""
 
     name: str = Field(min_length=1, max_length=1_000)
+    """Whose key it is: a person or a service. Outcomes keep it as `signed_by`."""
     public_key: str = Field(repr=False)
     """PEM, as `tidegate keys show` prints it; `${file:/path}` reads it from a file."""
     commands: tuple[str, ...] = Field(min_length=1)
@@ -21,7 +22,9 @@ class KeySettings(Section, frozen=True):
     tables: tuple[str, ...] = ("*",)
     """Shell patterns of the tables, as catalog.database.table."""
     not_before: AwareDatetime | None = None
+    """Trusted from then on, compared with the broker's time of the command."""
     not_after: AwareDatetime | None = None
+    """Trusted until then, compared with the broker's time of the command."""
 
 
 class SecuritySettings(Section, frozen=True):
