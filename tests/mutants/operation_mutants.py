@@ -59,9 +59,9 @@ OPERATION_MUTANTS = (
         RUNTIME + "input/dead_letters.py",
         (
             (
-                "            seen = [*recent, _FAILED][-self.window :]\n",
-                """            seen = [*recent, _FAILED][-self.window :]
-            recent.append(_FAILED)
+                "            seen = [*recent, mark][-self.window :]\n",
+                """            seen = [*recent, mark][-self.window :]
+            recent.append(mark)
 """,
             ),
         ),

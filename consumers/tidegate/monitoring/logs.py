@@ -35,10 +35,11 @@ def configure_logging(
     level: int = logging.INFO, style: LogFormat = LogFormat.AUTO, stream: TextIO | None = None
 ) -> None:
     """Log to a stream, by default standard error; ours from this level, libraries' warnings."""
-    stream = stream or sys.stderr
-    human = style is LogFormat.HUMAN or (style is LogFormat.AUTO and stream.isatty())
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(_human(colors=stream.isatty()) if human else _json())
+    target: TextIO = stream or sys.stderr
+    is_terminal = target.isatty()
+    human = style is LogFormat.HUMAN or (style is LogFormat.AUTO and is_terminal)
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(_human(colors=is_terminal) if human else _json())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -50,7 +50,7 @@ class Traces:
                 self._remember(headers["ce_id"].decode("latin-1"), propagate.extract(carrier))
 
     @contextmanager
-    def processing(self, doing: str, event: Event) -> Iterator[Span]:
+    def processing(self, doing: str, event: Event) -> Generator[Span]:
         """A span about one event, below the one that published it; a fault is recorded in it."""
         span = self._tracer.start_span(
             f"{self._service} {doing}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,7 +59,7 @@ class Connection:
             ConfigError: a library is missing that the settings need.
         """
         self._settings = settings
-        self._service = service or interface().ReadMetastore
+        self._service: Any = service or interface().ReadMetastore
         self._client: Any = None
         if settings.kerberos is not None:
             _require_sasl()
@@ -131,7 +132,7 @@ def _socket(host: str, port: int, settings: MetastoreSettings) -> Any:  # noqa: 
     from thriftpy2.transport import TSocket, TSSLSocket  # noqa: PLC0415 - an extra
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    options = {"socket_timeout": settings.timeout_ms, "socket_family": family}
+    options: dict[str, Any] = {"socket_timeout": settings.timeout_ms, "socket_family": family}
     if settings.tls is None:
         return TSocket(host, port, **options)
     return TSSLSocket(host, port, ssl_context=_tls_context(settings.tls), **options)
@@ -149,7 +150,7 @@ def _tls_context(tls: MetastoreTls) -> ssl.SSLContext:
 
 def _require_sasl() -> None:
     try:
-        import puresasl.client  # noqa: F401, PLC0415 - an extra
+        import_module("puresasl.client")
     except ModuleNotFoundError as error:
         raise ConfigError(
             "Kerberos to a Metastore needs pure-sasl and gssapi:"
@@ -176,10 +177,10 @@ def _sasl(opened: Any, host: str, kerberos: MetastoreKerberos) -> Any:  # noqa: 
             )
 
         def start(self, mechanism: str) -> tuple[bool, str, bytes]:
-            return True, mechanism, self._client.process()
+            return True, mechanism, self._client.process() or b""
 
         def step(self, challenge: bytes) -> tuple[bool, bytes]:
-            return True, self._client.process(challenge)
+            return True, self._client.process(challenge) or b""
 
         def encode(self, outgoing: bytes) -> tuple[bool, bytes]:
             return True, self._client.wrap(outgoing)

@@ -22,7 +22,7 @@ def _values_of(fields: tuple[str, ...]) -> Callable[[object], tuple[object, ...]
     """Reads these attributes. It runs for every fact that is read."""
     if len(fields) > 1:
         return attrgetter(*fields)
-    [name] = fields
+    name = fields[0]
     return lambda event: (getattr(event, name),)
 
 
