@@ -20,10 +20,10 @@ TableIdentity = Annotated[str, Field(max_length=500), AfterValidator(table_ident
 @cache
 def _values_of(fields: tuple[str, ...]) -> Callable[[object], tuple[object, ...]]:
     """Reads these attributes. It runs for every fact that is read."""
-    if len(fields) > 1:
-        return attrgetter(*fields)
-    name = fields[0]
-    return lambda event: (getattr(event, name),)
+    if len(fields) == 1:
+        name = fields[0]
+        return lambda event: (getattr(event, name),)
+    return attrgetter(*fields)
 
 
 class Value(BaseModel, frozen=True, extra="forbid"):
