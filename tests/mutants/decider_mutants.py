@@ -126,6 +126,19 @@ DECIDER_MUTANTS = (
         needs_kafka=True,
     ),
     Mutant(
+        "rule 4: a signature stands behind all that those have written whom it fences",
+        RUNTIME + "kafka/changelog.py",
+        (("            if signed.last_other > offset:", "            if offset < 0:"),),
+        "tests/runtime/test_kafka_changelog.py -k comes_back",
+        needs_kafka=True,
+    ),
+    Mutant(
+        "what was read anew is not kept when reading is tried again",
+        _OWNED,
+        (("                    self._released.pop(number, None)", "                    pass"),),
+        f"{KEPT} -k fault_after",
+    ),
+    Mutant(
         "rule 4: an owner of an earlier version is fenced",
         RUNTIME + "kafka/changelog.py",
         (

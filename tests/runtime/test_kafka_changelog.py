@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import pytest
 from confluent_kafka import KafkaException, Producer
 
 from support.changelogs import OpenPartition
 from support.kafka import create_topic
-from tidegate.errors import StopService
+from tidegate.errors import FencedError, StopService
 from tidegate.events.topics import changelog
-from tidegate.runtime.bus import Partition
+from tidegate.runtime.bus import ChangelogRecord, Partition
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.kafka.changelog import SIGNATURE
+from tidegate.runtime.kafka.changelog import SIGNATURE, KafkaChangelog
+from tidegate.runtime.retry import RetryPolicy
 
 pytestmark = pytest.mark.kafka
 
@@ -138,3 +139,31 @@ def test_a_changelog_that_was_cut_off_below_what_is_known_of_it_is_read_whole(
     log._ends[0] = 1_000  # as after an election that lost records
 
     assert list(log.acquire([0], known=[0])) == [(0, []), (0, [(b"a", b"1")])]
+
+
+def test_an_owner_that_comes_back_fences_one_that_signed_before_its_last_write(
+    bus: KafkaBus, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it wrote last hides from it whatever stands before: it knows that part already."""
+    owner, paused = (bus.changelog(f"{topic_prefix}.changelog") for _ in range(2))
+    assert isinstance(paused, KafkaChangelog)
+    list(owner.acquire([0]))
+    fence = paused._fence
+
+    def fence_late(
+        own: Mapping[int, int], written: Collection[int]
+    ) -> dict[int, list[ChangelogRecord]]:
+        owner.write({0: [(b"a", b"1")]})
+        monkeypatch.setattr(paused, "_fence", fence)
+        return fence(own, written)
+
+    monkeypatch.setattr(paused, "_fence", fence_late)
+    retries = RetryPolicy(3, 0.001, 0.001)
+    assert retries.call(lambda: list(paused.acquire([0]))) == [(0, [(b"a", b"1")])]
+    owner.close()
+    list(owner.acquire([0], known=[0]))
+
+    with pytest.raises(FencedError):
+        paused.write({0: [(b"a", b"zombie")]})
+    owner.write({0: [(b"a", b"2")]})
+    assert OpenPartition(bus, f"{topic_prefix}.changelog").read()[-1] == (b"a", b"2")

@@ -169,3 +169,39 @@ def test_a_decider_that_is_asked_to_stop_while_it_reads_its_state_ends_at_once()
 
     assert sum(bus.reads.values()) == 1
     assert list(loop._owned) == []
+
+
+def test_state_that_another_has_changed_is_not_kept_over_a_fault_after_it_was_read() -> None:
+    bus = CountingBus(partitions=2)
+    bus.send([message(commit(0, table)) for table in TABLES])
+    first = DeciderLoop(EveryThird(), bus, retries=RetryPolicy(3, 0.001, 0.001))
+    step_all(first)
+    first.revoked(())
+    bus._members.clear()
+    bus.send([message(commit(1, table)) for table in TABLES])
+    step_all(DeciderLoop(EveryThird(), bus))
+    bus._members.clear()
+    changelog_of = first._owned._changelog
+    assert isinstance(changelog_of, MemoryChangelog)
+    with_fault = FaultAtTheEnd(changelog_of)
+    first._owned._changelog = with_fault
+    first.assigned(dict(bus.committed["tidegate.every-third"]))
+
+    assert with_fault.calls == 2
+    assert counts(first) == dict.fromkeys(TABLES, 2)
+
+
+class FaultAtTheEnd(MemoryChangelog):
+    """The broker goes away once everything was read, as where signatures are to be erased."""
+
+    def __init__(self, inner: MemoryChangelog) -> None:
+        super().__init__(inner._bus, inner._topic)
+        self._ends, self.calls = inner._ends, 0
+
+    def acquire(
+        self, numbers: Collection[int], known: Collection[int] = ()
+    ) -> Iterator[tuple[int, Sequence[ChangelogRecord]]]:
+        yield from super().acquire(numbers, known)
+        self.calls += 1
+        if self.calls == 1:
+            raise TransientError("the broker is away")

@@ -125,7 +125,8 @@ class Changelog(Protocol):
         Args:
             numbers: The partitions.
             known: Those of them that this object owned last, with nothing unwritten: they are
-                yielded, and then whole, only if another process has written to them since.
+                yielded, and then whole, only if another process has written to them since. After
+                a fault those that were yielded are no longer known.
 
         Yields:
             Records of a partition, oldest first; a later value of a key replaces an earlier one.

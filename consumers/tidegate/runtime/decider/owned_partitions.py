@@ -134,6 +134,7 @@ class OwnedPartitions(Generic[S]):
             on_error.callback(self._changelog.close)
             for number, records in self._changelog.acquire(numbers, known=kept.keys()):
                 if number not in read:
+                    self._released.pop(number, None)  # outdated: a retry must not keep it either
                     read[number] = store_of(self._decider)
                 read[number].restore(records)
                 if stopping():

@@ -12,6 +12,9 @@ with every acquisition, and nobody else ever takes it, except to fence it:
    whoever signs later: that one finds this signature and fences it.
 5. Erase: the signatures of the fenced are removed.
 
+An owner that comes back knows what it wrote, and looks for signatures only behind that. So if one
+of the fenced has written behind the new signature, all of it begins again, with a later one.
+
 Of any two owners the one that signed later fences the other, whatever either is told by its group,
 and the log's order decides who that is. A signature has a key of its own for each id, so compaction
 keeps it until it is erased. An open transaction of an earlier owner hides what was signed after it
@@ -50,6 +53,8 @@ class _Signatures:
 
     def __init__(self) -> None:
         self.offsets: dict[str, int] = {}
+        self.last_other = -1
+        """The offset of the last record that is none."""
 
     def add(self, owner: str, offset: int, *, erased: bool = False) -> None:
         if erased:
@@ -147,6 +152,7 @@ class KafkaChangelog:
             yield from seen.new(self._batches(reader.read(ends)))
         self._require_last(own)
         if changed := seen.numbers & known:
+            yield from ((number, []) for number in changed)
             with ChangelogReader(self._config, self._topic, dict.fromkeys(changed, 0)) as reader:
                 whole = reader.read({number: ends[number] for number in changed})
                 yield from self._batches(whole)
@@ -181,12 +187,14 @@ class KafkaChangelog:
         yield from batches.items()
 
     def _is_signature(self, message: Received) -> bool:
-        key = as_bytes(message.key()) or b""
-        if not key.startswith(SIGNATURE):
-            return False
-        owner, erased = key.removeprefix(SIGNATURE).decode(), message.value() is None
-        self._signed[_number(message)].add(owner, message.offset() or 0, erased=erased)
-        return True
+        key, offset, erased = as_bytes(message.key()) or b"", message.offset() or 0, False
+        signed = self._signed[_number(message)]
+        if is_signature := key.startswith(SIGNATURE):
+            erased = message.value() is None
+            signed.add(key.removeprefix(SIGNATURE).decode(), offset, erased=erased)
+        if erased or not is_signature:
+            signed.last_other = max(signed.last_other, offset)
+        return is_signature
 
     def _search(self, starts: Mapping[int, int], own: Mapping[int, int]) -> None:
         """Find the signatures before ours in what an open transaction hides."""
@@ -225,11 +233,13 @@ class KafkaChangelog:
 
     def _require_last(self, own: Mapping[int, int]) -> None:
         for number, offset in own.items():
-            signed = self._signed[number].offsets
-            if signed.get(self._owner) != offset:
+            signed = self._signed[number]
+            if signed.offsets.get(self._owner) != offset:
                 raise TransientError(f"{self._topic}[{number}]: our own signature was not read")
-            if max(signed.values()) > offset:
+            if max(signed.offsets.values()) > offset:
                 raise FencedError(self._fenced())
+            if signed.last_other > offset:  # it would not find our signature, should it come back
+                raise TransientError(f"{self._topic}[{number}]: written to while we acquired it")
 
     def _write_or_sign_again(self, entries: Mapping[int, Sequence[ChangelogRecord]]) -> None:
         try:
