@@ -10,6 +10,17 @@ _SETTINGS = "tests/publisher/test_client_settings.py"
 
 KAFKA_MUTANTS = (
     Mutant(
+        "a leader that was elected anew is looked for before the next attempt",
+        RUNTIME + "kafka/metadata.py",
+        (
+            (
+                "            if error.args[0].code() in _LEADER_MOVED:\n",
+                "            if not asked:\n",
+            ),
+        ),
+        "tests/runtime/test_leader_moved.py",
+    ),
+    Mutant(
         "an event is confirmed only when every in-sync replica has it",
         "producers/tidegate/publisher/delivery.py",
         (('    "acks": "all",\n', '    "acks": 1,\n'),),

@@ -34,6 +34,11 @@ _REQUEST_SECONDS: Final = 5.0
 _METADATA_SECONDS: Final = 2.0
 # librdkafka's local codes have underscores
 _REFUSALS: Final = {KafkaError._AUTHENTICATION, KafkaError._SSL}  # noqa: SLF001
+_LEADER_MOVED: Final = {
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+}
 # confluent-kafka leaves these two untyped
 _FIRST: Final[OffsetSpec] = EarliestSpec()  # type: ignore[no-untyped-call]
 _END: Final[OffsetSpec] = LatestSpec()  # type: ignore[no-untyped-call]
@@ -200,10 +205,17 @@ class KafkaMetadata:
     def _listed(self, partitions: Collection[Partition], spec: OffsetSpec) -> dict[Partition, int]:
         asked = dict.fromkeys((TopicPartition(*each) for each in partitions), spec)
         answers = self._admin.list_offsets(asked, request_timeout=_REQUEST_SECONDS)
-        return {
-            Partition(each.topic, each.partition): answer.result(_FUTURE_SECONDS).offset
-            for each, answer in answers.items()
-        }
+        try:
+            return {
+                Partition(each.topic, each.partition): answer.result(_FUTURE_SECONDS).offset
+                for each, answer in answers.items()
+            }
+        except KafkaException as error:
+            if error.args[0].code() in _LEADER_MOVED:
+                # librdkafka would ask the leader that it remembers for minutes, with every retry
+                for topic in {each.topic for each in partitions}:
+                    self._admin.list_topics(topic, timeout=_METADATA_SECONDS)
+            raise
 
     def _asked(self, question: Callable[[], R]) -> R:
         deadline = time.monotonic() + self._wait_seconds
