@@ -261,7 +261,13 @@ class KafkaSubscription:
         if error is None:
             return True
         if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
-            raise OffsetGapError(f"{self._group}: {error.str()}")
+            self._guard.begin()  # a topic that was created again is named as that, with its way out
+            self._guard.passed()
+            raise OffsetGapError(
+                f"{self._group}: {error.str()}: events would be skipped. Find out what is missing;"
+                f" to continue with what {message.topic()} has now: tidegate replay group"
+                f" {self._group.rpartition('.')[2]} --to-earliest --execute"
+            )
         if is_unreadable(error):
             self._unreadable[Partition(message.topic() or "", message.partition() or 0)] = message
             return False
