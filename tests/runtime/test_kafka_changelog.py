@@ -167,3 +167,22 @@ def test_an_owner_that_comes_back_fences_one_that_signed_before_its_last_write(
         paused.write({0: [(b"a", b"zombie")]})
     owner.write({0: [(b"a", b"2")]})
     assert OpenPartition(bus, f"{topic_prefix}.changelog").read()[-1] == (b"a", b"2")
+
+
+def test_an_owner_whose_signature_a_later_one_has_erased_gives_up_and_does_not_sign_again(
+    bus: KafkaBus, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused = bus.changelog(f"{topic_prefix}.changelog")
+    assert isinstance(paused, KafkaChangelog)
+    fence, later = paused._fence, list[OpenPartition]()
+
+    def fence_late(
+        own: Mapping[int, int], written: Collection[int]
+    ) -> dict[int, list[ChangelogRecord]]:
+        later.append(OpenPartition(bus, f"{topic_prefix}.changelog"))
+        return fence(own, written)
+
+    monkeypatch.setattr(paused, "_fence", fence_late)
+    with pytest.raises(FencedError):
+        list(paused.acquire([0]))
+    later[0].write([(b"a", b"1")])

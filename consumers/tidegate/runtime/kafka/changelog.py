@@ -234,10 +234,10 @@ class KafkaChangelog:
     def _require_last(self, own: Mapping[int, int]) -> None:
         for number, offset in own.items():
             signed = self._signed[number]
+            if any(at > offset for at in signed.offsets.values()):  # it may have erased ours
+                raise FencedError(self._fenced())
             if signed.offsets.get(self._owner) != offset:
                 raise TransientError(f"{self._topic}[{number}]: our own signature was not read")
-            if max(signed.offsets.values()) > offset:
-                raise FencedError(self._fenced())
             if signed.last_other > offset:  # it would not find our signature, should it come back
                 raise TransientError(f"{self._topic}[{number}]: written to while we acquired it")
 
