@@ -69,7 +69,6 @@ class ConfirmedProducer:
         self._replacing = threading.Lock()
         self._connection = self._connect()
         self._process = os.getpid()
-        self._inherited: _Connection | None = None
 
     def send(self, messages: Sequence[Message]) -> list[Receipt]:
         """Send messages and wait until each is confirmed or has failed.
@@ -105,8 +104,7 @@ class ConfirmedProducer:
     def _own_connection(self) -> _Connection:
         """The connection of this process: after a fork, one that has librdkafka's threads."""
         if self._process != os.getpid():
-            # kept, because its destruction would wait for threads that only the parent has
-            self._inherited = self._connection
+            _keep_for_ever(self._connection)
             self._connection, self._replacing = self._connect(), threading.Lock()
             self._process = os.getpid()
         return self._connection
@@ -147,6 +145,19 @@ class ConfirmedProducer:
                 return
             else:
                 return
+
+
+def _keep_for_ever(inherited: object) -> None:
+    """Hold a reference that not even the end of the interpreter drops.
+
+    Destroying a client that a fork inherited may wait for a lock that a thread of the parent held.
+    A daemon thread's frame is never cleared.
+    """
+    threading.Thread(target=_hold, args=(inherited,), name="inherited", daemon=True).start()
+
+
+def _hold(_inherited: object) -> None:
+    threading.Event().wait()
 
 
 def _error_type(reason: KafkaError) -> type[DeliveryError]:
