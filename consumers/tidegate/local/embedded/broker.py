@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from tidegate.compute.java import find_jdk
@@ -21,6 +20,7 @@ from tidegate.local.embedded.node import (
     write_files,
 )
 from tidegate.local.embedded.process import Child
+from tidegate.local.embedded.server import EmbeddedServer
 from tidegate.local.embedded.settings import broker_settings, client_addresses
 
 _KAFKA_NEEDS_JAVA: Final = 17
@@ -29,7 +29,7 @@ _PORT_TAKEN: Final = "Address already in use"
 _ATTEMPTS: Final = 3
 
 
-class EmbeddedBroker:
+class EmbeddedBroker(EmbeddedServer):
     """One Kafka node in its own directory; it can be stopped or killed, and started again.
 
     Its data stay in the directory; another object may use them, but only one at a time. The address
@@ -61,16 +61,15 @@ class EmbeddedBroker:
             heap_mb: The JVM's heap in MiB.
             startup_seconds: How long to wait until it answers.
         """
+        super().__init__(startup_seconds)
         self.folder = folder
         self.log = folder / "broker.log"
         self._properties = dict(properties or {})
         self._client = dict(client or {})
         self._cluster_id = cluster_id or new_cluster_id()
         self._heap_mb = heap_mb
-        self._startup_seconds = startup_seconds
         self._port = port
         self._ports: tuple[int, int] | None = None
-        self._child: Child | None = None
         self._archive: ClassArchive | None = None
 
     @property
@@ -83,11 +82,6 @@ class EmbeddedBroker:
         if self._ports is None:
             raise ConfigError("the broker has no address before its first start")
         return client_addresses(self._settings(self._ports))
-
-    @property
-    def pid(self) -> int | None:
-        """The process id of the broker, None while it is not running."""
-        return self._child.pid if self._child is not None else None
 
     def start(self) -> Self:
         """Start the node and return when it answers clients. Started twice is started once.
@@ -118,33 +112,6 @@ class EmbeddedBroker:
             self._ports = None
         raise ConfigError(f"the embedded Kafka found no free port {_ATTEMPTS} times in a row")
 
-    def stop(self, seconds: float = 30) -> None:
-        """Ask it to stop (SIGTERM), kill it if it has not after `seconds`. Idempotent."""
-        if self._child is None:
-            return
-        if not self._child.end(signal.SIGTERM, seconds):
-            self._child.end(signal.SIGKILL, seconds)
-        self._ended()
-
-    def kill(self) -> None:
-        """Kill it as a crash would (SIGKILL)."""
-        if self._child is not None:
-            self._child.end(signal.SIGKILL, self._startup_seconds)
-            self._ended()
-
-    def __enter__(self) -> Self:
-        """Start the node."""
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop the node."""
-        self.stop()
-
     def _settings(self, ports: tuple[int, int]) -> dict[str, str]:
         return broker_settings(self.folder / "data", *ports, self._properties)
 
@@ -170,4 +137,4 @@ class EmbeddedBroker:
     def _ended(self) -> None:
         if self._child is not None and self._archive is not None:
             self._archive.finish(complete=self._child.exit_code in _CLEAN_EXITS)
-        self._child = None
+        super()._ended()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from tidegate.compute.java import find_jdk
@@ -20,6 +18,7 @@ from tidegate.local.embedded.metastore_home import (
 )
 from tidegate.local.embedded.node import free_ports
 from tidegate.local.embedded.process import Child
+from tidegate.local.embedded.server import EmbeddedServer
 from tidegate.local.embedded.settings import HOST, LOGGING
 
 _MAIN: Final = "org.apache.hadoop.hive.metastore.HiveMetaStore"
@@ -39,7 +38,7 @@ _OURS: Final = {
 }
 
 
-class EmbeddedMetastore:
+class EmbeddedMetastore(EmbeddedServer):
     """One Metastore in its own directory; it can be stopped or killed, and started again.
 
     Its data stay in the directory. The port is chosen at the first start and kept. If this process
@@ -67,15 +66,14 @@ class EmbeddedMetastore:
             heap_mb: The JVM's heap in MiB.
             startup_seconds: How long to wait until its port is open.
         """
+        super().__init__(startup_seconds)
         self.folder = folder
         self.log = folder / "metastore.log"
         self.warehouse = folder / "warehouse"
         self._settings = dict(settings or {})
         self._lock = lock
         self._heap_mb = heap_mb
-        self._startup_seconds = startup_seconds
         self._port: int | None = None
-        self._child: Child | None = None
 
     @property
     def uri(self) -> str:
@@ -87,11 +85,6 @@ class EmbeddedMetastore:
         if self._port is None:
             raise ConfigError("the Metastore has no address before its first start")
         return f"thrift://{HOST}:{self._port}"
-
-    @property
-    def pid(self) -> int | None:
-        """The process id, None while it is not running."""
-        return self._child.pid if self._child is not None else None
 
     def start(self) -> Self:
         """Start it and return when its port is open. Started twice is started once.
@@ -110,33 +103,6 @@ class EmbeddedMetastore:
             self.kill()
             raise ConfigError(f"the embedded Metastore {reason}; the end of {self.log}:\n{tail}")
         return self
-
-    def stop(self, seconds: float = 30) -> None:
-        """Ask it to stop (SIGTERM), kill it if it has not after `seconds`. Idempotent."""
-        if self._child is None:
-            return
-        if not self._child.end(signal.SIGTERM, seconds):
-            self._child.end(signal.SIGKILL, seconds)
-        self._child = None
-
-    def kill(self) -> None:
-        """Kill it as a crash would (SIGKILL)."""
-        if self._child is not None:
-            self._child.end(signal.SIGKILL, self._startup_seconds)
-            self._child = None
-
-    def __enter__(self) -> Self:
-        """Start it."""
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop it."""
-        self.stop()
 
     def _launch(self, port: int) -> Child:
         jdk = find_jdk(_NEEDS_JAVA)
