@@ -29,6 +29,12 @@ ConfigFile = Annotated[
 ]
 TableName = Annotated[str, typer.Option("--table", "-t", help="catalog.database.table")]
 Location = Annotated[str, typer.Option("--location", "-l", help="Path or URI of the table.")]
+OptionalTableName = Annotated[
+    str | None, typer.Option("--table", "-t", help="catalog.database.table")
+]
+OptionalLocation = Annotated[
+    str | None, typer.Option("--location", "-l", help="Path or URI of the table.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Execute = Annotated[bool, typer.Option("--execute", help="Carry it out; without it, a dry run.")]
 Since = Annotated[

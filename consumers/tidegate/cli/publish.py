@@ -8,7 +8,16 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import ConfigFile, Location, TableName, one_of, option_group, read_event
+from tidegate.cli.options import (
+    ConfigFile,
+    Location,
+    OptionalLocation,
+    OptionalTableName,
+    TableName,
+    one_of,
+    option_group,
+    read_event,
+)
 from tidegate.cli.publishing import (
     ANSWERED,
     CLI,
@@ -83,12 +92,8 @@ def vacuum(
     file: Annotated[
         Path | None, typer.Option(help="The whole event as JSON; - for standard input.")
     ] = None,
-    table: Annotated[
-        str | None, typer.Option("--table", "-t", help="catalog.database.table")
-    ] = None,
-    location: Annotated[
-        str | None, typer.Option("--location", "-l", help="Path or URI of the table.")
-    ] = None,
+    table: OptionalTableName = None,
+    location: OptionalLocation = None,
     kind: Annotated[VacuumKind | None, typer.Option(help="What the vacuum made.")] = None,
     partition: Annotated[str | None, typer.Option(help="As a path below the table.")] = None,
     directory: Annotated[

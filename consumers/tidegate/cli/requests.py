@@ -8,7 +8,15 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import ConfigFile, Location, RequestedBy, TableName, option_group
+from tidegate.cli.options import (
+    ConfigFile,
+    Location,
+    OptionalLocation,
+    OptionalTableName,
+    RequestedBy,
+    TableName,
+    option_group,
+)
 from tidegate.cli.plan_file import PlanFile
 from tidegate.cli.publishing import RequestId, Sending, request
 from tidegate.errors import ConfigError
@@ -51,12 +59,8 @@ def restore(
         Path | None,
         typer.Option(help="The plan that you looked at: `tidegate plan restore --out` wrote it."),
     ] = None,
-    table: Annotated[
-        str | None, typer.Option("--table", "-t", help="catalog.database.table")
-    ] = None,
-    location: Annotated[
-        str | None, typer.Option("--location", "-l", help="Path or URI of the table.")
-    ] = None,
+    table: OptionalTableName = None,
+    location: OptionalLocation = None,
     savepoint: Annotated[
         str | None, typer.Option(help="Instant of the savepoint to restore to.")
     ] = None,
