@@ -18,6 +18,7 @@ from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
 from tidegate.errors import FormatError
 from tidegate.events import Event
 from tidegate.publisher import Message
+from tidegate.publisher.tracing import with_context
 from tidegate.runtime.bus import Record
 
 if TYPE_CHECKING:
@@ -86,10 +87,7 @@ class Traces:
         context = self._context_of(event_id)
         if context is None:
             return message
-        carrier: dict[str, str] = {}
-        propagate.inject(carrier, context)
-        added = tuple((name, value.encode()) for name, value in carrier.items())
-        return message._replace(headers=(*message.headers, *added))
+        return with_context(message, context)
 
     def _remember(self, event_id: str, context: Context) -> None:
         with self._lock:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from tidegate.errors import ConfigError
 from tidegate.events.message import Message
+
+if TYPE_CHECKING:  # OpenTelemetry is an extra
+    from opentelemetry.context import Context
 
 
 def trace_injector() -> Callable[[Message], Message]:
@@ -15,14 +20,17 @@ def trace_injector() -> Callable[[Message], Message]:
         ConfigError: OpenTelemetry is not installed.
     """
     try:
-        from opentelemetry.propagate import inject  # noqa: PLC0415 - an extra
+        import_module("opentelemetry.propagate")
     except ImportError as error:
         raise ConfigError("traces need OpenTelemetry: pip install 'tidegate[otel]'") from error
+    return with_context
 
-    def add_context(message: Message) -> Message:
-        carrier: dict[str, str] = {}
-        inject(carrier)
-        added = tuple((name, value.encode()) for name, value in carrier.items())
-        return message._replace(headers=(*message.headers, *added))
 
-    return add_context
+def with_context(message: Message, context: Context | None = None) -> Message:
+    """The message with an OpenTelemetry context in its headers, by default the current one."""
+    from opentelemetry.propagate import inject  # noqa: PLC0415 - an extra
+
+    carrier: dict[str, str] = {}
+    inject(carrier, context)
+    added = tuple((name, value.encode()) for name, value in carrier.items())
+    return message._replace(headers=(*message.headers, *added))
