@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
-from confluent_kafka.admin import AdminClient
-
 from tidegate.errors import FormatError, TransientError
 from tidegate.events import Outcome
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC, topic_of
 from tidegate.monitoring import catalog
 from tidegate.monitoring.metrics import Metrics
 from tidegate.ops.groups import Groups
+from tidegate.ops.topics.creating import connect
 from tidegate.ops.waiting import LackingVacuum, waiting_vacuums
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
@@ -170,11 +169,11 @@ class DeploymentMonitor:
             for name in names
             for number in range(self._metadata.partitions(name))
         ]
-        return {each: marks.end for each, marks in self._metadata.watermarks(parts).items()}
+        return self._metadata.ends(parts)
 
     def _look_at_groups(self, ends: Mapping[Partition, int]) -> None:
         # a new client: one that saw its broker die was seen to time out for a minute afterwards
-        groups = Groups(AdminClient({**self._config, "log_level": 0}))
+        groups = Groups(connect(self._config))
         for service, kinds in CONSUMED_EVENTS.items():
             group = f"{self._prefix}.{service}"
             topics = {topic_of(kind).name(self._prefix) for kind in kinds}
