@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from tidegate.events.alarms import (
+    LackedHold,
+    UnknownTableReleased,
+    UnknownTableResolved,
+    VacuumOverdue,
+    VacuumOverdueResolved,
+)
 from tidegate.events.audit import DeadLetterDiscarded, DeadLetterRedriven
 from tidegate.events.base import Command, Event, Fact, Outcome, Request, Value
 from tidegate.events.commands import CleaningReleased, RestoreRequested, SavepointRequested
@@ -19,6 +26,7 @@ from tidegate.events.facts import (
 from tidegate.events.identity import derived_id, table_identity
 from tidegate.events.outcomes import (
     Answer,
+    CleaningProgressed,
     CleaningRefused,
     CleaningStarted,
     DirectoriesCleaned,
@@ -38,6 +46,7 @@ from tidegate.events.outcomes import (
 
 __all__ = [
     "Answer",
+    "CleaningProgressed",
     "CleaningRefused",
     "CleaningReleased",
     "CleaningStarted",
@@ -49,6 +58,7 @@ __all__ = [
     "Event",
     "Fact",
     "InstantRef",
+    "LackedHold",
     "LockHold",
     "LockReleased",
     "LockType",
@@ -68,10 +78,14 @@ __all__ = [
     "SavepointRequested",
     "TableFormat",
     "TableType",
+    "UnknownTableReleased",
+    "UnknownTableResolved",
     "VacuumFinished",
     "VacuumFlag",
     "VacuumFlagged",
     "VacuumKind",
+    "VacuumOverdue",
+    "VacuumOverdueResolved",
     "Value",
     "derived_id",
     "table_identity",

@@ -6,11 +6,18 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from tidegate.events.alarms import (
+    UnknownTableReleased,
+    UnknownTableResolved,
+    VacuumOverdue,
+    VacuumOverdueResolved,
+)
 from tidegate.events.audit import DeadLetterDiscarded, DeadLetterRedriven
 from tidegate.events.base import Event
 from tidegate.events.commands import CleaningReleased, RestoreRequested, SavepointRequested
 from tidegate.events.facts import CommitCompleted, LockReleased, VacuumFinished
 from tidegate.events.outcomes import (
+    CleaningProgressed,
     CleaningRefused,
     CleaningStarted,
     DirectoriesCleaned,
@@ -36,9 +43,14 @@ OUTCOMES: Final[tuple[type[Event], ...]] = (
     RestoreRejected,
     RestoreFailed,
     CleaningStarted,
+    CleaningProgressed,
     DirectoriesCleaned,
     CleaningRefused,
     VacuumFlagged,
+    VacuumOverdue,
+    VacuumOverdueResolved,
+    UnknownTableReleased,
+    UnknownTableResolved,
     DeadLetterRedriven,
     DeadLetterDiscarded,
 )

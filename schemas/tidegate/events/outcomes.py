@@ -162,6 +162,18 @@ class CleaningStarted(DirectoriesOutcome, frozen=True):
     """What is about to be removed, published before the removal so that a crash can't hide it."""
 
 
+class CleaningProgressed(Answer, frozen=True):
+    """How far a cleaning is. Published at most every twenty seconds."""
+
+    identified_by: ClassVar[tuple[str, ...]] = ("caused_by", "directories_done")
+
+    partition: Text | None = None
+    directories_done: Count
+    directories_total: Count
+    files_done: Count
+    files_total: Count
+
+
 class DirectoriesCleaned(DirectoriesOutcome, frozen=True):
     """Nothing that the vacuum made obsolete is left. This run removed `directories`.
 

@@ -6,6 +6,7 @@ from functools import singledispatch
 from typing import Any, Final
 
 from tidegate.events import (
+    CleaningProgressed,
     CleaningRefused,
     CleaningReleased,
     CleaningStarted,
@@ -25,8 +26,10 @@ from tidegate.events import (
     SavepointCreated,
     SavepointRejected,
     SavepointRequested,
+    UnknownTableResolved,
     VacuumFinished,
     VacuumFlagged,
+    VacuumOverdueResolved,
 )
 from tidegate.ops.event_log.logged import LoggedEvent
 
@@ -185,6 +188,14 @@ def _(event: CleaningStarted | DirectoriesCleaned) -> str:
 
 
 @says.register
+def _(event: CleaningProgressed) -> str:
+    directories = f"{event.directories_done} of {_count(event.directories_total, 'directory')}"
+    files = f"{event.files_done} of {_count(event.files_total, 'file')}"
+    percent = 100 * event.directories_done // max(1, event.directories_total)
+    return f"{_where(event.partition)}{directories} removed, with {files} ({percent} %)"
+
+
+@says.register
 def _(event: CleaningRefused) -> str:
     return f"{_where(event.partition)}{event.reason}: {event.message}"
 
@@ -192,6 +203,19 @@ def _(event: CleaningRefused) -> str:
 @says.register
 def _(event: VacuumFlagged) -> str:
     return f"{_where(event.partition)}{event.flag}: {event.message}"
+
+
+@says.register
+def _(event: VacuumOverdueResolved) -> str:
+    waited = f"waited since {event.since:%Y-%m-%dT%H:%M:%SZ}"
+    if event.replaced_by:
+        return f"{_where(event.partition)}replaced by a later publication; {waited}"
+    return f"{_where(event.partition)}its cleaning was released; {waited}"
+
+
+@says.register
+def _(event: UnknownTableResolved) -> str:
+    return f"a vacuum came; releases had come since {event.since:%Y-%m-%dT%H:%M:%SZ}"
 
 
 @says.register(DeadLetterRedriven)
@@ -211,7 +235,8 @@ def size(count: int) -> str:
 
 
 def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+    plural = f"{thing[:-1]}ies" if thing.endswith("y") else f"{thing}s"
+    return f"{number} {thing}" if number == 1 else f"{number} {plural}"
 
 
 def _names(directories: tuple[str, ...]) -> str:

@@ -1,0 +1,76 @@
+"""Alarms of the reader gate: said once when something waits too long, and once when it is over."""
+
+from __future__ import annotations
+
+from pydantic import AwareDatetime
+
+from tidegate.events.base import Outcome, Value
+from tidegate.events.limits import Count, Id, Message, Text
+
+
+class LackedHold(Value, frozen=True):
+    """A lock, or a transaction without a known lock, that a vacuum still waits for."""
+
+    lock_id: Id | None = None
+    transaction_id: Id | None = None
+    partition: Text | None = None
+    lock_type: Text | None = None
+    owner: Text | None = None
+
+    def __str__(self) -> str:
+        """For people, with the owner where it is known."""
+        lock = "" if self.lock_id is None else f"lock {self.lock_id}"
+        txn = "" if self.transaction_id is None else f"transaction {self.transaction_id}"
+        kind = f" ({self.lock_type})" if self.lock_type else ""
+        owner = f" of {self.owner}" if self.owner else ""
+        return f"{' in '.join(filter(None, (lock, txn)))}{kind}{owner}"
+
+
+class VacuumOverdue(Outcome, frozen=True):
+    """A vacuum has waited for its readers for longer than the limit. It goes on waiting.
+
+    `since` is the time at which the broker appended the vacuum. `lacks` has the first 100 of the
+    `holds_left` locks and transactions that have not ended, the youngest first.
+    """
+
+    partition: Text | None = None
+    since: AwareDatetime
+    limit_seconds: Count
+    holds_left: Count
+    lacks: tuple[LackedHold, ...] = ()
+    message: Message
+
+
+class VacuumOverdueResolved(Outcome, frozen=True):
+    """A vacuum that was overdue waits no longer: its cleaning was released, or it was replaced.
+
+    `replaced_by` is the later publication of the same vacuum that counts instead; None where the
+    cleaning was released. `overdue_since` is when it was said to be overdue.
+    """
+
+    partition: Text | None = None
+    since: AwareDatetime
+    overdue_since: AwareDatetime
+    replaced_by: Text | None = None
+
+
+class UnknownTableReleased(Outcome, frozen=True):
+    """A release came for a table of which no vacuum has come within the limit.
+
+    Either the release names another table than the vacuum does, or vacuums of this table are not
+    published. `since` is when the broker appended the first release of the table.
+    """
+
+    since: AwareDatetime
+    limit_seconds: Count
+    lock_id: Id | None = None
+    transaction_id: Id | None = None
+    published_by: Text
+    message: Message
+
+
+class UnknownTableResolved(Outcome, frozen=True):
+    """A vacuum came of a table of which only releases were known; it is the cause of this event."""
+
+    since: AwareDatetime
+    unknown_since: AwareDatetime
