@@ -43,6 +43,12 @@ from tidegate.events.outcomes import (
     VacuumFlag,
     VacuumFlagged,
 )
+from tidegate.events.savepoint_marks import KeptSavepoint, SavepointMark
+from tidegate.events.savepoint_removal import (
+    SavepointRemovalRejected,
+    SavepointRemovalRequested,
+    SavepointRemoved,
+)
 
 __all__ = [
     "Answer",
@@ -58,6 +64,7 @@ __all__ = [
     "Event",
     "Fact",
     "InstantRef",
+    "KeptSavepoint",
     "LackedHold",
     "LockHold",
     "LockReleased",
@@ -74,7 +81,11 @@ __all__ = [
     "RestoreRequested",
     "RestoreStarted",
     "SavepointCreated",
+    "SavepointMark",
     "SavepointRejected",
+    "SavepointRemovalRejected",
+    "SavepointRemovalRequested",
+    "SavepointRemoved",
     "SavepointRequested",
     "TableFormat",
     "TableType",

@@ -31,11 +31,23 @@ from tidegate.events.outcomes import (
     SavepointRejected,
     VacuumFlagged,
 )
+from tidegate.events.savepoint_removal import (
+    SavepointRemovalRejected,
+    SavepointRemovalRequested,
+    SavepointRemoved,
+)
 
-COMMANDS: Final[tuple[type[Event], ...]] = (SavepointRequested, RestoreRequested, CleaningReleased)
+COMMANDS: Final[tuple[type[Event], ...]] = (
+    SavepointRequested,
+    SavepointRemovalRequested,
+    RestoreRequested,
+    CleaningReleased,
+)
 OUTCOMES: Final[tuple[type[Event], ...]] = (
     SavepointCreated,
     SavepointRejected,
+    SavepointRemoved,
+    SavepointRemovalRejected,
     RestorePlanned,
     RestoreStarted,
     RestoreProgressed,

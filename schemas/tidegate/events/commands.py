@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tidegate.events.base import Caused, Command, Request
 from tidegate.events.facts import VacuumKind
 from tidegate.events.limits import (
     MAX_DIRECTORIES,
+    Count,
     DirectoryName,
     HudiInstant,
     Id,
@@ -17,10 +18,16 @@ from tidegate.events.limits import (
     Snapshot,
     Text,
 )
+from tidegate.events.savepoint_marks import PREFIX, PolicyName, SavepointMark, TierName
 
 
 class SavepointRequested(Request, frozen=True):
-    """Write a Hudi savepoint on `instant`, or on the newest completed instant if it is None."""
+    """Write a Hudi savepoint on `instant`, or on the newest completed instant if it is None.
+
+    With `before`, on the commit that preceded that instant. A policy names itself and the `tiers`
+    that the savepoint is for; a person may give a lifetime. With `review`, the outcome lists the
+    table's savepoints.
+    """
 
     identified_by: ClassVar[tuple[str, ...]] = (
         "table",
@@ -32,6 +39,31 @@ class SavepointRequested(Request, frozen=True):
     instant: HudiInstant | None = None
     requested_by: Text
     comment: LongText = ""
+    before: HudiInstant | None = None
+    policy: PolicyName | None = None
+    tiers: tuple[TierName, ...] = Field(default=(), max_length=20)
+    lifetime_seconds: Count | None = None
+    review: bool = False
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> Self:
+        if self.comment.startswith(PREFIX):
+            raise ValueError(f"comment must not begin with {PREFIX!r}: so do savepoints' own marks")
+        if self.instant and self.before:
+            raise ValueError("give instant or before, not both")
+        return self
+
+    @property
+    def mark(self) -> SavepointMark | None:
+        """What the savepoint says of itself; None for a person's without a lifetime."""
+        if self.policy is None and self.lifetime_seconds is None:
+            return None
+        return SavepointMark(
+            policy=self.policy,
+            tiers=self.tiers,
+            decided_at=self.occurred_at,
+            lifetime_seconds=self.lifetime_seconds,
+        )
 
     @property
     def asked_by(self) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import ClassVar, Self
 
-from pydantic import model_validator
+from pydantic import AwareDatetime, model_validator
 
 from tidegate.events.base import Command, Outcome, Value
 from tidegate.events.identity import derived_id
 from tidegate.events.limits import Count, LongText, Message, Text
+from tidegate.events.savepoint_marks import KeptSavepoint
 
 
 class InstantRef(Value, frozen=True):
@@ -36,13 +37,26 @@ class Answer(Outcome, frozen=True):
 
 
 class SavepointCreated(Answer, frozen=True):
-    """The savepoint is on the timeline; `already_there` if it was before this command."""
+    """The savepoint is on the timeline; `already_there` if it was before this command.
+
+    `policy`, `tiers`, `decided_at` and `lifetime_seconds` are what its mark on the timeline says;
+    the tiers with those of the request, if that is the same policy's. `bytes` are those of all its
+    files, where they were listed. If the request asked for a review, `savepoints` are all of the
+    table that a policy made or that have a lifetime, oldest first.
+    """
 
     instant: Text
     partitions: Count
     files: Count
     already_there: bool = False
     duration_ms: Count
+    bytes: Count | None = None
+    policy: Text | None = None
+    tiers: tuple[Text, ...] = ()
+    decided_at: AwareDatetime | None = None
+    lifetime_seconds: Count | None = None
+    reviewed: bool = False
+    savepoints: tuple[KeptSavepoint, ...] = ()
 
 
 class SavepointRejected(Answer, frozen=True):

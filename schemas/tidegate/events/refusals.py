@@ -9,6 +9,7 @@ from tidegate.events.base import Command
 from tidegate.events.commands import CleaningReleased, RestoreRequested, SavepointRequested
 from tidegate.events.outcomes import Answer, CleaningRefused, RestoreRejected, SavepointRejected
 from tidegate.events.reasons import Reason
+from tidegate.events.savepoint_removal import SavepointRemovalRejected, SavepointRemovalRequested
 
 
 def refusal(command: Command, reason: Reason, message: str, said_by: str, at: datetime) -> Answer:
@@ -23,6 +24,8 @@ def refusal(command: Command, reason: Reason, message: str, said_by: str, at: da
             return RestoreRejected.about(command, **fields, savepoint=command.savepoint)
         case SavepointRequested():
             return SavepointRejected.about(command, **fields, instant=command.instant)
+        case SavepointRemovalRequested():
+            return SavepointRemovalRejected.about(command, **fields, instant=command.instant)
         case CleaningReleased():
             return CleaningRefused.about(command, **fields, partition=command.partition)
         case _:

@@ -17,6 +17,7 @@ from tidegate.events.outcomes import (
     SavepointCreated,
     SavepointRejected,
 )
+from tidegate.events.savepoint_removal import SavepointRemovalRejected, SavepointRemoved
 
 
 class Verdict(StrEnum):
@@ -37,6 +38,8 @@ class Verdict(StrEnum):
 _FINAL: Final[dict[type[Outcome], Verdict]] = {
     SavepointCreated: Verdict.DONE,
     SavepointRejected: Verdict.REFUSED,
+    SavepointRemoved: Verdict.DONE,
+    SavepointRemovalRejected: Verdict.REFUSED,
     RestoreCompleted: Verdict.DONE,
     RestoreRejected: Verdict.REFUSED,
     RestoreFailed: Verdict.FAILED,

@@ -25,6 +25,9 @@ from tidegate.events import (
     RestoreStarted,
     SavepointCreated,
     SavepointRejected,
+    SavepointRemovalRejected,
+    SavepointRemovalRequested,
+    SavepointRemoved,
     SavepointRequested,
     UnknownTableResolved,
     VacuumFinished,
@@ -110,7 +113,14 @@ def _(event: LockReleased) -> str:
 
 @says.register
 def _(event: SavepointRequested) -> str:
-    return f"of {event.instant or 'the newest commit'}"
+    last = f"the commit before {event.before}" if event.before else "the newest commit"
+    tiers = f", for {', '.join(event.tiers)}" if event.tiers else ""
+    return f"of {event.instant or last}{tiers}"
+
+
+@says.register
+def _(event: SavepointRemovalRequested) -> str:
+    return f"of {event.instant}: {event.reason}"
 
 
 @says.register
@@ -128,12 +138,27 @@ def _(event: CleaningReleased) -> str:
 def _(event: SavepointCreated) -> str:
     there = ", was there already" if event.already_there else ""
     partitions = _count(event.partitions, "partition")
-    return f"{event.instant}: {_count(event.files, 'file')} in {partitions}{there}"
+    tiers = f", for {', '.join(event.tiers)}" if event.tiers else ""
+    return f"{event.instant}: {_count(event.files, 'file')} in {partitions}{tiers}{there}"
 
 
 @says.register
 def _(event: SavepointRejected) -> str:
     return f"{event.reason}: {event.message}"
+
+
+@says.register
+def _(event: SavepointRemoved) -> str:
+    if event.already_gone:
+        return f"{event.instant}: was gone already"
+    files = "" if event.files is None else f", which kept {_count(event.files, 'file')}"
+    made = f" of {event.made_by}" if event.made_by else ""
+    return f"{event.instant}{made}{files}; {_count(event.savepoints_left, 'savepoint')} left"
+
+
+@says.register
+def _(event: SavepointRemovalRejected) -> str:
+    return f"{event.instant}: {event.reason}: {event.message}"
 
 
 @says.register(RestorePlanned)

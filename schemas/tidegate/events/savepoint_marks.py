@@ -1,0 +1,102 @@
+"""What a savepoint says on the timeline about who made it and how long it is kept.
+
+Hudi's metadata of a savepoint has room for a user and a comment, and no other. The mark is the
+beginning of the comment: it lives and dies with the savepoint, whatever is lost elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated, Final, Self
+
+from pydantic import AwareDatetime, Field
+
+from tidegate.events.base import Value
+from tidegate.events.limits import Count, Text
+
+PREFIX: Final = "[tidegate "
+"""What a mark begins with; the comment of a request must not."""
+_MARK: Final = re.compile(r"\[tidegate ([a-z]+=\S+(?: [a-z]+=\S+)*)\](?: |$)")
+
+PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+"""Letters, digits and . _ -, because it stands in a mark."""
+TierName = Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,29}$")]
+"""A tier of a policy, such as daily."""
+
+
+class SavepointMark(Value, frozen=True):
+    """Who made a savepoint and how long it is kept.
+
+    With a policy, its settings say how long; a person's request says `lifetime_seconds`.
+    `decided_at` is the broker's time of what caused a policy's request; of a person's request the
+    requester's.
+    """
+
+    policy: PolicyName | None = None
+    tiers: tuple[TierName, ...] = Field(default=(), max_length=20)
+    decided_at: AwareDatetime
+    lifetime_seconds: Count | None = None
+
+    @property
+    def lifetime(self) -> timedelta | None:
+        """How long a person wants the savepoint kept; None: no such wish."""
+        return None if self.lifetime_seconds is None else timedelta(seconds=self.lifetime_seconds)
+
+    def before(self, comment: str) -> str:
+        """The comment with this mark at its beginning."""
+        fields = {
+            "policy": self.policy,
+            "tiers": ",".join(self.tiers) or None,
+            "decided": self.decided_at.isoformat(),
+            "lifetime": None if self.lifetime_seconds is None else f"{self.lifetime_seconds}s",
+        }
+        text = " ".join(f"{name}={value}" for name, value in fields.items() if value is not None)
+        return f"[tidegate {text}] {comment}".rstrip()
+
+    @classmethod
+    def parse(cls, comment: str) -> tuple[Self | None, str]:
+        """The mark at the beginning of a comment, and the rest; (None, comment) without a mark.
+
+        What only looks like a mark is none: such a savepoint counts as a person's.
+        """
+        found = _MARK.match(comment)
+        if found is None:
+            return None, comment
+        fields = dict(each.split("=", 1) for each in found[1].split(" "))
+        try:
+            mark = cls.model_validate(
+                {
+                    "policy": fields.pop("policy", None),
+                    "tiers": tuple(filter(None, fields.pop("tiers", "").split(","))),
+                    "decided_at": fields.pop("decided"),
+                    "lifetime_seconds": _seconds(fields.pop("lifetime", None)),
+                    **fields,  # unknown ones are refused
+                }
+            )
+        except (ValueError, KeyError):
+            return None, comment
+        return mark, comment[found.end() :]
+
+
+def _seconds(text: str | None) -> int | None:
+    return None if text is None else int(text.removesuffix("s"))
+
+
+class KeptSavepoint(Value, frozen=True):
+    """A savepoint that is on a table's timeline, with what its mark says.
+
+    The pinned files are those that no slice of the table's newest commit has any more: only
+    savepoints keep them from Hudi's cleaner. None: not looked at.
+    """
+
+    instant: Text
+    made_by: Text
+    made_at: AwareDatetime
+    policy: Text | None = None
+    tiers: tuple[Text, ...] = ()
+    decided_at: AwareDatetime | None = None
+    lifetime_seconds: Count | None = None
+    files: Count
+    pinned_files: Count | None = None
+    pinned_bytes: Count | None = None
