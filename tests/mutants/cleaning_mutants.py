@@ -20,6 +20,18 @@ def _gate(rule: str, old: str, new: str, file: str = _GATE) -> Mutant:
 
 
 CLEANING_MUTANTS = (
+    Mutant(
+        "gate: a packed record expands to a limit only",
+        _STATE,
+        (("reader.decompress(record, MAX_UNPACKED)", "reader.decompress(record)"),),
+        "tests/cleaning/test_gate_records.py",
+    ),
+    Mutant(
+        "gate: a record that could not be read again is not written",
+        _STATE,
+        (("    if len(record) > MAX_UNPACKED:\n", "    if not record:\n"),),
+        "tests/cleaning/test_gate_records.py",
+    ),
     _gate(
         "a vacuum waits for its last hold",
         "        for hold in holds:\n",

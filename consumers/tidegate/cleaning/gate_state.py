@@ -22,7 +22,7 @@ from pydantic import ConfigDict, Field
 from pydantic_core import from_json
 
 from tidegate.cleaning.gate_index import GateIndex, Hold, lock_token, transaction_token
-from tidegate.errors import StopService
+from tidegate.errors import PermanentError, StopService
 from tidegate.events import VacuumFinished, VacuumKind
 
 VACUUM: Final = "v"
@@ -37,6 +37,9 @@ _PACKED: Final = b"x"
 """How a record begins that zlib has compressed; the others are JSON."""
 _PACKED_ABOVE: Final = 100_000
 """Bytes: the few vacuums with thousands of holds. Everything but vacuums has fewer."""
+MAX_UNPACKED: Final = 32 * 2**20
+"""Bytes that a packed record expands to at most. One publication has 2 MiB, in JSON six times as
+much at the worst; several of one vacuum, with other holds each, may exceed it and are refused."""
 _CHARACTER: Final = 6
 """Bytes that a character has in JSON, at most; those of the fields' limits are here:"""
 _NAME: Final = 255 + 1
@@ -254,7 +257,11 @@ def most_bytes(piece: object) -> int:
 
 
 def dump_piece(piece: object) -> bytes:
-    """The record of a piece."""
+    """The record of a piece.
+
+    Raises:
+        PermanentError: it is a vacuum that would expand beyond MAX_UNPACKED when it is read.
+    """
     if isinstance(piece, WaitingVacuum):
         return _dump_vacuum(piece)
     if isinstance(piece, Chunk | Marks):
@@ -286,16 +293,27 @@ def _dump_vacuum(vacuum: WaitingVacuum) -> bytes:
         "vacuum": {name: getattr(vacuum.vacuum, name) for name in COPIED},
     }
     record = _json(vacuum.holds) + b"\n" + _json(details)
+    if len(record) > MAX_UNPACKED:
+        raise PermanentError(
+            f"a waiting vacuum of {len(record)} bytes, {len(vacuum.locks)} locks in all its"
+            f" publications; the limit is {MAX_UNPACKED} bytes"
+        )
     return record if len(record) <= _PACKED_ABOVE else zlib.compress(record)
 
 
 def _unpacked(record: bytes) -> bytes:
     if record[:1] != _PACKED:
         return record
+    reader = zlib.decompressobj()
     try:
-        return zlib.decompress(record)
+        whole = reader.decompress(record, MAX_UNPACKED)
     except zlib.error as error:
         raise ValueError(str(error)) from error
+    if reader.unconsumed_tail:
+        raise ValueError(f"it expands beyond the limit of {MAX_UNPACKED} bytes")
+    if not reader.eof:
+        raise ValueError("it was cut off")
+    return whole
 
 
 _json_of: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode

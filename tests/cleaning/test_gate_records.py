@@ -1,0 +1,51 @@
+"""The records of the gate's changelog: what they may expand to."""
+
+from __future__ import annotations
+
+import tracemalloc
+import zlib
+from datetime import UTC, datetime
+from typing import Final
+
+import pytest
+
+from tidegate.cleaning.gate_state import (
+    MAX_UNPACKED,
+    HeldLock,
+    Vacuum,
+    WaitingVacuum,
+    dump_piece,
+    parse_piece,
+)
+from tidegate.errors import PermanentError
+from tidegate.events import VacuumKind
+
+NAME: Final = "v0000000000000001"
+
+
+def waiting(owners: int, owner: str) -> WaitingVacuum:
+    vacuum = Vacuum("/w/t", VacuumKind.MINOR, None, ("delta_1_2",), 1, 2, "a.b:2::", None)
+    locks = tuple(HeldLock(number, owner=owner) for number in range(owners))
+    return WaitingVacuum("id", datetime(2026, 11, 22, tzinfo=UTC), 1, locks, (), vacuum)
+
+
+def test_a_record_that_expands_without_end_is_refused_in_little_memory() -> None:
+    bomb = zlib.compress(b"[" + b" " * 4 * MAX_UNPACKED)
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="limit"):
+        parse_piece(NAME, bomb)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2.5 * MAX_UNPACKED
+
+
+@pytest.mark.parametrize("cut", [1, 100])
+def test_a_packed_record_that_was_cut_off_is_refused(cut: int) -> None:
+    with pytest.raises(ValueError, match="cut off"):
+        parse_piece(NAME, dump_piece(waiting(10_000, "ana"))[:-cut])
+
+
+def test_what_could_not_be_read_again_is_not_written() -> None:
+    # many publications of one vacuum, each with other holds, whose owners compress to nothing
+    with pytest.raises(PermanentError, match="limit"):
+        dump_piece(waiting(MAX_UNPACKED // 1_000, "a" * 1_000))
