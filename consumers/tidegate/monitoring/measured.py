@@ -17,7 +17,14 @@ from tidegate.events import (
 )
 from tidegate.monitoring import catalog
 from tidegate.monitoring.observed import ObservedService
-from tidegate.runtime.protocols import Decider, Decision, Executor, Pieces, PiecewiseDecider
+from tidegate.runtime.protocols import (
+    Decider,
+    Decision,
+    Executor,
+    Pieces,
+    PiecewiseDecider,
+    TimedDecider,
+)
 
 S = TypeVar("S")
 _DONE: Final = "succeeded"
@@ -28,6 +35,8 @@ def measured_decider(decider: Decider[S], service: ObservedService) -> Decider[S
     """Measure how long after its event each command and outcome of a decider is published."""
     if isinstance(decider, PiecewiseDecider):
         return cast("Decider[S]", _PiecewiseDecider(decider, service))
+    if isinstance(decider, TimedDecider):
+        return cast("Decider[S]", _TimedDecider(decider, service))
     return cast("Decider[S]", _Decider(decider, service))  # what it declares is the instance's
 
 
@@ -83,6 +92,19 @@ class _PiecewiseDecider(_Decider[S]):
 
     def upgrade(self, state: object) -> tuple[S, Mapping[str, object]]:
         return self._pieces.upgrade(state)
+
+
+class _TimedDecider(_Decider[S]):
+    def __init__(self, decider: TimedDecider[S], service: ObservedService) -> None:
+        super().__init__(decider, service)
+        self._timed = decider
+
+    def due(self, state: S) -> datetime | None:
+        return self._timed.due(state)
+
+    def tick(self, table: str, state: S, at: datetime) -> Decision[S]:
+        # nothing caused it now: there is no latency to measure
+        return self._timed.tick(table, state, at)
 
 
 class _Executor:

@@ -72,6 +72,27 @@ class Pieces(Protocol):
 
 
 @runtime_checkable
+class TimedDecider(Decider[S], Protocol[S]):
+    """A decider that also decides when time alone has passed.
+
+    Time is the broker's (`runtime/decider/ticks.py`). Ticks are not in any topic: a replay has
+    others. So a tick may only do what an event at that time would do as well, and the ids of its
+    commands derive from what is in the state, never from the time.
+    """
+
+    def due(self, state: S) -> datetime | None:
+        """From when on `tick` has something to do, if no event comes before; None: never.
+
+        Called for every table at an assignment, and for a table after each of its decisions.
+        """
+        ...
+
+    def tick(self, table: str, state: S, at: datetime) -> Decision[S]:
+        """Decide on the time alone, as `decide` does on an event; no pieces."""
+        ...
+
+
+@runtime_checkable
 class PiecewiseDecider(Decider[S], Protocol[S]):
     """A decider whose state of one table can be large: it is stored as a main record and pieces.
 

@@ -43,6 +43,7 @@ from tidegate.runtime.decider.owned_partitions import (
     PendingWork,
 )
 from tidegate.runtime.decider.pieces import require_small
+from tidegate.runtime.decider.ticks import BrokerTime, Ticks
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.runtime.input.dead_letters import DeadLetterLimit, DeadLetterQueue
 from tidegate.runtime.input.decoder import Decoder
@@ -78,8 +79,11 @@ class DeciderLoop(Generic[S]):
         limit: DeadLetterLimit | None = None,
         wire: Wire | None = None,
         sign: Sign | None = None,
+        clock: BrokerTime | None = None,
     ) -> None:
         """Join the group. `sign` signs the commands; by default they are not signed.
+
+        `clock` is for a decider's ticks.
 
         Raises:
             ConfigError: a topic does not exist, or the topics differ in their number of
@@ -95,6 +99,7 @@ class DeciderLoop(Generic[S]):
         count = require_copartitioned(bus, topics)
         self._decoder = Decoder(decider.consumes, prefix, count, retries, self._wire)
         self._owned = OwnedPartitions(decider, bus, prefix, self._inputs, retries)
+        self._ticks = Ticks(decider, clock)
         self._stop = threading.Event()
         self._catch_up = CatchUp(topic_of(decider.consumes[0]).name(prefix))
         group = f"{prefix}.{decider.name}"
@@ -117,6 +122,7 @@ class DeciderLoop(Generic[S]):
         """Process what has arrived, waiting up to `timeout` seconds for it; return the count."""
         try:
             count = self._poll_and_apply(timeout)
+            self._tick()
             self._finish()
         except BaseException:
             self._owned.drop()  # invariant 4: `close` must find nothing left to finish
@@ -139,6 +145,7 @@ class DeciderLoop(Generic[S]):
             history = self._subscription.committed_metadata(partition)
             self._dead_letters.limit.restore(partition, history)
         self._owned.restore(starts, self._stop.is_set)
+        self._ticks.assigned(self._owned.stores())
         first = [each for each in starts if each.topic == self._catch_up.first]
         self._catch_up.assigned(starts, self._retries.call(lambda: self._bus.watermarks(first)))
 
@@ -146,11 +153,13 @@ class DeciderLoop(Generic[S]):
         """Finish pending work, then give up the partitions; they may be assigned again at once."""
         self._finish(wait=True)
         self._owned.release()
+        self._ticks.assigned({})
         self._catch_up.assigned({}, {})
 
     def lost(self, partitions: Sequence[Partition]) -> None:  # noqa: ARG002 - always all of them
         """Drop the partitions and the pending work on them."""
         self._owned.drop()
+        self._ticks.assigned({})
         self._catch_up.assigned({}, {})
 
     def _poll_and_apply(self, timeout: float) -> int:
@@ -169,6 +178,8 @@ class DeciderLoop(Generic[S]):
         self._catch_up.before_poll(self._subscription)
         records = self._subscription.poll(CHUNK, timeout)
         self._catch_up.polled(records, self._subscription)
+        if records:
+            self._ticks.saw(records[-1].timestamp_ms)
         return records
 
     def _apply(self, records: Sequence[Record]) -> None:
@@ -199,7 +210,7 @@ class DeciderLoop(Generic[S]):
         if event is None or store.has_applied_to(event.table, where.topic, record.offset):
             return
         try:
-            self._decide(owned, event, _moment(record.timestamp_ms))
+            decision = self._decide(owned, event, _moment(record.timestamp_ms))
         except Exception as error:
             if isinstance(error, StopService) or is_broker_fault(error):
                 raise
@@ -207,9 +218,23 @@ class DeciderLoop(Generic[S]):
             store.reopen(event.table)
             self._dead_letters.send(record, error)
         else:
+            self._ticks.changed(where.number, event.table, decision.state)
             self._dead_letters.limit.succeeded(where)
 
-    def _decide(self, owned: OwnedPartition[S], event: Event, at: datetime) -> None:
+    def _tick(self) -> None:
+        """Let the tables that are due decide on the time alone."""
+        decider = self._ticks.decider
+        if decider is None:
+            return
+        for number, table, at in self._ticks.due_tables():
+            owned = self._owned[number]
+            decision = decider.tick(table, owned.store.state(table), at)
+            self._add(owned.pending, self._messages(decision))
+            owned.store.put(table, decision.state)
+            owned.pending.has_ticked = True
+            self._ticks.ticked(number, table, decision.state, at)
+
+    def _decide(self, owned: OwnedPartition[S], event: Event, at: datetime) -> Decision[S]:
         """Apply an event. What can be refused is tried first: a refused event changes nothing."""
         store = owned.store
         decision = self._decider.decide(store.state(event.table), event, at)
@@ -218,6 +243,7 @@ class DeciderLoop(Generic[S]):
         if decision.commands or decision.outcomes:
             self._add(owned.pending, self._messages(decision))
         store.put(event.table, decision.state, decision.pieces)
+        return decision
 
     def _messages(self, decision: Decision[S]) -> list[Message]:
         try:
@@ -258,7 +284,8 @@ class DeciderLoop(Generic[S]):
         self._owned.write(begun)
         offsets = {where: at for each in pending for where, at in each.read_up_to.items()}
         metadata = {where: self._dead_letters.limit.history(where) for where in offsets}
-        self._subscription.commit(offsets, metadata, wait=wait)
+        if offsets:
+            self._subscription.commit(offsets, metadata, wait=wait)
         for each in pending:
             each.clear()
 

@@ -29,10 +29,17 @@ class PendingWork:
     """Commands and outcomes to publish, in the order of the decisions."""
     read_up_to: dict[Partition, int] = field(default_factory=dict[Partition, int])
     """By input partition the offset to commit: that of the next record to read."""
+    has_ticked: bool = False
+    """Whether something was decided without any record."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is pending."""
+        return not self.read_up_to and not self.has_ticked
 
     def clear(self) -> None:
         """All of it is published, written and committed."""
-        self.messages, self.read_up_to = [], {}
+        self.messages, self.read_up_to, self.has_ticked = [], {}, False
 
 
 @dataclass(slots=True)
@@ -74,9 +81,13 @@ class OwnedPartitions(Generic[S]):
         """The numbers owned."""
         return iter(self._owned)
 
+    def stores(self) -> dict[int, StateStore[S]]:
+        """The states owned, by number."""
+        return {number: each.store for number, each in self._owned.items()}
+
     def with_pending_work(self) -> dict[int, OwnedPartition[S]]:
         """Those with pending work, by number."""
-        return {n: each for n, each in sorted(self._owned.items()) if each.pending.read_up_to}
+        return {n: each for n, each in sorted(self._owned.items()) if not each.pending.is_empty}
 
     def restore(self, starts: Offsets, stopping: Callable[[], bool] = lambda: False) -> None:
         """Acquire the changelog of each partition and read it.

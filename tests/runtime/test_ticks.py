@@ -1,0 +1,131 @@
+"""A decider that decides when time alone has passed: by whose clock, and under the loop's rules."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import ClassVar
+
+from support.samples import commit, events_on, memory_bus, message
+from tidegate.events import CommitCompleted, Event, SavepointRequested, Value
+from tidegate.runtime.decider.loop import DeciderLoop
+from tidegate.runtime.decider.ticks import BrokerTime
+from tidegate.runtime.memory.bus import MemoryBus
+from tidegate.runtime.protocols import Decision
+
+TABLES = ("lake.sales.orders", "lake.sales.items", "lake.hr.staff")
+
+
+class Last(Value, frozen=True):
+    """The last commit, until an hour after it."""
+
+    commit: CommitCompleted | None = None
+    at: datetime | None = None
+
+
+class HourLater:
+    """Requests a savepoint of a commit an hour after it, whether or not another event comes."""
+
+    name: ClassVar[str] = "hour-later"
+    consumes: ClassVar[tuple[type[Event], ...]] = (CommitCompleted,)
+    state_type = Last
+
+    def initial(self) -> Last:
+        return Last()
+
+    def decide(self, state: Last, event: Event, at: datetime) -> Decision[Last]:  # noqa: ARG002
+        assert isinstance(event, CommitCompleted)
+        return Decision(Last(commit=event, at=at))
+
+    def due(self, state: Last) -> datetime | None:
+        return None if state.at is None else state.at + timedelta(hours=1)
+
+    def tick(self, table: str, state: Last, at: datetime) -> Decision[Last]:
+        assert state.commit is not None
+        assert state.commit.table == table
+        asked = SavepointRequested.about(
+            state.commit, requested_by="x", said_by=self.name, occurred_at=at
+        )
+        return Decision(Last(), (asked,))
+
+
+class Passing:
+    """Time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+        self.ahead = 0.0
+
+    def clock(self, began: float) -> BrokerTime:
+        start = self.seconds
+        return BrokerTime(lambda: self.seconds, lambda: began + self.seconds - start + self.ahead)
+
+
+def asked(bus: MemoryBus) -> list[str]:
+    events = events_on(bus, "tidegate.commands")
+    return sorted(each.table for each in events if isinstance(each, SavepointRequested))
+
+
+def test_a_table_that_is_due_decides_without_an_event() -> None:
+    bus, time = memory_bus(HourLater.name), Passing()
+    loop = DeciderLoop(HourLater(), bus, clock=time.clock(datetime.now(UTC).timestamp() + 60))
+    bus.send([message(commit(1, table)) for table in TABLES])
+    loop.step(0)
+    loop.step(0)
+    assert asked(bus) == []
+
+    time.seconds += 3700
+    loop.step(0)
+    loop.step(0)
+
+    assert asked(bus) == sorted(TABLES)
+
+
+def test_what_is_due_outlives_a_restart_and_is_done_once() -> None:
+    bus, time = memory_bus(HourLater.name), Passing()
+    loop = DeciderLoop(HourLater(), bus, clock=time.clock(datetime.now(UTC).timestamp() + 60))
+    bus.send([message(commit(1))])
+    loop.step(0)
+    loop.close()
+
+    time.seconds += 7200
+    later = time.clock(datetime.now(UTC).timestamp() + 9000)
+    second = DeciderLoop(HourLater(), bus, clock=later)
+    second.step(0)
+    assert asked(bus) == []  # the broker's time is not known yet
+    later.saw(int((datetime.now(UTC).timestamp() + 7200) * 1000))
+    second.step(0)
+    second.step(0)
+
+    assert asked(bus) == [TABLES[0]]
+    second.close()
+    third = DeciderLoop(HourLater(), bus, clock=later)
+    third.step(0)
+    assert asked(bus) == [TABLES[0]]
+
+
+def test_time_is_the_broker_s_and_what_passed_since() -> None:
+    time = Passing()
+    clock = time.clock(10_000.0)
+    assert clock.now() is None
+
+    clock.saw(9_000_000)
+    time.seconds += 10
+
+    assert clock.now() == datetime.fromtimestamp(9_010, UTC)
+
+
+def test_an_old_record_does_not_turn_time_back() -> None:
+    time = Passing()
+    clock = time.clock(10_000.0)
+    clock.saw(9_000_000)
+    clock.saw(5_000_000)
+
+    assert clock.now() == datetime.fromtimestamp(9_000, UTC)
+
+
+def test_a_record_of_the_future_does_not_make_anything_due_early() -> None:
+    time = Passing()
+    clock = time.clock(10_000.0)
+    clock.saw(99_000_000_000)
+
+    assert clock.now() == datetime.fromtimestamp(10_000, UTC)
