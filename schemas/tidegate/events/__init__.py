@@ -23,6 +23,14 @@ from tidegate.events.facts import (
     VacuumFinished,
     VacuumKind,
 )
+from tidegate.events.holds import (
+    ANYWHERE,
+    CleaningDeferred,
+    CleaningHeld,
+    CleaningHoldRemovalRequested,
+    CleaningHoldRemoved,
+    CleaningHoldRequested,
+)
 from tidegate.events.identity import derived_id, table_identity
 from tidegate.events.outcomes import (
     Answer,
@@ -43,6 +51,15 @@ from tidegate.events.outcomes import (
     VacuumFlag,
     VacuumFlagged,
 )
+from tidegate.events.quarantine import (
+    CleaningMode,
+    CleaningUndone,
+    CleaningUndoPlanned,
+    CleaningUndoRefused,
+    CleaningUndoRequested,
+    QuarantineRemovalRequested,
+    QuarantineRemoved,
+)
 from tidegate.events.savepoint_marks import KeptSavepoint, SavepointMark
 from tidegate.events.savepoint_removal import (
     SavepointRemovalRejected,
@@ -51,11 +68,22 @@ from tidegate.events.savepoint_removal import (
 )
 
 __all__ = [
+    "ANYWHERE",
     "Answer",
+    "CleaningDeferred",
+    "CleaningHeld",
+    "CleaningHoldRemovalRequested",
+    "CleaningHoldRemoved",
+    "CleaningHoldRequested",
+    "CleaningMode",
     "CleaningProgressed",
     "CleaningRefused",
     "CleaningReleased",
     "CleaningStarted",
+    "CleaningUndoPlanned",
+    "CleaningUndoRefused",
+    "CleaningUndoRequested",
+    "CleaningUndone",
     "Command",
     "CommitCompleted",
     "DeadLetterDiscarded",
@@ -70,6 +98,8 @@ __all__ = [
     "LockReleased",
     "LockType",
     "Outcome",
+    "QuarantineRemovalRequested",
+    "QuarantineRemoved",
     "ReleaseReason",
     "Request",
     "RestoreCompleted",

@@ -16,6 +16,13 @@ from tidegate.events.audit import DeadLetterDiscarded, DeadLetterRedriven
 from tidegate.events.base import Event
 from tidegate.events.commands import CleaningReleased, RestoreRequested, SavepointRequested
 from tidegate.events.facts import CommitCompleted, LockReleased, VacuumFinished
+from tidegate.events.holds import (
+    CleaningDeferred,
+    CleaningHeld,
+    CleaningHoldRemovalRequested,
+    CleaningHoldRemoved,
+    CleaningHoldRequested,
+)
 from tidegate.events.outcomes import (
     CleaningProgressed,
     CleaningRefused,
@@ -31,6 +38,14 @@ from tidegate.events.outcomes import (
     SavepointRejected,
     VacuumFlagged,
 )
+from tidegate.events.quarantine import (
+    CleaningUndone,
+    CleaningUndoPlanned,
+    CleaningUndoRefused,
+    CleaningUndoRequested,
+    QuarantineRemovalRequested,
+    QuarantineRemoved,
+)
 from tidegate.events.savepoint_removal import (
     SavepointRemovalRejected,
     SavepointRemovalRequested,
@@ -42,6 +57,10 @@ COMMANDS: Final[tuple[type[Event], ...]] = (
     SavepointRemovalRequested,
     RestoreRequested,
     CleaningReleased,
+    CleaningUndoRequested,
+    QuarantineRemovalRequested,
+    CleaningHoldRequested,
+    CleaningHoldRemovalRequested,
 )
 OUTCOMES: Final[tuple[type[Event], ...]] = (
     SavepointCreated,
@@ -58,6 +77,13 @@ OUTCOMES: Final[tuple[type[Event], ...]] = (
     CleaningProgressed,
     DirectoriesCleaned,
     CleaningRefused,
+    CleaningDeferred,
+    CleaningHeld,
+    CleaningHoldRemoved,
+    CleaningUndoPlanned,
+    CleaningUndone,
+    CleaningUndoRefused,
+    QuarantineRemoved,
     VacuumFlagged,
     VacuumOverdue,
     VacuumOverdueResolved,

@@ -114,7 +114,8 @@ class CleaningReleased(Caused, Command, frozen=True):
     """No reader needs a vacuum's inputs any more: remove what that vacuum made obsolete.
 
     The command carries the vacuum's snapshot, never a list of paths to remove: the cleaner derives
-    those from the current listing.
+    those from the current listing. With `after_expiry` something that the vacuum waited for ended
+    because it expired: its reader may be alive, only stalled.
     """
 
     kind: VacuumKind
@@ -124,3 +125,4 @@ class CleaningReleased(Caused, Command, frozen=True):
     max_write_id: Id
     valid_write_ids: Snapshot
     own_transaction_id: Id | None = None
+    after_expiry: bool = False

@@ -173,7 +173,13 @@ class DirectoriesOutcome(Answer, frozen=True):
 
 
 class CleaningStarted(DirectoriesOutcome, frozen=True):
-    """What is about to be removed, published before the removal so that a crash can't hide it."""
+    """What is about to go, published before that so that a crash can't hide it.
+
+    With the mode `quarantine` it is moved aside and kept for `keep_ms` before it is removed.
+    """
+
+    mode: Text = "delete"
+    keep_ms: Count | None = None
 
 
 class CleaningProgressed(Answer, frozen=True):
@@ -191,11 +197,14 @@ class CleaningProgressed(Answer, frozen=True):
 class DirectoriesCleaned(DirectoriesOutcome, frozen=True):
     """Nothing that the vacuum made obsolete is left. This run removed `directories`.
 
-    `superseded_by` names the directories of later vacuums, where their cleaning was faster.
+    `superseded_by` names the directories of later vacuums, where their cleaning was faster. With
+    the mode `quarantine` the directories were moved aside, to be removed after `keep_ms`.
     """
 
     duration_ms: Count
     superseded_by: tuple[Text, ...] = ()
+    mode: Text = "delete"
+    keep_ms: Count | None = None
 
 
 class CleaningRefused(Answer, frozen=True):

@@ -1,6 +1,7 @@
 """Why a service refuses a command, as codes.
 
-They stand in `reason` of SavepointRejected, RestoreRejected and CleaningRefused.
+They stand in `reason` of SavepointRejected, RestoreRejected, CleaningRefused and
+CleaningUndoRefused.
 Programs compare the code, people read the outcome's `message`. Consumers must accept codes that
 they do not know, because a newer service may have more.
 """

@@ -7,7 +7,13 @@ from datetime import datetime
 from tidegate.errors import PermanentError
 from tidegate.events.base import Command
 from tidegate.events.commands import CleaningReleased, RestoreRequested, SavepointRequested
+from tidegate.events.holds import HoldRequest
 from tidegate.events.outcomes import Answer, CleaningRefused, RestoreRejected, SavepointRejected
+from tidegate.events.quarantine import (
+    CleaningUndoRefused,
+    CleaningUndoRequested,
+    QuarantineRemovalRequested,
+)
 from tidegate.events.reasons import Reason
 from tidegate.events.savepoint_removal import SavepointRemovalRejected, SavepointRemovalRequested
 
@@ -26,7 +32,12 @@ def refusal(command: Command, reason: Reason, message: str, said_by: str, at: da
             return SavepointRejected.about(command, **fields, instant=command.instant)
         case SavepointRemovalRequested():
             return SavepointRemovalRejected.about(command, **fields, instant=command.instant)
-        case CleaningReleased():
+        case CleaningUndoRequested():
+            about = {"cleaning": command.cleaning, "partition": command.partition}
+            return CleaningUndoRefused.about(command, **fields, **about)
+        case HoldRequest():
+            return CleaningRefused.about(command, **fields)
+        case CleaningReleased() | QuarantineRemovalRequested():
             return CleaningRefused.about(command, **fields, partition=command.partition)
         case _:
             raise PermanentError(f"{reason}: {message}")

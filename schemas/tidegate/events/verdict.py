@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from tidegate.events.base import Event, Outcome
+from tidegate.events.holds import CleaningHeld, CleaningHoldRemoved
 from tidegate.events.identity import derived_id
 from tidegate.events.outcomes import (
     CleaningRefused,
@@ -16,6 +17,12 @@ from tidegate.events.outcomes import (
     RestoreRejected,
     SavepointCreated,
     SavepointRejected,
+)
+from tidegate.events.quarantine import (
+    CleaningUndone,
+    CleaningUndoPlanned,
+    CleaningUndoRefused,
+    QuarantineRemoved,
 )
 from tidegate.events.savepoint_removal import SavepointRemovalRejected, SavepointRemoved
 
@@ -45,6 +52,12 @@ _FINAL: Final[dict[type[Outcome], Verdict]] = {
     RestoreFailed: Verdict.FAILED,
     DirectoriesCleaned: Verdict.DONE,
     CleaningRefused: Verdict.REFUSED,
+    CleaningUndoPlanned: Verdict.DONE,
+    CleaningUndone: Verdict.DONE,
+    CleaningUndoRefused: Verdict.REFUSED,
+    QuarantineRemoved: Verdict.DONE,
+    CleaningHeld: Verdict.DONE,
+    CleaningHoldRemoved: Verdict.DONE,
 }
 
 

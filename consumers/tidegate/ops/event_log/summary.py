@@ -6,16 +6,24 @@ from functools import singledispatch
 from typing import Any, Final
 
 from tidegate.events import (
+    CleaningDeferred,
+    CleaningHeld,
+    CleaningHoldRemoved,
     CleaningProgressed,
     CleaningRefused,
     CleaningReleased,
     CleaningStarted,
+    CleaningUndone,
+    CleaningUndoPlanned,
+    CleaningUndoRequested,
     CommitCompleted,
     DeadLetterDiscarded,
     DeadLetterRedriven,
     DirectoriesCleaned,
     Event,
     LockReleased,
+    QuarantineRemovalRequested,
+    QuarantineRemoved,
     RestoreCompleted,
     RestoreFailed,
     RestorePlanned,
@@ -34,6 +42,7 @@ from tidegate.events import (
     VacuumFlagged,
     VacuumOverdueResolved,
 )
+from tidegate.events.holds import HoldRequest
 from tidegate.ops.event_log.logged import LoggedEvent
 
 _STEP: Final = 1024
@@ -209,7 +218,48 @@ def _(event: CleaningStarted | DirectoriesCleaned) -> str:
         said += f" (part {event.part} of {event.parts})"
     if isinstance(event, DirectoriesCleaned) and event.superseded_by:
         said += f"; later vacuums made {_names(event.superseded_by)}"
+    if event.keep_ms is not None:
+        said += f"; in quarantine, kept for {event.keep_ms / 3_600_000:g} h"
     return said
+
+
+@says.register(CleaningUndoPlanned)
+@says.register(CleaningUndone)
+@says.register(QuarantineRemoved)
+def _(event: CleaningUndoPlanned | CleaningUndone | QuarantineRemoved) -> str:
+    files = f"{_count(event.files, 'file')}, {size(event.bytes)}"
+    return f"{_where(event.partition)}{_names(event.directories)}: {files}"
+
+
+@says.register
+def _(event: CleaningUndoRequested) -> str:
+    plan = ", only a plan" if event.plan_only else ""
+    return f"{_where(event.partition)}of {event.cleaning}{plan}: {event.reason}"
+
+
+@says.register
+def _(event: QuarantineRemovalRequested) -> str:
+    return f"{_where(event.partition)}of {event.cleaning}: its time is over"
+
+
+@says.register
+def _(_: CleaningHeld) -> str:
+    return "nothing of the table is cleaned"
+
+
+@says.register
+def _(event: HoldRequest) -> str:
+    return event.reason
+
+
+@says.register
+def _(event: CleaningDeferred) -> str:
+    return f"{_where(event.partition)}{event.held_by} holds the table; it follows afterwards"
+
+
+@says.register
+def _(event: CleaningHoldRemoved) -> str:
+    return f"{_count(event.released, 'vacuum')} released"
 
 
 @says.register

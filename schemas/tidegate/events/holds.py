@@ -1,0 +1,87 @@
+"""Holds of people on a table: while there is one, nothing of the table is cleaned.
+
+They are not the locks and transactions that a vacuum waits for.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from pydantic import Field
+
+from tidegate.events.base import Request
+from tidegate.events.facts import VacuumKind
+from tidegate.events.limits import (
+    MAX_DIRECTORIES,
+    Count,
+    DirectoryName,
+    Id,
+    Path,
+    Snapshot,
+    Text,
+)
+from tidegate.events.outcomes import Answer
+
+ANYWHERE: Final = "unknown"
+"""The location of a hold: it is on a table's name, wherever that is."""
+
+
+class HoldRequest(Request, frozen=True):
+    """A person's word on the cleaning of a table."""
+
+    identified_by: ClassVar[tuple[str, ...]] = ("table", "caused_by", "said_by")
+
+    location: Path = ANYWHERE
+    requested_by: Text
+    reason: Text
+
+    @property
+    def asked_by(self) -> str:
+        """The name in the request."""
+        return self.requested_by
+
+    @property
+    def asked_why(self) -> str | None:
+        """The reason in the request."""
+        return self.reason
+
+
+class CleaningHoldRequested(HoldRequest, frozen=True):
+    """Clean nothing of the table until the hold is removed.
+
+    A second hold replaces the first: a table has one or none.
+    """
+
+
+class CleaningHoldRemovalRequested(HoldRequest, frozen=True):
+    """Clean the table again, and what was asked for meanwhile."""
+
+
+class CleaningHeld(Answer, frozen=True):
+    """The table is held: no cleaning of it is released."""
+
+
+class CleaningHoldRemoved(Answer, frozen=True):
+    """The table is not held any more; `released` vacuums are cleaned now."""
+
+    released: Count
+
+
+class CleaningDeferred(Answer, frozen=True):
+    """A cleaning that was released already met a hold: nothing was removed, it follows later.
+
+    It repeats the command, so that the reader gate can release it again. `hold` is the id of the
+    hold's request.
+    """
+
+    hold: Text
+    held_by: Text
+    kind: VacuumKind
+    partition: Text | None = None
+    directories: tuple[DirectoryName, ...] = Field(min_length=1, max_length=MAX_DIRECTORIES)
+    min_write_id: Id
+    max_write_id: Id
+    valid_write_ids: Snapshot
+    own_transaction_id: Id | None = None
+    after_expiry: bool = False
+    vacuum: Text
