@@ -116,6 +116,7 @@ def test_a_topics_settings_stand_in_its_kafka_binding(document: Json) -> None:
         "replicas": 2,
         "topicConfiguration": {
             "message.timestamp.type": "LogAppendTime",
+            "unclean.leader.election.enable": "false",
             "cleanup.policy": ["delete"],
             "retention.ms": 2_592_000_000,
         },

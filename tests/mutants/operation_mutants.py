@@ -181,4 +181,10 @@ OPERATION_MUTANTS = (
         (("            signal.signal(number, handler)\n", "            pass\n"),),
         "tests/service/test_signals.py",
     ),
+    Mutant(
+        "a replica that lacks confirmed records may lead no topic",
+        "schemas/tidegate/events/topics.py",
+        ((', UNCLEAN: "false"}', "}"),),
+        "tests/ops/topics/test_topic_differences.py -k confirmed_records",
+    ),
 )

@@ -48,7 +48,7 @@ def test_the_state_of_a_table_may_be_far_larger_than_a_message(
     topic = f"{topic_prefix}.large"
     limit = changelog("reader-gate").settings()["max.message.bytes"]
     create_topic(bootstrap_servers, topic, max_message_bytes=limit)
-    waiting = b"".join(b'{"lock_id": %d, "owner": "ana@notebook"}' % n for n in range(200_000))
+    waiting = b"".join(b'{"lock_id": %d, "owner": "ana@notebook"}' % n for n in range(100_000))
     OpenPartition(bus, topic, 0).write([(b"a.b.c", waiting)])
 
     assert list(OpenPartition(bus, topic, 0).read()) == [(b"a.b.c", waiting)]

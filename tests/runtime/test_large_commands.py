@@ -30,6 +30,7 @@ from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.protocols import NO_PIECES, Decision, Pieces
 from tidegate.runtime.retry import RetryPolicy
+from tidegate.service.catalogue import DECIDERS
 from tidegate.service.settings import TopicSettings
 
 COMMANDS, DEAD = "tidegate.commands", "tidegate.dead-letters"
@@ -189,6 +190,11 @@ class Hoarder(EveryThird):
         length = int(event.operation or 0)
         pieces = {event.instant: "?" * length} if length else NO_PIECES
         return Decision(Count(counted=state.counted + 1), (), (), pieces)
+
+
+def test_a_changelog_accepts_the_largest_record_twice() -> None:
+    for decider in DECIDERS:
+        assert (changelog(decider).max_bytes or 0) >= 2 * MAX_RECORD_BYTES
 
 
 def test_an_event_that_needs_a_record_above_the_limit_is_a_dead_letter() -> None:

@@ -17,6 +17,7 @@ DEFAULT_PREFIX: Final = "tidegate"
 DEFAULT_PARTITIONS: Final = 6
 PARTITIONER: Final = "murmur2_random"
 """librdkafka's name for the Java client's default, so that JVM and Python writers agree."""
+UNCLEAN: Final = "unclean.leader.election.enable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,11 @@ class Topic:
     def settings(self) -> Mapping[str, str]:
         """The topic's settings on the broker.
 
-        Timestamps are the broker's append time, because that is a decider's only clock.
+        Timestamps are the broker's append time, because that is a decider's only clock. A replica
+        that lacks confirmed records may never lead: the loss of a changelog's last records looks
+        like nothing at all.
         """
-        common = {"message.timestamp.type": "LogAppendTime"}
+        common = {"message.timestamp.type": "LogAppendTime", UNCLEAN: "false"}
         if self.max_bytes is not None:
             common["max.message.bytes"] = str(self.max_bytes)
         if self.retention is None:
@@ -135,7 +138,7 @@ def changelog(decider: str) -> Topic:
         events=(),
         retention=None,
         owner=decider,
-        max_bytes=16 * 2**20,  # a table on which hundreds of vacuums wait for one reader
+        max_bytes=2 * 2**20,  # a record has 1 MB at most; more makes its event a dead letter
     )
 
 

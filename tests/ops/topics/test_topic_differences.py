@@ -20,6 +20,7 @@ AS_DECLARED = ActualTopic(
         "message.timestamp.type": "LogAppendTime",
         "cleanup.policy": "delete",
         "retention.ms": str(30 * DAY_MS),
+        "unclean.leader.election.enable": "false",
         "segment.bytes": "1048576",
     },
 )
@@ -59,6 +60,30 @@ def test_with_three_replicas_a_write_is_confirmed_by_two_of_them_at_least() -> N
         "topic lake.locks has min.insync.replicas = 1, declared: 2: kafka-configs --alter"
         " --entity-type topics --entity-name lake.locks --add-config min.insync.replicas=2"
     )
+
+
+@pytest.mark.parametrize(
+    "declared", deployment(TopicSettings(), ["gate"]), ids=lambda each: each.name
+)
+def test_a_replica_that_lacks_confirmed_records_may_lead_no_topic(declared: DeclaredTopic) -> None:
+    settings = {**declared.settings(), "unclean.leader.election.enable": "true"}
+
+    [found] = differences([declared], {declared.name: ActualTopic(6, 1, settings)})
+    assert str(found) == (
+        f"topic {declared.name} has unclean.leader.election.enable = true, declared: false: a"
+        " replica that lacks confirmed records may become the leader, and nothing shows that they"
+        " are lost; kafka-configs --alter --entity-type topics --entity-name"
+        f" {declared.name} --add-config unclean.leader.election.enable=false"
+    )
+
+
+def test_a_topic_that_accepts_larger_messages_than_declared_is_no_difference() -> None:
+    larger = {**changelog("gate").settings(), "max.message.bytes": str(16 * 2**20)}
+    smaller = larger | {"max.message.bytes": "1048588"}
+
+    assert differences([MEMORY], {MEMORY.name: replace(AS_DECLARED, settings=larger)}) == ()
+    [found] = differences([MEMORY], {MEMORY.name: replace(AS_DECLARED, settings=smaller)})
+    assert (found.what, found.declared) == ("max.message.bytes", str(2 * 2**20))
 
 
 def test_a_list_of_policies_has_no_order() -> None:
@@ -139,6 +164,7 @@ def test_all_that_differs_is_told_in_the_order_of_the_declarations() -> None:
         ("lake.locks", "partitions"),
         ("lake.locks", "replication"),
         ("lake.locks", "message.timestamp.type"),
+        ("lake.locks", "unclean.leader.election.enable"),
         ("lake.locks", "cleanup.policy"),
         ("lake.locks", "retention.ms"),
     ]

@@ -62,6 +62,7 @@ def test_topics_are_described_without_a_broker(topics: Topics, topic_prefix: str
         "replication": 1,
         "settings": {
             "message.timestamp.type": "LogAppendTime",
+            "unclean.leader.election.enable": "false",
             "cleanup.policy": "delete",
             "retention.ms": "2592000000",
         },

@@ -6,8 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from tidegate.events.topics import UNCLEAN
 from tidegate.service.topics.declaration import MIN_IN_SYNC, DeclaredTopic
 
+_AT_LEAST: Final = frozenset({MIN_IN_SYNC, "max.message.bytes"})
+_HIDES_A_LOSS: Final = (
+    "a replica that lacks confirmed records may become the leader, and nothing shows that they are"
+    " lost; "
+)
 _SEPARATED: Final = (
     "a table's events and its state would be on different partitions; set [topics] partitions to"
     " the number that all topics have, or delete this one while it is empty and run: tidegate"
@@ -59,7 +65,8 @@ def differences(
     """Everything that differs, in the order of the declarations.
 
     Settings that a declaration does not mention are not compared. More replicas than declared are
-    accepted, also of those that must be in sync; fewer are not.
+    accepted, also of those that must be in sync, and larger messages; fewer or smaller ones are
+    not.
     """
     return tuple(
         each
@@ -87,10 +94,11 @@ def _differences(declared: DeclaredTopic, found: ActualTopic) -> Iterator[TopicD
         return
     for setting, value in declared.settings().items():
         have = found.settings.get(setting, "")
-        if setting == MIN_IN_SYNC and have.isdigit() and int(have) >= int(value):
+        if setting in _AT_LEAST and have.isdigit() and int(have) >= int(value):
             continue
         if _same(have) != _same(value):
-            yield TopicDifference(name, setting, value, have, _alter(name, setting, value))
+            why = _HIDES_A_LOSS if setting == UNCLEAN else ""
+            yield TopicDifference(name, setting, value, have, why + _alter(name, setting, value))
 
 
 def _same(value: str) -> list[str]:
