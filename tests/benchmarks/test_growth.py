@@ -23,7 +23,9 @@ def test_a_row_is_measured_beside_its_floor_with_its_memory_and_goals(tmp_path: 
     assert [each["size"] for each in row["sizes"]] == [5, 50]
     assert row["unit"] == "commits"
     assert isinstance(row["exponent"], float)
-    assert isinstance(row["missed"], list)
+    goals = {each["goal"]: each for each in row["goals"]}
+    assert set(goals) == {"exponent", "MB"}
+    assert goals["MB"]["reached"] is (goals["MB"]["ours"] <= goals["MB"]["wanted"])
     assert all(each["seconds"] > 0 < each["floor_seconds"] for each in row["sizes"])
     assert all(each["peak_mb"] >= each["start_mb"] > 1 for each in row["sizes"])
     assert list(tmp_path.iterdir()) == []
