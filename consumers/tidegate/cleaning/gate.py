@@ -5,16 +5,18 @@ end of a lock is remembered for as long as a vacuum waits that lists it, and for
 besides, because a vacuum that lists it may still be on its way. What is forgotten then leaves a
 mark: a vacuum that arrives with a hold at or below the mark makes an outcome that people see, and
 publishing the release again sets it free. Forgetting delays a cleaning; it never makes one unsafe,
-and it is never silent.
+and it is never silent. A vacuum that waits longer than a limit, and a table of which only releases
+come, make outcomes too, once, and again when that is over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import ClassVar
 
+from tidegate.cleaning.gate_alarms import USUAL_ALARMS, Alarms
 from tidegate.cleaning.gate_decision import (
     GATE,
     Turn,
@@ -27,6 +29,7 @@ from tidegate.cleaning.gate_index import GateIndex, RememberedIds
 from tidegate.cleaning.gate_state import (
     CLEANED,
     RELEASED,
+    UNKNOWN,
     VACUUM,
     GateState,
     Vacuum,
@@ -53,6 +56,8 @@ class ReaderGate:
     state_type: type[GateState] = GateState
     remember_for: timedelta = timedelta(days=7)
     remember_most: int = 2**18
+    alarms: Alarms = USUAL_ALARMS
+    """How long vacuums may wait, and releases of unknown tables may come, before it is said."""
     _remember_ms: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -86,10 +91,23 @@ class ReaderGate:
             RememberedIds(chunks_of(pieces, RELEASED), state.released),
             RememberedIds(chunks_of(pieces, CLEANED), state.cleaned),
         )
+        index.is_new = state == GateState() and next(iter(pieces.names()), None) is None
+        index.is_unknown = pieces.get(UNKNOWN) is not None
         for name in pieces.names():
             if name[0] == VACUUM and not index_vacuum(index, name, holds_of(pieces, name)):
                 index.ready.append(name)
         return replace(state, index=index)
+
+    def due_ms(self, table: str, name: str, pieces: Pieces) -> int | None:
+        """When people are to be told of a vacuum that waits, or of a table nobody knows."""
+        return self.alarms.due_ms(table, name, pieces)
+
+    def decide_due(
+        self, state: GateState, table: str, names: Collection[str], at: datetime
+    ) -> Decision[GateState]:
+        """Tell people of what has waited too long by now."""
+        changed, outcomes = self.alarms.say(table, names, state.loaded, at)
+        return Decision(state, outcomes=outcomes, pieces=changed)
 
     def decide(self, state: GateState, event: Event, at: datetime) -> Decision[GateState]:
         """Apply one event; release every vacuum that it sets free."""

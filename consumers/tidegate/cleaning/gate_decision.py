@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Final
 
+from tidegate.cleaning.gate_alarms import first_release, resolved, table_known
 from tidegate.cleaning.gate_flags import content_changed, holds_after_release, may_be_forgotten
 from tidegate.cleaning.gate_index import (
     ClosedChunk,
@@ -20,11 +21,13 @@ from tidegate.cleaning.gate_state import (
     CLEANED,
     MARKS,
     RELEASED,
+    UNKNOWN,
     VACUUM,
     Chunk,
     GateState,
     HeldLock,
     Marks,
+    UnknownTable,
     Vacuum,
     VacuumRecord,
     WaitingVacuum,
@@ -85,6 +88,9 @@ class Turn:
         if event.transaction_id is not None:
             tokens.append(transaction_token(event.transaction_id))
         index = self.index
+        if index.is_new:
+            index.is_new, index.is_unknown = False, True
+            self.changed[UNKNOWN] = first_release(event, self.at)
         self.released += [token for token in tokens if index.released.add(token)]
         for token in tokens:
             for name in index.watching(token):
@@ -95,6 +101,9 @@ class Turn:
         _require_publishable(event)
         itself, index, done = identity(event), self.index, self.index.cleaned
         name = vacuum_name(itself)
+        index.is_new = False
+        if index.is_unknown:
+            self._table_known(event)
         now = WaitingVacuum(
             event.event_id, self.at, content(event, itself), _locks(event), event.open_transactions,
             Vacuum.of(event),
@@ -112,6 +121,13 @@ class Turn:
             self.outcomes.append(content_changed(event, self.at))
         self._wait(name, event, now)
 
+    def _table_known(self, event: VacuumFinished) -> None:
+        """The first vacuum of a table of which only releases were known."""
+        known = self.pieces.get(UNKNOWN)
+        if isinstance(known, UnknownTable):
+            self.outcomes += table_known(event, known, self.at)
+        self.index.is_unknown, self.changed[UNKNOWN] = False, None
+
     def _published_again(
         self, name: str, event: VacuumFinished, before: WaitingVacuum, now: WaitingVacuum
     ) -> None:
@@ -124,6 +140,7 @@ class Turn:
         txns = tuple(dict.fromkeys((*before.transactions, *now.transactions)))
         merged = replace(before, locks=locks, transactions=txns)
         if before.content != now.content:  # the later publication is the correction
+            self.outcomes += resolved(event.table, before, self.at, replaced_by=now.event_id)
             merged = replace(now, since=before.since, locks=locks, transactions=txns)
             self.outcomes.append(content_changed(event, self.at))
         if merged == before:
@@ -192,6 +209,8 @@ class Turn:
                 self.changed[name] = None
             self.index.waiting -= 1
             self.index.holds -= len(vacuum.holds)
+            if vacuum.overdue_since is not None:
+                self.outcomes += resolved(self.event.table, vacuum, self.at)
             done += [int(name[1:], 16), vacuum.content]
             self.commands.append(command(self.event.table, vacuum.event_id, vacuum.vacuum, self.at))
         return tuple(key for key in done if self.index.cleaned.add(key))

@@ -109,7 +109,10 @@ class RememberedIds:
 class GateIndex:
     """What a decision looks up. Derived from the table's records, and kept up to date in place."""
 
-    __slots__ = ("_watchers", "cleaned", "holds", "pieces", "ready", "released", "waiting")
+    __slots__ = (
+        "_watchers", "cleaned", "holds", "is_new", "is_unknown", "pieces", "ready", "released",
+        "waiting",
+    )  # fmt: skip
 
     def __init__(self, pieces: Pieces, released: RememberedIds, cleaned: RememberedIds) -> None:
         """Begin with no vacuum waiting."""
@@ -122,6 +125,10 @@ class GateIndex:
         """How many holds they have in all."""
         self.ready: list[str] = []
         """Waiting vacuums without a hold that has not ended, found when the table was loaded."""
+        self.is_new = False
+        """Whether no event of the table was applied before."""
+        self.is_unknown = False
+        """Whether only releases of the table are known."""
 
     def __len__(self) -> int:
         """How much memory it takes, in ids."""

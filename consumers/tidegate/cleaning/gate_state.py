@@ -31,6 +31,8 @@ RELEASED: Final = "r"
 """Those of chunks of ended locks and transactions."""
 CLEANED: Final = "c"
 """Those of chunks of vacuums whose cleaning was released."""
+UNKNOWN: Final = "u"
+"""The name of the record of a table of which only releases are known."""
 MARKS: Final = "m"
 """The name of the record of what was forgotten."""
 _PACKED: Final = b"x"
@@ -101,6 +103,8 @@ class WaitingVacuum:
     locks: tuple[HeldLock, ...]
     transactions: tuple[int, ...]
     vacuum: Vacuum
+    overdue_since: datetime | None = None
+    """When people were told that it waits too long."""
     holds: tuple[Hold, ...] = field(init=False, compare=False, repr=False)
     """Each hold as the tokens of what ends it, the youngest first."""
 
@@ -111,6 +115,10 @@ class WaitingVacuum:
     def whole(self) -> WaitingVacuum:
         """Itself: it is not a record."""
         return self
+
+    def unsaid_since(self) -> datetime | None:
+        """Since when it has waited; None where people know that it waits too long."""
+        return None if self.overdue_since else self.since
 
     def _each_hold(self) -> Iterator[Hold]:
         """A lock ends with its transaction, too."""
@@ -154,8 +162,14 @@ class VacuumRecord:
                 f"a waiting vacuum in the changelog can't be read: {error!r}"
             ) from error
 
+    def unsaid_since(self) -> datetime | None:
+        """Since when it has waited; None where people know that it waits too long."""
+        read = from_json(self._details)
+        return None if "overdue_since" in read else datetime.fromisoformat(read["since"])
+
     def _whole(self) -> WaitingVacuum:
         read = json.loads(self._details)
+        overdue = read.get("overdue_since")
         vacuum = read["vacuum"]
         vacuum["kind"] = VacuumKind(vacuum["kind"])
         vacuum["directories"] = tuple(vacuum["directories"])
@@ -166,6 +180,7 @@ class VacuumRecord:
             tuple(HeldLock(*each) for each in read["locks"]),
             tuple(read["transactions"]),
             Vacuum(**vacuum),
+            None if overdue is None else datetime.fromisoformat(overdue),
         )
 
 
@@ -183,6 +198,24 @@ class Marks:
 
     lock: int | None = None
     transaction: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownTable:
+    """The first release of a table, kept until the table's first vacuum comes."""
+
+    event_id: str
+    location: str
+    since: datetime
+    lock_id: int | None
+    transaction_id: int | None
+    published_by: str
+    said_at: datetime | None = None
+    """When people were told that no vacuum has come."""
+
+    def unsaid_since(self) -> datetime | None:
+        """Since when only releases have come; None where people know."""
+        return None if self.said_at else self.since
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,10 +299,13 @@ def dump_piece(piece: object) -> bytes:
         return _dump_vacuum(piece)
     if isinstance(piece, Chunk | Marks):
         return _json(asdict(piece))
+    if isinstance(piece, UnknownTable):
+        said = None if piece.said_at is None else piece.said_at.isoformat()
+        return _json(asdict(piece) | {"since": piece.since.isoformat(), "said_at": said})
     raise TypeError(f"the gate stores nothing of type {type(piece).__name__}")
 
 
-def parse_piece(name: str, record: bytes) -> VacuumRecord | Chunk | Marks:
+def parse_piece(name: str, record: bytes) -> VacuumRecord | Chunk | Marks | UnknownTable:
     """The piece of a record.
 
     Raises:
@@ -280,6 +316,11 @@ def parse_piece(name: str, record: bytes) -> VacuumRecord | Chunk | Marks:
     read = json.loads(record)
     if name == MARKS:
         return Marks(**read)
+    if name == UNKNOWN:
+        said = read["said_at"] and datetime.fromisoformat(read["said_at"])
+        return UnknownTable(
+            **read | {"since": datetime.fromisoformat(read["since"]), "said_at": said}
+        )
     return Chunk(read["at"], tuple(read["ids"]))
 
 
@@ -292,6 +333,8 @@ def _dump_vacuum(vacuum: WaitingVacuum) -> bytes:
         "transactions": vacuum.transactions,
         "vacuum": {name: getattr(vacuum.vacuum, name) for name in COPIED},
     }
+    if vacuum.overdue_since is not None:  # few are
+        details["overdue_since"] = vacuum.overdue_since.isoformat()
     record = _json(vacuum.holds) + b"\n" + _json(details)
     if len(record) > MAX_UNPACKED:
         raise PermanentError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final, Generic, TypeVar, cast
 
@@ -23,6 +23,7 @@ from tidegate.runtime.protocols import (
     Executor,
     Pieces,
     PiecewiseDecider,
+    PiecewiseTimedDecider,
     TimedDecider,
 )
 
@@ -33,6 +34,8 @@ _FAILED: Final = "failed"
 
 def measured_decider(decider: Decider[S], service: ObservedService) -> Decider[S]:
     """Measure how long after its event each command and outcome of a decider is published."""
+    if isinstance(decider, PiecewiseTimedDecider):
+        return cast("Decider[S]", _PiecewiseTimedDecider(decider, service))
     if isinstance(decider, PiecewiseDecider):
         return cast("Decider[S]", _PiecewiseDecider(decider, service))
     if isinstance(decider, TimedDecider):
@@ -92,6 +95,18 @@ class _PiecewiseDecider(_Decider[S]):
 
     def upgrade(self, state: object) -> tuple[S, Mapping[str, object]]:
         return self._pieces.upgrade(state)
+
+
+class _PiecewiseTimedDecider(_PiecewiseDecider[S]):
+    def __init__(self, decider: PiecewiseTimedDecider[S], service: ObservedService) -> None:
+        super().__init__(decider, service)
+        self._timed = decider
+
+    def due_ms(self, table: str, name: str, pieces: Pieces) -> int | None:
+        return self._timed.due_ms(table, name, pieces)
+
+    def decide_due(self, state: S, table: str, names: Collection[str], at: datetime) -> Decision[S]:
+        return self._timed.decide_due(state, table, names, at)  # no event: no latency to measure
 
 
 class _TimedDecider(_Decider[S]):

@@ -212,6 +212,9 @@ class _ObservedChangelog:
         size = sum(len(key) + len(value or b"") for key, value in written)
         self._service.metrics.add(catalog.WRITTEN, size, self._service.name)
 
+    def appended_ms(self) -> int | None:
+        return self._changelog.appended_ms()
+
     def close(self) -> None:
         self._changelog.close()
 

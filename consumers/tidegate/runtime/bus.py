@@ -145,6 +145,13 @@ class Changelog(Protocol):
         """
         ...
 
+    def appended_ms(self) -> int | None:
+        """When the broker appended what this object wrote last, in ms since the epoch.
+
+        None before anything was acquired.
+        """
+        ...
+
     def close(self) -> None:
         """Close the connection."""
         ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -136,6 +136,34 @@ class PiecewiseDecider(Decider[S], Protocol[S]):
 
         Raises:
             ValueError: it is not one.
+        """
+        ...
+
+
+@runtime_checkable
+class PiecewiseTimedDecider(PiecewiseDecider[S], Protocol[S]):
+    """A piecewise decider that also decides when time alone has passed: its pieces can fall due.
+
+    Unlike a TimedDecider's, its tables need not be loaded to know what is due: there may be very
+    many pieces. Time is the broker's (`runtime/decider/ticks.py`).
+
+    When a piece is due follows from the piece; it is stored nowhere else. What was decided once has
+    to show in the piece, so that it is not decided again after a restart.
+    """
+
+    def due_ms(self, table: str, name: str, pieces: Pieces) -> int | None:
+        """When a piece is due, in ms of the broker's time since the epoch; None: never.
+
+        Asked for every piece that is written or was read back, so a piece that can never be due
+        should be told by its name, without loading it.
+        """
+        ...
+
+    def decide_due(self, state: S, table: str, names: Collection[str], at: datetime) -> Decision[S]:
+        """Decide on pieces that were due when they were written; look at each, for it may be gone.
+
+        Called once all events that the broker appended before `at`, the broker's time, were
+        applied. It must not raise: no event could be dead-lettered for it, so the service stops.
         """
         ...
 

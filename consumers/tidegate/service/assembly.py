@@ -13,6 +13,7 @@ from tidegate.authorization import Authorizer, TrustedKey
 from tidegate.bridges import MetastoreBridgeLoop
 from tidegate.bridges.facts import FactsReader
 from tidegate.cleaning import Cleaner, ReaderGate
+from tidegate.cleaning.gate_alarms import AlarmRule, Alarms
 from tidegate.compute.parallel_map import AdaptiveMap, SparkMap
 from tidegate.compute.spark import lazy_session
 from tidegate.errors import ConfigError
@@ -81,6 +82,19 @@ def savepoint_policy(settings: Settings) -> SavepointPolicy:
         for rule in settings.savepoints
     )
     return SavepointPolicy(rules=tuple(rules))
+
+
+def alarms(settings: Settings) -> Alarms:
+    """How long the reader gate lets things wait before it says so."""
+    rules = (
+        AlarmRule(each.tables, _limit(each.overdue_after), _limit(each.unknown_after))
+        for each in settings.alarms
+    )
+    return Alarms(tuple(rules))
+
+
+def _limit(seconds: int) -> timedelta | None:
+    return timedelta(seconds=seconds) if seconds else None
 
 
 def restore_settings(settings: Settings) -> LivenessSettings:
@@ -175,7 +189,7 @@ def _restorer(settings: Settings, bus: Bus, observed: ObservedService | None) ->
 def decider_of(name: str, settings: Settings) -> Decider[Any]:
     """Build the decider of this name."""
     if name == ReaderGate.name:
-        return ReaderGate()
+        return ReaderGate(alarms=alarms(settings))
     return SavepointPolicyService(savepoint_policy(settings))
 
 

@@ -30,7 +30,7 @@ class VacuumOverdue(Outcome, frozen=True):
     """A vacuum has waited for its readers for longer than the limit. It goes on waiting.
 
     `since` is the time at which the broker appended the vacuum. `lacks` has the first 100 of the
-    `holds_left` locks and transactions that have not ended, the youngest first.
+    `holds_left` locks and transactions that have not ended.
     """
 
     partition: Text | None = None

@@ -15,10 +15,10 @@ from support.told import (
     started,
     vacuum,
 )
-from tidegate.events import Event, RestoreFailed
+from tidegate.events import Event, LackedHold, RestoreFailed
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.explain.story import Story, ids_of_chain, is_release_for
-from tidegate.ops.waiting import LackedHold, LackingVacuum
+from tidegate.ops.waiting import LackingVacuum
 from tidegate.runtime.bus import Partition, Record
 
 NOTHING = ["nothing: every request has its outcome, and no vacuum waits"]
@@ -72,7 +72,9 @@ def test_a_restore_that_failed_is_resumed_by_its_request() -> None:
 
 def test_a_vacuum_that_waits_is_released_when_its_holds_have_ended() -> None:
     event = vacuum(7, 8)
-    [step] = story(event, waiting=(lacking(event, LackedHold(8, None, "ana")),)).next_steps()
+    [step] = story(
+        event, waiting=(lacking(event, LackedHold(lock_id=8, owner="ana")),)
+    ).next_steps()
 
     assert step.endswith("is released when these have ended: lock 8 of ana")
     [step] = story(event).next_steps()

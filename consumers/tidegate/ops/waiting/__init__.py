@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from tidegate.ops.waiting.changelog import waiting_vacuums
-from tidegate.ops.waiting.lack import LackedHold, LackingVacuum
+from tidegate.ops.waiting.lack import LackingVacuum
 
-__all__ = ["LackedHold", "LackingVacuum", "waiting_vacuums"]
+__all__ = ["LackingVacuum", "waiting_vacuums"]

@@ -7,31 +7,11 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from tidegate.cleaning.gate_index import GateIndex, lock_token, transaction_token
-from tidegate.cleaning.gate_state import VACUUM, GateState, HeldLock, VacuumRecord, WaitingVacuum
+from tidegate.cleaning.gate_index import GateIndex
+from tidegate.cleaning.gate_lacks import lacks_of
+from tidegate.cleaning.gate_state import VACUUM, GateState, VacuumRecord, WaitingVacuum
+from tidegate.events import LackedHold
 from tidegate.runtime.decider.state_store import StateStore
-
-
-@dataclass(frozen=True, slots=True)
-class LackedHold:
-    """A lock, or a transaction without a known lock, that has not ended yet.
-
-    `owner` and `lock_type` are None where whoever published the vacuum did not say.
-    """
-
-    lock_id: int | None
-    transaction_id: int | None
-    owner: str | None = None
-    lock_type: str | None = None
-    partition: str | None = None
-
-    def __str__(self) -> str:
-        """For people, with the owner where it is known."""
-        lock = "" if self.lock_id is None else f"lock {self.lock_id}"
-        txn = "" if self.transaction_id is None else f"transaction {self.transaction_id}"
-        kind = f" ({self.lock_type})" if self.lock_type else ""
-        owner = f" of {self.owner}" if self.owner else ""
-        return f"{' in '.join(filter(None, (lock, txn)))}{kind}{owner}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +31,9 @@ class LackingVacuum:
 
     def as_json(self) -> dict[str, Any]:
         """Everything about it, for scripts."""
-        return asdict(self) | {"since": self.since.isoformat(timespec="milliseconds")}
+        since = self.since.isoformat(timespec="milliseconds")
+        lacks = [each.model_dump() for each in self.lacks]
+        return asdict(self) | {"since": since, "lacks": lacks}
 
 
 def lacking_vacuums(store: StateStore[GateState]) -> Iterator[LackingVacuum]:
@@ -69,15 +51,6 @@ def lacking_vacuums(store: StateStore[GateState]) -> Iterator[LackingVacuum]:
 
 
 def _lacking(table: str, waiting: WaitingVacuum, index: GateIndex) -> LackingVacuum:
-    locks = [each for each in waiting.locks if not index.has_ended(_tokens(each))]
-    in_locks = {each.transaction_id for each in locks}
-    # a lock that has ended may still name the owner of a transaction that has not
-    owners = {each.transaction_id: each.owner for each in waiting.locks if each.owner}
-    transactions = [
-        each
-        for each in waiting.transactions
-        if each not in in_locks and not index.has_ended((transaction_token(each),))
-    ]
     made = waiting.vacuum
     return LackingVacuum(
         table=table,
@@ -88,17 +61,5 @@ def _lacking(table: str, waiting: WaitingVacuum, index: GateIndex) -> LackingVac
         kind=str(made.kind),
         directories=made.directories,
         holds=len(waiting.locks) + len(waiting.transactions),
-        lacks=(
-            *(
-                LackedHold(each[0], each[1], each.owner, each.lock_type, each.partition)
-                for each in locks
-            ),
-            *(LackedHold(None, each, owners.get(each)) for each in transactions),
-        ),
+        lacks=tuple(lacks_of(waiting, index)),
     )
-
-
-def _tokens(lock: HeldLock) -> tuple[int, ...]:
-    if lock.transaction_id is None:
-        return (lock_token(lock.lock_id),)
-    return lock_token(lock.lock_id), transaction_token(lock.transaction_id)

@@ -45,6 +45,10 @@ class CatchUp:
         self._paused = set()  # a pause does not outlive an assignment
         self._moved_at = dict.fromkeys(self._ends, time.monotonic())
 
+    def is_reading(self, number: int) -> bool:
+        """Whether the backlog of the first input is still being read on a partition number."""
+        return number in self._ends
+
     def before_poll(self, subscription: Subscription) -> None:
         """Pause what was assigned by the last poll; the records that it brought do no harm."""
         if self._to_pause:

@@ -42,12 +42,13 @@ from tidegate.runtime.decider.owned_partitions import (
     OwnedPartitions,
     PendingWork,
 )
+from tidegate.runtime.decider.piece_ticks import TICK_SECONDS, PieceTicks
 from tidegate.runtime.decider.pieces import require_small
 from tidegate.runtime.decider.ticks import BrokerTime, Ticks
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.runtime.input.dead_letters import DeadLetterLimit, DeadLetterQueue
 from tidegate.runtime.input.decoder import Decoder
-from tidegate.runtime.protocols import Decider, Decision
+from tidegate.runtime.protocols import Decider, Decision, PiecewiseTimedDecider
 from tidegate.runtime.retry import BROKER_RETRIES, RetryPolicy, is_broker_fault
 
 S = TypeVar("S")
@@ -80,10 +81,11 @@ class DeciderLoop(Generic[S]):
         wire: Wire | None = None,
         sign: Sign | None = None,
         clock: BrokerTime | None = None,
+        tick_seconds: float = TICK_SECONDS,
     ) -> None:
         """Join the group. `sign` signs the commands; by default they are not signed.
 
-        `clock` is for a decider's ticks.
+        `clock` is for a decider's ticks; which pieces are due is looked for every `tick_seconds`.
 
         Raises:
             ConfigError: a topic does not exist, or the topics differ in their number of
@@ -102,6 +104,10 @@ class DeciderLoop(Generic[S]):
         self._ticks = Ticks(decider, clock)
         self._stop = threading.Event()
         self._catch_up = CatchUp(topic_of(decider.consumes[0]).name(prefix))
+        self._timed = decider if isinstance(decider, PiecewiseTimedDecider) else None
+        self._piece_ticks = PieceTicks(
+            bus, self._inputs, self._owned, self._catch_up, self._ticks.clock, tick_seconds
+        )
         group = f"{prefix}.{decider.name}"
         self._subscription = bus.subscribe(
             group, self._inputs, self, watched=[changelog(decider.name).name(prefix)]
@@ -123,6 +129,7 @@ class DeciderLoop(Generic[S]):
         try:
             count = self._poll_and_apply(timeout)
             self._tick()
+            self._decide_due()
             self._finish()
         except BaseException:
             self._owned.drop()  # invariant 4: `close` must find nothing left to finish
@@ -236,14 +243,26 @@ class DeciderLoop(Generic[S]):
 
     def _decide(self, owned: OwnedPartition[S], event: Event, at: datetime) -> Decision[S]:
         """Apply an event. What can be refused is tried first: a refused event changes nothing."""
+        decision = self._decider.decide(owned.store.state(event.table), event, at)
+        self._accept(owned, event.table, decision)
+        return decision
+
+    def _decide_due(self) -> None:
+        """Let pieces that are due be decided on the time alone."""
+        if self._timed is None:
+            return
+        for owned, table, names, at in self._piece_ticks.due():
+            decision = self._timed.decide_due(owned.store.state(table), table, names, at)
+            self._accept(owned, table, decision)
+            owned.pending.has_ticked = True
+
+    def _accept(self, owned: OwnedPartition[S], table: str, decision: Decision[S]) -> None:
         store = owned.store
-        decision = self._decider.decide(store.state(event.table), event, at)
         if decision.pieces and store.piecewise is not None:
             require_small(store.piecewise, decision.pieces)
         if decision.commands or decision.outcomes:
             self._add(owned.pending, self._messages(decision))
-        store.put(event.table, decision.state, decision.pieces)
-        return decision
+        store.put(table, decision.state, decision.pieces)
 
     def _messages(self, decision: Decision[S]) -> list[Message]:
         try:

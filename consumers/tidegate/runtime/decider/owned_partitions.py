@@ -85,6 +85,10 @@ class OwnedPartitions(Generic[S]):
         """The states owned, by number."""
         return {number: each.store for number, each in self._owned.items()}
 
+    def appended_ms(self) -> int | None:
+        """When the broker appended the last record of a state, in ms since the epoch."""
+        return self._changelog.appended_ms()
+
     def with_pending_work(self) -> dict[int, OwnedPartition[S]]:
         """Those with pending work, by number."""
         return {n: each for n, each in sorted(self._owned.items()) if not each.pending.is_empty}

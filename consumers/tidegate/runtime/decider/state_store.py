@@ -33,9 +33,10 @@ from tidegate.errors import (
     StopService,
 )
 from tidegate.runtime.bus import ChangelogRecord, Watermarks
+from tidegate.runtime.decider.piece_timers import PieceTimers
 from tidegate.runtime.decider.pieces import UNREADABLE, TablePieces
 from tidegate.runtime.decider.state_record import Positions, StateRecord, record_adapter
-from tidegate.runtime.protocols import NO_PIECES, Decider, PiecewiseDecider
+from tidegate.runtime.protocols import NO_PIECES, Decider, PiecewiseDecider, PiecewiseTimedDecider
 
 S = TypeVar("S")
 
@@ -82,12 +83,14 @@ class StateStore(Generic[S]):
     """The number of partitions that the changelog was made for; None where it does not say."""
     _records: dict[str, bytes] = field(default_factory=dict[str, bytes])
     """The main records, as they are written: there may be a million tables."""
-    _pieces: dict[str, dict[str, bytes]] = field(default_factory=dict[str, dict[str, bytes]])
+    all_pieces: dict[str, dict[str, bytes]] = field(default_factory=dict[str, dict[str, bytes]])
     """By table the further records, as they are written."""
     _loaded: dict[str, _LoadedTable[S]] = field(default_factory=dict[str, _LoadedTable[S]])
     _ahead: dict[str, Positions] = field(default_factory=dict[str, Positions])
     """Own positions of loaded tables that are ahead of the partition's, as after a crash."""
     _changed: set[str] = field(default_factory=set[str])
+    timers: PieceTimers | None = None
+    """When pieces are due, if the decider is a timed one."""
     _new_header: bool = False
     """Whether the ids of topics, or the number of partitions, are to be written."""
     _loads: int = 0
@@ -115,8 +118,8 @@ class StateStore(Generic[S]):
             else:
                 self._records[table.decode()] = value
         elif value is not None:
-            self._pieces.setdefault(table.decode(), {})[name.decode()] = value
-        elif pieces := self._pieces.get(table.decode()):
+            self.all_pieces.setdefault(table.decode(), {})[name.decode()] = value
+        elif pieces := self.all_pieces.get(table.decode()):
             pieces.pop(name.decode(), None)
 
     def _restore_own(self, key: bytes, value: bytes | None) -> None:
@@ -149,7 +152,7 @@ class StateStore(Generic[S]):
 
     def pieces(self, table: str) -> Mapping[str, bytes]:
         """The records of a table beside its main one, as they were last written."""
-        return self._pieces.get(table, {})
+        return self.all_pieces.get(table, {})
 
     def check(self, topic: str, watermarks: Watermarks, start: int | None = None) -> None:
         """Compare the positions in an input partition with what that holds now.
@@ -229,7 +232,7 @@ class StateStore(Generic[S]):
         """Discard what a decision that raised may have changed in place."""
         loaded = self._loaded.get(table)
         if loaded is not None and self.piecewise is not None:
-            view = TablePieces(table, loaded.changed, self._pieces[table], self.piecewise)
+            view = TablePieces(table, loaded.changed, self.all_pieces[table], self.piecewise)
             loaded.state = self.piecewise.prepare(loaded.state, view)
 
     def advance(self, topic: str, offset: int) -> None:
@@ -246,10 +249,10 @@ class StateStore(Generic[S]):
             value = self.adapter.dump_json(self._record(table))
             self._records[table] = value
             written.append((table.encode(), value))
-            is_empty = loaded.state == self.initial and not self._pieces.get(table)
+            is_empty = loaded.state == self.initial and not self.all_pieces.get(table)
             if is_empty and table not in self._ahead:
                 removed.append((table.encode(), None))
-                self._pieces.pop(table, None)
+                self.all_pieces.pop(table, None)
                 del self._records[table], self._loaded[table]
         self._changed.clear()
         return [*written, (POSITIONS_KEY, _POSITIONS.dump_json(self.positions)), *removed]
@@ -266,7 +269,7 @@ class StateStore(Generic[S]):
     def _changed_pieces(self, table: str, loaded: _LoadedTable[S]) -> list[ChangelogRecord]:
         if not loaded.changed or self.piecewise is None:
             return []
-        records = self._pieces.setdefault(table, {})
+        records = self.all_pieces.setdefault(table, {})
         put: list[ChangelogRecord] = []
         removed: list[ChangelogRecord] = []
         for name, piece in loaded.changed.items():
@@ -276,6 +279,8 @@ class StateStore(Generic[S]):
                 put.append((key, records[name]))
             elif records.pop(name, None) is not None:  # else it came and went within this write
                 removed.append((key, None))
+        if self.timers is not None:
+            self.timers.written(table, loaded.changed)
         loaded.changed.clear()
         return [*put, *removed]
 
@@ -310,7 +315,7 @@ class StateStore(Generic[S]):
     def _view(self, table: str, changed: Mapping[str, object]) -> TablePieces | None:
         if self.piecewise is None:
             return None
-        records = self._pieces.setdefault(table, {})
+        records = self.all_pieces.setdefault(table, {})
         return TablePieces(table, changed, records, self.piecewise)
 
     def _read(self, table: str) -> tuple[StateRecord[S], Mapping[str, object]]:
@@ -356,4 +361,6 @@ def store_of(decider: Decider[S]) -> StateStore[S]:
     """An empty store for a decider."""
     store = state_store_for(decider.state_type, decider.initial())
     store.piecewise = decider if isinstance(decider, PiecewiseDecider) else None
+    if isinstance(decider, PiecewiseTimedDecider):
+        store.timers = PieceTimers(decider, store.all_pieces)
     return store

@@ -109,6 +109,11 @@ class Ticks(Generic[S]):
         if self.decider is not None:
             self._clock.saw(timestamp_ms)
 
+    @property
+    def clock(self) -> BrokerTime:
+        """The broker's time."""
+        return self._clock
+
     def changed(self, number: int, table: str, state: S) -> None:
         """A table has this state now."""
         if self.decider is not None:

@@ -120,6 +120,10 @@ class KafkaChangelog:
         """
         self._guarded(lambda: self._write_or_sign_again(entries))
 
+    def appended_ms(self) -> int | None:
+        """When the broker appended what was written here last, or our signature."""
+        return None if self._producer is None else self._producer.appended_ms
+
     def close(self) -> None:
         """Discard what was not written; a later owner's fence is not touched."""
         if self._producer is not None:

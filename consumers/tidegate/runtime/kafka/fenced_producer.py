@@ -13,7 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import (
+    TIMESTAMP_LOG_APPEND_TIME,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+)
 
 from tidegate.errors import StopService, TransientError
 from tidegate.runtime.bus import ChangelogRecord
@@ -51,6 +57,8 @@ class FencedProducer:
         self._producer = _take_id(config, transactional_id)
         self.ends: dict[int, int] = {}
         """By partition the offset after the last record that was written here."""
+        self.appended_ms: int | None = None
+        """When the broker appended the last of them, in ms since the epoch."""
 
     def write(self, entries: Mapping[int, Sequence[ChangelogRecord]]) -> None:
         """Append to several partitions in one transaction; returns when the broker has it.
@@ -94,6 +102,9 @@ class FencedProducer:
         if error is None:
             number, end = int(message.partition() or 0), int(message.offset() or 0) + 1
             self.ends[number] = max(self.ends.get(number, 0), end)
+            kind, appended_ms = message.timestamp()
+            if kind == TIMESTAMP_LOG_APPEND_TIME:
+                self.appended_ms = int(appended_ms)
 
     def _abort(self, reason: str) -> None:
         """Abort: after any failure only that allows the next transaction to begin."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import dropwhile
 
 from tidegate.errors import ConfigError, FencedError, OffsetGapError
@@ -58,6 +58,10 @@ class MemoryChangelog:
         for number, records in entries.items():
             self._bus.send([Message(self._topic, key, value, (), number) for key, value in records])
             self._ends[number] = len(self._bus.log(Partition(self._topic, number)))
+
+    def appended_ms(self) -> int:
+        """The time of the bus."""
+        return self._bus.now_ms()
 
     def close(self) -> None:
         """Nothing to close."""
@@ -192,6 +196,8 @@ class MemoryBus:
         self.committed: dict[str, dict[Partition, int]] = defaultdict(dict)
         self.commit_metadata: dict[str, dict[Partition, str]] = defaultdict(dict)
         self.epochs: dict[Partition, int] = defaultdict(int)
+        self.now_ms: Callable[[], int] = _system_ms
+        """The broker's clock, in ms since the epoch."""
 
     def log(self, partition: Partition, since_ms: int = 0) -> list[Record]:
         """All records of a partition, oldest first."""
@@ -269,7 +275,7 @@ class MemoryBus:
                     number = partition_of_key(message.key or b"", self._count)
                 log = self._logs[Partition(message.topic, number)]
                 where = Partition(message.topic, number)
-                now = time.time_ns() // 1_000_000
+                now = self.now_ms()
                 log.append(
                     Record(where, len(log), message.key, message.value, message.headers, now)
                 )
@@ -293,3 +299,7 @@ class MemoryBus:
         for index, member in enumerate(members):
             mine = range(index, self._count, len(members))
             member.reassign(tuple(Partition(t, n) for n in mine for t in member.topics))
+
+
+def _system_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -40,6 +40,11 @@ min_items = 256                          # table work with at least this many it
 tables = "lake.sales.*"
 when = "every_commit"
 
+[[alarms]]                               # the first pattern that matches a table applies
+tables = "lake.sales.*"
+overdue_after = "6h"                     # a vacuum waits longer for its readers: VacuumOverdue
+unknown_after = "2d"                     # releases, and no vacuum: UnknownTableReleased
+
 [security]                               # else the ACL of the commands topic is the only guard
 require_signatures = true                # executors refuse commands that no trusted key has signed
 sign_with = "/etc/tidegate/gate.pem"     # this process's own key; people: `publish --sign-with`
@@ -98,6 +103,7 @@ from tidegate.errors import ConfigError
 from tidegate.events.topics import DEFAULT_PARTITIONS, DEFAULT_PREFIX
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.registry import RegistrySettings
+from tidegate.service.settings.alarms import AlarmSettings
 from tidegate.service.settings.problems import problems
 from tidegate.service.settings.section import Section
 from tidegate.service.settings.security import SecuritySettings
@@ -230,6 +236,7 @@ class Settings(BaseSettings):
     spark: SparkSettings = SparkSettings()
     savepoints: tuple[SavepointRule, ...] = ()
     restores: RestoreSettings = RestoreSettings()
+    alarms: tuple[AlarmSettings, ...] = ()
     services: ServiceSettings = ServiceSettings()
     bridge: BridgesSettings = BridgesSettings()
     monitoring: MonitoringSettings = MonitoringSettings()

@@ -1,0 +1,35 @@
+"""Which holds of a waiting vacuum have not ended, and whose they are. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidegate.cleaning.gate_index import GateIndex, lock_token, transaction_token
+from tidegate.cleaning.gate_state import HeldLock, WaitingVacuum
+from tidegate.events import LackedHold
+
+
+def lacks_of(waiting: WaitingVacuum, index: GateIndex) -> Iterator[LackedHold]:
+    """The locks, then the transactions without a known lock, that have not ended."""
+    locks = [each for each in waiting.locks if not index.has_ended(_tokens(each))]
+    for each in locks:
+        kind = None if each.lock_type is None else str(each.lock_type)
+        yield LackedHold(
+            lock_id=each.lock_id,
+            transaction_id=each.transaction_id,
+            partition=each.partition,
+            lock_type=kind,
+            owner=each.owner,
+        )
+    in_locks = {each.transaction_id for each in locks}
+    # a lock that has ended may still name the owner of a transaction that has not
+    owners = {each.transaction_id: each.owner for each in waiting.locks if each.owner}
+    for txn in waiting.transactions:
+        if txn not in in_locks and not index.has_ended((transaction_token(txn),)):
+            yield LackedHold(transaction_id=txn, owner=owners.get(txn))
+
+
+def _tokens(lock: HeldLock) -> tuple[int, ...]:
+    if lock.transaction_id is None:
+        return (lock_token(lock.lock_id),)
+    return lock_token(lock.lock_id), transaction_token(lock.transaction_id)

@@ -1,0 +1,278 @@
+"""What waits too long is said once, and once when it is over; also across restarts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from types import MappingProxyType
+
+import pytest
+
+from support.acid import IDS_1_TO_3, IDS_1_TO_4, MINOR_3, NOON, TABLE
+from tidegate.cleaning import ReaderGate
+from tidegate.cleaning.gate_alarms import AlarmRule, Alarms, span
+from tidegate.events import (
+    Event,
+    LackedHold,
+    LockReleased,
+    Outcome,
+    UnknownTableReleased,
+    UnknownTableResolved,
+    VacuumFinished,
+    VacuumFlagged,
+    VacuumOverdue,
+    VacuumOverdueResolved,
+)
+from tidegate.runtime.decider.state_store import store_of
+
+DAY = timedelta(days=1)
+LATER = NOON + DAY
+SECOND = timedelta(seconds=1)
+
+
+def vacuum(
+    *locks: int,
+    table: str = TABLE,
+    made: str = MINOR_3,
+    snapshot: str = IDS_1_TO_3,
+    open_transactions: Sequence[int] = (),
+    transactions_of: Mapping[int, int] = MappingProxyType({}),
+) -> VacuumFinished:
+    """A vacuum that saw these locks; the first is its own."""
+    return VacuumFinished.model_validate(
+        {
+            "table": table,
+            "location": "/wh/t",
+            "occurred_at": NOON,
+            "said_by": "compactor",
+            "kind": "minor",
+            "directories": (made,),
+            "min_write_id": 1,
+            "max_write_id": 3,
+            "valid_write_ids": snapshot,
+            "own_lock_id": locks[0],
+            "locks": [
+                {"lock_id": n, "owner": f"user-{n}", "transaction_id": transactions_of.get(n)}
+                for n in locks
+            ],
+            "open_transactions": open_transactions,
+        }
+    )
+
+
+def released(lock: int, txn: int | None = None) -> LockReleased:
+    return LockReleased(
+        table=TABLE,
+        location="/wh/t",
+        occurred_at=NOON,
+        said_by="bridge",
+        lock_id=lock,
+        transaction_id=txn,
+    )
+
+
+class Gate:
+    """A gate whose process is killed after every decision: another one reads its changelog."""
+
+    def __init__(self, *rules: AlarmRule, restarts: bool = True) -> None:
+        self.gate, self.restarts = ReaderGate(alarms=Alarms(rules)), restarts
+        self.log: list[tuple[bytes, bytes | None]] = []
+        self.store = store_of(self.gate)
+
+    def hear(self, *events: Event, at: datetime = NOON) -> list[Outcome]:
+        said: list[Outcome] = []
+        for event in events:
+            decision = self.gate.decide(self.store.state(event.table), event, at)
+            self.store.put(event.table, decision.state, decision.pieces)
+            said += decision.outcomes
+            self.write_and_restart()
+        return said
+
+    def tick(self, at: datetime) -> list[Outcome]:
+        assert self.store.timers is not None
+        said: list[Outcome] = []
+        for table, names in self.store.timers.take(round(at.timestamp() * 1000), 1000).items():
+            decision = self.gate.decide_due(self.store.state(table), table, names, at)
+            self.store.put(table, decision.state, decision.pieces)
+            said += decision.outcomes
+        self.write_and_restart()
+        return said
+
+    def write_and_restart(self) -> None:
+        self.log += self.store.changed_records()
+        if self.restarts:
+            self.store = store_of(self.gate)
+            self.store.restore(self.log)
+
+
+def kinds(outcomes: list[Outcome]) -> list[type[Event]]:
+    return [type(each) for each in outcomes]
+
+
+def test_a_vacuum_that_waits_longer_than_the_limit_is_said_once() -> None:
+    gate = Gate()
+    waits = vacuum(7, 8, open_transactions=[90], transactions_of={8: 80})
+    gate.hear(waits, released(7))
+
+    assert gate.tick(LATER - SECOND) == []
+    [said] = gate.tick(LATER)
+    assert isinstance(said, VacuumOverdue)
+    assert (said.caused_by, said.table, said.since, said.occurred_at) == (
+        waits.event_id,
+        TABLE,
+        NOON,
+        LATER,
+    )
+    assert said.lacks == (
+        LackedHold(lock_id=8, transaction_id=80, owner="user-8"),
+        LackedHold(transaction_id=90),
+    )
+    assert said.holds_left == 2
+    assert said.limit_seconds == DAY.total_seconds()
+    assert "longer than 1d and still lacks lock 8 in transaction 80 of user-8" in said.message
+    assert gate.tick(LATER + DAY) == []
+
+
+def test_when_it_is_released_that_is_said_too_and_once() -> None:
+    gate = Gate()
+    waits = vacuum(7, 8)
+    gate.hear(waits, released(7))
+    gate.tick(LATER)
+    [over] = gate.hear(released(8), released(8), at=LATER + SECOND)
+
+    assert isinstance(over, VacuumOverdueResolved)
+    assert (over.caused_by, over.since, over.overdue_since) == (waits.event_id, NOON, LATER)
+    assert over.replaced_by is None
+    assert gate.hear(waits, at=LATER + DAY) == []
+    assert gate.tick(LATER + 2 * DAY) == []
+
+
+def test_what_was_released_in_time_is_never_said() -> None:
+    gate = Gate()
+    gate.hear(vacuum(7, 8), released(7), released(8))
+
+    assert gate.tick(LATER) == []
+
+
+def test_a_correction_ends_the_alarm_of_the_first_publication_and_may_begin_its_own() -> None:
+    gate = Gate()
+    first = vacuum(7, 8)
+    corrected = vacuum(7, 8, snapshot=IDS_1_TO_4)
+    gate.hear(first)
+    gate.tick(LATER)
+    said = gate.hear(corrected, at=LATER + SECOND)
+
+    assert kinds(said) == [VacuumOverdueResolved, VacuumFlagged]
+    assert [each.replaced_by for each in said if isinstance(each, VacuumOverdueResolved)] == [
+        corrected.event_id
+    ]
+    [again] = gate.tick(LATER + 2 * SECOND)
+    assert (again.caused_by, type(again)) == (corrected.event_id, VacuumOverdue)
+
+
+def test_the_same_publication_again_does_not_say_it_again() -> None:
+    gate = Gate()
+    gate.hear(vacuum(7, 8))
+    gate.tick(LATER)
+
+    assert gate.hear(vacuum(7, 8, 9), at=LATER + SECOND) == []  # another lock is merged
+    assert gate.tick(LATER + DAY) == []
+    assert kinds(gate.hear(released(7), released(8), released(9))) == [VacuumOverdueResolved]
+
+
+def test_the_first_rule_that_matches_a_table_sets_its_limits() -> None:
+    rules = AlarmRule("hive.default.*", overdue_after=SECOND), AlarmRule("*", overdue_after=None)
+    gate = Gate(*rules)
+    gate.hear(vacuum(7), vacuum(8, table="hive.other.t"))
+
+    assert [each.table for each in gate.tick(NOON + SECOND)] == [TABLE]
+    assert gate.tick(NOON + 365 * DAY) == []
+
+
+def test_of_thousands_that_wait_those_that_are_due_are_said_and_no_others() -> None:
+    gate = Gate(restarts=False)
+    early = [vacuum(n, made=f"delta_{n:07}_{n:07}") for n in range(1, 400)]
+    late = [vacuum(n, made=f"delta_{n:07}_{n:07}") for n in range(400, 5_000)]
+    gate.hear(*early)
+    gate.hear(*late, at=NOON + SECOND)
+
+    said = gate.tick(LATER)
+    assert sorted(map(str, (each.caused_by for each in said))) == sorted(
+        each.event_id for each in early
+    )
+
+
+def test_the_times_of_vacuums_that_are_gone_take_no_lasting_memory() -> None:
+    gate = Gate(restarts=False)
+    gate.tick(NOON)
+    for n in range(1, 3_000):
+        gate.hear(vacuum(n, made=f"delta_{n:07}_{n:07}"), released(n))
+        if n % 2:
+            gate.hear(vacuum(n + 10_000, made=f"delta_{n:07}_{n:07}_v1"))
+            gate.hear(released(n + 10_000))
+
+    assert gate.store.timers is not None
+    assert len(gate.store.timers) < 2_000
+
+
+def test_a_release_of_a_table_nobody_knows_is_said_once() -> None:
+    gate = Gate()
+    gate.hear(released(7, txn=70), released(8), at=NOON)
+
+    assert gate.tick(NOON + 7 * DAY - SECOND) == []
+    [said] = gate.tick(NOON + 7 * DAY)
+    assert isinstance(said, UnknownTableReleased)
+    assert (said.lock_id, said.transaction_id, said.published_by) == (7, 70, "bridge")
+    assert (said.since, said.table) == (NOON, TABLE)
+    assert said.caused_by == released(7, txn=70).event_id
+    assert gate.hear(released(9), at=NOON + 8 * DAY) == []
+    assert gate.tick(NOON + 30 * DAY) == []
+
+
+def test_a_vacuum_of_it_ends_that_alarm() -> None:
+    gate = Gate()
+    gate.hear(released(7))
+    gate.tick(NOON + 7 * DAY)
+    first = vacuum(8)
+    [over] = gate.hear(first, at=NOON + 8 * DAY)
+
+    assert isinstance(over, UnknownTableResolved)
+    assert (over.caused_by, over.since, over.unknown_since) == (
+        first.event_id,
+        NOON,
+        NOON + 7 * DAY,
+    )
+    assert gate.hear(vacuum(8), released(9), at=NOON + 9 * DAY) == []
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        pytest.param([released(7), vacuum(8)], id="the release came first"),
+        pytest.param([vacuum(8), released(7)], id="the vacuum came first"),
+        pytest.param([vacuum(7), released(7), released(9)], id="its vacuum is cleaned"),
+    ],
+)
+def test_a_table_with_a_vacuum_is_known(events: list[VacuumFinished | LockReleased]) -> None:
+    gate = Gate(AlarmRule(overdue_after=None))
+    gate.hear(*events)
+
+    assert gate.tick(NOON + 30 * DAY) == []
+
+
+def test_after_a_replay_from_the_beginning_the_same_ids_are_said() -> None:
+    events = vacuum(7, 8), released(7)
+    first, second = Gate(), Gate()
+    first.hear(*events)
+    second.hear(*events, at=NOON + SECOND)
+
+    assert [each.event_id for each in first.tick(LATER)] == [
+        each.event_id for each in second.tick(LATER + DAY)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "written"), [(86_400, "1d"), (129_600, "36h"), (90, "90s"), (120, "2m"), (0, "0s")]
+)
+def test_a_limit_is_written_as_in_the_settings(seconds: int, written: str) -> None:
+    assert span(timedelta(seconds=seconds)) == written
