@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mutants.mutants import Mutant
 
-_LACK = "consumers/tidegate/ops/waiting/lack.py"
+_LACK = "consumers/tidegate/cleaning/gate_lacks.py"
 _STORY = "consumers/tidegate/ops/explain/story.py"
 _CHECKS = "producers/tidegate/publisher/checks.py"
 _VERDICT = "schemas/tidegate/events/verdict.py"
@@ -15,8 +15,8 @@ READING_MUTANTS = (
         _LACK,
         (
             (
-                "if each not in in_locks and not index.has_ended",
-                "if each not in in_locks or index.has_ended",
+                "if txn not in in_locks and not index.has_ended",
+                "if txn not in in_locks or index.has_ended",
             ),
         ),
         "tests/ops/waiting/test_lack.py",
