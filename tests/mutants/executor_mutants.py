@@ -6,6 +6,7 @@ from mutants.mutants import EXECUTORS, RUNTIME, Mutant
 
 _KEPT = "tests/runtime/test_kept_commands.py"
 _FAIRNESS = "tests/runtime/test_fairness.py"
+_SPILLED = "tests/runtime/test_spilled_commands.py"
 
 EXECUTOR_MUTANTS = (
     Mutant(
@@ -97,5 +98,87 @@ EXECUTOR_MUTANTS = (
         RUNTIME + "executor/offset_tracker.py",
         (("        if not self._first <= start <= ", "        if not 0 <= start + 0 * "),),
         f"{_KEPT} -k read_on",
+    ),
+    Mutant(
+        "of a table's many commands only the next ones are in memory",
+        RUNTIME + "executor/backlog.py",
+        (("        return table.in_memory < self._share() and ", "        return "),),
+        f"{_SPILLED} -k 'delays_no_other_of or stuck' -m 'not kafka'",
+    ),
+    Mutant(
+        "no number of tables takes all places of a partition",
+        RUNTIME + "executor/backlog.py",
+        (("- self._in_memory - promised) // _SHARE", ") // _SHARE"),),
+        f"{_SPILLED} -k stuck",
+    ),
+    Mutant(
+        "a table's commands run in order, those that were not kept too",
+        RUNTIME + "executor/backlog.py",
+        (("        if not found.offsets and self._has_room", "        if self._has_room"),),
+        f"{_SPILLED} -k 'delays_no_other_of'",
+    ),
+    Mutant(
+        "a command that is read again after another tracker took over is queued once",
+        RUNTIME + "executor/backlog.py",
+        (("found.offsets[0] != offset or ", ""),),
+        f"{_SPILLED} -k 'goes_and_comes or twice or own_turn'",
+    ),
+    Mutant(
+        "rule 7: commands that the topic no longer has are not passed over",
+        RUNTIME + "executor/command_reader.py",
+        (
+            (
+                "            if offsets:\n                raise",
+                "            if False:\n                raise",
+            ),
+        ),
+        f"{_SPILLED} -k named -m 'not kafka'",
+    ),
+    Mutant(
+        "commands are read again for as long as the broker is away",
+        RUNTIME + "executor/command_reader.py",
+        (("min(self._failed, self._retries.attempts - 1)", "self._failed"),),
+        f"{_SPILLED} -k away",
+    ),
+    Mutant(
+        "first attempts that hang leave a thread to the others",
+        RUNTIME + "executor/keyed_executor.py",
+        (("                    run.is_long = True\n", "                    pass\n"),),
+        f"{_FAIRNESS} -k first_attempts_that_hang",
+    ),
+    Mutant(
+        "the last thread of all is kept for first attempts",
+        RUNTIME + "executor/keyed_executor.py",
+        ((" and not is_last", ""),),
+        f"{_FAIRNESS} -k last_thread",
+    ),
+    Mutant(
+        "no more tasks run at once than threads are set",
+        RUNTIME + "executor/keyed_executor.py",
+        (
+            (
+                "        if len(self._runs) - self._long() >= self._max_counted:\n",
+                "        if False:\n",
+            ),
+            ("min(self._max_threads, self._max_counted + self._long())", "self._max_threads"),
+        ),
+        f"{_FAIRNESS} -k quick_tasks",
+    ),
+    Mutant(
+        "the number of threads is bounded, whatever hangs",
+        RUNTIME + "executor/keyed_executor.py",
+        (
+            (
+                "min(self._max_threads, self._max_counted + self._long())",
+                "self._max_counted + self._long()",
+            ),
+        ),
+        f"{_FAIRNESS} -k bounded",
+    ),
+    Mutant(
+        "of two commands that arrive at once none waits for the other's thread",
+        RUNTIME + "executor/keyed_executor.py",
+        (("                        self._wake_one()  # of", "                        pass  # of"),),
+        f"{_FAIRNESS} -k arrive_at_once",
     ),
 )

@@ -221,6 +221,19 @@ def test_a_partition_can_be_read_whole_outside_of_every_group(bus: Bus, topics: 
     assert list(bus.log(Partition(topics[1], 0))) == []
 
 
+def test_spans_of_several_partitions_are_read_again_each_in_order(bus: Bus, topics: Topics) -> None:
+    bus.send([Message(topics[0], b"k", f"{n}".encode(), (), n % 2) for n in range(20)])
+    zero, one = Partition(topics[0], 0), Partition(topics[0], 1)
+    records = list(
+        bus.read({zero: range(2, 5), one: range(9, 10), Partition(topics[0], 2): range(0)})
+    )
+
+    assert [each.offset for each in records if each.partition == zero] == [2, 3, 4]
+    assert [int(each.value or b"") for each in records if each.partition == zero] == [4, 6, 8]
+    assert [int(each.value or b"") for each in records if each.partition == one] == [19]
+    assert list(bus.read({zero: range(0)})) == []
+
+
 def test_a_partition_that_was_paused_is_read_again_after_a_rebalance(
     bus: Bus, topics: Topics
 ) -> None:

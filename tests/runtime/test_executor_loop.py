@@ -36,6 +36,7 @@ from tidegate.events import (
 )
 from tidegate.publisher import Message
 from tidegate.runtime.bus import NO_METADATA, Partition, RebalanceListener, Record
+from tidegate.runtime.executor.backlog import BacklogLimits
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letters import DeadLetterLimit
 from tidegate.runtime.memory.bus import MemoryBus, MemorySubscription
@@ -198,7 +199,7 @@ def test_a_backlog_pauses_the_partition_and_all_is_done_in_the_end() -> None:
 
     bus, slow = memory_bus(partitions=1), Slow()
     bus.send([message(savepoint_request(n)) for n in range(50)])
-    loop = ExecutorLoop(slow, bus, backlog=5)
+    loop = ExecutorLoop(slow, bus, backlog=BacklogLimits(offsets=5))
     taken = sum(loop.step(0) for _ in range(10))
     assert taken == 5
 

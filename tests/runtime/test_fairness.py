@@ -21,6 +21,8 @@ from support.samples import (
 from support.waiting import wait_for
 from tidegate.errors import TransientError
 from tidegate.events import Command, Outcome, RestoreRequested
+from tidegate.runtime.executor.backlog import BacklogLimits
+from tidegate.runtime.executor.keyed_executor import KeyedExecutor
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.retry import RetryPolicy
@@ -166,7 +168,7 @@ def test_what_others_consume_does_not_fill_the_backlog_behind_a_long_command() -
     bus.send([message(savepoint_request(0, "lake.sales.long"))])
     for n in range(20):
         bus.send([message(restore_request(n)), message(savepoint_request(n, HEALTHY))])
-    loop = ExecutorLoop(Long(), bus, threads=2, backlog=5)
+    loop = ExecutorLoop(Long(), bus, threads=2, backlog=BacklogLimits(offsets=5))
     try:
         run_until_done(loop, bus, 20)
         assert sum(bus.committed["tidegate.recorder"].values()) == 0
@@ -224,3 +226,118 @@ def test_a_lost_partitions_waiting_command_is_not_tried_again(how: str) -> None:
     assert len(executor.asked) <= settled
     assert loop.pending == 0
     loop._tasks.close(SOON)
+
+
+class HangingFirst(Recorder):
+    """Some tables' first attempts never end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: set[str] = set()
+        self.go_on = threading.Event()
+
+    def execute(self, command: Command) -> Iterator[Outcome]:
+        if command.table != HEALTHY:
+            self.begun.add(command.table)
+            assert self.go_on.wait(60)
+        yield from super().execute(command)
+
+
+@pytest.mark.parametrize("hanging", [3, 4, 15], ids=lambda n: f"{n} of 4 threads")
+def test_first_attempts_that_hang_leave_a_thread_to_the_healthy_tables(
+    hanging: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.runtime.executor.keyed_executor.LONG_SECONDS", 0.02)
+    bus, executor = memory_bus(), HangingFirst()
+    bus.send([message(savepoint_request(0, f"lake.sales.hangs_{n}")) for n in range(hanging)])
+    loop = ExecutorLoop(executor, bus, threads=4)
+    step_until(loop, "the hanging attempts", lambda: len(executor.begun) == hanging)
+    bus.send([message(savepoint_request(n, HEALTHY)) for n in range(5)])
+    try:
+        run_until_done(loop, bus, 5)
+        assert done(bus) == [HEALTHY] * 5
+    finally:
+        executor.go_on.set()
+        loop.close()
+
+
+def test_the_last_thread_of_all_is_kept_for_first_attempts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidegate.runtime.executor.keyed_executor.LONG_SECONDS", 0.0)
+    bus, executor = memory_bus(), HangingStorage()
+    bus.send([message(savepoint_request(0, table)) for table in BROKEN])
+    quick = RetryPolicy(attempts=60, first=0.001, longest=0.001)
+    loop = ExecutorLoop(executor, bus, threads=1, retries=quick)
+
+    def three_hang() -> bool:
+        return sum(each > 1 for each in executor.attempts.values()) == 3
+
+    step_until(loop, "attempts that hang", three_hang)
+    for _ in range(20):
+        loop.step(0.001)
+    assert three_hang()
+    bus.send([message(savepoint_request(n, HEALTHY)) for n in range(5)])
+    try:
+        run_until_done(loop, bus, 5)
+    finally:
+        executor.go_on.set()
+        loop.close()
+
+
+def test_however_many_tasks_hang_the_number_of_threads_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidegate.runtime.executor.keyed_executor.LONG_SECONDS", 0.0)
+    bus, executor = memory_bus(), HangingFirst()
+    bus.send([message(savepoint_request(0, f"lake.sales.hangs_{n}")) for n in range(20)])
+    loop = ExecutorLoop(executor, bus, threads=2)
+    step_until(loop, "the hanging attempts", lambda: len(executor.begun) == 8)
+    for _ in range(20):
+        loop.step(0.001)
+    assert (len(executor.begun), len(loop._tasks._threads)) == (8, 8)
+
+    executor.go_on.set()
+    work_off(loop)
+    assert len(done(bus)) == 20
+    loop.close()
+
+
+def test_quick_tasks_use_no_more_threads_than_are_set() -> None:
+    at_once, most, guard = Counter[str](), [0], threading.Lock()
+
+    class Counting(Recorder):
+        def execute(self, command: Command) -> Iterator[Outcome]:
+            with guard:
+                at_once["now"] += 1
+                most[0] = max(most[0], at_once["now"])
+            time.sleep(0.001)
+            with guard:
+                at_once["now"] -= 1
+            yield from super().execute(command)
+
+    bus = memory_bus()
+    bus.send([message(savepoint_request(n, f"lake.sales.t{n % 50}")) for n in range(200)])
+    work_off(loop := ExecutorLoop(Counting(), bus, threads=3))
+
+    assert (most[0], len(loop._tasks._threads)) == (3, 3)
+    loop.close()
+
+
+def test_tables_whose_commands_arrive_at_once_both_start_where_one_thread_is_idle() -> None:
+    met = threading.Barrier(2, timeout=2 * SOON)
+
+    def run(task: str) -> None:
+        if task != "first":
+            met.wait()
+
+    executor = KeyedExecutor[str](4, run)
+    executor.put("one", "first")
+    wait_for("an idle thread", lambda: executor._idle == 1)
+    with executor._changed:  # it can't wake up in between
+        executor.put("two", "second")
+        executor.put("three", "third")
+
+    wait_for("both to run", lambda: not executor._queues, SOON)
+    assert not met.broken
+    assert executor.close(SOON)

@@ -9,9 +9,13 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
+LONG_SECONDS: Final = 60.0
+"""A task that has been running for so long no longer counts towards the number of threads."""
+_MOST: Final = 4
+"""With those that do not count there are at most so many times as many threads."""
 
 
 @dataclass(slots=True, eq=False)
@@ -22,6 +26,15 @@ class _Queue(Generic[T]):
     tasks: deque[T] = field(default_factory=deque[T])
     retries: bool = False
     """Whether its first task was tried before."""
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """A task that one thread runs."""
+
+    is_retry: bool
+    began: float = field(default_factory=time.monotonic)
+    is_long: bool = False
 
 
 class _Waiting(NamedTuple, Generic[T]):
@@ -39,24 +52,26 @@ class KeyedExecutor(Generic[T]):
     - Keys take turns: one task of a key, then the next key. A long queue delays nobody else's.
     - A task that is to be tried again waits in its queue, not on a thread.
     - Of several threads one is kept for first attempts: if every retry hangs, new work goes on.
+    - A task that runs for long no longer counts: if every first attempt hangs, new work goes on,
+      until there are four times as many threads. One of those too is kept for first attempts.
     """
 
     def __init__(self, threads: int, run_task: Callable[[T], float | None]) -> None:
         """Start no thread yet.
 
         Args:
-            threads: How many tasks run at the same time.
+            threads: How many tasks run at the same time, those that run for long not counted.
             run_task: Called on one of the threads; must not raise. It gives None when the task is
                 over, else after how many seconds to call it with this task again.
         """
-        self._max_threads, self._run_task = threads, run_task
-        self._max_retries = max(1, threads - 1)
+        self._run_task = run_task
+        self._max_counted, self._max_threads = threads, _MOST * threads
         self._queues: dict[Hashable, _Queue[T]] = {}
         self._ready: deque[_Queue[T]] = deque()
         self._ready_retries: deque[_Queue[T]] = deque()
         self._waiting: list[_Waiting[T]] = []
         self._numbers = count()
-        self._running_retries = 0
+        self._runs: set[_Run] = set()
         self._retry_next = False
         self._idle = 0
         self._threads: list[threading.Thread] = []
@@ -85,6 +100,15 @@ class KeyedExecutor(Generic[T]):
             for each in emptied:
                 del self._queues[each.queue.key]
 
+    def relieve(self) -> None:
+        """Let others run in place of what has been running for long; call it now and then."""
+        with self._changed:
+            since = time.monotonic() - LONG_SECONDS
+            for run in self._runs:
+                if run.began < since and not run.is_long:
+                    run.is_long = True
+                    self._wake_one()
+
     def close(self, deadline: float) -> bool:
         """Start no further task; wait up to `deadline` seconds. Give whether all have ended."""
         with self._changed:
@@ -97,9 +121,13 @@ class KeyedExecutor(Generic[T]):
 
     def _make_ready(self, queue: _Queue[T]) -> None:
         (self._ready_retries if queue.retries else self._ready).append(queue)
+        self._wake_one()
+
+    def _wake_one(self) -> None:
+        """Have a thread look for work, if one may run it."""
         if self._idle:
             self._changed.notify()
-        elif len(self._threads) < self._max_threads:
+        elif len(self._threads) < min(self._max_threads, self._max_counted + self._long()):
             # a daemon: a task that never returns must not keep the process from ending
             thread = threading.Thread(target=self._work, name="executor", daemon=True)
             self._threads.append(thread)
@@ -107,12 +135,11 @@ class KeyedExecutor(Generic[T]):
 
     def _work(self) -> None:
         while (taken := self._take()) is not None:
-            queue, task = taken
-            retry = queue.retries
+            queue, task, run = taken
             delay = self._run_task(task)
-            self._put_back(queue, task, delay, was_retry=retry)
+            self._put_back(queue, task, run, delay)
 
-    def _take(self) -> tuple[_Queue[T], T] | None:
+    def _take(self) -> tuple[_Queue[T], T, _Run] | None:
         """Wait for a queue's turn and give its first task; None: there will be no further one."""
         with self._changed:
             while not self._closed:
@@ -121,19 +148,32 @@ class KeyedExecutor(Generic[T]):
                 if queue is None:
                     self._wait()
                 elif queue.tasks:
-                    self._running_retries += queue.retries
-                    return queue, queue.tasks.popleft()
+                    run = _Run(queue.retries)
+                    self._runs.add(run)
+                    if self._ready or self._ready_retries:
+                        self._wake_one()  # of several that got ready at once this thread has one
+                    return queue, queue.tasks.popleft(), run
                 else:  # its tasks were discarded
                     del self._queues[queue.key]
             return None
 
     def _next_ready(self) -> _Queue[T] | None:
-        may_retry = self._ready_retries and self._running_retries < self._max_retries
+        if len(self._runs) - self._long() >= self._max_counted:
+            return None
+        may_retry = self._ready_retries and self._may_retry()
         if may_retry and (self._retry_next or not self._ready):
             self._retry_next = False
             return self._ready_retries.popleft()
         self._retry_next = True
         return self._ready.popleft() if self._ready else None
+
+    def _long(self) -> int:
+        return sum(run.is_long for run in self._runs)
+
+    def _may_retry(self) -> bool:
+        counted = sum(run.is_retry and not run.is_long for run in self._runs)
+        is_last = len(self._runs) == self._max_threads - 1
+        return counted < max(1, self._max_counted - 1) and not is_last
 
     def _end_waits(self) -> None:
         now = time.monotonic()
@@ -146,10 +186,10 @@ class KeyedExecutor(Generic[T]):
         self._changed.wait(due)
         self._idle -= 1
 
-    def _put_back(self, queue: _Queue[T], task: T, delay: float | None, *, was_retry: bool) -> None:
+    def _put_back(self, queue: _Queue[T], task: T, run: _Run, delay: float | None) -> None:
         """Give the queue its next turn: at once, when its task is due again, or never."""
         with self._changed:
-            self._running_retries -= was_retry
+            self._runs.remove(run)
             queue.retries = delay is not None
             if delay is not None:
                 queue.tasks.appendleft(task)

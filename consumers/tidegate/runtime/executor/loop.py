@@ -15,6 +15,8 @@ from tidegate.events.topics import DEFAULT_PREFIX, OUTCOME_TOPIC, topic_of
 from tidegate.events.wire import Wire
 from tidegate.runtime.bus import Bus, Partition, Record, require_copartitioned
 from tidegate.runtime.executor.authorization import AclAlone, Authorization
+from tidegate.runtime.executor.backlog import BacklogLimits
+from tidegate.runtime.executor.command_reader import CommandReader
 from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
 from tidegate.runtime.executor.keyed_executor import KeyedExecutor
 from tidegate.runtime.executor.offset_tracker import OffsetTracker, Ownership
@@ -28,9 +30,6 @@ log = logging.getLogger(__name__)
 BATCH = 100
 POLL_SECONDS = 0.2
 STOP_SECONDS = 30.0
-BACKLOG = 2000
-"""Unfinished commands of a partition in memory: a few MB. Kafka can pause a partition only, not a
-table or a kind of command, so one table may delay its partition's others once it has so many."""
 REVOKE_SECONDS = 1.0
 """How long the group waits, at a rebalance, for commands that run: most end within it, and are
 acknowledged before their partition may go to another process, which would run them again."""
@@ -47,6 +46,11 @@ class _Task:
     """Of the partition; while that is not owned the task does not start, nor is it committed."""
     attempts: Attempts
 
+    def finish(self) -> None:
+        """The command is done: it counts no longer."""
+        self.offsets.finish(self.record.offset)
+        self.offsets.backlog.finished(self.command.table, _size(self.record))
+
 
 class ExecutorLoop:
     """Runs one executor as a member of its consumer group.
@@ -62,21 +66,21 @@ class ExecutorLoop:
         prefix: str = DEFAULT_PREFIX,
         *,
         threads: int = 4,
-        backlog: int = BACKLOG,
+        backlog: BacklogLimits | None = None,
         retries: RetryPolicy = TABLE_RETRIES,
         limit: DeadLetterLimit | None = None,
         wire: Wire | None = None,
         stop_seconds: float = STOP_SECONDS,
         authorization: Authorization | None = None,
     ) -> None:
-        """Join the group. A partition with `backlog` unfinished commands is paused.
+        """Join the group.
 
         Args:
             executor: What runs the commands.
             bus: The broker.
             prefix: Of the topics' names and the group's.
             threads: How many tables are worked on at the same time.
-            backlog: How many commands of a partition are in memory at most.
+            backlog: How many unfinished commands a partition may have before it is paused.
             retries: How often a command is tried.
             limit: Stops the service when too many messages become dead letters.
             wire: How events are encoded.
@@ -86,7 +90,8 @@ class ExecutorLoop:
         Raises:
             ConfigError: a topic does not exist.
         """
-        self._name, self._backlog, wire = executor.name, backlog, wire or Wire()
+        self._name, wire = executor.name, wire or Wire()
+        self._limits = backlog or BacklogLimits()
         self._runner = CommandRunner(
             executor,
             bus,
@@ -100,6 +105,7 @@ class ExecutorLoop:
         poll_retries, limit = retries.at_most(BROKER_RETRIES), limit or DeadLetterLimit()
         self._dead_letters = DeadLetterQueue(executor.name, bus, prefix, poll_retries, limit)
         self._tasks = KeyedExecutor[_Task](threads, self._run_task)
+        self._reader = CommandReader(self._name, bus, poll_retries, self._limits.size)
         self._offsets: dict[Partition, OffsetTracker] = {}
         self._finished: SimpleQueue[tuple[_Task, BaseException | None]] = SimpleQueue()
         self._paused: set[Partition] = set()
@@ -124,10 +130,12 @@ class ExecutorLoop:
 
     def step(self, timeout: float) -> int:
         """Queue the commands that have arrived and commit what is done; give the records' count."""
-        records = self._subscription.poll(min(BATCH, self._backlog), timeout)
+        records = self._subscription.poll(min(BATCH, self._limits.offsets), timeout)
         for record in records:
             self._accept(record)
         self._commit_finished()
+        self._bring_back()
+        self._tasks.relieve()
         self._runner.log_slow()
         return len(records)
 
@@ -166,7 +174,7 @@ class ExecutorLoop:
             if tracker is not None and tracker.resume(start):
                 self._offsets[partition] = before.pop(partition)
             else:
-                self._offsets[partition] = OffsetTracker()
+                self._offsets[partition] = OffsetTracker.within(self._limits)
             history = self._subscription.committed_metadata(partition)
             self._dead_letters.limit.restore(partition, history)
         self._forget(before.values())
@@ -212,18 +220,50 @@ class ExecutorLoop:
             return  # revoked since the poll: its next owner reads the record
         if offsets.start(record.offset):
             self._queue(record, offsets)
-        if offsets.pending >= self._backlog and record.partition not in self._paused:
+        if offsets.is_full and record.partition not in self._paused:
             self._paused.add(record.partition)
             self._subscription.pause([record.partition])
 
     def _queue(self, record: Record, offsets: OffsetTracker) -> None:
         command = self._decoded(record)
-        if isinstance(command, Command):
-            attempts = Attempts(record, assignments=offsets.assignments)
-            task = _Task(record, command, offsets, attempts)
-            self._tasks.put(command.table, task)
-        else:
+        if not isinstance(command, Command):
             offsets.finish(record.offset)
+        elif offsets.backlog.add(command.table, record.offset, _size(record)):
+            self._put(command, record, offsets)
+
+    def _put(self, command: Command, record: Record, offsets: OffsetTracker) -> None:
+        attempts = Attempts(record, assignments=offsets.assignments)
+        task = _Task(record, command, offsets, attempts)
+        self._tasks.put(command.table, task)
+
+    def _bring_back(self) -> None:
+        """Have commands read again whose turn comes, and queue those that were.
+
+        Raises:
+            OffsetGapError: the topic no longer has all of them.
+        """
+        if found := self._reader.result():
+            wanted, records = found
+            for record in records:
+                self._queue_again(record, wanted[record.partition][record.offset])
+        if not self._reader.busy:
+            owned = self._owned().items()
+            if wanted := {p: offsets for p, each in owned if (offsets := each.backlog.wanted())}:
+                self._reader.begin(wanted)
+
+    def _queue_again(self, record: Record, table: str) -> None:
+        offsets = self._offsets.get(record.partition)
+        if offsets is None or not offsets.backlog.bring_back(table, record.offset, _size(record)):
+            return  # the partition went away meanwhile
+        command = self._decoded(record)
+        if isinstance(command, Command) and command.table == table:
+            self._put(command, record, offsets)
+        elif command is None:
+            offsets.finish(record.offset)
+            offsets.backlog.finished(table, _size(record))
+        else:
+            where = f"{record.partition.topic}[{record.partition.number}]@{record.offset}"
+            raise StopService(f"{self._name}: {where} was a command of {table} when it was read")
 
     def _decoded(self, record: Record) -> Event | None:
         try:
@@ -245,7 +285,7 @@ class ExecutorLoop:
         while not self._finished.empty():
             task, fault = self._finished.get()
             if fault is None:
-                task.offsets.finish(task.record.offset)
+                task.finish()
             elif isinstance(fault, StopService):
                 stop = stop or fault
         self._fault = stop
@@ -258,7 +298,7 @@ class ExecutorLoop:
         limit = self._dead_letters.limit
         metadata = {partition: limit.history(partition) for partition in offsets}
         self._subscription.commit(offsets, metadata, wait=wait)
-        ready = {p for p in self._paused if self._offsets[p].pending < self._backlog}
+        ready = {p for p in self._paused if not self._offsets[p].is_full}
         if ready:
             self._paused -= ready
             self._subscription.resume(ready)
@@ -317,3 +357,7 @@ class ExecutorLoop:
 
 def _is_lost(task: _Task) -> bool:
     return task.offsets.ownership is Ownership.LOST
+
+
+def _size(record: Record) -> int:
+    return len(record.value or b"")

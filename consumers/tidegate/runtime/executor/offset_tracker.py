@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from tidegate.runtime.executor.backlog import Backlog, BacklogLimits
+
 
 class Ownership(Enum):
     """Whether the commands read from a partition may run, in this process."""
@@ -20,6 +22,8 @@ class Ownership(Enum):
 class OffsetTracker:
     """The records read from one partition, and the offset before which all of them are done."""
 
+    backlog: Backlog = field(default_factory=Backlog)
+    """Which of those that are not done are in memory."""
     ownership: Ownership = Ownership.OWNED
     assignments: int = 1
     """How often the partition was assigned while this object was kept."""
@@ -29,6 +33,11 @@ class OffsetTracker:
     """The offset after the last record that was read."""
     _first: int = 0
     _committed: int | None = None
+
+    @classmethod
+    def within(cls, limits: BacklogLimits) -> OffsetTracker:
+        """A tracker of a partition of which nothing was read."""
+        return cls(Backlog(limits))
 
     def start(self, offset: int) -> bool:
         """Add a record that was read; offsets ascend from call to call, except after `resume`.
@@ -79,6 +88,11 @@ class OffsetTracker:
 
     def _position(self) -> int | None:
         return next(iter(self._pending), self._end)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more of the partition may be read before some of it is done."""
+        return self.pending >= self.backlog.limits.offsets or self.backlog.is_full
 
     @property
     def pending(self) -> int:

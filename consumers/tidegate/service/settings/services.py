@@ -88,7 +88,11 @@ class ServiceSettings(Section, frozen=True):
     """How the services work; the limits of one service are under its name."""
 
     threads: int = Field(default=4, ge=1)
-    """How many tables an executor works on at the same time."""
+    """How many tables an executor works on at the same time.
+
+    A command that has been running for a minute no longer counts, so that one that hangs holds up
+    no other table; with those there are at most four times as many.
+    """
     session_timeout_ms: int = Field(default=10_000, ge=1_000)
     """How long after its last heartbeat a process loses its partitions.
 

@@ -1,0 +1,357 @@
+"""Of a table's many commands only the next ones are in memory; the others are read again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from support.deployment import Deployment
+from support.samples import (
+    Recorder,
+    events_on,
+    memory_bus,
+    message,
+    savepoint_request,
+    work_off,
+)
+from tidegate.errors import OffsetGapError, TransientError
+from tidegate.events import Command, Outcome
+from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.executor.backlog import Backlog, BacklogLimits
+from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.runtime.memory.bus import MemoryBus
+from tidegate.runtime.retry import RetryPolicy
+
+OUTCOMES = "tidegate.outcomes"
+GROUP = "tidegate.recorder"
+ONLY = Partition("tidegate.commands", 0)
+HOT, HEALTHY = "lake.sales.hot", "lake.sales.healthy"
+
+
+class Gated(Recorder):
+    """Commands of the hot table wait for `go_on`, the others do not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = threading.Event()
+
+    def execute(self, command: Command) -> Iterator[Outcome]:
+        if command.table == HOT:
+            assert self.go_on.wait(60)
+        yield from super().execute(command)
+
+
+class CountedReads(MemoryBus):
+    """Counts what is read again, and may have no answer for a while."""
+
+    def __init__(self) -> None:
+        super().__init__({each.topic for each in memory_bus()._logs}, partitions=1)
+        self.reads: list[int] = []
+        self.faults: list[Exception] = []
+        self.deleted: set[int] = set()
+
+    def read(self, spans: Mapping[Partition, range]) -> list[Record]:
+        if ONLY not in spans:
+            return super().read(spans)
+        if self.faults:
+            raise self.faults.pop(0)
+        records = [each for each in super().read(spans) if each.offset not in self.deleted]
+        self.reads.append(len(records))
+        return records
+
+
+def requests(count: int, table: str = HOT) -> list[str]:
+    return [savepoint_request(n, table).event_id for n in range(count)]
+
+
+def outcomes(bus: MemoryBus, table: str) -> list[str | None]:
+    return [each.caused_by for each in events_on(bus, OUTCOMES) if each.table == table]
+
+
+def step_until(what: str, loop: ExecutorLoop, look: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not look():
+        assert time.monotonic() < deadline, f"{what} did not happen"
+        loop.step(0.005)
+
+
+def in_memory(loop: ExecutorLoop) -> int:
+    return sum(len(each.tasks) for each in loop._tasks._queues.values())
+
+
+def test_a_table_with_five_thousand_unfinished_commands_delays_no_other_of_its_partition() -> None:
+    bus, executor = CountedReads(), Gated()
+    bus.send([message(savepoint_request(n, HOT)) for n in range(5000)])
+    bus.send([message(savepoint_request(n, HEALTHY)) for n in range(300)])
+    loop = ExecutorLoop(executor, bus, threads=2)
+    step_until("the healthy table", loop, lambda: len(bus.records(OUTCOMES)) == 300)
+    assert outcomes(bus, HOT) == []
+    assert loop.pending == 5000
+    assert in_memory(loop) < 300
+    assert bus.committed[GROUP] == {}
+
+    executor.go_on.set()
+    work_off(loop)
+    assert outcomes(bus, HOT) == requests(5000)
+    assert outcomes(bus, HEALTHY) == requests(300, HEALTHY)
+    assert bus.committed[GROUP] == {ONLY: 5300}
+    loop.close()
+
+
+def test_tables_that_are_stuck_leave_room_for_others_however_many_they_are() -> None:
+    stuck = [f"lake.sales.stuck_{n}" for n in range(100)]
+    go_on, bus = threading.Event(), CountedReads()
+
+    class Stuck(Recorder):
+        def execute(self, command: Command) -> Iterator[Outcome]:
+            if command.table != HEALTHY and not go_on.is_set():
+                raise TransientError("the storage does not answer")
+            yield from super().execute(command)
+
+    bus.send([message(savepoint_request(n, table)) for table in stuck for n in range(100)])
+    bus.send([message(savepoint_request(n, HEALTHY)) for n in range(20)])
+    loop = ExecutorLoop(Stuck(), bus, threads=2)
+    step_until("the healthy table", loop, lambda: len(bus.records(OUTCOMES)) == 20)
+
+    assert loop.pending == 10_000
+    assert in_memory(loop) <= BacklogLimits().commands + len(stuck)
+    loop.close()
+    go_on.set()
+    work_off(ExecutorLoop(Stuck(), bus, threads=8))
+    done = defaultdict[str, list[str | None]](list)
+    for each in events_on(bus, OUTCOMES):
+        done[each.table].append(each.caused_by)
+    assert [done[table] for table in stuck] == [requests(100, table) for table in stuck]
+
+
+def test_commands_are_read_again_only_as_their_turn_comes() -> None:
+    bus = CountedReads()
+    bus.send([message(savepoint_request(n, HOT)) for n in range(3000)])
+    work_off(loop := ExecutorLoop(Recorder(), bus, threads=2))
+
+    assert outcomes(bus, HOT) == requests(3000)
+    assert sum(bus.reads) < 3000  # none twice, and the first ones never
+    loop.close()
+
+
+def test_a_command_that_was_written_twice_is_carried_out_once_also_where_it_was_read_again() -> (
+    None
+):
+    class Once(Recorder):
+        checks_past_outcomes = True
+
+        def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:
+            return any(each.caused_by == command.event_id for each in outcomes)
+
+    bus, once = CountedReads(), Once()
+    few = BacklogLimits(commands=40)
+    bus.send([message(savepoint_request(n % 30, HOT)) for n in range(60)])
+    work_off(loop := ExecutorLoop(once, bus, backlog=few))
+
+    assert bus.reads
+    assert once.asked == [str(savepoint_request(n).instant) for n in range(30)]
+    assert bus.committed[GROUP] == {ONLY: 60}
+    loop.close()
+
+
+def test_what_is_read_again_is_queued_only_in_its_own_turn() -> None:
+    backlog = Backlog(BacklogLimits(commands=30))
+    assert [backlog.add(HOT, n, 1) for n in range(6)] == [True, True, False, False, False, False]
+    for _ in range(2):
+        backlog.finished(HOT, 1)
+
+    assert list(backlog.wanted()) == [2, 3, 4]
+    assert not backlog.bring_back(HOT, 3, 1)
+    assert not backlog.bring_back(HEALTHY, 2, 1)
+    assert [backlog.bring_back(HOT, n, 1) for n in (2, 2, 3, 4)] == [True, False, True, False]
+
+
+def test_large_commands_are_kept_by_their_size_and_the_next_one_always() -> None:
+    backlog = Backlog(BacklogLimits(size=1000))
+
+    assert [backlog.add(HOT, n, 400) for n in range(4)] == [True, True, False, False]
+    assert backlog.add(HEALTHY, 4, 900)
+    assert not backlog.wanted()
+    for _ in range(2):
+        backlog.finished(HOT, 400)
+    assert next(iter(backlog.wanted())) == 2
+
+
+def test_a_partition_with_unfinished_commands_of_too_many_tables_is_full() -> None:
+    backlog = Backlog(BacklogLimits(tables=2))
+    assert backlog.add("a", 0, 1)
+    assert not backlog.is_full
+    assert backlog.add("b", 1, 1)
+    assert backlog.is_full
+    backlog.finished("a", 1)
+    assert not backlog.is_full
+
+
+def test_tables_with_nothing_in_memory_come_first_and_what_is_read_lies_close_together() -> None:
+    backlog = Backlog(BacklogLimits(commands=30))
+    assert [backlog.add(HOT, n, 1) for n in range(3)] == [True, True, False]
+    late = range(10_000, 10_003)
+    assert [backlog.add(HEALTHY, n, 1) for n in late] == [True, True, False]
+    backlog.finished(HOT, 1)
+    assert backlog.wanted() == {2: HOT}
+    for _ in range(2):
+        backlog.finished(HEALTHY, 1)
+
+    assert backlog.wanted() == {10_002: HEALTHY}
+
+
+FEW = BacklogLimits(commands=40)
+"""Four commands of one table are in memory."""
+
+
+def with_a_table_that_waits() -> tuple[CountedReads, Gated, ExecutorLoop]:
+    bus, executor = CountedReads(), Gated()
+    bus.send([message(savepoint_request(n, HOT)) for n in range(50)])
+    loop = ExecutorLoop(executor, bus, threads=2, backlog=FEW)
+    step_until("all are read", loop, lambda: loop.pending == 50)
+    return bus, executor, loop
+
+
+def test_a_broker_that_is_away_is_asked_again_for_what_was_not_kept() -> None:
+    bus, executor, loop = with_a_table_that_waits()
+    bus.faults = [TransientError("no broker") for _ in range(20)]  # more than the retries
+    loop._reader._retries = RetryPolicy(attempts=3, first=0.001, longest=0.002)
+    executor.go_on.set()
+    work_off(loop)
+
+    assert (bus.faults, outcomes(bus, HOT)) == ([], requests(50))
+    loop.close()
+
+
+def test_commands_that_the_topic_no_longer_has_stop_the_service_and_are_named() -> None:
+    bus, executor, loop = with_a_table_that_waits()
+    bus.deleted = set(range(7, 15))
+    executor.go_on.set()
+    with pytest.raises(OffsetGapError) as caught:
+        work_off(loop)
+    loop.close()
+
+    told = str(caught.value)
+    assert told.startswith("recorder: tidegate.commands[0] no longer has the commands at 7")
+    assert f", of {HOT}. They waited for their turn and were not carried out" in told
+    assert "tidegate replay group recorder --to-earliest --execute" in told
+    assert outcomes(bus, HOT) == requests(50)[: len(outcomes(bus, HOT))]
+    assert bus.committed[GROUP][ONLY] <= 7
+
+
+def test_what_was_not_kept_is_read_once_more_when_its_partition_comes_back() -> None:
+    bus, executor, loop = with_a_table_that_waits()
+    bus._rebalance(GROUP)
+    loop.step(0)
+    assert loop.pending == 50
+    executor.go_on.set()
+    work_off(loop)
+
+    assert outcomes(bus, HOT) == requests(50)
+    assert bus.committed[GROUP] == {ONLY: 50}
+    loop.close()
+
+
+def test_what_was_not_kept_is_left_to_whoever_gets_the_partition() -> None:
+    bus, executor, loop = with_a_table_that_waits()
+    loop.lost([ONLY])
+    executor.go_on.set()
+    for _ in range(20):
+        loop.step(0.001)
+    assert (loop.pending, bus.reads) == (0, [])
+    loop._subscription.expel()  # type: ignore[attr-defined]
+    successor = Recorder()
+    work_off(after := ExecutorLoop(successor, bus, backlog=FEW))
+
+    assert successor.asked == [str(savepoint_request(n).instant) for n in range(50)]
+    for each in (loop, after):
+        each.close()
+
+
+def test_commands_that_are_read_while_their_partition_goes_and_comes_run_once_and_in_order() -> (
+    None
+):
+    bus, executor, loop = with_a_table_that_waits()
+    reading, go_on = threading.Event(), threading.Event()
+    read = bus.read
+
+    def slow_read(spans: Mapping[Partition, range]) -> list[Record]:
+        if ONLY in spans:
+            reading.set()
+            assert go_on.wait(60)
+        return read(spans)
+
+    bus.read = slow_read  # type: ignore[method-assign]
+    executor.go_on.set()
+    step_until("a read", loop, reading.is_set)
+    loop.lost([ONLY])
+    while loop._running:
+        time.sleep(0.001)
+    begun = len(executor.asked)
+    loop.assigned({ONLY: 0})
+    loop._subscription._positions[ONLY] = 0  # type: ignore[attr-defined]
+    go_on.set()
+    work_off(loop)
+
+    assert executor.asked[begun:] == [str(savepoint_request(n).instant) for n in range(50)]
+    assert bus.committed[GROUP] == {ONLY: 50}
+    loop.close()
+
+
+@pytest.fixture
+def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[Deployment]:
+    with Deployment(bootstrap_servers, topic_prefix, tmp_path) as deployment:
+        yield deployment
+
+
+@pytest.mark.kafka
+def test_on_a_broker_a_table_with_five_thousand_unfinished_commands_delays_no_other(
+    deployment: Deployment,
+) -> None:
+    bus, executor = KafkaBus(deployment.connection), Gated()
+    publisher = deployment.publisher()
+    publisher.publish(*(savepoint_request(n, HOT) for n in range(5000)))
+    publisher.publish(*(savepoint_request(n, HEALTHY) for n in range(20)))
+    loop = ExecutorLoop(executor, bus, deployment.prefix, threads=2)
+    step_until("the healthy table", loop, lambda: len(executor.asked) == 20)
+    assert loop.pending >= 5000
+    assert in_memory(loop) < 300
+
+    executor.go_on.set()
+    for _ in range(2000):  # far fewer than all: commands that were not kept are among them
+        loop.step(0.01)
+        if len(executor.asked) > 700:
+            break
+    loop.close()
+    bus.close()
+    done = executor.asked[20:]
+    assert len(done) > 600
+    assert done == [str(savepoint_request(n).instant) for n in range(len(done))]
+
+
+@pytest.mark.kafka
+def test_on_a_broker_commands_that_retention_removed_meanwhile_are_named(
+    deployment: Deployment,
+) -> None:
+    bus, executor = KafkaBus(deployment.connection), Gated()
+    deployment.publisher().publish(*(savepoint_request(n, HOT) for n in range(50)))
+    loop = ExecutorLoop(executor, bus, deployment.prefix, threads=2, backlog=FEW)
+    step_until("all are read", loop, lambda: loop.pending == 50)
+    topic = f"{deployment.prefix}.commands"
+    admin = AdminClient(deployment.connection)
+    admin.delete_records([TopicPartition(topic, 0, 20)])[TopicPartition(topic, 0, 20)].result(30)
+    executor.go_on.set()
+
+    with pytest.raises(OffsetGapError, match=r"no longer has the commands at \d"):
+        step_until("the gap", loop, lambda: False)
+    loop.close()
+    bus.close()
+    assert len(executor.asked) < 50
