@@ -103,7 +103,7 @@ EXECUTOR_MUTANTS = (
         "of a table's many commands only the next ones are in memory",
         RUNTIME + "executor/backlog.py",
         (("        return table.in_memory < self._share() and ", "        return "),),
-        f"{_SPILLED} -k 'delays_no_other_of or stuck' -m 'not kafka'",
+        f"{_SPILLED} -k stuck",
     ),
     Mutant(
         "no number of tables takes all places of a partition",
@@ -115,13 +115,13 @@ EXECUTOR_MUTANTS = (
         "a table's commands run in order, those that were not kept too",
         RUNTIME + "executor/backlog.py",
         (("        if not found.offsets and self._has_room", "        if self._has_room"),),
-        f"{_SPILLED} -k 'delays_no_other_of'",
+        f"{_SPILLED} -k five_thousand",
     ),
     Mutant(
         "a command that is read again after another tracker took over is queued once",
         RUNTIME + "executor/backlog.py",
         (("found.offsets[0] != offset or ", ""),),
-        f"{_SPILLED} -k 'goes_and_comes or twice or own_turn'",
+        f"{_SPILLED} -k own_turn",
     ),
     Mutant(
         "rule 7: commands that the topic no longer has are not passed over",
@@ -132,7 +132,7 @@ EXECUTOR_MUTANTS = (
                 "            if False:\n                raise",
             ),
         ),
-        f"{_SPILLED} -k named -m 'not kafka'",
+        f"{_SPILLED} -k named",
     ),
     Mutant(
         "commands are read again for as long as the broker is away",

@@ -5,14 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
-from support.deployment import Deployment
+from support.backlogs import FEW, HEALTHY, HOT, Gated, in_memory, step_until
 from support.samples import (
     Recorder,
     events_on,
@@ -26,27 +23,12 @@ from tidegate.events import Command, Outcome
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.executor.backlog import Backlog, BacklogLimits
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.retry import RetryPolicy
 
 OUTCOMES = "tidegate.outcomes"
 GROUP = "tidegate.recorder"
 ONLY = Partition("tidegate.commands", 0)
-HOT, HEALTHY = "lake.sales.hot", "lake.sales.healthy"
-
-
-class Gated(Recorder):
-    """Commands of the hot table wait for `go_on`, the others do not."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.go_on = threading.Event()
-
-    def execute(self, command: Command) -> Iterator[Outcome]:
-        if command.table == HOT:
-            assert self.go_on.wait(60)
-        yield from super().execute(command)
 
 
 class CountedReads(MemoryBus):
@@ -74,17 +56,6 @@ def requests(count: int, table: str = HOT) -> list[str]:
 
 def outcomes(bus: MemoryBus, table: str) -> list[str | None]:
     return [each.caused_by for each in events_on(bus, OUTCOMES) if each.table == table]
-
-
-def step_until(what: str, loop: ExecutorLoop, look: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not look():
-        assert time.monotonic() < deadline, f"{what} did not happen"
-        loop.step(0.005)
-
-
-def in_memory(loop: ExecutorLoop) -> int:
-    return sum(len(each.tasks) for each in loop._tasks._queues.values())
 
 
 def test_a_table_with_five_thousand_unfinished_commands_delays_no_other_of_its_partition() -> None:
@@ -208,10 +179,6 @@ def test_tables_with_nothing_in_memory_come_first_and_what_is_read_lies_close_to
     assert backlog.wanted() == {10_002: HEALTHY}
 
 
-FEW = BacklogLimits(commands=40)
-"""Four commands of one table are in memory."""
-
-
 def with_a_table_that_waits() -> tuple[CountedReads, Gated, ExecutorLoop]:
     bus, executor = CountedReads(), Gated()
     bus.send([message(savepoint_request(n, HOT)) for n in range(50)])
@@ -304,54 +271,3 @@ def test_commands_that_are_read_while_their_partition_goes_and_comes_run_once_an
     assert executor.asked[begun:] == [str(savepoint_request(n).instant) for n in range(50)]
     assert bus.committed[GROUP] == {ONLY: 50}
     loop.close()
-
-
-@pytest.fixture
-def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[Deployment]:
-    with Deployment(bootstrap_servers, topic_prefix, tmp_path) as deployment:
-        yield deployment
-
-
-@pytest.mark.kafka
-def test_on_a_broker_a_table_with_five_thousand_unfinished_commands_delays_no_other(
-    deployment: Deployment,
-) -> None:
-    bus, executor = KafkaBus(deployment.connection), Gated()
-    publisher = deployment.publisher()
-    publisher.publish(*(savepoint_request(n, HOT) for n in range(5000)))
-    publisher.publish(*(savepoint_request(n, HEALTHY) for n in range(20)))
-    loop = ExecutorLoop(executor, bus, deployment.prefix, threads=2)
-    step_until("the healthy table", loop, lambda: len(executor.asked) == 20)
-    assert loop.pending >= 5000
-    assert in_memory(loop) < 300
-
-    executor.go_on.set()
-    for _ in range(2000):  # far fewer than all: commands that were not kept are among them
-        loop.step(0.01)
-        if len(executor.asked) > 700:
-            break
-    loop.close()
-    bus.close()
-    done = executor.asked[20:]
-    assert len(done) > 600
-    assert done == [str(savepoint_request(n).instant) for n in range(len(done))]
-
-
-@pytest.mark.kafka
-def test_on_a_broker_commands_that_retention_removed_meanwhile_are_named(
-    deployment: Deployment,
-) -> None:
-    bus, executor = KafkaBus(deployment.connection), Gated()
-    deployment.publisher().publish(*(savepoint_request(n, HOT) for n in range(50)))
-    loop = ExecutorLoop(executor, bus, deployment.prefix, threads=2, backlog=FEW)
-    step_until("all are read", loop, lambda: loop.pending == 50)
-    topic = f"{deployment.prefix}.commands"
-    admin = AdminClient(deployment.connection)
-    admin.delete_records([TopicPartition(topic, 0, 20)])[TopicPartition(topic, 0, 20)].result(30)
-    executor.go_on.set()
-
-    with pytest.raises(OffsetGapError, match=r"no longer has the commands at \d"):
-        step_until("the gap", loop, lambda: False)
-    loop.close()
-    bus.close()
-    assert len(executor.asked) < 50
