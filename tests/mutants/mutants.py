@@ -280,9 +280,9 @@ MUTANTS = (
         RUNTIME + "executor/loop.py",
         (
             (
-                "            self._tasks.put(command.table",
-                """            offsets.finish(record.offset)
-            self._tasks.put(command.table""",
+                "        self._tasks.put(command.table",
+                """        offsets.finish(record.offset)
+        self._tasks.put(command.table""",
             ),
         ),
         f"{EXECUTORS} -k nothing_is_acknowledged",
