@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from support.acid import build, names_in
 from support.deployment import Deployment, exit_code
 from support.metastore import HiveEngine, own_metastore, until_answers
 from support.waiting import wait_for
 from tidegate.bridges.metastore import group_of
 from tidegate.events import LockReleased, VacuumFinished
 from tidegate.hive_bridge.baseline import Baseline
+from tidegate.hive_metastore import MetastoreClient
 from tidegate.local.embedded.process import Child
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.metadata import KafkaMetadata
@@ -70,16 +72,14 @@ class Bridged:
         return f"hive.{self.db}.orders"
 
 
-def deployment_of(
-    servers: str, prefix: str, folder: Path, uri: str, partitions: int = 3
-) -> Deployment:
+def deployment_of(servers: str, prefix: str, folder: Path, uri: str) -> Deployment:
     settings = f"""
         [bridge.metastore]
         uri = "{uri}"
         "hive.compaction-cleanup-interval" = "200ms"
         timeout_ms = 2000
     """
-    return Deployment(servers, prefix, folder, partitions=partitions, settings=settings)
+    return Deployment(servers, prefix, folder, partitions=3, settings=settings)
 
 
 @pytest.fixture
@@ -175,6 +175,38 @@ def test_a_bridge_that_starts_again_misses_nothing_and_repeats_nothing(bridged: 
     vacuums = [e for e in bridged.deployment.events("vacuums") if e.table == bridged.table]
     assert len(vacuums) == 2
     assert sorted(e.lock_id or 0 for e in bridged.releases() if e.lock_id) == sorted([held, ended])
+
+
+def test_what_was_cleaned_is_marked_in_the_queue_though_the_bridge_was_killed_meanwhile(
+    bootstrap_servers: str, topic_prefix: str, engine: HiveEngine
+) -> None:
+    """Bridge, gate and cleaner, each a process: from the compaction to SHOW COMPACTIONS."""
+    root, uri = engine.metastore.warehouse, engine.settings.uri
+    with deployment_of(bootstrap_servers, topic_prefix, root, uri) as deployment:
+        bridged = Bridged(deployment, engine)
+        first = bridged.bridge("first")
+        held = engine.lock(bridged.db, "orders")
+        highest = max(engine.write(bridged.db, "orders") for _ in range(2))
+        names = [f"delta_{each:07}_{each:07}_0000" for each in (highest - 1, highest)]
+        build(bridged.location, dict.fromkeys(names, 10))
+        txn = engine.compact(bridged.db, "orders", highest)
+        made = f"delta_{highest - 1:07}_{highest:07}_v{txn:07}"
+        build(bridged.location, {made: 20})
+        bridged.vacuum(txn)
+        os.kill(first.pid, signal.SIGKILL)
+        exit_code(first)
+        engine.unlock(held)
+        bridged.bridge("second")
+        deployment.run("reader-gate", "gate")
+        deployment.run("cleaner", "cleaner")
+
+        def state() -> str:
+            with MetastoreClient(engine.settings) as client:
+                [found] = [e for e in client.compactions() if e.database == bridged.db]
+            return found.state
+
+        wait_for("the mark", lambda: state() == "succeeded", 120)
+        assert names_in(bridged.location) == [made]
 
 
 def test_what_the_bridge_knows_of_its_metastore_is_on_kafka(bridged: Bridged) -> None:

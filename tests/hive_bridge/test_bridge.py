@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +14,9 @@ import pytest
 from support.metastore import HiveEngine, own_metastore, until_answers
 from support.metastore_model import vacuum
 from support.waiting import wait_for
+from support.watched_bridge import Watched, acid_table, compact
 from tidegate.errors import DeliveryError, TransientError
-from tidegate.events import Event, LockReleased, ReleaseReason, VacuumFinished, VacuumKind
+from tidegate.events import LockReleased, ReleaseReason, VacuumKind
 from tidegate.hive_bridge.baseline import Baseline, MetastoreReplacedError
 from tidegate.hive_bridge.bridge import MetastoreBridge
 from tidegate.hive_bridge.describing import NotDescribed, describe
@@ -26,55 +27,11 @@ from tidegate.storage import Storage
 pytestmark = pytest.mark.slow
 
 
-class Watched:
-    """A bridge whose events go into a list."""
-
-    def __init__(self, engine: HiveEngine, baseline: Baseline | None = None) -> None:
-        self.events: list[Event] = []
-        self.broken = False
-        settings = BridgeSettings(uri=engine.settings.uri, interval_ms=4_000)
-        storage = Storage()
-        self.bridge = MetastoreBridge(settings, self._publish, storage, baseline or Baseline())
-
-    def _publish(self, events: Sequence[Event]) -> None:
-        if self.broken:
-            raise DeliveryError("the broker is away")
-        self.events += events
-
-    def vacuums(self, database: str) -> list[VacuumFinished]:
-        """Look until nothing new is found; the vacuums of a database so far."""
-        self.bridge.look()
-        self.bridge._compactions.wait(60)
-        self.bridge.look()
-        found = (each for each in self.events if isinstance(each, VacuumFinished))
-        return [each for each in found if f".{database}." in each.table]
-
-    def releases(self, database: str) -> list[LockReleased]:
-        """Look; the releases of a database so far, but those of the compactions themselves."""
-        self.bridge.look()
-        found = (each for each in self.events if isinstance(each, LockReleased))
-        return [each for each in found if f".{database}." in each.table and each.lock_id != 0]
-
-
 @pytest.fixture
 def watched(engine: HiveEngine) -> Iterator[Watched]:
     made = Watched(engine)
     yield made
     made.bridge.close()
-
-
-def acid_table(engine: HiveEngine, *, partitioned: bool = False) -> tuple[str, Path]:
-    db = engine.database()
-    return db, engine.table(db, partitioned_by=["day"] if partitioned else [])
-
-
-def compact(engine: HiveEngine, db: str, location: Path, partition: str | None = None) -> int:
-    """Three writes and a minor compaction of them; its transaction."""
-    highest = max(engine.write(db, "orders") for _ in range(3))
-    txn = engine.compact(db, "orders", highest, partition)
-    where = location / partition if partition else location
-    (where / f"delta_{highest - 2:07}_{highest:07}_v{txn:07}").mkdir(parents=True)
-    return txn
 
 
 def test_a_compaction_is_published_with_its_snapshot_and_its_holds(

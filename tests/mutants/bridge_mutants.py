@@ -8,8 +8,52 @@ _BRIDGE = "producers/tidegate/hive_bridge/"
 _METASTORE = "producers/tidegate/hive_metastore/"
 _WAITING = "tests/hive_bridge/test_waiting.py"
 _HOLDS = "tests/hive_metastore/test_holds.py"
+_LEFT = "tests/hive_bridge/test_leftovers.py"
+_CLEANINGS = "tests/hive_bridge/test_cleanings.py"
 
 BRIDGE_MUTANTS = (
+    Mutant(
+        "queue: not marked while a directory that the compaction made obsolete is left",
+        _BRIDGE + "leftovers.py",
+        (("    if left:\n", "    if False:\n"),),
+        _LEFT,
+    ),
+    Mutant(
+        "queue: not marked while rows of an aborted write are left, beside others too",
+        _BRIDGE + "leftovers.py",
+        (("is not RangeResponse.NONE", "is RangeResponse.ALL"),),
+        _LEFT,
+    ),
+    Mutant(
+        "queue: not marked while a write below its highest id is open",
+        _BRIDGE + "leftovers.py",
+        (("    if write_ids.has_open:", "    if False:"),),
+        _LEFT,
+    ),
+    Mutant(
+        "queue: a refusal is not the end of a cleaning",
+        _BRIDGE + "cleanings.py",
+        (("isinstance(event, DirectoriesCleaned)", "event.caused_by in self._by_command"),),
+        _CLEANINGS,
+    ),
+    Mutant(
+        "queue: a later vacuum does only the work of those that it contains",
+        _BRIDGE + "cleanings.py",
+        (("        if self.max_write_id < other.max_write_id:\n            return False\n", ""),),
+        _CLEANINGS,
+    ),
+    Mutant(
+        "queue: what became known after the queue was asked for is not forgotten",
+        _BRIDGE + "cleanings.py",
+        (("e.since < look and k not in", "k not in"),),
+        _CLEANINGS,
+    ),
+    Mutant(
+        "queue: a table with NO_CLEANUP is not cleaned",
+        _BRIDGE + "cleanup_properties.py",
+        (("if place is not None and _is_true(", "if place is not None and False and _is_true("),),
+        "tests/hive_bridge/test_cleanup_properties.py",
+    ),
     Mutant(
         "bridge: a look that began before a vacuum was known says nothing of its holds",
         _BRIDGE + "waiting.py",

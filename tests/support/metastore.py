@@ -6,7 +6,7 @@ Take a table of your own (`HiveEngine.table`) and ask about that only: other tes
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from tidegate.local.embedded.metastore import EmbeddedMetastore
 _NO_TIMEOUT = "3600s"
 SHARED_READ, SHARED_WRITE, EXCLUSIVE = 1, 2, 3
 _DATABASE_LEVEL, _TABLE_LEVEL, _PARTITION_LEVEL = 1, 2, 3
-_SELECT, _NO_TXN = 1, 6
+_SELECT, _INSERT, _NO_TXN = 1, 2, 6
 _COMPACTION = 3  # a type of transaction: its commit makes the compaction visible
 _WRITE_CAPABILITIES = [
     "HIVEFULLACIDWRITE",
@@ -93,6 +93,16 @@ class HiveEngine:
         acid: bool = True,
     ) -> Path:
         """Make a table; where its directory is."""
+        table = self._table(database, name, partitioned_by, acid=acid)
+        request = self.types.CreateTableRequest(table, _WRITE_CAPABILITIES, "test")
+        self.call("create_table_req", request)
+        with MetastoreClient(self.settings) as client:
+            location = client.table(database, name).location
+        return Path(location.removeprefix("file:"))
+
+    def _table(
+        self, database: str, name: str, partitioned_by: Sequence[str] = (), *, acid: bool = True
+    ) -> Any:  # noqa: ANN401 - Thrift's types
         types = self.types
         serde = types.SerDeInfo(name, "org.apache.hadoop.hive.ql.io.orc.OrcSerde", {})
         storage = types.StorageDescriptor(
@@ -110,12 +120,35 @@ class HiveEngine:
         keys = [types.FieldSchema(each, "string", "") for each in partitioned_by]
         kind = "MANAGED_TABLE" if acid else "EXTERNAL_TABLE"
         parameters = {"transactional": "true"} if acid else {"EXTERNAL": "TRUE"}
-        table = types.Table(name, database, "test", 0, 0, 0, storage, keys, parameters, kind)
-        request = types.CreateTableRequest(table, _WRITE_CAPABILITIES, "test")
-        self.call("create_table_req", request)
+        return types.Table(name, database, "test", 0, 0, 0, storage, keys, parameters, kind)
+
+    def alter(
+        self,
+        database: str,
+        name: str = "orders",
+        *,
+        new_name: str | None = None,
+        location: Path | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Rename a table without partitions, move it, or replace its properties."""
         with MetastoreClient(self.settings) as client:
-            location = client.table(database, name).location
-        return Path(location.removeprefix("file:"))
+            was = client.table(database, name)
+        table = self._table(database, new_name or name)
+        table.parameters = {"transactional": "true", **(properties or {})}
+        table.sd.location = was.location if location is None else f"file:{location}"
+        self.call("alter_table", database, name, table)
+
+    def drop_partition(self, database: str, table: str, name: str) -> None:
+        self.call("drop_partition_by_name", database, table, name, True)  # noqa: FBT003 - Thrift's own
+
+    def aborted_write(self, database: str, table: str, partition: str | None = None) -> int:
+        """A write that took its locks as Hive does, and aborts; its write id."""
+        txn = self.open_txn()
+        write_id = self.write_id(database, table, txn)
+        self.lock(database, table, partition, txn, kind=SHARED_WRITE, operation=_INSERT)
+        self.abort(txn)
+        return write_id
 
     def partition(self, database: str, table: str, name: str) -> None:
         """Add a partition, named as in `day=1`, where Hive would put it."""
@@ -155,7 +188,7 @@ class HiveEngine:
     def heartbeat(self, txn: int | None = None, lock: int | None = None) -> None:
         self.call("heartbeat", self.types.HeartbeatRequest(lock, txn))
 
-    def lock(
+    def lock(  # noqa: PLR0913 - the fields of one request
         self,
         database: str,
         table: str | None = None,
@@ -163,11 +196,12 @@ class HiveEngine:
         txn: int | None = None,
         *,
         kind: int = SHARED_READ,
+        operation: int | None = None,
     ) -> int:
         level = _DATABASE_LEVEL if table is None else _TABLE_LEVEL
         if partition is not None:
             level = _PARTITION_LEVEL
-        operation = _SELECT if txn else _NO_TXN
+        operation = operation or (_SELECT if txn else _NO_TXN)
         component = self.types.LockComponent(
             kind, level, database, table, partition, operation, txn is not None
         )

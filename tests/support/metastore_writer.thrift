@@ -1,6 +1,7 @@
 // What engines call to change a Metastore: for tests only, with Hive's own names and numbers.
 include "metastore.thrift"
 
+exception InvalidOperationException {1: string message}
 exception AlreadyExistsException {1: string message}
 exception InvalidObjectException {1: string message}
 exception TxnAbortedException {1: string message}
@@ -96,5 +97,9 @@ service WriteMetastore extends metastore.ReadMetastore {
   void drop_table(1: string dbname, 2: string name, 3: bool deleteData)
       throws (1: metastore.NoSuchObjectException o1, 2: metastore.MetaException o3),
   Partition add_partition(1: Partition new_part)
-      throws (1: InvalidObjectException o1, 2: AlreadyExistsException o2, 3: metastore.MetaException o3)
+      throws (1: InvalidObjectException o1, 2: AlreadyExistsException o2, 3: metastore.MetaException o3),
+  bool drop_partition_by_name(1: string db_name, 2: string tbl_name, 3: string part_name, 4: bool deleteData)
+      throws (1: metastore.NoSuchObjectException o1, 2: metastore.MetaException o2),
+  void alter_table(1: string dbname, 2: string tbl_name, 3: Table new_tbl)
+      throws (1: InvalidOperationException o1, 2: metastore.MetaException o2)
 }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import Final
 
 from tidegate.errors import FormatError
@@ -22,13 +24,22 @@ class FactsReader:
     """Reads every partition of some topics, outside of any group, from their beginning on."""
 
     def __init__(
-        self, config: Config, topics: Sequence[str], group: str, wire: Wire | None = None
+        self,
+        config: Config,
+        topics: Mapping[str, timedelta | None],
+        group: str,
+        wire: Wire | None = None,
     ) -> None:
-        """Take librdkafka's settings, and the group whose access rights allow to read.
+        """Describe what is read; nothing is read yet.
 
-        Nothing is ever committed in its name.
+        Args:
+            config: librdkafka's settings.
+            topics: The topics in the order of cause and effect, each with how far back it is read
+                at first; None: from its beginning.
+            group: The group whose access rights allow to read; nothing is committed in its name.
+            wire: How the values are encoded.
         """
-        self._config, self._topics, self._group = config, tuple(topics), group
+        self._config, self._topics, self._group = config, dict(topics), group
         self._wire = wire or Wire()
         self._metadata = KafkaMetadata(config)
         self._next: dict[Partition, int] = {}
@@ -36,20 +47,30 @@ class FactsReader:
     def read(self) -> Iterator[list[Event]]:
         """What the topics hold since the last time, in batches; the topics in their order.
 
+        Where an effect is read, its cause was read before it: the ends of the topics are asked for
+        in the opposite order.
+
         Raises:
             TransientError: not all of it could be read now; the next call begins where this began.
             StopService: the broker refuses access.
         """
+        spans = {topic: self._spans(topic) for topic in reversed(self._topics)}
         for topic in self._topics:
-            yield from self._read(topic)
+            yield from self._read(spans[topic])
 
-    def _read(self, topic: str) -> Iterator[list[Event]]:
+    def _spans(self, topic: str) -> dict[Partition, range]:
+        back = self._topics[topic]
+        since = 0 if back is None else round(1000 * (time.time() - back.total_seconds()))
         parts = [Partition(topic, number) for number in range(self._metadata.partitions(topic))]
+        if since > 0 and not self._next.keys() >= set(parts):
+            return self._metadata.spans(topic, since)
         marks = self._metadata.watermarks(parts)
-        spans = {
+        return {
             part: range(max(each.first, self._next.get(part, 0)), each.end)
             for part, each in marks.items()
         }
+
+    def _read(self, spans: Mapping[Partition, range]) -> Iterator[list[Event]]:
         batch: list[Event] = []
         for record in self._records(spans):
             event = self._decoded(record)
@@ -58,7 +79,7 @@ class FactsReader:
             if len(batch) >= _BATCH:
                 yield batch
                 batch = []
-        self._next |= {part: each.end for part, each in marks.items()}
+        self._next |= {part: each.stop for part, each in spans.items()}
         if batch:
             yield batch
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Final
 
 from tidegate.bridges.facts import FactsReader
 from tidegate.errors import DeliveryError, DeliveryRefusedError, StopService, TransientError
-from tidegate.events.topics import LOCKS, VACUUMS
+from tidegate.events.topics import LOCKS, OUTCOME_TOPIC, VACUUMS
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.bridge import MetastoreBridge
 from tidegate.runtime.bus import Bus, Offsets, Partition
@@ -40,7 +41,7 @@ class MetastoreBridgeLoop:
         bus: Bus,
         prefix: str,
         make_bridge: Callable[[Baseline], MetastoreBridge],
-        make_reader: Callable[[Sequence[str], str], FactsReader],
+        make_reader: Callable[[Mapping[str, timedelta | None], str], FactsReader],
         interval_ms: int,
     ) -> None:
         """Join the group.
@@ -52,9 +53,10 @@ class MetastoreBridgeLoop:
             make_reader: Makes the reader of these topics under this group's access rights.
             interval_ms: How often the Metastore is looked at, in milliseconds.
         """
-        vacuums, locks = VACUUMS.name(prefix), LOCKS.name(prefix)
+        vacuums, locks, outcomes = (each.name(prefix) for each in (VACUUMS, LOCKS, OUTCOME_TOPIC))
         self._group = group_of(prefix)
-        self._topics = (vacuums, locks)
+        # an outcome older than all vacuums that are still there is of none of them
+        self._topics = {vacuums: None, locks: None, outcomes: VACUUMS.retention}
         self._leading = Partition(vacuums, 0)
         self._make_bridge, self._make_reader = make_bridge, make_reader
         self._interval = interval_ms / 1000
@@ -65,7 +67,7 @@ class MetastoreBridgeLoop:
         self._committed: tuple[dict[Partition, int], str] = ({}, "")
         self._commit_at = 0.0
         self._fault = ""
-        self._subscription = bus.subscribe(self._group, [vacuums], self, watched=[locks])
+        self._subscription = bus.subscribe(self._group, [vacuums], self, watched=[locks, outcomes])
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set.

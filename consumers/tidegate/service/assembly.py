@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import MappingProxyType
@@ -272,7 +272,7 @@ def metastore_bridge(settings: Settings, bus: Bus) -> Loop:
     def make_bridge(known: Baseline) -> MetastoreBridge:
         return MetastoreBridge(watched, lambda events: publisher.publish(*events), storage, known)
 
-    def make_reader(topics: Sequence[str], group: str) -> FactsReader:
+    def make_reader(topics: Mapping[str, timedelta | None], group: str) -> FactsReader:
         return FactsReader(connection, topics, group, wire_for(settings.registry))
 
     return MetastoreBridgeLoop(bus, prefix, make_bridge, make_reader, watched.interval_ms)

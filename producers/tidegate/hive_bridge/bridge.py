@@ -15,14 +15,17 @@ from tidegate.errors import MessageTooLargeError, TransientError
 from tidegate.errors.validation import validation_message
 from tidegate.events import Event, LockHold, LockReleased, ReleaseReason, VacuumFinished
 from tidegate.hive_bridge.baseline import Baseline
+from tidegate.hive_bridge.cleanings import Cleanings, PublishedVacuum
 from tidegate.hive_bridge.compactions import Compactions
 from tidegate.hive_bridge.describing import describe
 from tidegate.hive_bridge.endings import Endings
+from tidegate.hive_bridge.marking import Marking, settle
 from tidegate.hive_bridge.products import Description
 from tidegate.hive_bridge.settings import BridgeSettings, milliseconds
 from tidegate.hive_bridge.waiting import Ended, WaitingHolds
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.holds import HeldTables, holds_of
+from tidegate.hive_metastore.queue import CompactionQueue
 from tidegate.hive_metastore.values import Compaction, Snapshot
 from tidegate.storage import Storage
 
@@ -70,7 +73,10 @@ class MetastoreBridge:
         self._asked: Future[tuple[Compaction, ...]] | None = None
         self._queue: tuple[Compaction, ...] = ()
         self._queue_is_away = False
-        self._compactions = Compactions(settings.catalog, self._described, settings.threads)
+        self._compactions = Compactions(settings.catalog, self._described, settings.threads, clock)
+        self._cleanings = Cleanings(settings.catalog)
+        self._marking = Marking(settings.catalog, self._settled, settings.threads, clock)
+        self._queue_look = 0
         self._waiting: WaitingHolds | None = None
         self._before: list[VacuumFinished | LockReleased] = []
         self._endings = Endings(_USUAL_TIMEOUT_MS / 1000)
@@ -78,9 +84,13 @@ class MetastoreBridge:
         """Vacuums that this bridge has published and not read back yet."""
 
     def take(self, events: Iterable[Event]) -> None:
-        """Apply what is on the topics, of one read: vacuums first, then what ended their holds."""
+        """Apply what is on the topics, of one read: vacuums, then ends of holds, then outcomes.
+
+        The outcome of a cleaning comes after its vacuum, of an earlier read or of the same.
+        """
         known: list[VacuumFinished | LockReleased] = []
         for each in events:
+            self._cleanings.take(each)
             if each.event_id in self._own:  # applied when it was published
                 self._own.discard(each.event_id)
             elif isinstance(each, VacuumFinished | LockReleased):
@@ -122,7 +132,9 @@ class MetastoreBridge:
             self._publish(batch)
             self._apply(batch)
         self._endings.look(snapshot, now)  # a release that was not confirmed keeps its reason
-        return len(releases) + self._publish_vacuums(snapshot, held)
+        published = len(releases) + self._publish_vacuums(snapshot, held)
+        self._marking.look(self._cleanings.cleaned(queue))
+        return published
 
     @property
     def waiting_holds(self) -> int:
@@ -132,6 +144,7 @@ class MetastoreBridge:
     def close(self) -> None:
         """Close the connections."""
         self._compactions.close()
+        self._marking.close()
         self._queue_thread.shutdown(wait=False, cancel_futures=True)
         self._client.close()
 
@@ -149,6 +162,7 @@ class MetastoreBridge:
     def _asked_queue(self) -> tuple[Compaction, ...]:
         """The queue of compactions, from a connection of its own: it may be long and slow."""
         if self._asked is None:
+            self._queue_look = self._cleanings.begin()
             self._asked = self._queue_thread.submit(self._queue_client.compactions)
         try:
             self._queue = self._asked.result(self._settings.interval_ms / 4000)
@@ -163,12 +177,17 @@ class MetastoreBridge:
             self._queue_is_away = True
         else:
             self._queue_is_away = False
+            self._cleanings.forget(self._queue, self._queue_look)
         self._asked = None
         return self._queue
 
     def _described(self, compaction: Compaction) -> Description:
         with MetastoreClient(self._settings) as client:
             return describe(compaction, client, self._storage)
+
+    def _settled(self, compaction: Compaction, vacuum: PublishedVacuum) -> bool:
+        with MetastoreClient(self._settings) as client, CompactionQueue(self._settings) as queue:
+            return settle(compaction, vacuum, client, queue, self._storage)
 
     def _release(self, ended: Ended, snapshot: Snapshot, now: float) -> LockReleased:
         aborted = snapshot.transactions.aborted
@@ -205,6 +224,7 @@ class MetastoreBridge:
             else:
                 self._own.add(events[1].event_id)
                 self._apply(events)
+                self._cleanings.take(events[1])
                 count += len(events)
         return count
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 from tidegate.errors import TransientError
 from tidegate.events import VacuumFinished
+from tidegate.hive_bridge.cleanup_properties import NotYet
 from tidegate.hive_bridge.describing import NotDescribed
 from tidegate.hive_bridge.products import Description
 from tidegate.hive_metastore.values import Compaction
@@ -43,14 +45,20 @@ class Compactions:
     """
 
     def __init__(
-        self, catalog: str, describe: Callable[[Compaction], Description], threads: int
+        self,
+        catalog: str,
+        describe: Callable[[Compaction], Description],
+        threads: int,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Take how to look one up; `describe` is called on several threads."""
-        self._catalog, self._describe = catalog.lower(), describe
+        self._catalog, self._describe, self._clock = catalog.lower(), describe, clock
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="describe")
         self._published: dict[Key, None] = {}
         self._refused: dict[Key, None] = {}
         self._postponed: set[Key] = set()
+        self._again: dict[Key, float] = {}
+        """When to look those up again that are not to be cleaned now."""
         self._asked: dict[Key, Future[Description]] = {}
 
     def published(self, event: VacuumFinished) -> None:
@@ -59,6 +67,7 @@ class Compactions:
         self._published[key] = None
         self._postponed.discard(key)
         self._asked.pop(key, None)
+        self._again.pop(key, None)
         while len(self._published) > _MAX_PUBLISHED:
             del self._published[next(iter(self._published))]
 
@@ -66,7 +75,7 @@ class Compactions:
         """Never publish it, and say why, once."""
         key = key_of(compaction, self._catalog)
         if key not in self._refused:
-            log.warning("%s of %s is not published: %s", _named(compaction), key[0], reason)
+            log.warning("%s is not published: %s", named(compaction), reason)
         self._refused[key] = None
         self._asked.pop(key, None)
 
@@ -74,7 +83,7 @@ class Compactions:
         """It can't be published now; say why, once, and try again at the next look."""
         key = key_of(compaction, self._catalog)
         if key not in self._postponed:
-            log.warning("%s of %s has to wait: %s", _named(compaction), key[0], reason)
+            log.warning("%s has to wait: %s", named(compaction), reason)
         self._postponed.add(key)
 
     def described(self, queue: Iterable[Compaction]) -> Iterator[tuple[Compaction, Description]]:
@@ -86,10 +95,14 @@ class Compactions:
         }
         for gone in self._refused.keys() - visible.keys():
             del self._refused[gone]
+        for gone in self._again.keys() - visible.keys():
+            del self._again[gone]
         for gone in self._asked.keys() - visible.keys():
             self._asked.pop(gone).cancel()
         for key, compaction in visible.items():
             if key in self._published or key in self._refused:
+                continue
+            if self._clock() < self._again.get(key, 0.0):
                 continue
             asked = self._asked.get(key)
             if asked is None:
@@ -116,12 +129,18 @@ class Compactions:
             return asked.result()
         except NotDescribed as error:
             self.refuse(compaction, str(error))
+        except NotYet as error:
+            self.postpone(compaction, str(error))
+            self._again[key] = self._clock() + error.seconds
+            del self._asked[key]
         except (TransientError, OSError) as error:
-            log.warning("%s of %s is looked up again: %s", _named(compaction), key[0], error)
+            log.warning("%s is looked up again: %s", named(compaction), error)
             del self._asked[key]
         return None
 
 
-def _named(compaction: Compaction) -> str:
-    where = "" if compaction.partition is None else f" of partition {compaction.partition}"
-    return f"compaction {compaction.compaction_id}{where}"
+def named(compaction: Compaction) -> str:
+    """The compaction, for people."""
+    where = "" if compaction.partition is None else f", partition {compaction.partition}"
+    table = f"{compaction.database}.{compaction.table}"
+    return f"compaction {compaction.compaction_id} of {table}{where}"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 from tidegate.errors import ConfinementError, FormatError, MetastoreRefusedError, TidegateError
+from tidegate.hive_bridge.cleanup_properties import check_wanted
 from tidegate.hive_bridge.products import Description, products_of, write_id_range
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.hive_metastore.values import Compaction, write_ids_of_compaction
+from tidegate.hive_metastore.values import Compaction, Table, write_ids_of_compaction
 from tidegate.storage import NotFound, Storage, join, normalise
 
 
@@ -19,6 +22,7 @@ def describe(compaction: Compaction, client: MetastoreClient, storage: Storage) 
     Raises:
         NotDescribed: its table is not there any more or is not ACID, its partition is elsewhere, or
             it made nothing that can be found.
+        NotYet: its properties say that it is not to be cleaned now.
         TransientError: the Metastore or the store did not answer.
     """
     try:
@@ -33,7 +37,9 @@ def _describe(compaction: Compaction, client: MetastoreClient, storage: Storage)
     if not table.is_acid:
         raise NotDescribed("the table is not transactional in the Metastore")
     location = normalise(table.location)
-    where = _directory(compaction, client, location)
+    partition = _partition(compaction, client)
+    check_wanted(compaction, table, partition, client.setting, round(time.time() * 1000))
+    where = _directory(compaction, location, partition)
     products = products_of(compaction, (each.name for each in storage.list(where) if each.is_dir))
     if not products:
         raise NotDescribed(f"nothing that it made is in {where}")
@@ -49,12 +55,27 @@ def _describe(compaction: Compaction, client: MetastoreClient, storage: Storage)
     return Description(location, directories, first, last, str(snapshot))
 
 
-def _directory(compaction: Compaction, client: MetastoreClient, location: str) -> str:
+def directory_of(compaction: Compaction, client: MetastoreClient, location: str) -> str:
+    """The directory that was compacted: its table's, which is given, or its partition's.
+
+    Raises:
+        NotDescribed: the partition is not in its table's directory.
+        MissingInMetastoreError: there is no such partition.
+        TransientError: the Metastore did not answer.
+    """
+    return _directory(compaction, location, _partition(compaction, client))
+
+
+def _partition(compaction: Compaction, client: MetastoreClient) -> Table | None:
     if compaction.partition is None:
+        return None
+    return client.partition(compaction.database, compaction.table, compaction.partition)
+
+
+def _directory(compaction: Compaction, location: str, partition: Table | None) -> str:
+    if partition is None or compaction.partition is None:
         return location
-    found = normalise(
-        client.partition_location(compaction.database, compaction.table, compaction.partition)
-    )
+    found = normalise(partition.location)
     if found != join(location, compaction.partition):
         raise NotDescribed(
             f"the partition is not in its table's directory {location}, but in {found}"

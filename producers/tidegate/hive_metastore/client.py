@@ -97,6 +97,13 @@ class MetastoreClient:
         answer = self._call("show_compact", interface().ShowCompactRequest())
         return tuple(_compaction(each) for each in _whole(answer.compacts, "the compactions"))
 
+    def queued(self, compaction_id: int) -> Compaction | None:
+        """One entry of the queue or the history as it is now; None: it is not there."""
+        # Hive 3.1.3 does not know the filter, and answers with all of them
+        request = interface().ShowCompactRequest(id=compaction_id)
+        rows = _whole(self._call("show_compact", request).compacts, "the compactions")
+        return next((_compaction(each) for each in rows if each.id == compaction_id), None)
+
     def write_ids(self, database: str, table: str, transactions: ValidTxns) -> ValidWriteIds:
         """What is valid of a table for who has this list of transactions.
 
@@ -137,11 +144,12 @@ class MetastoreClient:
             dict(found.parameters or {}),
         )
 
-    def partition_location(self, database: str, table: str, partition: str) -> str:
-        """Where a partition, named as in `p=1/q=2`, is."""
+    def partition(self, database: str, table: str, partition: str) -> Table:
+        """Where a partition, named as in `p=1/q=2`, is, and its own properties."""
         found = self._call("get_partition_by_name", database, table, partition)
         location = _whole(found.sd, "the partition's storage").location
-        return str(_whole(location, "the partition's location"))
+        place = _whole(location, "the partition's location")
+        return Table(database, table, str(place), dict(found.parameters or {}))
 
     def holds(self, database: str, table: str, partition: str | None) -> Holds:
         """The holds of a vacuum whose result readers see by now: locks, and then transactions.
@@ -208,6 +216,7 @@ def _compaction(row: Any) -> Compaction:  # noqa: ANN401 - as above
         int(highest),
         row.txnId or None,
         row.nextTxnId or None,
+        int(row.commitTime or 0),
     )
 
 

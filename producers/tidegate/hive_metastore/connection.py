@@ -8,7 +8,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from tidegate.errors import ConfigError, MetastoreRefusedError, TransientError
+from tidegate.errors import (
+    ConfigError,
+    MetastoreRefusedError,
+    MissingInMetastoreError,
+    TransientError,
+)
 from tidegate.hive_metastore.settings import (
     MetastoreKerberos,
     MetastoreSettings,
@@ -18,12 +23,8 @@ from tidegate.hive_metastore.settings import (
 
 _INTERFACE: Final = Path(__file__).with_name("metastore.thrift")
 _NEEDED: Final = "a Metastore needs thriftpy2: pip install 'tidegate[metastore]'"
-_REFUSALS: Final = (
-    "MetaException",
-    "NoSuchObjectException",
-    "NoSuchTxnException",
-    "ConfigValSecurityException",
-)
+_MISSING: Final = "NoSuchObjectException"
+_REFUSALS: Final = ("MetaException", "NoSuchTxnException", "ConfigValSecurityException")
 
 
 @cache
@@ -33,11 +34,20 @@ def interface() -> Any:  # noqa: ANN401 - a module that thriftpy2 makes of the .
     Raises:
         ConfigError: thriftpy2 is not installed.
     """
+    return load(_INTERFACE, "tidegate_metastore_thrift")
+
+
+def load(file: Path, name: str) -> Any:  # noqa: ANN401 - as above
+    """Make a module of a .thrift file, which may include those beside it.
+
+    Raises:
+        ConfigError: thriftpy2 is not installed.
+    """
     try:
         import thriftpy2  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise ConfigError(_NEEDED) from error
-    return thriftpy2.load(str(_INTERFACE), module_name="tidegate_metastore_thrift")
+    return thriftpy2.load(str(file), module_name=name, include_dirs=[str(file.parent)])
 
 
 def require_thrift() -> None:
@@ -66,16 +76,22 @@ class Connection:
 
     def call(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - Thrift's types
         """Call the Metastore; see `MetastoreClient` for what is raised."""
-        from thriftpy2.thrift import TException  # noqa: PLC0415 - an extra
+        from thriftpy2.thrift import TApplicationException, TException  # noqa: PLC0415 - an extra
 
         try:
             if self._client is None:
                 self._client = self._connect()
             return getattr(self._client, name)(*arguments)
         except TException as error:
-            if type(error).__name__ in _REFUSALS:
-                message = getattr(error, "message", None) or type(error).__name__
-                raise MetastoreRefusedError(f"the Metastore refuses {name}: {message}") from error
+            kind, message = type(error).__name__, getattr(error, "message", None)
+            text = f"the Metastore refuses {name}: {message or kind}"
+            if kind == _MISSING:
+                raise MissingInMetastoreError(text) from error
+            if kind in _REFUSALS:
+                raise MetastoreRefusedError(text) from error
+            unknown = TApplicationException.UNKNOWN_METHOD
+            if kind == TApplicationException.__name__ and getattr(error, "type", 0) == unknown:
+                raise MetastoreRefusedError(f"the Metastore has no call {name}") from error
             self._give_up(name, error)
         except ConfigError:
             raise

@@ -47,7 +47,7 @@ struct ShowCompactResponseElement {
   23: i64 commitTime,        // from 4.0 on
   24: i64 hightestWriteId    // from 4.0 on
 }
-struct ShowCompactRequest {}
+struct ShowCompactRequest {1: optional i64 id}  // the filter: from 4.0 on
 struct ShowCompactResponse {1: list<ShowCompactResponseElement> compacts}
 
 struct TxnInfo {

@@ -65,6 +65,13 @@ class Compaction:
     highest_write_id: int
     transaction_id: int | None = None
     next_transaction_id: int | None = None
+    committed_ms: int = 0
+    """When it committed, by the clock of the Metastore's database; 0: not known."""
+
+    @property
+    def place(self) -> tuple[str, str, str | None]:
+        """Database, table and partition."""
+        return self.database, self.table, self.partition
 
     @property
     def is_visible(self) -> bool:
@@ -80,7 +87,7 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as the Metastore describes it."""
+    """A table, or a partition of it, as the Metastore describes it."""
 
     database: str
     name: str

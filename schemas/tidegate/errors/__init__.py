@@ -11,7 +11,8 @@
     │   └── MessageTooLargeError the message exceeds the topic's limit; retrying is useless
     ├── PermanentError       this message can never be processed: dead-letter it, go on
     ├── TransientError       the next attempt may succeed: wait and retry
-    ├── MetastoreRefusedError the Metastore refuses a call: what it is asked for is not there
+    ├── MetastoreRefusedError the Metastore refuses a call: it answered that it won't
+    │   └── MissingInMetastoreError what it is asked for is not there
     └── StopService          this process must stop
         ├── FencedError          another process owns the partition now
         ├── RegistryRefusedError the schema registry denies access or rejects a schema
@@ -84,6 +85,10 @@ class TransientError(TidegateError):
 
 class MetastoreRefusedError(TidegateError):
     """The Metastore refuses a call. The catcher leaves out what it asked about, and says so."""
+
+
+class MissingInMetastoreError(MetastoreRefusedError):
+    """The Metastore has no such table or partition: it was dropped, or has another name by now."""
 
 
 class StopService(TidegateError):  # noqa: N818 - named for what the loop must do

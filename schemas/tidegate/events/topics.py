@@ -115,7 +115,8 @@ OUTCOME_TOPIC: Final = Topic(
         Role.READER_GATE,
         Role.PEOPLE,
     ),
-    read_by=(Role.MONITORING, Role.PEOPLE, Role.RESTORER),
+    # bridges: what was cleaned is marked where it was queued
+    read_by=(Role.MONITORING, Role.PEOPLE, Role.RESTORER, Role.BRIDGES),
 )
 DEAD_LETTERS: Final = Topic(
     suffix="dead-letters",

@@ -1,0 +1,87 @@
+"""The Metastore's queue of compactions: say that one has been cleaned."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tidegate.events import VacuumKind
+from tidegate.hive_metastore.connection import Connection, load
+from tidegate.hive_metastore.settings import MetastoreSettings
+from tidegate.hive_metastore.values import Compaction
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+_FILE: Final = Path(__file__).with_name("queue.thrift")
+_TYPES: Final = {VacuumKind.MINOR: 1, VacuumKind.MAJOR: 2}
+_ABORT_TXN_CLEANUP: Final = 4
+
+
+@cache
+def _interface() -> Any:  # noqa: ANN401 - a module that thriftpy2 makes of the .thrift file
+    return load(_FILE, "tidegate_metastore_queue_thrift")
+
+
+class CompactionQueue:
+    """One connection to a Metastore that marks what has been cleaned; raises as MetastoreClient.
+
+    A mark has two effects: the compaction is "succeeded" in SHOW COMPACTIONS, and the Metastore
+    forgets the aborted writes of the table or partition up to its highest write id. So whoever
+    calls has made sure that none of their directories is left.
+    """
+
+    def __init__(self, settings: MetastoreSettings) -> None:
+        """Take the settings; nothing is connected yet.
+
+        Raises:
+            ConfigError: a library is missing that the settings need.
+        """
+        self._connection = Connection(settings, _interface().CompactionQueue)
+
+    def mark_cleaned(self, compaction: Compaction) -> None:
+        """The compaction's cleaning is done. Marked twice is marked once."""
+        kind = _TYPES[compaction.kind or VacuumKind.MINOR]
+        self._mark(
+            compaction.compaction_id,
+            (compaction.database, compaction.table, compaction.partition),
+            kind,
+            compaction.highest_write_id,
+        )
+
+    def mark_aborted_cleaned(self, database: str, table: str, highest_write_id: int) -> None:
+        """No directory of a table holds a row of an aborted write up to this id."""
+        self._mark(0, (database, table, None), _ABORT_TXN_CLEANUP, highest_write_id)
+
+    def _mark(
+        self, entry: int, place: tuple[str, str, str | None], kind: int, highest: int
+    ) -> None:
+        database, table, partition = place
+        info = _interface().CompactionInfoStruct(
+            id=entry,
+            dbname=database,
+            tablename=table,
+            partitionname=partition,
+            type=kind,
+            highestWriteId=highest,
+        )
+        self._connection.call("mark_cleaned", info)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        """Use it in a `with` block, which closes it."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()

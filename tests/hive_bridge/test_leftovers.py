@@ -1,0 +1,85 @@
+"""What is left of a compaction's cleaning keeps it from being marked."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegate.events import VacuumKind
+from tidegate.hive import NOTHING_OPEN, IdRanges, ValidWriteIds
+from tidegate.hive_bridge.cleanings import PublishedVacuum
+from tidegate.hive_bridge.leftovers import AbortedLeft, StillNeeded, check_nothing_left
+
+MADE = "delta_0000002_0000004_v0000009"
+
+
+def ids(*aborted: int, hwm: int = 4, opened: tuple[int, ...] = ()) -> ValidWriteIds:
+    return ValidWriteIds(
+        "sales.orders",
+        hwm,
+        min(opened, default=NOTHING_OPEN),
+        IdRanges.of(*opened),
+        IdRanges.of(*aborted),
+    )
+
+
+def published(*made: str, aborted: tuple[int, ...] = ()) -> PublishedVacuum:
+    major = made[0].startswith("base")
+    kind = VacuumKind.MAJOR if major else VacuumKind.MINOR
+    low = 1 if major else 2
+    return PublishedVacuum("/wh/orders", kind, made, low, 4, str(ids(*aborted)), 9)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [MADE],
+        [MADE, "delta_0000001_0000001_0000"],  # before its range
+        [MADE, "delta_0000005_0000005_0000", "_tmp", "000000_0", ".hive-staging"],
+        ["base_0000007_v0000020"],  # a later vacuum has replaced it
+        ["delta_0000002_0000009_v0000020", "delete_delta_0000002_0000009_v0000020"],
+    ],
+)
+def test_nothing_is_left(names: list[str]) -> None:
+    check_nothing_left(names, published(MADE), ids())
+
+
+@pytest.mark.parametrize(
+    "left", ["delta_0000003_0000003_0000", "delete_delta_0000004_0000004_0001"]
+)
+def test_a_directory_that_it_made_obsolete_is_left(left: str) -> None:
+    made = (MADE, "delete_" + MADE)
+    with pytest.raises(StillNeeded, match=f"{left} is there, which the compaction made obsolete"):
+        check_nothing_left([*made, left], published(*made), ids())
+
+
+@pytest.mark.parametrize(
+    ("aborted", "left"),
+    [
+        (1, "delta_0000001_0000001_0000"),  # below the range of a minor one
+        (3, "delta_0000003_0000003_0000"),
+        (1, "delta_0000001_0000010"),  # of a streaming writer: with rows of others beside it
+        (1, "base_0000001"),  # of an insert overwrite
+        (4, "delete_delta_0000004_0000004_0000"),
+    ],
+)
+def test_rows_of_an_aborted_write_are_left(aborted: int, left: str) -> None:
+    with pytest.raises(AbortedLeft, match="aborted write") as found:
+        check_nothing_left([MADE, left], published(MADE, aborted=(aborted,)), ids(aborted))
+    assert found.value.names == (left,)
+
+
+def test_a_product_has_no_aborted_rows_and_what_aborted_later_is_not_forgotten() -> None:
+    check_nothing_left([MADE, "delta_0000005_0000005"], published(MADE, aborted=(3,)), ids(3))
+    check_nothing_left(["base_0000004"], published("base_0000004"), ids(2, 3))
+    check_nothing_left([MADE, "base_0000001_v0000002"], published(MADE), ids(1))
+
+
+def test_a_write_that_is_open_below_its_highest_id_may_still_abort() -> None:
+    with pytest.raises(StillNeeded, match="write id 3 is open"):
+        check_nothing_left([MADE], published(MADE), ids(opened=(3,)))
+
+
+def test_a_snapshot_that_its_products_exceed_tells_nothing() -> None:
+    wrong = PublishedVacuum("/wh", VacuumKind.MINOR, (MADE,), 2, 3, str(ids()), 9)
+    with pytest.raises(StillNeeded, match="exceeds"):
+        check_nothing_left([MADE], wrong, ids())

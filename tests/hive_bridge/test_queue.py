@@ -1,0 +1,276 @@
+"""What was cleaned is marked in the queue: on a real Metastore, with the real cleaner."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from support.acid import build, names_in
+from support.metastore import HiveEngine
+from support.watched_bridge import Watched, acid_table
+from tidegate.cleaning import Cleaner
+from tidegate.cleaning.gate import command_for
+from tidegate.compute.parallel_map import ThreadMap
+from tidegate.events import CleaningRefused, DirectoriesCleaned, Outcome, VacuumFinished
+from tidegate.hive_metastore import MetastoreClient
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots
+
+pytestmark = pytest.mark.slow
+READY, SUCCEEDED = "ready for cleaning", "succeeded"
+
+
+class Queued(Watched):
+    """A bridge, and a cleaner that does at once what it publishes."""
+
+    def clean(self, event: VacuumFinished) -> Outcome:
+        """Clean a vacuum whose holds have ended, and let the bridge read the outcome."""
+        roots = WarehouseRoots.of(str(Path(event.location).parents[2]))
+        cleaner = Cleaner(Warehouse(roots), ThreadMap(2), lambda: datetime.now(UTC))
+        outcomes = list(cleaner.execute(command_for(event, datetime.now(UTC))))
+        self.events += outcomes
+        self.bridge.take(outcomes)
+        return outcomes[-1]
+
+    def settle(self) -> None:
+        """Let the bridge do what follows from what it has read."""
+        self.bridge.look()
+        self.bridge._marking.wait(60)
+        self.bridge.look()
+
+    def state(self, engine: HiveEngine, db: str, partition: str | None = None) -> list[str]:
+        with MetastoreClient(engine.settings) as client:
+            found = [
+                e for e in client.compactions() if (e.database, e.partition) == (db, partition)
+            ]
+        return [each.state for each in sorted(found, key=lambda each: each.compaction_id)]
+
+
+@pytest.fixture
+def queued(engine: HiveEngine) -> Iterator[Queued]:
+    made = Queued(engine)
+    yield made
+    made.bridge.close()
+
+
+def wrote(engine: HiveEngine, db: str, where: Path, count: int = 3) -> int:
+    """That many committed inserts with their directories; the last write id."""
+    ids = [engine.write(db, "orders") for _ in range(count)]
+    build(where, {f"delta_{each:07}_{each:07}_0000": 10 for each in ids})
+    return ids[-1]
+
+
+def compacted(
+    engine: HiveEngine, db: str, where: Path, ids: tuple[int, int], partition: str | None = None
+) -> str:
+    """A minor compaction of a range of write ids; the directory that it made."""
+    low, high = ids
+    txn = engine.compact(db, "orders", high, partition)
+    name = f"delta_{low:07}_{high:07}_v{txn:07}"
+    build(where, {name: 30})
+    return name
+
+
+def test_a_compaction_is_marked_when_its_cleaning_is_done_and_not_before(
+    engine: HiveEngine, queued: Queued
+) -> None:
+    """Until then Hive refuses to compact the table again; after it, the next one may begin."""
+    db, location = acid_table(engine)
+    last = wrote(engine, db, location)
+    made = compacted(engine, db, location, (last - 2, last))
+    [event] = queued.vacuums(db)
+    queued.settle()
+    assert queued.state(engine, db) == [READY]
+
+    assert isinstance(queued.clean(event), DirectoriesCleaned)
+    queued.settle()
+
+    assert queued.state(engine, db) == [SUCCEEDED]
+    assert names_in(location) == [made]
+    last = wrote(engine, db, location)
+    compacted(engine, db, location, (last - 2, last))
+    assert queued.state(engine, db) == [SUCCEEDED, READY]
+
+
+def test_a_bridge_that_starts_again_marks_what_was_cleaned_meanwhile_and_marks_it_once(
+    engine: HiveEngine, queued: Queued
+) -> None:
+    db, location = acid_table(engine)
+    last = wrote(engine, db, location)
+    compacted(engine, db, location, (last - 2, last))
+    [event] = queued.vacuums(db)
+    queued.clean(event)  # and the bridge dies before its next look
+
+    for _ in range(2):
+        other = Queued(engine, queued.bridge.baseline)
+        other.bridge.take(queued.events)
+        other.settle()
+        assert queued.state(engine, db) == [SUCCEEDED]
+        assert not [each for each in other.events if f".{db}." in each.table]
+        other.bridge.close()
+
+
+def test_a_refused_cleaning_blocks_the_entry_until_a_later_one_has_done_its_work(
+    engine: HiveEngine, queued: Queued
+) -> None:
+    db, location = acid_table(engine)
+    last = wrote(engine, db, location)
+    made = compacted(engine, db, location, (last - 2, last))
+    [event] = queued.vacuums(db)
+    (location / made / "bucket_00000").unlink()
+    refused = queued.clean(event)
+    assert isinstance(refused, CleaningRefused)
+    queued.settle()
+    assert queued.state(engine, db) == [READY]
+    shutil.rmtree(location / made)
+
+    last = wrote(engine, db, location)
+    compacted(engine, db, location, (last - 5, last))
+    [_, later] = queued.vacuums(db)
+    assert isinstance(queued.clean(later), DirectoriesCleaned)
+    queued.settle()
+
+    assert queued.state(engine, db) == [SUCCEEDED, SUCCEEDED]
+
+
+def test_what_a_later_vacuum_superseded_is_marked_too(engine: HiveEngine, queued: Queued) -> None:
+    """Its own cleaning has not been released yet: the later one's has done its work."""
+    db, location = acid_table(engine)
+    last = wrote(engine, db, location)
+    compacted(engine, db, location, (last - 2, last))
+    last = wrote(engine, db, location)
+    compacted(engine, db, location, (last - 5, last))
+    both = queued.vacuums(db)
+
+    queued.clean(max(both, key=lambda each: each.max_write_id))
+    queued.settle()
+
+    assert queued.state(engine, db) == [SUCCEEDED, SUCCEEDED]
+
+
+def test_an_entry_stays_while_a_directory_of_an_aborted_write_is_left(
+    engine: HiveEngine, queued: Queued, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A mark makes the Metastore forget that it aborted: every reader would see its rows."""
+    db, location = acid_table(engine)
+    aborted = engine.aborted_write(db, "orders")
+    left = f"delta_{aborted:07}_{aborted:07}_0000"
+    build(location, {left: 10})
+    last = wrote(engine, db, location)
+    compacted(engine, db, location, (last - 2, last))
+    [event] = queued.vacuums(db)
+    assert isinstance(queued.clean(event), DirectoriesCleaned)
+    with caplog.at_level(logging.WARNING):
+        queued.settle()
+        queued.settle()
+    assert queued.state(engine, db) == [READY]
+    [said] = [each for each in caplog.messages if db in each]
+    assert f"{left} is there, with rows of an aborted write" in said
+
+    shutil.rmtree(location / left)
+    again = Queued(engine, queued.bridge.baseline)
+    again.bridge.take(queued.events)
+    again.settle()
+
+    assert queued.state(engine, db) == [SUCCEEDED]
+    again.bridge.close()
+
+
+def test_a_dropped_table_leaves_no_entry_behind(engine: HiveEngine, queued: Queued) -> None:
+    db, location = acid_table(engine)
+    last = wrote(engine, db, location)
+    compacted(engine, db, location, (last - 2, last))
+    [event] = queued.vacuums(db)
+    engine.drop_table(db, "orders")
+    shutil.rmtree(location, ignore_errors=True)
+
+    assert isinstance(queued.clean(event), CleaningRefused)
+    queued.settle()
+
+    assert queued.state(engine, db) == []  # the Metastore itself removes it
+
+
+def test_a_dropped_partition_leaves_no_entry_behind(engine: HiveEngine, queued: Queued) -> None:
+    db, location = acid_table(engine, partitioned=True)
+    engine.partition(db, "orders", "day=1")
+    last = wrote(engine, db, location / "day=1")
+    compacted(engine, db, location / "day=1", (last - 2, last), "day=1")
+    [event] = queued.vacuums(db)
+    engine.drop_partition(db, "orders", "day=1")
+
+    assert isinstance(queued.clean(event), CleaningRefused)
+    queued.settle()
+
+    assert queued.state(engine, db, "day=1") == []
+
+
+def test_a_renamed_table_is_published_under_its_new_name_and_cleaned_there(
+    engine: HiveEngine, queued: Queued
+) -> None:
+    """The Metastore renames the entry too, and moves the directory."""
+    db, location = acid_table(engine)
+    last = wrote(engine, db, location)
+    made = compacted(engine, db, location, (last - 2, last))
+    [old] = queued.vacuums(db)
+    engine.alter(db, new_name="sold")
+
+    [_, new] = queued.vacuums(db)
+    assert new.table == f"hive.{db}.sold"
+    assert new.location != old.location
+    assert isinstance(queued.clean(old), CleaningRefused)
+    queued.settle()
+    assert queued.state(engine, db) == [READY]
+    assert isinstance(queued.clean(new), DirectoriesCleaned)
+    queued.settle()
+
+    assert queued.state(engine, db) == [SUCCEEDED]
+    assert names_in(Path(new.location)) == [made]
+
+
+def test_a_table_that_moved_is_marked_only_if_nothing_is_left_in_its_new_place(
+    engine: HiveEngine, queued: Queued
+) -> None:
+    db, location = acid_table(engine)
+    last = wrote(engine, db, location)
+    made = compacted(engine, db, location, (last - 2, last))
+    [event] = queued.vacuums(db)
+    elsewhere = location.parent / "elsewhere"
+    shutil.copytree(location, elsewhere)
+    engine.alter(db, location=elsewhere)
+
+    assert isinstance(queued.clean(event), DirectoriesCleaned)  # where it was compacted
+    queued.settle()
+    assert queued.state(engine, db) == [READY]
+    for each in names_in(elsewhere):
+        if each != made:
+            shutil.rmtree(elsewhere / each)
+    again = Queued(engine, queued.bridge.baseline)
+    again.bridge.take(queued.events)
+    again.settle()
+
+    assert queued.state(engine, db) == [SUCCEEDED]
+    again.bridge.close()
+
+
+def test_a_table_with_no_cleanup_is_not_cleaned_until_the_property_is_gone(
+    engine: HiveEngine, queued: Queued, caplog: pytest.LogCaptureFixture
+) -> None:
+    db, location = acid_table(engine)
+    last = wrote(engine, db, location)
+    compacted(engine, db, location, (last - 2, last))
+    engine.alter(db, properties={"NO_CLEANUP": "true"})
+
+    with caplog.at_level(logging.WARNING):
+        assert queued.vacuums(db) == []
+        assert queued.vacuums(db) == []
+    [said] = [each for each in caplog.messages if db in each]
+    assert "NO_CLEANUP" in said
+    engine.alter(db, properties={"NO_CLEANUP": "false"})
+    again = Queued(engine, queued.bridge.baseline)
+
+    assert len(again.vacuums(db)) == 1
+    again.bridge.close()

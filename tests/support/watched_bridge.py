@@ -1,0 +1,58 @@
+"""A Metastore bridge whose events go into a list, and tables with compactions for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from support.metastore import HiveEngine
+from tidegate.errors import DeliveryError
+from tidegate.events import Event, LockReleased, VacuumFinished
+from tidegate.hive_bridge.baseline import Baseline
+from tidegate.hive_bridge.bridge import MetastoreBridge
+from tidegate.hive_bridge.settings import BridgeSettings
+from tidegate.storage import Storage
+
+
+class Watched:
+    """A bridge whose events go into a list."""
+
+    def __init__(self, engine: HiveEngine, baseline: Baseline | None = None) -> None:
+        self.events: list[Event] = []
+        self.broken = False
+        settings = BridgeSettings(uri=engine.settings.uri, interval_ms=4_000)
+        storage = Storage()
+        self.bridge = MetastoreBridge(settings, self._publish, storage, baseline or Baseline())
+
+    def _publish(self, events: Sequence[Event]) -> None:
+        if self.broken:
+            raise DeliveryError("the broker is away")
+        self.events += events
+
+    def vacuums(self, database: str) -> list[VacuumFinished]:
+        """Look until nothing new is found; the vacuums of a database so far."""
+        self.bridge.look()
+        self.bridge._compactions.wait(60)
+        self.bridge.look()
+        found = (each for each in self.events if isinstance(each, VacuumFinished))
+        return [each for each in found if f".{database}." in each.table]
+
+    def releases(self, database: str) -> list[LockReleased]:
+        """Look; the releases of a database so far, but those of the compactions themselves."""
+        self.bridge.look()
+        found = (each for each in self.events if isinstance(each, LockReleased))
+        return [each for each in found if f".{database}." in each.table and each.lock_id != 0]
+
+
+def acid_table(engine: HiveEngine, *, partitioned: bool = False) -> tuple[str, Path]:
+    db = engine.database()
+    return db, engine.table(db, partitioned_by=["day"] if partitioned else [])
+
+
+def compact(engine: HiveEngine, db: str, location: Path, partition: str | None = None) -> int:
+    """Three writes and a minor compaction of them; its transaction."""
+    highest = max(engine.write(db, "orders") for _ in range(3))
+    txn = engine.compact(db, "orders", highest, partition)
+    where = location / partition if partition else location
+    (where / f"delta_{highest - 2:07}_{highest:07}_v{txn:07}").mkdir(parents=True)
+    return txn
