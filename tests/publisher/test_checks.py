@@ -62,7 +62,7 @@ def test_a_vacuum_that_contradicts_itself_is_refused_before_it_is_sent(
 
 def refuse(command: CleaningReleased) -> None:
     """What the cleaner checks before it looks at what the directory holds."""
-    partition_path(command)
+    partition_path(command.partition)
     plan_cleaning([], command)
 
 

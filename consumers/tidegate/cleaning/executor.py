@@ -8,42 +8,62 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
 from tidegate.cleaning.directory_reader import read_acid_directories
-from tidegate.cleaning.plan import CleaningPlan, partition_path, plan_cleaning
+from tidegate.cleaning.held import deferred, held
+from tidegate.cleaning.hold_lookup import Holds, NoHolds
+from tidegate.cleaning.kept import Kept, location_of
+from tidegate.cleaning.plan import CleaningPlan, plan_cleaning
+from tidegate.cleaning.quarantine import MoveAside
+from tidegate.cleaning.quarantine_record import QuarantineRecord
 from tidegate.cleaning.removal import NotRemoved, remove_directories
+from tidegate.cleaning.rules import CleaningRules, Handling
 from tidegate.errors import ConfinementError, FormatError, PermanentError, TransientError
 from tidegate.events import (
+    CleaningHoldRequested,
+    CleaningMode,
     CleaningRefused,
     CleaningReleased,
     CleaningStarted,
+    CleaningUndoRequested,
     Command,
     DirectoriesCleaned,
     Outcome,
+    QuarantineRemovalRequested,
 )
 from tidegate.events.parts import split_by_names
+from tidegate.events.reasons import Reason
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.runtime.retry import is_lasting
-from tidegate.storage import ParallelMap, join
+from tidegate.storage import ParallelMap
 from tidegate.tables.refusal import Refused, refusal_of
 from tidegate.tables.warehouse import Warehouse
 
 _ROUNDS: Final = 3
+_RULES: Final = CleaningRules()
+_NO_HOLDS: Final = NoHolds()
 _NAMED: Final = 5
 """Directories that an error names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cleaner:
-    """An executor (see `tidegate.runtime.protocols`) of CleaningReleased.
+    """An executor (see `tidegate.runtime.protocols`) of cleanings, their undo, and their end.
 
     It may run the same command again, also at the same time. A directory that was removed in part
-    keeps its name, so that the next run finds it.
+    keeps its name, so that the next run finds it. Whether somebody holds the table is looked up
+    before each attempt, and again right before the directories go, in each of its rounds.
     """
 
     warehouse: Warehouse
     parallel_map: ParallelMap
     clock: Callable[[], datetime]
+    rules: CleaningRules = _RULES
+    holds: Holds = _NO_HOLDS
     name: ClassVar[str] = "cleaner"
-    consumes: ClassVar[tuple[type[Command], ...]] = (CleaningReleased,)
+    consumes: ClassVar[tuple[type[Command], ...]] = (
+        CleaningReleased,
+        CleaningUndoRequested,
+        QuarantineRemovalRequested,
+    )
     checks_past_outcomes: ClassVar[bool] = False
 
     def is_answered(
@@ -61,7 +81,7 @@ class Cleaner:
             Refused: nothing may be removed.
             TransientError: a later vacuum's cleaning is under way; plan again later.
         """
-        location = self._location(command)
+        location = location_of(self.warehouse, command.location, command.partition)
         with gc_paused():  # a large table's listing took a third longer with collections
             try:
                 listing = read_acid_directories(self.warehouse, location, self.parallel_map)
@@ -70,54 +90,89 @@ class Cleaner:
             return plan_cleaning(listing, command)
 
     def execute(self, command: Command) -> Iterator[Outcome]:
-        """Remove what is obsolete; if nothing is, report at once that the directory is clean.
+        """Remove or quarantine what is obsolete; or undo a quarantine, or end it.
 
         Raises:
             OSError: the file system refuses to remove a directory, now and later.
             TransientError: a directory could not be removed or is there again, or a later vacuum's
                 cleaning is under way.
-            PermanentError: `command` is not a CleaningReleased.
+            PermanentError: `command` is not one for the cleaner.
         """
-        if not isinstance(command, CleaningReleased):
-            raise PermanentError(f"the cleaner cannot execute a {type(command).__name__}")
+        kept = Kept(self.warehouse, self.parallel_map, self.clock)
+        match command:
+            case CleaningReleased():
+                yield from self._clean(command)
+            case CleaningUndoRequested():
+                yield from kept.undo(command)
+            case QuarantineRemovalRequested() if hold := self.holds.hold_on(command):
+                yield self._refused(command, Refused(Reason.TABLE_HELD, held(hold)))
+            case QuarantineRemovalRequested():
+                yield from kept.remove(command)
+            case _:
+                raise PermanentError(f"the cleaner cannot execute a {type(command).__name__}")
+
+    def _clean(self, command: CleaningReleased) -> Iterator[Outcome]:
+        """Remove what is obsolete; if nothing is, report at once that the directory is clean."""
+        if (hold := self.holds.hold_on(command)) is not None:
+            yield deferred(command, hold, self.clock())
+            return
         started_at = self.clock()
         try:
             plan = self.plan(command)
         except Refused as refused:
             yield self._refused(command, refused)
             return
+        handling = self.rules.handling(command)
+        how = {"mode": handling.mode, "keep_ms": handling.keep_ms}
         if plan.remove:
             for fields in self._parts(command, plan):
-                yield CleaningStarted.about(command, **fields)
-        self._remove(command, plan)
+                yield CleaningStarted.about(command, **fields, **how)
+        if (hold := self._remove(command, plan, handling)) is not None:
+            yield deferred(command, hold, self.clock())
+            return
         took = (self.clock() - started_at) // timedelta(milliseconds=1)
         done = {"superseded_by": plan.superseded_by, "duration_ms": max(0, took)}
         for fields in self._parts(command, plan):
-            yield DirectoriesCleaned.about(command, **fields, **done)
+            yield DirectoriesCleaned.about(command, **fields, **done, **how)
 
-    def _location(self, command: CleaningReleased) -> str:
-        partition = partition_path(command)
-        try:
-            table = self.warehouse.roots.check(command.location)
-            return self.warehouse.roots.check(join(table, partition))
-        except ConfinementError as error:
-            raise refusal_of(error) from error
+    def _remove(
+        self, command: CleaningReleased, plan: CleaningPlan, handling: Handling
+    ) -> CleaningHoldRequested | None:
+        """Remove and plan again until nothing is left: another process may be removing too.
 
-    def _remove(self, command: CleaningReleased, plan: CleaningPlan) -> None:
-        """Remove and plan again until nothing is left: another process may be removing too."""
+        Returns:
+            The hold that was found before a round; None once nothing is left.
+        """
+        go = self._goes(command, plan, handling)
         failed: list[NotRemoved] = []
         for _ in range(_ROUNDS):
             if not plan.remove:
-                return
-            failed = remove_directories(self.warehouse, plan, self.parallel_map)
+                return None
+            if (hold := self.holds.hold_on(command)) is not None:
+                return hold
+            failed = go(plan)
             try:
                 plan = self.plan(command)
             except Refused as refused:
                 raise TransientError(f"the table changed during cleaning: {refused}") from refused
         if plan.remove:
             raise _fault(plan, failed)
+        return None
 
-    def _refused(self, command: CleaningReleased, refused: Refused) -> CleaningRefused:
+    def _goes(
+        self, command: CleaningReleased, plan: CleaningPlan, handling: Handling
+    ) -> Callable[[CleaningPlan], list[NotRemoved]]:
+        """How directories go: removed, or moved into one entry of the quarantine."""
+        if handling.mode is CleaningMode.DELETE:
+            return lambda plan: remove_directories(self.warehouse, plan, self.parallel_map)
+        location = location_of(self.warehouse, command.location, command.partition)
+        keep = handling.keep_ms or 0
+        record = QuarantineRecord.of(command, plan, handling.why, self.clock(), keep)
+        return MoveAside(self.warehouse, location, record)
+
+    def _refused(
+        self, command: CleaningReleased | QuarantineRemovalRequested, refused: Refused
+    ) -> CleaningRefused:
         return CleaningRefused.about(
             command,
             **self._envelope(command),
@@ -134,7 +189,7 @@ class Cleaner:
             place = {"part": number, "parts": len(groups)} if len(groups) > 1 else {}
             yield self._envelope(command) | {"directories": part.directories} | counts | place
 
-    def _envelope(self, command: CleaningReleased) -> dict[str, Any]:
+    def _envelope(self, command: CleaningReleased | QuarantineRemovalRequested) -> dict[str, Any]:
         return {
             "occurred_at": self.clock(),
             "said_by": self.name,

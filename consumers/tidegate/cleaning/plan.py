@@ -75,13 +75,13 @@ class CleaningPlan:
         return sum(each.size for each in self.remove)
 
 
-def partition_path(command: CleaningReleased) -> str:
+def partition_path(partition: str | None) -> str:
     """The partition as a path below the table; empty for the table itself.
 
     Raises:
         Refused: BAD_PARTITION.
     """
-    partition = command.partition or ""
+    partition = partition or ""
     names = partition.split("/")
     stray = {"", ".", ".."} & set(names) or re.search(r"[\\\x00-\x1f]", partition)
     if partition and (stray or "://" in partition):

@@ -63,7 +63,7 @@ class RemoveUnchanged:
             with self.warehouse.opened(self.location) as folder:
                 failed = [self._remove(folder, directory) for directory in batch]
         except (OSError, TidegateError) as error:
-            return [_not_removed(batch[0], error)]
+            return [not_removed(batch[0], error)]
         return [each for each in failed if each is not None]
 
     def _remove(self, folder: OpenFolder, directory: ListedDirectory) -> NotRemoved | None:
@@ -73,16 +73,17 @@ class RemoveUnchanged:
                 if found is None or listed_files(found) != product.files:
                     changed = f"{product.name}, a product of the vacuum, changed since the plan"
                     return NotRemoved(changed)
-            if not folder.remove_if(directory.name, partial(_was_planned, directory)):
+            if not folder.remove_if(directory.name, partial(was_planned, directory)):
                 return NotRemoved(f"{directory.name} changed since the plan")
             if directory.has_marker:
                 self.warehouse.remove_files([directory.marker_path])
         except (OSError, TidegateError) as error:
-            return _not_removed(directory, error)
+            return not_removed(directory, error)
         return None
 
 
-def _not_removed(directory: ListedDirectory, error: OSError | TidegateError) -> NotRemoved:
+def not_removed(directory: ListedDirectory, error: OSError | TidegateError) -> NotRemoved:
+    """Why a directory stays, in a form that can be sent between processes."""
     fault: OSError | None = None
     # a store's own kinds of OSError can't all be pickled, and their numbers mislead
     if isinstance(error, OSError) and type(error).__module__ == "builtins":
@@ -90,6 +91,6 @@ def _not_removed(directory: ListedDirectory, error: OSError | TidegateError) -> 
     return NotRemoved(readable(f"{directory.name}: {error}"), fault)
 
 
-def _was_planned(directory: ListedDirectory, found: Iterable[FileInfo]) -> bool:
+def was_planned(directory: ListedDirectory, found: Iterable[FileInfo]) -> bool:
     """Whether all files found were planned; others may be gone, if another cleaner is at work."""
     return set(listed_files(found)) <= set(directory.files)

@@ -11,9 +11,11 @@ from typing import Final
 
 from tidegate.events import (
     CleaningReleased,
+    CleaningUndoRequested,
     CommitCompleted,
     Event,
     LockReleased,
+    QuarantineRemovalRequested,
     RestoreRequested,
     SavepointRequested,
     VacuumFinished,
@@ -25,7 +27,7 @@ CONSUMED_EVENTS: Final[Mapping[str, Sequence[type[Event]]]] = MappingProxyType(
         "reader-gate": (VacuumFinished, LockReleased),
         "savepoint-writer": (SavepointRequested,),
         "restorer": (RestoreRequested,),
-        "cleaner": (CleaningReleased,),
+        "cleaner": (CleaningReleased, CleaningUndoRequested, QuarantineRemovalRequested),
     }
 )
 """The kinds of events that each service consumes; a test compares it with the services."""

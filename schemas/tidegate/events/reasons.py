@@ -216,6 +216,37 @@ class Reason(StrEnum):
         "An obsolete directory holds rows that no directory of the compaction holds.",
         "Check the compaction; the directory stays until a compaction covers it.",
     )
+    TABLE_HELD = (
+        "table-held",
+        "Somebody holds the table: nothing of it is removed.",
+        "Remove the hold (`tidegate hold remove`); what waits is then done.",
+    )
+    # about putting back what a cleaning moved into quarantine
+    NOT_QUARANTINED = (
+        "not-quarantined",
+        "Nothing of the cleaning is in quarantine.",
+        "Nothing can be put back: it was deleted, its time is over, or it is back already.",
+    )
+    QUARANTINE_INCOMPLETE = (
+        "quarantine-incomplete",
+        "A directory of the cleaning is in quarantine no more, or not as it was.",
+        "Bring it back from a backup, beside the others; a part alone is never put back.",
+    )
+    UNREADABLE_QUARANTINE = (
+        "unreadable-quarantine",
+        "The quarantine holds something that Tidegate did not put there.",
+        "Look at what the message names, and move it elsewhere.",
+    )
+    NAME_TAKEN = (
+        "name-taken",
+        "The table has a directory of the same name again.",
+        "Find out who wrote it; move one of the two elsewhere.",
+    )
+    ROWS_TWICE = (
+        "rows-twice",
+        "Nothing in the table hides a directory from readers, who could see its rows twice.",
+        "Undo later cleanings first, or bring back what the compaction made.",
+    )
 
 
 def reasons_table() -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
-from tidegate.errors import TidegateError
+from tidegate.errors import PermanentError, TidegateError
 from tidegate.storage import NotFound, ParallelMap, Storage
-from tidegate.storage.local import hold_directory
+from tidegate.storage.local import LocalPath, hold_directory, opened_directory
 from tidegate.tables.warehouse import local_files
+from tidegate.tables.warehouse.moves import Moves, remove_if_empty, same_device
 from tidegate.tables.warehouse.open_folder import LocalFolder, OpenFolder, RemoteFolder
 from tidegate.tables.warehouse.remote_files import RemoteFiles
 from tidegate.tables.warehouse.roots import WarehouseRoots
@@ -137,6 +138,42 @@ class Warehouse(Storage):
             yield LocalFolder(directory, path)
         finally:
             os.close(directory)
+
+    @contextmanager
+    def moving(self, source: str, target: str) -> Generator[Moves]:
+        """Open two local directories, to move directories from the first to the second.
+
+        Raises:
+            NotFound: one of them does not exist.
+            ReachedByLink: a name below the root is a link to another location below it.
+            ConfinementError: one is outside the roots.
+            PermanentError: they are on an object store, which can't rename.
+            OSError: EXDEV: they are on different file systems.
+        """
+        paths = [self._to_rename(each) for each in (source, target)]
+        with ExitStack() as opened:
+            try:
+                here, there = (opened.enter_context(opened_directory(each)) for each in paths)
+            except (FileNotFoundError, NotADirectoryError) as error:
+                raise NotFound(str(error)) from error
+            same_device(here, there, paths[1])
+            yield Moves(here, paths[0], there, paths[1])
+
+    def remove_if_empty(self, location: str) -> bool:
+        """Remove a local directory that holds nothing; return whether it is gone.
+
+        Raises:
+            ReachedByLink: a name below the root is a link to another location below it.
+            ConfinementError: it is outside the roots.
+            PermanentError: it is on an object store, which has no directories.
+        """
+        return remove_if_empty(self._to_rename(location))
+
+    def _to_rename(self, location: str) -> LocalPath:
+        where = self.roots.below(location)
+        if "://" in where:
+            raise PermanentError(f"{location} is on an object store, which has no atomic rename")
+        return self._local(where)
 
     def _by_folder(self, locations: Iterable[str]) -> dict[str, list[str]]:
         """Check every location by name; give the names in each normalised directory.

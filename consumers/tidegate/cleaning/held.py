@@ -1,0 +1,53 @@
+"""What is said of a cleaning that met a hold. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from tidegate.events import CleaningDeferred, CleaningHoldRequested, CleaningReleased
+
+
+def held(hold: CleaningHoldRequested) -> str:
+    """Who holds the table, and why."""
+    return f"{hold.requested_by} holds {hold.table}: {hold.reason}"
+
+
+def deferred(
+    command: CleaningReleased, hold: CleaningHoldRequested, at: datetime
+) -> CleaningDeferred:
+    """The outcome from which the reader gate can make the command again."""
+    return CleaningDeferred.about(
+        command,
+        occurred_at=at,
+        said_by="cleaner",
+        hold=hold.event_id,
+        held_by=hold.requested_by,
+        vacuum=command.caused_by,
+        kind=command.kind,
+        partition=command.partition,
+        directories=command.directories,
+        min_write_id=command.min_write_id,
+        max_write_id=command.max_write_id,
+        valid_write_ids=command.valid_write_ids,
+        own_transaction_id=command.own_transaction_id,
+        after_expiry=command.after_expiry,
+    )
+
+
+def released_again(event: CleaningDeferred, at: datetime, said_by: str) -> CleaningReleased:
+    """The same command as before, with the same id."""
+    return CleaningReleased(
+        table=event.table,
+        location=event.location,
+        caused_by=event.vacuum,
+        said_by=said_by,
+        occurred_at=at,
+        kind=event.kind,
+        partition=event.partition,
+        directories=event.directories,
+        min_write_id=event.min_write_id,
+        max_write_id=event.max_write_id,
+        valid_write_ids=event.valid_write_ids,
+        own_transaction_id=event.own_transaction_id,
+        after_expiry=event.after_expiry,
+    )

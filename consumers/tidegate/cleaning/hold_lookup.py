@@ -1,0 +1,115 @@
+"""Whether somebody holds a table, asked of the commands topic right before something is removed.
+
+The reader gate releases nothing of a held table. But a command that it released just before may
+still wait in the cleaner's queue; so the cleaner looks for itself, to the end of the topic.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Final, Protocol
+
+from tidegate.errors import ConfigError, FormatError, TransientError
+from tidegate.events import CleaningHoldRequested, Command
+from tidegate.events.holds import HoldRequest
+from tidegate.events.keys import partition_of
+from tidegate.events.topics import COMMAND_TOPIC
+from tidegate.events.wire import Wire
+from tidegate.runtime.bus import Bus, Partition, Record
+from tidegate.runtime.executor.authorization import AclAlone, Authorization, Unauthorized
+
+BEFORE_MS: Final = 24 * 60 * 60 * 1000
+"""How far behind the reader gate may be: a hold that is older than the command by more than this,
+the gate has applied before it released the command."""
+
+
+class Holds(Protocol):
+    """Knows which tables are held."""
+
+    def hold_on(self, command: Command) -> CleaningHoldRequested | None:
+        """The hold on a command's table now; None: nobody holds it. Thread-safe.
+
+        Raises:
+            TransientError: nobody can tell now.
+        """
+        ...
+
+
+class NoHolds:
+    """Nobody holds anything: for a cleaner without a broker."""
+
+    def hold_on(self, command: Command) -> CleaningHoldRequested | None:  # noqa: ARG002 - the protocol's
+        """Nobody."""
+        return None
+
+
+class HoldLookup:
+    """Reads the holds off the commands topic: each partition once from a day before, then its tail.
+
+    A hold that may not be asked for, by its signature, is passed over, as the reader gate does.
+    """
+
+    def __init__(
+        self, bus: Bus, wire: Wire, prefix: str, authorization: Authorization | None = None
+    ) -> None:
+        """Read nothing yet.
+
+        Args:
+            bus: The broker.
+            wire: How events are encoded.
+            prefix: Of the topics' names.
+            authorization: Who may hold a table; by default whoever can publish commands.
+        """
+        self._bus, self._wire, self._topic = bus, wire, COMMAND_TOPIC.name(prefix)
+        self._authorization = authorization or AclAlone()
+        self._lock = threading.Lock()
+        self._held: dict[str, CleaningHoldRequested] = {}
+        self._read: dict[Partition, tuple[int, range]] = {}
+        """By partition from which time on (ms), and which offsets, were read."""
+
+    def hold_on(self, command: Command) -> CleaningHoldRequested | None:
+        """See `Holds`."""
+        since_ms = max(1, int(command.occurred_at.timestamp() * 1000) - BEFORE_MS)
+        with self._lock:
+            self._read_up(command.table, since_ms)
+            return self._held.get(command.table)
+
+    def _read_up(self, table: str, since_ms: int) -> None:
+        try:
+            spans = self._bus.spans(self._topic, since_ms)
+            ends = self._bus.spans(self._topic)
+        except ConfigError as error:  # it was there at the start: a broker does not know it yet
+            raise TransientError(str(error)) from error
+        home = Partition(self._topic, partition_of(table, len(spans)))
+        first, last = spans[home].start, ends[home].stop
+        from_ms, known = self._read.get(home, (since_ms, range(first, first)))
+        if since_ms < from_ms or not known.start <= last >= known.stop:
+            from_ms, known = since_ms, range(first, first)  # an older command, or another topic
+            self._forget(home, len(spans))
+        for record in self._bus.read({home: range(known.stop, last)}):
+            self._note(record)
+        self._read[home] = from_ms, range(known.start, last)
+
+    def _forget(self, home: Partition, count: int) -> None:
+        """Forget what a partition said: it is read again."""
+        self._held = {
+            table: hold
+            for table, hold in self._held.items()
+            if partition_of(table, count) != home.number
+        }
+
+    def _note(self, record: Record) -> None:
+        try:
+            event = self._wire.deserialize(record.key, record.value, record.headers)
+        except FormatError:
+            return
+        if not isinstance(event, HoldRequest):
+            return
+        try:
+            self._authorization.check(event, record)
+        except Unauthorized:
+            return
+        if isinstance(event, CleaningHoldRequested):
+            self._held[event.table] = event
+        else:
+            self._held.pop(event.table, None)

@@ -1,0 +1,211 @@
+"""Moves directories into quarantine, back again, or out of the world.
+
+Every step can be repeated, by another process at the same time too: a directory is in one place at
+any moment, because a rename is atomic. What is to be removed for good is renamed first, so that a
+directory which is half removed is never put back.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+
+from tidegate.cleaning.directory_reader import listed_files
+from tidegate.cleaning.listing import ListedDirectory
+from tidegate.cleaning.plan import CleaningPlan
+from tidegate.cleaning.quarantine_record import (
+    FOLDER,
+    LEAVING,
+    MAX_RECORD_BYTES,
+    RECORD,
+    UNDONE,
+    Entry,
+    QuarantineRecord,
+)
+from tidegate.cleaning.removal import NotRemoved, not_removed, was_planned
+from tidegate.cleaning.undo_plan import UndoPlan
+from tidegate.errors import TidegateError, TransientError
+from tidegate.storage import FileInfo, NotFound, ParallelMap, join
+from tidegate.tables.warehouse import MayGo, Moves, OpenFolder, Warehouse
+
+
+@dataclass(slots=True)
+class MoveAside:
+    """Moves directories of one location into one new entry, which is made for the first of them.
+
+    Its name is like no other: two runs, of one cleaner or of two, never write to the same entry.
+    """
+
+    warehouse: Warehouse
+    location: str
+    record: QuarantineRecord
+    _entry: str | None = None
+
+    def __call__(self, plan: CleaningPlan) -> list[NotRemoved]:
+        """Move the directories of a plan, phase by phase, each only if it is as planned.
+
+        Returns:
+            What could not be moved and why, of the first phase with an error; empty if all went.
+        """
+        if self._entry is None:
+            stamp = self.record.at[:19].replace(":", "").replace("-", "")
+            entry = join(self.location, f"{FOLDER}/{stamp}Z-{uuid.uuid4().hex}")
+            try:
+                self.warehouse.create(join(entry, RECORD), self.record.dump())
+            except FileNotFoundError as error:  # the end of another quarantine swept it away
+                raise TransientError(f"{entry} was removed at once") from error
+            self._entry = entry
+        for phase in plan.phases:
+            if failed := self._move(phase, plan.products, self._entry):
+                return failed
+        return []
+
+    def _move(
+        self,
+        phase: Sequence[ListedDirectory],
+        products: Sequence[ListedDirectory],
+        entry: str,
+    ) -> list[NotRemoved]:
+        warehouse, location = self.warehouse, self.location
+        with warehouse.moving(location, entry) as moves, warehouse.opened(location) as folder:
+            answers = [_moved(moves, folder, each, products) for each in phase]
+        if markers := [each.marker_path for each in phase if each.has_marker]:
+            warehouse.remove_files(markers)
+        return [each for each in answers if each is not None]
+
+
+def _moved(
+    moves: Moves,
+    folder: OpenFolder,
+    directory: ListedDirectory,
+    products: Iterable[ListedDirectory],
+) -> NotRemoved | None:
+    """Move one directory while the vacuum's products are as planned; None if it is gone."""
+
+    def is_planned(found: Sequence[FileInfo]) -> bool:
+        return was_planned(directory, found)
+
+    try:
+        for product in products:
+            there = folder.files_below(product.name)
+            if there is None or listed_files(there) != product.files:
+                return NotRemoved(
+                    f"{product.name}, a product of the vacuum, changed since the plan"
+                )
+        if moves.move_if(directory.name, is_planned) is False:
+            return NotRemoved(f"{directory.name} changed since the plan")
+    except (OSError, TidegateError) as error:
+        return not_removed(directory, error)
+    return None
+
+
+def read_entries(
+    warehouse: Warehouse, location: str, parallel_map: ParallelMap | None = None
+) -> list[Entry]:
+    """The entries of the quarantine of a table's or partition's directory, oldest first.
+
+    What has no record of ours is passed over: nobody but a person put it there. With a
+    `parallel_map` the files of what is kept are counted.
+
+    Raises:
+        FormatError: a record can't be read.
+    """
+    try:
+        found = warehouse.list(join(location, FOLDER))
+    except NotFound:
+        return []
+    places = sorted(each.path for each in found if each.is_dir and not each.is_link)
+    return [
+        entry
+        for path in places
+        if (entry := _read_entry(warehouse, path, parallel_map)) is not None
+    ]
+
+
+def _read_entry(warehouse: Warehouse, path: str, parallel_map: ParallelMap | None) -> Entry | None:
+    try:
+        found = warehouse.list(path)
+        record = QuarantineRecord.parse(warehouse.read(join(path, RECORD), MAX_RECORD_BYTES))
+        is_undone = any(each.name == UNDONE for each in found)
+        undone = warehouse.read(join(path, UNDONE), MAX_RECORD_BYTES) if is_undone else None
+    except NotFound:
+        return None
+    directories = [each.name for each in found if each.is_dir and not each.is_link]
+    kept = tuple(sorted(name for name in directories if not name.startswith(LEAVING)))
+    leaving = tuple(sorted(set(directories) - set(kept)))
+    files = warehouse.walk_each(path, kept, parallel_map) if parallel_map else ()
+    sizes = {
+        name: (len(each), sum(file.size for file in each if not file.is_link))
+        for name, each in zip(kept, files, strict=False)
+        if each is not None
+    }
+    by = None if undone is None else str(json.loads(undone)["request"])
+    return Entry(path.rpartition("/")[2], path, record, kept, leaving, by, sizes)
+
+
+def put_back(warehouse: Warehouse, location: str, plan: UndoPlan) -> None:
+    """Move directories back to their places, in the order of the plan.
+
+    Raises:
+        TransientError: an entry is gone meanwhile: plan again.
+        FileExistsError: a directory of that name was created meanwhile.
+    """
+    for path, group in groupby(plan.put_back, key=itemgetter(1)):
+        try:
+            with warehouse.moving(path, location) as moves:
+                for name, _ in group:
+                    moves.move_if(name, _always)
+        except NotFound as error:
+            raise TransientError(f"the quarantine changed during the undo: {error}") from error
+
+
+def mark_undone(warehouse: Warehouse, plan: UndoPlan, request: str) -> None:
+    """Write into the entries which request put everything back."""
+    content = json.dumps({"request": request}).encode()
+    for path in plan.entries:
+        warehouse.replace(join(path, UNDONE), content)
+
+
+def remove_for_good(
+    warehouse: Warehouse, location: str, entries: Sequence[Entry], parallel_map: ParallelMap
+) -> None:
+    """Remove entries with everything in them, each one's record last.
+
+    Raises:
+        OSError: something can't be removed.
+    """
+    for entry in entries:
+        leaving = [*entry.leaving, *_set_apart(warehouse, entry)]
+        parallel_map.map(warehouse.remove_tree, [join(entry.path, each) for each in leaving])
+        warehouse.remove_files([join(entry.path, UNDONE), join(entry.path, RECORD)])
+    _sweep(warehouse, join(location, FOLDER))
+
+
+def _sweep(warehouse: Warehouse, folder: str) -> None:
+    """Remove what is empty: finished entries, those of runs that died too, and the folder."""
+    try:
+        found = warehouse.list(folder)
+    except NotFound:
+        return
+    for each in found:
+        if each.is_dir and not each.is_link:
+            warehouse.remove_if_empty(each.path)
+    warehouse.remove_if_empty(folder)
+
+
+def _set_apart(warehouse: Warehouse, entry: Entry) -> Iterator[str]:
+    """Rename what is to be removed, so that no undo puts it back; give the new names."""
+    try:
+        with warehouse.moving(entry.path, entry.path) as moves:
+            for name in entry.kept:
+                if moves.move_if(name, _always, as_name=LEAVING + name):
+                    yield LEAVING + name
+    except NotFound:  # another process removed it
+        return
+
+
+_always: MayGo = lambda _: True  # noqa: E731 - typed as what it stands for

@@ -1,0 +1,109 @@
+"""What is kept of a quarantine beside the directories themselves: one small JSON file. Pure.
+
+    TABLE/.tidegate_quarantine/RUN/record.json
+    TABLE/.tidegate_quarantine/RUN/delta_0000001_0000001_0000/...
+
+A run of the cleaner has an entry of its own, so names never collide, and two cleaners at once never
+write to the same one. Hidden names are passed over by Hive, Spark and Trino.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from tidegate.cleaning.plan import CleaningPlan
+from tidegate.errors import FormatError
+from tidegate.events import CleaningReleased
+
+FOLDER: Final = ".tidegate_quarantine"
+"""The hidden directory in the directory of a table or partition."""
+RECORD: Final = "record.json"
+UNDONE: Final = "undone.json"
+"""Says which request put everything back; then the entry is kept until its time is over."""
+LEAVING: Final = ".leaving-"
+"""What the names of directories begin with that are being removed: they are never put back."""
+MAX_RECORD_BYTES: Final = 64 * 2**20
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineRecord:
+    """What one run of a cleaning moved, or was about to move, into quarantine."""
+
+    cleaning: str
+    """The id of the CleaningReleased."""
+    vacuum: str
+    table: str
+    partition: str | None
+    why: str
+    at: str
+    """When, by the cleaner's clock; for people."""
+    keep_ms: int
+    directories: Mapping[str, tuple[int, int]]
+    """By name the number and the bytes of the files of each directory."""
+    products: tuple[str, ...]
+    """What the vacuum made: it replaces these directories for its readers."""
+    version: int = _VERSION
+
+    @classmethod
+    def of(
+        cls, command: CleaningReleased, plan: CleaningPlan, why: str, at: datetime, keep_ms: int
+    ) -> QuarantineRecord:
+        """The record of a run that is about to begin."""
+        return cls(
+            command.event_id,
+            command.caused_by or "",
+            command.table,
+            command.partition,
+            why,
+            at.isoformat(),
+            keep_ms,
+            {each.name: (len(each.files), each.size) for each in plan.remove},
+            tuple(each.name for each in plan.products),
+        )
+
+    @classmethod
+    def parse(cls, content: bytes) -> QuarantineRecord:
+        """Read a record.
+
+        Raises:
+            FormatError: it is not one, or of a later version.
+        """
+        try:
+            read: dict[str, Any] = json.loads(content)
+            if read["version"] != _VERSION:
+                raise FormatError(f"a quarantine record of version {read['version']}")
+            where: dict[str, Any] = read.pop("paths")
+            del where
+            sizes = {str(n): (int(f), int(b)) for n, (f, b) in read.pop("directories").items()}
+            products = tuple(map(str, read.pop("products")))
+            return cls(**read, directories=sizes, products=products)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise FormatError(f"not a quarantine record: {error!r}") from error
+
+    def dump(self) -> bytes:
+        """The file's content; `paths` has the original places, relative to the table."""
+        prefix = f"{self.partition}/" if self.partition else ""
+        content = asdict(self) | {"paths": [prefix + name for name in self.directories]}
+        return json.dumps(content, indent=1).encode("utf-8", "surrogatepass")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One run's entry in a quarantine, as it was found."""
+
+    name: str
+    path: str
+    record: QuarantineRecord
+    kept: Collection[str] = ()
+    """The names of directories that can be put back."""
+    leaving: Collection[str] = ()
+    """The names, as they stand there, of directories that are being removed."""
+    undone_by: str | None = None
+    """The id of the request that put everything back."""
+    sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    """By name the number and the bytes of the files that are there, where they were counted."""

@@ -1,0 +1,70 @@
+"""Whether a table's cleaning deletes or quarantines, and for how long. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from fnmatch import fnmatchcase
+from typing import Final
+
+from tidegate.events import CleaningMode, CleaningReleased
+
+KEEP: Final = timedelta(hours=72)
+"""How long a quarantine is kept by default: a weekend."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningRule:
+    """What is done to obsolete directories of the tables whose name matches a shell pattern."""
+
+    tables: str
+    mode: CleaningMode
+    keep: timedelta | None = None
+    """How long a quarantine is kept; None: as the settings say for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handling:
+    """What is done in one cleaning; `why` is for people."""
+
+    mode: CleaningMode
+    keep: timedelta
+    why: str
+
+    @property
+    def keep_ms(self) -> int | None:
+        """How long a quarantine is kept, in milliseconds; None where there is none."""
+        if self.mode is CleaningMode.DELETE:
+            return None
+        return self.keep // timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningRules:
+    """The settings of cleaning. Of several rules the first whose pattern matches applies.
+
+    After a hold that expired, its reader may be alive and only stalled; so `after_expiry` applies
+    where the rule would delete.
+    """
+
+    rules: tuple[CleaningRule, ...] = ()
+    mode: CleaningMode = CleaningMode.DELETE
+    after_expiry: CleaningMode = CleaningMode.QUARANTINE
+    keep: timedelta = KEEP
+
+    def handling(self, command: CleaningReleased) -> Handling:
+        """What is done to what this command releases."""
+        rule = next((each for each in self.rules if fnmatchcase(command.table, each.tables)), None)
+        keep = self.keep if rule is None or rule.keep is None else rule.keep
+        mode = self.mode if rule is None else rule.mode
+        why = "the settings quarantine what is cleaned of this table"
+        if mode is CleaningMode.DELETE and command.after_expiry:
+            mode = self.after_expiry
+            why = "a lock or transaction expired: its reader may be alive, only stalled"
+        return Handling(mode, keep, why)
+
+    @property
+    def may_quarantine(self) -> bool:
+        """Whether anything can be quarantined at all."""
+        modes = {self.mode, self.after_expiry, *(each.mode for each in self.rules)}
+        return CleaningMode.QUARANTINE in modes

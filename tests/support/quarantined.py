@@ -1,0 +1,122 @@
+"""A cleaner that quarantines, its commands, and a warehouse that can die at every step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.acid import NOON, TABLE
+from support.stepwise import Stepwise
+from tidegate.cleaning import Cleaner
+from tidegate.cleaning.quarantine_record import FOLDER
+from tidegate.cleaning.rules import CleaningRules
+from tidegate.compute.parallel_map import ThreadMap
+from tidegate.events import (
+    CleaningMode,
+    CleaningReleased,
+    CleaningUndone,
+    CleaningUndoPlanned,
+    CleaningUndoRefused,
+    CleaningUndoRequested,
+    DirectoriesCleaned,
+    QuarantineRemovalRequested,
+)
+from tidegate.tables.warehouse import MayGo, Moves, Warehouse, WarehouseRoots
+
+QUARANTINE = CleaningRules(mode=CleaningMode.QUARANTINE)
+
+
+def quarantining(
+    root: Path, rules: CleaningRules = QUARANTINE, warehouse: Warehouse | None = None
+) -> Cleaner:
+    files = warehouse or Warehouse(WarehouseRoots.of(str(root)))
+    return Cleaner(files, ThreadMap(2), lambda: NOON, rules)
+
+
+def clean(cleaner: Cleaner, command: CleaningReleased) -> DirectoriesCleaned:
+    *_, cleaned = cleaner.execute(command)
+    assert isinstance(cleaned, DirectoriesCleaned), cleaned
+    return cleaned
+
+
+def undo_of(
+    command: CleaningReleased, request: str = "undo-1", **changes: object
+) -> CleaningUndoRequested:
+    fields = {
+        "event_id": request,
+        "table": TABLE,
+        "location": command.location,
+        "partition": command.partition,
+        "occurred_at": NOON,
+        "said_by": "tidegate-cli",
+        "cleaning": command.event_id,
+        "requested_by": "mara",
+        "reason": "a reader had stalled",
+    }
+    return CleaningUndoRequested.model_validate(fields | changes)
+
+
+def removal_of(command: CleaningReleased) -> QuarantineRemovalRequested:
+    return QuarantineRemovalRequested(
+        table=TABLE,
+        location=command.location,
+        partition=command.partition,
+        occurred_at=NOON,
+        said_by="quarantine-keeper",
+        caused_by=f"started-{command.event_id}",
+        cleaning=command.event_id,
+    )
+
+
+def undo(
+    cleaner: Cleaner, command: CleaningUndoRequested
+) -> CleaningUndone | CleaningUndoPlanned | CleaningUndoRefused:
+    (answer,) = cleaner.execute(command)
+    assert isinstance(answer, CleaningUndone | CleaningUndoPlanned | CleaningUndoRefused)
+    return answer
+
+
+def visible(table: Path) -> list[str]:
+    """The names in a table's directory that a reader does not pass over."""
+    return sorted(each.name for each in table.iterdir() if each.name[0] not in "._")
+
+
+def in_quarantine(table: Path) -> list[str]:
+    return sorted(path.name for path in table.glob(f"{FOLDER}/*/*") if path.is_dir())
+
+
+class DyingWarehouse(Stepwise):
+    """Every move, write and removal is a step."""
+
+    @contextmanager
+    def moving(self, source: str, target: str) -> Generator[Moves]:
+        with super().moving(source, target) as moves:
+            yield _Counted(moves.source, moves.source_path, moves.target, moves.target_path, self)
+
+    def remove_if_empty(self, location: str) -> bool:
+        self._step()
+        return super().remove_if_empty(location)
+
+    def step(self) -> None:
+        self._step()
+
+
+@dataclass(frozen=True)
+class _Counted(Moves):
+    warehouse: DyingWarehouse
+
+    def move_if(self, name: str, may_go: MayGo, as_name: str | None = None) -> bool | None:
+        self.warehouse.step()
+        return super().move_if(name, may_go, as_name)
+
+
+def steps_of(run: Callable[[DyingWarehouse], object], root: Path) -> int:
+    warehouse = DyingWarehouse(root, lambda _: None)
+    run(warehouse)
+    return warehouse.steps
+
+
+def every(names: Sequence[str], table: Path) -> bool:
+    return all((table / name / "bucket_00000").exists() for name in names)
