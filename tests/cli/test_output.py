@@ -59,11 +59,11 @@ def test_a_dead_letter_with_a_hostile_reason_is_one_row(
 ) -> None:
     row = row_of(ListedDeadLetter(hostile_dead_letter(), "open"))
 
-    dead_letters_report.show_rows([row], as_json=False)
+    dead_letters_report.show_listed(iter([row]), lambda: False, as_json=False)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
     assert SHOWN in lines[1]
-    dead_letters_report.show_rows([row], as_json=True)
+    dead_letters_report.show_listed(iter([row]), lambda: False, as_json=True)
     text = capsys.readouterr().out
     assert text.isascii()
     assert json.loads(text)["letters"][0]["reason"] == CLEAR

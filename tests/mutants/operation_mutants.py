@@ -187,4 +187,10 @@ OPERATION_MUTANTS = (
         ((', UNCLEAN: "false"}', "}"),),
         "tests/ops/topics/test_topic_differences.py -k confirmed_records",
     ),
+    Mutant(
+        "dead letters are redriven batch by batch",
+        "consumers/tidegate/ops/dead_letters/batches.py",
+        (("len(batch) == MAX_LETTERS or ", ""),),
+        "tests/ops/dead_letters/test_batches.py",
+    ),
 )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import getpass
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from tidegate.cli.dead_letters_report import row_of, show_rows, text_of
+from tidegate.cli.dead_letters_report import row_of, show_listed, show_resolved, text_of
 from tidegate.cli.options import AsJson, ConfigFile, Execute, RequestedBy, option_group
 from tidegate.cli.output import write, write_json
 from tidegate.cli.progress import Progress
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from tidegate.events import Event
     from tidegate.ops.dead_letters import (
         DeadLetter,
+        DeadLetterBox,
         DeadLetterFilter,
         ListedDeadLetter,
         Original,
@@ -37,6 +40,9 @@ Destructive = Annotated[
     bool,
     typer.Option("--destructive", help="Also redrive what destroys data."),
 ]
+Shown = Annotated[int, typer.Option("--limit", min=1, help="Print at most this many; do all.")]
+_NAMED: Final = 10
+"""How many kinds of destructive messages an error names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +116,8 @@ def list_dead_letters(
     wanted = filters.selection()
     with DeadLetterBox(reachable(config), Progress()) as box:
         found = box.list(wanted, include_resolved=include_resolved)
-        rows = [row_of(each) for each in islice(found, limit + 1)]
-    show_rows(rows[:limit], as_json=as_json, more=len(rows) > limit)
+        rows = (row_of(each) for each in islice(found, limit))
+        show_listed(rows, lambda: next(found, None) is not None, as_json=as_json)
 
 
 @dead_letters.command()
@@ -157,28 +163,33 @@ def redrive(
     include_resolved: All = False,
     destructive: Destructive = False,
     requested_by: RequestedBy = None,
+    limit: Shown = 100,
     execute: Execute = False,
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
     """Publish the original messages again, unchanged, on the topics that they came from.
 
-    Each dead letter is compared with the record at its origin, and refused if they differ.
+    Each dead letter is compared with the record at its origin before any is published, and refused
+    if they differ.
     """
     from tidegate.ops.dead_letters import DeadLetterBox  # noqa: PLC0415 - heavy
 
     wanted = selected.required()
     with DeadLetterBox(reachable(config), Progress()) as box:
-        found = _not_empty(box.list(wanted, include_resolved=include_resolved))
-        dead_letters = _dead_letters(found)
-        originals = box.originals(dead_letters)
+        chosen = _Chosen(box, wanted, include_resolved=include_resolved)
+        summary, destructive_ones = _Summary(limit), Counter[str]()
+        for batch in chosen.batches():
+            originals = box.originals([each.dead_letter for each in batch])
+            destructive_ones.update(_destructive(originals))
+            events = {each.dead_letter.place: each.event for each in originals}
+            summary.add(batch, partial(_with_event, events))
+        summary.require_any()
         if execute:
-            _check_destructive(originals, allowed=destructive)
+            _check_destructive(destructive_ones, allowed=destructive)
             by = requested_by or getpass.getuser()
-            box.redrive(originals, dead_letters, by, datetime.now(UTC))
-    events = {each.dead_letter.place: each.event for each in originals}
-    rows = [row_of(each) | {"event": _event_of(events, each)} for each in found]
-    show_rows(rows, as_json=as_json, action=("redriven", execute))
+            box.redrive(chosen.dead_letters(), by, datetime.now(UTC))
+    summary.show("redriven", executed=execute, as_json=as_json)
 
 
 @dead_letters.command()
@@ -187,6 +198,7 @@ def discard(
     selected: Selected,
     because: Annotated[str, typer.Option("--because", help="Why, for the audit trail.")],
     requested_by: RequestedBy = None,
+    limit: Shown = 100,
     execute: Execute = False,
     as_json: AsJson = False,
     config: ConfigFile = None,
@@ -196,38 +208,92 @@ def discard(
 
     wanted = selected.required()
     with DeadLetterBox(reachable(config), Progress()) as box:
-        found = _not_empty(box.list(wanted))
+        chosen, summary = _Chosen(box, wanted), _Summary(limit)
+        for batch in chosen.batches():
+            summary.add(batch)
+        summary.require_any()
         if execute:
             by = requested_by or getpass.getuser()
-            box.discard(_dead_letters(found), by, datetime.now(UTC), because)
-    show_rows([row_of(each) for each in found], as_json=as_json, action=("discarded", execute))
+            box.discard(chosen.dead_letters(), by, datetime.now(UTC), because)
+    summary.show("discarded", executed=execute, as_json=as_json)
 
 
-def _check_destructive(originals: Sequence[Original], *, allowed: bool) -> None:
+class _Chosen:
+    """The selected dead letters: read as often as they are needed, and never held."""
+
+    def __init__(
+        self, box: DeadLetterBox, wanted: DeadLetterFilter, *, include_resolved: bool = False
+    ) -> None:
+        """Of those that there are now: what comes later is not part of the selection."""
+        self._box, self._wanted, self._include_resolved = box, wanted, include_resolved
+        self._spans = box.spans()
+
+    def batches(self) -> Iterator[Sequence[ListedDeadLetter]]:
+        """Read them, newest first."""
+        from tidegate.ops.dead_letters import in_batches  # noqa: PLC0415 - heavy
+
+        found = self._box.list(
+            self._wanted, include_resolved=self._include_resolved, within=self._spans
+        )
+        return in_batches(found)
+
+    def dead_letters(self) -> Iterator[Sequence[DeadLetter]]:
+        """The same, without their states."""
+        return ([each.dead_letter for each in batch] for batch in self.batches())
+
+
+@dataclass(slots=True)
+class _Summary:
+    """How many were selected, and the first of them as rows."""
+
+    limit: int
+    count: int = 0
+    rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+    def add(
+        self,
+        batch: Sequence[ListedDeadLetter],
+        more_of: Callable[[ListedDeadLetter], dict[str, Any]] = lambda _: {},
+    ) -> None:
+        """Count them; of the first ones keep rows, with what `more_of` says of each."""
+        kept = batch[: self.limit - len(self.rows)]
+        self.rows += [row_of(each) | more_of(each) for each in kept]
+        self.count += len(batch)
+
+    def require_any(self) -> None:
+        """Check that something was selected.
+
+        Raises:
+            TidegateError: nothing was.
+        """
+        if not self.count:
+            raise TidegateError("no open dead letter matches")
+
+    def show(self, done: str, *, executed: bool, as_json: bool) -> None:
+        """Print them."""
+        show_resolved(self.rows, self.count, done, executed=executed, as_json=as_json)
+
+
+def _destructive(originals: Sequence[Original]) -> Iterator[str]:
+    """What destroys data among them, in words."""
     from tidegate.ops.dead_letters import is_destructive  # noqa: PLC0415 - heavy
 
-    events = [each.event for each in originals if is_destructive(each.event)]
-    if events and not allowed:
-        kinds = ", ".join(sorted({f"{type(e).__name__} of {e.table}" for e in events if e}))
+    for each in originals:
+        if each.event is not None and is_destructive(each.event):
+            yield f"{type(each.event).__name__} of {each.event.table}"
+
+
+def _check_destructive(found: Mapping[str, int], *, allowed: bool) -> None:
+    if found and not allowed:
+        named = ", ".join(sorted(found)[:_NAMED]) + (", ..." if len(found) > _NAMED else "")
         raise TidegateError(
-            f"{len(events)} of the selected messages destroy data when carried out ({kinds}):"
-            " look at each of them (dead-letters show), then add --destructive"
+            f"{sum(found.values())} of the selected messages destroy data when carried out"
+            f" ({named}): look at each of them (dead-letters show), then add --destructive"
         )
 
 
-def _event_of(events: Mapping[str, Event | None], listed: ListedDeadLetter) -> object:
+def _with_event(events: Mapping[str, Event | None], listed: ListedDeadLetter) -> dict[str, Any]:
     event = events.get(listed.dead_letter.place)
     if event is None:
-        return None
-    return {"kind": type(event).__name__, **event.model_dump(mode="json")}
-
-
-def _not_empty(found: Iterable[ListedDeadLetter]) -> list[ListedDeadLetter]:
-    listed = list(found)
-    if not listed:
-        raise TidegateError("no open dead letter matches")
-    return listed
-
-
-def _dead_letters(found: list[ListedDeadLetter]) -> list[DeadLetter]:
-    return [each.dead_letter for each in found]
+        return {"event": None}
+    return {"event": {"kind": type(event).__name__, **event.model_dump(mode="json")}}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
-from tidegate.cli.output import write, write_json, write_table
+from tidegate.cli.output import write, write_json, write_json_list, write_table
 
 if TYPE_CHECKING:
     from tidegate.ops.dead_letters import ListedDeadLetter
+
+_PAGE: Final = 500
+"""Rows of a table: one of them all would have to be held to know its columns' widths."""
 
 
 def row_of(listed: ListedDeadLetter) -> dict[str, Any]:
@@ -29,32 +34,48 @@ def text_of(content: bytes | None) -> str | None:
     return None if content is None else content.decode(errors="backslashreplace")
 
 
-def show_rows(
-    rows: list[dict[str, Any]],
-    *,
-    as_json: bool,
-    action: tuple[str, bool] | None = None,
-    more: bool = False,
+def show_listed(
+    rows: Iterator[dict[str, Any]], has_more: Callable[[], bool], *, as_json: bool
 ) -> None:
-    """Print dead letters.
+    """Print dead letters as they come.
 
     Args:
         rows: A row each.
+        has_more: Whether there are others that were not listed; asked once the rows are taken.
         as_json: Whether for scripts.
-        action: What is done to them, and whether it was carried out.
-        more: Whether there are others that were not listed.
     """
-    done, executed = action or ("", False)
     if as_json:
-        outcome = {"executed": executed} if action else {}
-        write_json({"letters": rows, "more": more} | outcome)
+        write_json_list("letters", rows, lambda: {"more": has_more()})
+        return
+    count = 0
+    while page := list(islice(rows, _PAGE)):
+        write_table(page)
+        count += len(page)
+    if has_more():
+        write(f"only the newest {count} are listed; use --limit or a filter for others")
+    elif not count:
+        write("no open dead letter matches")
+
+
+def show_resolved(
+    rows: list[dict[str, Any]], count: int, done: str, *, executed: bool, as_json: bool
+) -> None:
+    """Print what was done to dead letters, or would be done.
+
+    Args:
+        rows: A row for each of the first of them.
+        count: How many they are.
+        done: What is done to them.
+        executed: Whether it was carried out.
+        as_json: Whether for scripts.
+    """
+    if as_json:
+        more = {"more": count > len(rows), "count": count, "executed": executed}
+        write_json({"letters": rows} | more)
         return
     write_table(rows)
-    if action and executed:
-        write(f"{len(rows)} dead letters {done}")
-    elif action:
-        write(f"{len(rows)} dead letters would be {done}; add --execute to do it")
-    elif more:
-        write(f"only the newest {len(rows)} are listed; use --limit or a filter for others")
-    elif not rows:
-        write("no open dead letter matches")
+    shown = f" (the newest {len(rows)} are listed)" if count > len(rows) else ""
+    if executed:
+        write(f"{count} dead letters {done}{shown}")
+    else:
+        write(f"{count} dead letters would be {done}{shown}; add --execute to do it")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import typer
@@ -38,6 +38,23 @@ def write_error(line: str) -> None:
 def write_json(value: object, indent: int | None = None) -> None:
     """Print JSON; it is ASCII, with every other character escaped."""
     typer.echo(json.dumps(value, indent=indent))
+
+
+def write_json_list(
+    name: str, items: Iterable[object], rest: Callable[[], Mapping[str, object]]
+) -> None:
+    """Print a JSON object with a list, item by item as they come, a line each.
+
+    Args:
+        name: The list's.
+        items: What is in it.
+        rest: Gives the object's other fields, once the items are taken.
+    """
+    typer.echo(f"{{{json.dumps(name)}: [", nl=False)
+    for number, item in enumerate(items):
+        typer.echo(f"{',' if number else ''}\n{json.dumps(item)}", nl=False)
+    fields = "".join(f", {json.dumps(key)}: {json.dumps(each)}" for key, each in rest().items())
+    typer.echo(f"]{fields}}}")
 
 
 def write_styled(*parts: tuple[str, str | None]) -> None:

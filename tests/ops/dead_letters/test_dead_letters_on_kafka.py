@@ -147,6 +147,41 @@ def test_a_redriven_letter_is_back_as_it_was_told_of_and_listed_no_more(place: P
     assert states == {"redriven", "open"}
 
 
+def test_an_original_of_two_letters_is_sent_once_however_many_batches_they_are(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.ops.dead_letters.batches.MAX_LETTERS", 1)
+    [record] = place.audience.records("commits")
+    bus = KafkaBus({"bootstrap.servers": place.servers})
+    bus.send([dead_letter(record, "gate", PermanentError("x"), f"{place.prefix}.dead-letters")])
+    bus.close()
+
+    told = place.call("redrive", "--topic", "commits", "--limit", "1", "--execute")
+
+    assert (told["count"], len(told["letters"]), told["more"]) == (2, 1, True)
+    assert [each.offset for each in place.audience.records("commits")] == [0, 1]
+    assert {each.caused_by for each in place.audience.outcomes()} == {
+        each["id"] for each in place.call("list", "--all", "--topic", "commits")["letters"]
+    }
+    assert place.listed() == ["no Avro"]
+
+
+def test_nothing_is_sent_if_one_of_many_is_not_what_is_at_its_origin(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.ops.dead_letters.batches.MAX_LETTERS", 1)
+    [record] = place.audience.records("commits")
+    lie = record._replace(value=b"something else")
+    bus = KafkaBus({"bootstrap.servers": place.servers})
+    bus.send([dead_letter(lie, "liar", PermanentError("x"), f"{place.prefix}.dead-letters")])
+    bus.close()
+
+    with pytest.raises(TidegateError, match="value is not that of the record"):
+        place.call("redrive", "--topic", "commits", "--execute")
+    assert len(place.audience.records("commits")) == 1
+    assert place.audience.outcomes() == []
+
+
 def test_a_discarded_letter_stays_and_is_listed_no_more(place: Place) -> None:
     place.call("discard", "--reason", "avro", "--because", "a test message", "--execute")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidegate.ops.dead_letters.batches import in_batches
 from tidegate.ops.dead_letters.box import DeadLetterBox, ListedDeadLetter, Original
 from tidegate.ops.dead_letters.dead_letter import DeadLetter
 from tidegate.ops.dead_letters.origin import is_destructive
@@ -13,5 +14,6 @@ __all__ = [
     "DeadLetterFilter",
     "ListedDeadLetter",
     "Original",
+    "in_batches",
     "is_destructive",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Self
@@ -11,6 +12,7 @@ from tidegate.errors import TidegateError
 from tidegate.events import Event
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC, TOPICS
 from tidegate.events.wire import Wire
+from tidegate.ops.dead_letters.batches import reading_rounds
 from tidegate.ops.dead_letters.dead_letter import DeadLetter, read_dead_letter
 from tidegate.ops.dead_letters.newest import newest_first
 from tidegate.ops.dead_letters.origin import difference
@@ -22,6 +24,8 @@ from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.topic_reader import Observer, TopicReader
 from tidegate.service.settings import Settings
+
+_Place = tuple[Partition, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,11 @@ class Original:
     dead_letter: DeadLetter
     record: Record
     event: Event | None
+
+    @property
+    def place(self) -> _Place:
+        """Where the record is."""
+        return self.record.partition, self.record.offset
 
 
 class DeadLetterBox:
@@ -60,15 +69,28 @@ class DeadLetterBox:
         """Close."""
         self._bus.close()
 
+    def spans(self) -> Mapping[Partition, range]:
+        """The offsets that the dead letters have now."""
+        return self._log.spans(DEAD_LETTERS.name(self._prefix))
+
     def list(
-        self, wanted: DeadLetterFilter, *, include_resolved: bool = False
+        self,
+        wanted: DeadLetterFilter,
+        *,
+        include_resolved: bool = False,
+        within: Mapping[Partition, range] | None = None,
     ) -> Iterator[ListedDeadLetter]:
         """The dead letters that match, newest first; open ones only, unless `include_resolved`.
 
         They are read as they are taken, so that a few of many cost little. A dead letter that was
         written twice, after a crash, is listed once.
+
+        Args:
+            wanted: Which.
+            include_resolved: Whether resolved ones are listed, too.
+            within: Only those at these offsets; None: all that there are now.
         """
-        spans = self._log.spans(DEAD_LETTERS.name(self._prefix))
+        spans = self.spans() if within is None else within
         resolutions = Resolutions(self._log, OUTCOME_TOPIC.name(self._prefix), self.wire)
         listed: set[str] = set()
         for record in newest_first(spans, self._log.read):
@@ -88,49 +110,59 @@ class DeadLetterBox:
                 there, or it is not on a topic of this deployment.
         """
         own_topics = {topic.name(self._prefix) for topic in TOPICS}
-        spans = {
-            part: span
-            for topic in {each.origin.topic for each in dead_letters} & own_topics
-            for part, span in self._log.spans(topic).items()
-        }
-        found: dict[tuple[Partition, int], Original] = {}
         for each in dead_letters:
             if each.origin.topic not in own_topics:
                 raise TidegateError(
                     f"{each.dead_letter_id} can't be redriven: its origin"
                     f" ({each.origin.topic or 'unknown'}) is not a topic of this deployment"
                 )
-            at = each.origin_offset
-            record = self._at(each.origin, at) if at in spans.get(each.origin, ()) else None
+        records = self._records({(each.origin, each.origin_offset) for each in dead_letters})
+        found: dict[_Place, Original] = {}
+        for each in dead_letters:
+            place = each.origin, each.origin_offset
+            record = records.get(place)
             if reason := difference(each, record):
                 raise TidegateError(f"{each.dead_letter_id} can't be redriven: {reason}")
             if record is not None:
                 event = replace(each, record=record).event(self.wire)
-                found.setdefault((each.origin, at), Original(each, record, event))
+                found.setdefault(place, Original(each, record, event))
         return list(found.values())
 
-    def _at(self, partition: Partition, offset: int) -> Record | None:
-        return next(iter(self._log.read({partition: range(offset, offset + 1)})), None)
+    def _records(self, places: AbstractSet[_Place]) -> dict[_Place, Record]:
+        """The records at these places; what is no longer there is left out."""
+        topics = {part.topic for part, _ in places}
+        held = {part: span for each in topics for part, span in self._log.spans(each).items()}
+        there = [place for place in places if place[1] in held.get(place[0], ())]
+        return {
+            place: record
+            for spans in reading_rounds(there)
+            for record in self._log.read(spans)
+            if (place := (record.partition, record.offset)) in places
+        }
 
-    def redrive(
-        self,
-        originals: Sequence[Original],
-        dead_letters: Sequence[DeadLetter],
-        by: str,
-        at: datetime,
-    ) -> None:
-        """Publish originals on their topics again, then the audit events of their dead letters.
+    def redrive(self, batches: Iterable[Sequence[DeadLetter]], by: str, at: datetime) -> None:
+        """Publish originals on their topics again, each once, then the audit events.
 
-        A crash in between leaves them open: redriven again, they have the ids they had.
+        A crash in between leaves the dead letters of a batch open: redriven again, their originals
+        have the ids they had.
+
+        Raises:
+            TidegateError: as `originals`; the batches before are redriven.
         """
-        self._bus.send([redriven_message(each.dead_letter, each.record) for each in originals])
-        self._publish([redriven_event(each, by, at, self.wire) for each in dead_letters])
+        sent: set[_Place] = set()
+        for batch in batches:
+            found = {each.place: each for each in self.originals(batch)}
+            new = [original for place, original in found.items() if place not in sent]
+            self._bus.send([redriven_message(each.dead_letter, each.record) for each in new])
+            self._publish([redriven_event(each, by, at, self.wire) for each in batch])
+            sent |= found.keys()
 
     def discard(
-        self, dead_letters: Sequence[DeadLetter], by: str, at: datetime, reason: str
+        self, batches: Iterable[Sequence[DeadLetter]], by: str, at: datetime, reason: str
     ) -> None:
         """Publish the audit events: these dead letters are not needed."""
-        self._publish([discarded_event(each, by, at, self.wire, reason) for each in dead_letters])
+        for batch in batches:
+            self._publish([discarded_event(each, by, at, self.wire, reason) for each in batch])
 
     def _publish(self, events: Sequence[Event]) -> None:
         topic = OUTCOME_TOPIC.name(self._prefix)
