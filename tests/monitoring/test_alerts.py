@@ -46,7 +46,36 @@ tests:
         values: "9x40"
       - series: 'tidegate_dead_letters_seen_total'
         values: "0x5 3x40"
+      - series: 'tidegate_overdue_vacuums{tables="lake.*"}'
+        values: "0x5 2x5 0x30"
+      - series: 'tidegate_outcomes_seen_total{kind="UnknownTableReleased",reason=""}'
+        values: "_x5 1x90"
     alert_rule_test:
+      - eval_time: 7m
+        alertname: TidegateVacuumOverdue
+        exp_alerts:
+          - exp_labels: {severity: warning, tables: "lake.*"}
+            exp_annotations:
+              summary: 2 vacuums of lake.* wait longer than their limit.
+              action: >-
+                tidegate waiting names the locks and their owners; the limits are in [[alarms]].
+      - eval_time: 14m
+        alertname: TidegateVacuumOverdue
+        exp_alerts: []
+      - eval_time: 4m
+        alertname: TidegateUnknownTable
+        exp_alerts: []
+      - eval_time: 8m
+        alertname: TidegateUnknownTable
+        exp_alerts:
+          - exp_labels: {severity: warning, kind: UnknownTableReleased}
+            exp_annotations:
+              summary: Releases come for a table of which no vacuum is known.
+              action: >-
+                tidegate outcomes --kind UnknownTableReleased names it, and who publishes them.
+      - eval_time: 80m
+        alertname: TidegateUnknownTable
+        exp_alerts: []
       - eval_time: 6m
         alertname: TidegateServiceWithoutMembers
         exp_alerts: []

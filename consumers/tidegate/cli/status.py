@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tidegate.ops.status import Snapshot
 
 _SAVED: Final = 20
+_ALARMS: Final = 10
 
 
 def status(
@@ -75,6 +76,10 @@ def _show(snapshot: Snapshot) -> None:
         show_vacuums([snapshot.oldest_waiting], snapshot.at, indent="  ")
     else:
         write("no vacuum waits")
+    for line in snapshot.alarm_lines()[-_ALARMS:]:
+        write(f"alarm: {line}")
+    if len(snapshot.alarms) > _ALARMS:
+        write(f"... and {len(snapshot.alarms) - _ALARMS} older alarms; --json lists all")
     for line in snapshot.running_lines():
         write(f"under way: {line}")
     for saved in snapshot.saved[-_SAVED:]:

@@ -92,7 +92,7 @@ def headline(vacuum: LackingVacuum, now: datetime) -> str:
     made = ", ".join(vacuum.directories[:3])
     since = f"{vacuum.since.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
     holds = f"{len(vacuum.lacks)} of {vacuum.holds} holds left"
-    age = age_of(now - vacuum.since)
+    age = age_of(now - vacuum.since) + (", overdue" if vacuum.overdue_since else "")
     return f"{vacuum.table}{where}  {vacuum.kind} {made}  since {since} ({age})  {holds}"
 
 

@@ -18,6 +18,15 @@ class Alert(NamedTuple):
     """What whoever is called does first."""
 
 
+_REFUSALS: Final = '{kind=~".*(Rejected|Refused)"}'
+
+
+def _seen(selector: str) -> str:
+    """Outcomes of an hour, those counted first in it too: `increase` needs a count before."""
+    counter = f"tidegate_outcomes_seen_total{selector}"
+    return f"(increase({counter}[1h]) > 0 or {counter} unless {counter} offset 1h)"
+
+
 ALERTS: Final = (
     Alert(
         "TidegateProcessDown",
@@ -62,7 +71,7 @@ ALERTS: Final = (
     ),
     Alert(
         "TidegateRestoreFailed",
-        'increase(tidegate_outcomes_seen_total{kind="RestoreFailed"}[1h]) > 0',
+        _seen('{kind="RestoreFailed"}'),
         "0m",
         "critical",
         "A restore began and could not finish: its table takes no writes.",
@@ -70,8 +79,7 @@ ALERTS: Final = (
     ),
     Alert(
         "TidegateRefused",
-        "sum by (kind, reason)"
-        ' (increase(tidegate_outcomes_seen_total{kind=~".*(Rejected|Refused)"}[1h])) > 0',
+        f"sum by (kind, reason) {_seen(_REFUSALS)} > 0",
         "0m",
         "info",
         "{{ $labels.kind }}: {{ $labels.reason }}.",
@@ -79,19 +87,27 @@ ALERTS: Final = (
     ),
     Alert(
         "TidegateVacuumNeedsAttention",
-        'increase(tidegate_outcomes_seen_total{kind="VacuumFlagged"}[1h]) > 0',
+        _seen('{kind="VacuumFlagged"}'),
         "0m",
         "warning",
         "A vacuum may wait for ever, or was published with other content.",
         "tidegate outcomes --kind VacuumFlagged says which, and why.",
     ),
     Alert(
-        "TidegateVacuumWaits",
-        "time() - tidegate_oldest_waiting_vacuum_timestamp_seconds > 86400",
+        "TidegateVacuumOverdue",
+        "tidegate_overdue_vacuums > 0",
         "0m",
         "warning",
-        "A vacuum of {{ $labels.tables }} has waited for its readers for over a day.",
-        "tidegate waiting --older-than 1d names the locks and their owners.",
+        "{{ $value }} vacuums of {{ $labels.tables }} wait longer than their limit.",
+        "tidegate waiting names the locks and their owners; the limits are in [[alarms]].",
+    ),
+    Alert(
+        "TidegateUnknownTable",
+        _seen('{kind="UnknownTableReleased"}'),
+        "0m",
+        "warning",
+        "Releases come for a table of which no vacuum is known.",
+        "tidegate outcomes --kind UnknownTableReleased names it, and who publishes them.",
     ),
     Alert(
         "TidegateSlowCommand",

@@ -188,6 +188,12 @@ WAITING: Final = Metric(
     "Vacuums that wait for readers, by the first pattern of [monitoring] tables that matches.",
     ("tables",),
 )
+OVERDUE: Final = Metric(
+    "tidegate_overdue_vacuums",
+    Kind.GAUGE,
+    "Vacuums that wait longer than the limit of [[alarms]], by the patterns of [monitoring].",
+    ("tables",),
+)
 OLDEST_WAITING: Final = Metric(
     "tidegate_oldest_waiting_vacuum_timestamp_seconds",
     Kind.GAUGE,
@@ -209,6 +215,6 @@ LAST_LOOK: Final = Metric(
 
 DEPLOYMENT_METRICS: Final = (
     *(BUILD_INFO, LAG, CURRENT, MEMBERS, END, SEEN, NEW_DEAD_LETTERS, WAITING),
-    *(OLDEST_WAITING, WAITING_HOLDS, LAST_LOOK),
+    *(OVERDUE, OLDEST_WAITING, WAITING_HOLDS, LAST_LOOK),
 )
 """What `tidegate monitor` exports, read off the broker: a service that stands still is seen too."""

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from support.samples import commit
+from typing import Any
+
+from support.samples import NOON, commit, release
 from support.told import (
     completed,
     rejected,
     restore_request,
     savepoint_created,
     started,
+    vacuum,
 )
-from tidegate.events import Event
+from tidegate.events import (
+    Event,
+    UnknownTableReleased,
+    UnknownTableResolved,
+    VacuumOverdue,
+    VacuumOverdueResolved,
+)
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.status.recent import Recent
 from tidegate.runtime.bus import Partition, Record
+
+GATE: dict[str, Any] = {"said_by": "reader-gate", "occurred_at": NOON}
 
 
 def after(*events: Event | None) -> Recent:
@@ -55,3 +66,26 @@ def test_a_savepoint_that_was_there_already_is_not_counted_again() -> None:
 
 def test_what_is_no_outcome_or_unreadable_changes_nothing() -> None:
     assert after(None, commit(1)) == Recent()
+
+
+def overdue(event: Event) -> VacuumOverdue:
+    return VacuumOverdue.about(
+        event, **GATE, since=NOON, limit_seconds=1, holds_left=1, message="it waits"
+    )
+
+
+def test_an_alarm_is_open_until_it_is_resolved() -> None:
+    one, two = vacuum(7), vacuum(8)
+    unknown = UnknownTableReleased.about(
+        release(9), **GATE, since=NOON, limit_seconds=1, published_by="bridge", message="unknown"
+    )
+    known = UnknownTableResolved.about(one, **GATE, since=NOON, unknown_since=NOON)
+    over = VacuumOverdueResolved.about(one, **GATE, since=NOON, overdue_since=NOON)
+
+    assert set(after(overdue(one), overdue(two), unknown).alarms) == {
+        one.event_id,
+        two.event_id,
+        unknown.table,
+    }
+    assert set(after(overdue(one), overdue(two), over).alarms) == {two.event_id}
+    assert after(unknown, known).alarms == {}

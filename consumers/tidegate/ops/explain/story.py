@@ -68,6 +68,7 @@ class Story:
         for each in self.waiting:
             holds = ", ".join(str(hold) for hold in each.lacks[:5])
             more = f" and {len(each.lacks) - 5} more" if len(each.lacks) > 5 else ""  # noqa: PLR2004
+            more += "; it is overdue" if each.overdue_since else ""
             yield (
                 f"the cleaning after vacuum {each.event_id} is released when these have ended:"
                 f" {holds}{more}"

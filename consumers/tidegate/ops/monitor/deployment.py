@@ -39,6 +39,7 @@ class _Waiting(NamedTuple):
     locks: int = 0
     transactions: int = 0
     oldest: float | None = None
+    overdue: int = 0
 
     def plus(self, vacuum: LackingVacuum) -> _Waiting:
         since = vacuum.since.timestamp()
@@ -48,10 +49,17 @@ class _Waiting(NamedTuple):
             self.locks + locks,
             self.transactions + len(vacuum.lacks) - locks,
             since if self.oldest is None else min(self.oldest, since),
+            self.overdue + (vacuum.overdue_since is not None),
         )
 
 
 _NONE: Final = _Waiting()
+_ABOUT_WAITING: Final = (
+    catalog.WAITING,
+    catalog.OVERDUE,
+    catalog.OLDEST_WAITING,
+    catalog.WAITING_HOLDS,
+)
 
 
 class MonitorHealth:
@@ -152,10 +160,11 @@ class DeploymentMonitor:
             pattern = next((each for each in found if fnmatchcase(vacuum.table, each)), None)
             if pattern is not None:
                 found[pattern] = found[pattern].plus(vacuum)
-        for each in (catalog.WAITING, catalog.OLDEST_WAITING, catalog.WAITING_HOLDS):
+        for each in _ABOUT_WAITING:
             self._metrics.forget(each)
         for pattern, waiting in found.items():
             self._metrics.set(catalog.WAITING, waiting.vacuums, pattern)
+            self._metrics.set(catalog.OVERDUE, waiting.overdue, pattern)
             self._metrics.set(catalog.WAITING_HOLDS, waiting.locks, pattern, "lock")
             self._metrics.set(catalog.WAITING_HOLDS, waiting.transactions, pattern, "transaction")
             if waiting.oldest is not None:

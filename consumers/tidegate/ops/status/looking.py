@@ -55,6 +55,7 @@ def look(settings: Settings, since: datetime, now: datetime) -> Snapshot:
         oldest_waiting=oldest,
         running=sorted(recent.running.values(), key=lambda each: each.at),
         saved=sorted(recent.saved.values(), key=lambda each: each.at),
+        alarms=sorted(recent.alarms.values(), key=lambda each: each.at),
         refused=recent.refused,
         failed=recent.failed,
         unknown_dead_letters=sum(letters.values()),

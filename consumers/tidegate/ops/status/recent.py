@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from tidegate.events import Outcome, RestoreProgressed, RestoreStarted, SavepointCreated
+from tidegate.events import (
+    Outcome,
+    RestoreProgressed,
+    RestoreStarted,
+    SavepointCreated,
+    UnknownTableReleased,
+    UnknownTableResolved,
+    VacuumOverdue,
+    VacuumOverdueResolved,
+)
 from tidegate.events.verdict import Verdict, verdict_of
 from tidegate.ops.event_log import LoggedEvent
 
@@ -29,6 +38,8 @@ class Recent:
     running: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
     """By the id of the request, the newest outcome of what was begun and has no final one."""
     saved: dict[str, SavedTable] = field(default_factory=dict[str, SavedTable])
+    alarms: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
+    """What was said to wait too long and is not resolved, by the vacuum's id or the table."""
     refused: int = 0
     failed: int = 0
 
@@ -38,6 +49,7 @@ class Recent:
         if not isinstance(event, Outcome) or event.caused_by is None:
             return
         self.last_by_service[event.said_by] = logged
+        self._take_alarm(event, logged)
         verdict = verdict_of(event)
         self.refused += verdict is Verdict.REFUSED
         self.failed += verdict is Verdict.FAILED
@@ -54,3 +66,16 @@ class Recent:
                 logged.at,
                 event.requested_by,
             )
+
+    def _take_alarm(self, event: Outcome, logged: LoggedEvent) -> None:
+        match event:
+            case VacuumOverdue():
+                self.alarms[event.caused_by or ""] = logged
+            case VacuumOverdueResolved():
+                self.alarms.pop(event.caused_by or "", None)
+            case UnknownTableReleased():
+                self.alarms[event.table] = logged
+            case UnknownTableResolved():
+                self.alarms.pop(event.table, None)
+            case _:
+                pass

@@ -46,6 +46,8 @@ class Snapshot:
     oldest_waiting: LackingVacuum | None
     running: Sequence[LoggedEvent]
     saved: Sequence[SavedTable]
+    alarms: Sequence[LoggedEvent]
+    """What was said to wait too long since `since`, and still does."""
     refused: int
     failed: int
     unknown_dead_letters: int
@@ -74,10 +76,15 @@ class Snapshot:
             "savepoints": [
                 asdict(each) | {"at": each.at.isoformat(timespec="seconds")} for each in self.saved
             ],
+            "alarms": [row_of(each) for each in self.alarms],
             "refused": self.refused,
             "failed": self.failed,
             "unknown_dead_letters": self.unknown_dead_letters,
         }
+
+    def alarm_lines(self) -> list[str]:
+        """What waits too long, a line each."""
+        return [line_of(each) for each in self.alarms]
 
     def running_lines(self) -> list[str]:
         """What is under way, a line each."""

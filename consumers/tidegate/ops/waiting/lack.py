@@ -28,12 +28,15 @@ class LackingVacuum:
     holds: int
     """How many it had when it became visible."""
     lacks: tuple[LackedHold, ...]
+    overdue_since: datetime | None = None
+    """When VacuumOverdue was published for it; None where it has not waited for that long."""
 
     def as_json(self) -> dict[str, Any]:
         """Everything about it, for scripts."""
         since = self.since.isoformat(timespec="milliseconds")
         lacks = [each.model_dump() for each in self.lacks]
-        return asdict(self) | {"since": since, "lacks": lacks}
+        overdue = self.overdue_since and self.overdue_since.isoformat(timespec="milliseconds")
+        return asdict(self) | {"since": since, "lacks": lacks, "overdue_since": overdue}
 
 
 def lacking_vacuums(store: StateStore[GateState]) -> Iterator[LackingVacuum]:
@@ -62,4 +65,5 @@ def _lacking(table: str, waiting: WaitingVacuum, index: GateIndex) -> LackingVac
         directories=made.directories,
         holds=len(waiting.locks) + len(waiting.transactions),
         lacks=tuple(lacks_of(waiting, index)),
+        overdue_since=waiting.overdue_since,
     )

@@ -20,7 +20,7 @@ from tidegate.runtime.decider.owned_partitions import OwnedPartition, OwnedParti
 from tidegate.runtime.decider.ticks import BrokerTime
 
 S = TypeVar("S")
-TICK_SECONDS: Final = 5.0
+TICK_SECONDS: Final = 2.0
 """Between two looks at what is due."""
 _AT_ONCE: Final = 1000
 """Pieces of a partition that are decided on together."""

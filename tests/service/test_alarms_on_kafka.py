@@ -1,0 +1,66 @@
+"""What waits too long is said once on a real broker, also when the gate is killed in between."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from support.deployment import Deployment
+from support.samples import release
+from support.told import vacuum
+from support.waiting import wait_for
+from tidegate.cli import app
+from tidegate.events import (
+    Event,
+    UnknownTableReleased,
+    UnknownTableResolved,
+    VacuumOverdue,
+    VacuumOverdueResolved,
+)
+
+pytestmark = [pytest.mark.kafka]
+
+SETTINGS = '[[alarms]]\noverdue_after = "1s"\nunknown_after = "1s"'
+STRANGER = "lake.sales.stranger"
+
+
+@pytest.fixture
+def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[Deployment]:
+    with Deployment(bootstrap_servers, topic_prefix, tmp_path, settings=SETTINGS) as deployment:
+        yield deployment
+
+
+def said(deployment: Deployment, kind: type[Event]) -> list[Event]:
+    return [each for each in deployment.events("outcomes") if type(each) is kind]
+
+
+def test_an_alarm_is_heard_once_and_its_end_too(deployment: Deployment) -> None:
+    publisher = deployment.publisher()
+    waits = vacuum(7, 8)
+    publisher.publish(waits, release(7), release(1, STRANGER))
+    gate = deployment.run("reader-gate", "first")
+    wait_for("VacuumOverdue", lambda: said(deployment, VacuumOverdue))
+    wait_for("UnknownTableReleased", lambda: said(deployment, UnknownTableReleased))
+    os.kill(gate.pid, signal.SIGKILL)
+
+    deployment.run("reader-gate", "second")
+    publisher.publish(release(8), vacuum(2, table=STRANGER))
+    [over] = wait_for("VacuumOverdueResolved", lambda: said(deployment, VacuumOverdueResolved))
+    [known] = wait_for("UnknownTableResolved", lambda: said(deployment, UnknownTableResolved))
+    late = wait_for("the alarm of another", lambda: said(deployment, VacuumOverdue)[1:])
+
+    assert over.caused_by == waits.event_id
+    assert known.table == STRANGER
+    assert [each.table for each in late] == [STRANGER]
+    assert len(said(deployment, UnknownTableReleased)) == 1
+
+    file = deployment.settings_file("people", {})
+    shown = CliRunner().invoke(app, ["status", "-c", str(file)]).stdout
+    assert "1 vacuum waits:" in shown
+    assert f"alarm: {late[0].occurred_at:%Y-%m-%dT%H:%M}" in shown
+    assert "lock 2" in shown
