@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutants.mutants import Mutant
 
 _FOLDER = "consumers/tidegate/tables/warehouse/open_folder.py"
+_KNOWN = "consumers/tidegate/tables/warehouse/known_directory.py"
 _REMOVAL = "consumers/tidegate/cleaning/removal.py"
 _COMPACTION = "schemas/tidegate/hive/compaction.py"
 
@@ -54,8 +55,8 @@ CLEANER_MUTANTS = (
         _REMOVAL,
         (
             (
-                "    return set(listed_files(found)) <=",
-                "    return True or set(listed_files(found)) <=",
+                "    return files == directory.files or",
+                "    return True or",
             ),
         ),
         "tests/cleaning/test_removal.py",
@@ -81,7 +82,19 @@ CLEANER_MUTANTS = (
     Mutant(
         "warehouse: no mounted file system is emptied with a directory",
         _FOLDER,
-        (("st_dev != device", "st_dev == -1"),),
+        (("st_dev != self.device", "st_dev == -1"),),
         "tests/tables/warehouse/test_open_folder.py",
+    ),
+    Mutant(
+        "warehouse: a directory that changed since it was listed is listed again",
+        _KNOWN,
+        (("        return all(\n", "        return True or all(\n"),),
+        "tests/tables/warehouse/test_known_directory.py",
+    ),
+    Mutant(
+        "warehouse: what changed just now may change again without a new time",
+        _KNOWN,
+        ((" or any(each[_CHANGED] > latest", " or any(False"),),
+        "tests/tables/warehouse/test_known_directory.py",
     ),
 )

@@ -93,4 +93,5 @@ def not_removed(directory: ListedDirectory, error: OSError | TidegateError) -> N
 
 def was_planned(directory: ListedDirectory, found: Iterable[FileInfo]) -> bool:
     """Whether all files found were planned; others may be gone, if another cleaner is at work."""
-    return set(listed_files(found)) <= set(directory.files)
+    files = listed_files(found)
+    return files == directory.files or set(files) <= set(directory.files)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -150,3 +151,34 @@ def test_only_a_directory_below_the_roots_is_opened(warehouse: Warehouse, table:
     for outside in (str(table.parent), str(table.parent.parent / "x")):
         with pytest.raises(ConfinementError), warehouse.opened(outside):
             pass
+
+
+def test_a_directory_is_freed_after_its_removal_without_the_parents_lock(
+    warehouse: Warehouse, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Freed by rmdir itself, directories of one parent would be freed one after the other."""
+    was_open: list[bool] = []
+    real = os.rmdir
+
+    def rmdir(name: str, *, dir_fd: int) -> None:
+        inode = os.stat(name, dir_fd=dir_fd).st_ino
+        was_open.append(inode in open_inodes())
+        real(name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "rmdir", rmdir)
+    (table / "flat").mkdir()
+    (table / "flat/a").touch()
+    with warehouse.opened(str(table)) as folder:
+        assert folder.remove_if("flat", lambda _: True)
+        assert open_inodes() >= {table.stat().st_ino}
+    assert was_open == [True]
+    assert table.stat().st_ino not in open_inodes()
+
+
+def open_inodes() -> set[int]:
+    """What this process has open."""
+    found = set()
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # the listing's own
+            found.add(os.fstat(int(descriptor.name)).st_ino)
+    return found

@@ -10,11 +10,12 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from tidegate.storage import FileInfo, NotFound, Storage
-from tidegate.storage.local import LocalPath, located, naming, open_below, walk_below, walk_open
+from tidegate.storage.local import LocalPath, naming, open_below, walk_below, walk_open
+from tidegate.tables.warehouse.known_directory import KnownDirectory, identity_of
 from tidegate.tables.warehouse.local_files import empty_directory
 from tidegate.tables.warehouse.remote_files import RemoteFiles
 
@@ -52,10 +53,22 @@ class LocalFolder:
 
     descriptor: int
     path: LocalPath
+    device: int
+    known: dict[str, KnownDirectory] = field(default_factory=dict)
+    """What `files_below` has listed, by its name."""
 
     def files_below(self, name: str) -> Sequence[FileInfo] | None:
-        """See `OpenFolder`."""
-        return walk_below(self.descriptor, self.path.child(name))
+        """See `OpenFolder`. What is asked for again is listed again only if it has changed."""
+        known = self.known.get(name)
+        if known is not None and known.is_unchanged(self.descriptor):
+            return known.files
+        path, before = self.path.child(name), identity_of(self.descriptor, name)
+        files = walk_below(self.descriptor, path)
+        if before is not None and files is not None:
+            known = KnownDirectory.of(self.descriptor, path, before, files)
+            if known is not None:
+                self.known[name] = known
+        return files
 
     def remove_if(self, name: str, may_go: MayGo) -> bool:
         """See `OpenFolder`. What appears after the look makes it look again."""
@@ -65,35 +78,43 @@ class LocalFolder:
                 directory = open_below(self.descriptor, name, path)
             except (FileNotFoundError, NotADirectoryError):
                 return True
+            # closed after its removal: what the file system does to free a directory waits for its
+            # last descriptor, and is then done without the parent's lock that rmdir holds
             try:
                 if not self._empty_if(directory, path, may_go, whole=attempt > 0):
                     return False
+                if self._is_removed(path, is_last=attempt == _LAST):
+                    return True
             finally:
                 os.close(directory)
-            try:
-                os.rmdir(name, dir_fd=self.descriptor)
-            except FileNotFoundError:
-                return True
-            except OSError as error:
-                # not empty: it has directories, or somebody writes; or it was exchanged with a link
-                if error.errno not in {errno.ENOTEMPTY, errno.ENOTDIR} or attempt == _LAST:
-                    raise naming(error, path) from error
-            else:
-                return True
         return False
 
+    def _is_removed(self, path: LocalPath, *, is_last: bool) -> bool:
+        """Remove an empty directory; whether it is gone, and if not, another attempt is due."""
+        try:
+            os.rmdir(path.name, dir_fd=self.descriptor)
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            # not empty: it has directories, or somebody writes; or it was exchanged with a link
+            if error.errno not in {errno.ENOTEMPTY, errno.ENOTDIR} or is_last:
+                raise naming(error, path) from error
+            return False
+        return True
+
     def _empty_if(self, directory: int, path: LocalPath, may_go: MayGo, *, whole: bool) -> bool:
-        device = os.fstat(self.descriptor).st_dev
-        if os.fstat(directory).st_dev != device:
+        if os.fstat(directory).st_dev != self.device:
             raise OSError(errno.EXDEV, "another file system is mounted here", str(path))
         found = walk_open(directory, path)
         if not may_go(found):
             return False
-        with located(path):
+        try:
             if whole:
-                empty_directory(directory, path, device)
+                empty_directory(directory, path, self.device)
             else:
                 _unlink(directory, found, len(str(path)) + 1)
+        except OSError as error:
+            raise naming(error, path) from error
         return True
 
 

@@ -135,7 +135,7 @@ class Warehouse(Storage):
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFound(location) from error
         try:
-            yield LocalFolder(directory, path)
+            yield LocalFolder(directory, path, os.fstat(directory).st_dev)
         finally:
             os.close(directory)
 

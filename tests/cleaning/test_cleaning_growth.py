@@ -1,0 +1,80 @@
+"""What a cleaning asks of the file system, counted: it grows with what goes, and by little."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from support.acid import NOON, build
+from support.counting import Calls
+from tidegate.cleaning import Cleaner
+from tidegate.compute.parallel_map import ThreadMap
+from tidegate.events import CleaningReleased, DirectoriesCleaned, VacuumKind
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots, known_directory
+
+if TYPE_CHECKING:
+    import pytest
+
+_CALLS = ("scandir", "open", "stat", "fstat", "unlink", "rmdir")
+FILES = 2
+"""Of each directory: its bucket and the version file."""
+
+
+def table_of(location: Path, deltas: int) -> CleaningReleased:
+    """Inserts of so many transactions, and the delta that a minor vacuum merged them into."""
+    product = f"delta_0000001_{deltas:07d}"
+    inserts = [f"delta_{n:07d}_{n:07d}_0000" for n in range(1, deltas + 1)]
+    build(location, dict.fromkeys((product, *inserts), 9))
+    return CleaningReleased(
+        table="hive.sales.orders",
+        location=str(location),
+        occurred_at=NOON,
+        said_by="test",
+        caused_by="test",
+        kind=VacuumKind.MINOR,
+        directories=(product,),
+        min_write_id=1,
+        max_write_id=deltas,
+        valid_write_ids=f"sales.orders:{deltas}:{2**63 - 1}::",
+    )
+
+
+def cleaned(folder: Path, deltas: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Clean a table of so many deltas; count the calls."""
+    command = table_of(folder / str(deltas), deltas)
+    warehouse = Warehouse(WarehouseRoots.of(str(folder)))
+    with monkeypatch.context() as patch:
+        patch.setattr(known_directory, "_SETTLED_NS", -3_600_000_000_000)
+        calls = {name: Calls.of(patch, os, name) for name in _CALLS}
+        *_, last = Cleaner(warehouse, ThreadMap(1), lambda: NOON).execute(command)
+    assert isinstance(last, DirectoriesCleaned)
+    assert len(last.directories) == deltas
+    return {name: each.count for name, each in calls.items()}
+
+
+def test_a_directory_is_listed_twice_and_each_file_unlinked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for the plan, once before it goes. Its products are not listed for each of them."""
+    few, many = (cleaned(tmp_path, size, monkeypatch) for size in (20, 60))
+    each = {name: (many[name] - few[name]) / 40 for name in _CALLS}
+    assert each == {
+        "scandir": 2,
+        "open": 2,
+        "stat": 1 + FILES,  # of the product: itself and its files, before each removal
+        "fstat": 1,
+        "unlink": FILES,
+        "rmdir": 1,
+    }
+    assert few["scandir"] <= 2 * 20 + 10
+
+
+def test_nothing_obsolete_costs_one_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = table_of(tmp_path / "t", 20)
+    cleaner = Cleaner(Warehouse(WarehouseRoots.of(str(tmp_path))), ThreadMap(1), lambda: NOON)
+    list(cleaner.execute(command))
+    listings = Calls.of(monkeypatch, os, "scandir")
+    [outcome] = cleaner.execute(command)
+    assert isinstance(outcome, DirectoriesCleaned)
+    assert listings.count == 2  # the table, and the product in it
