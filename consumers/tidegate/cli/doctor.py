@@ -10,6 +10,7 @@ import typer
 
 from tidegate.cli.options import AsJson, ConfigFile
 from tidegate.cli.output import write_json, write_styled
+from tidegate.cli.progress import Progress
 from tidegate.errors import ConfigError
 from tidegate.service.settings import Settings
 
@@ -40,7 +41,8 @@ def doctor(
     if unknown := [name for name in services or () if name not in SERVICES]:
         raise ConfigError(f"unknown service {unknown[0]!r}: choose from {', '.join(SERVICES)}")
     settings = Settings.load(config)
-    found = examine(settings, services or list(SERVICES), Extras(write=write, spark=spark))
+    extras = Extras(write=write, spark=spark)
+    found = examine(settings, services or list(SERVICES), extras, Progress())
     seen = list(found if as_json else _shown(found))
     if as_json:
         write_json([asdict(each) for each in seen], indent=2)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -17,7 +20,7 @@ from tidegate.errors import FormatError, StopService, TransientError
 from tidegate.events.keys import partition_of
 from tidegate.ops.doctor import Extras, Finding, Status, changelogs, examine
 from tidegate.ops.doctor.access import compare_rights
-from tidegate.ops.doctor.broker import copartitioning
+from tidegate.ops.doctor.broker import Broker, copartitioning
 from tidegate.ops.doctor.changelogs import ChangelogSummary
 from tidegate.ops.doctor.client import check_client_settings, check_membership
 from tidegate.ops.doctor.clock import compare_clocks
@@ -35,7 +38,7 @@ from tidegate.runtime.bus import Partition, Record, Watermarks
 from tidegate.runtime.decider.state_store import PARTITIONS_KEY, state_store_for, store_of
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.service.assembly import DECIDERS, SERVICES
-from tidegate.service.settings import Settings, SparkSettings
+from tidegate.service.settings import Settings, SparkSettings, TopicSettings
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 LOCKS = Partition("lake.locks", 3)
@@ -185,7 +188,9 @@ def remembered(
 ) -> ChangelogSummary:
     seen = ChangelogSummary()
     store = state_store_for(GATE.state_type, GATE.initial())
-    seen.add(store, entries, [("lake.locks", watermarks, start)])
+    store.restore(seen.measured(entries))
+    seen.add(store)
+    seen.compare(store, [("lake.locks", watermarks, start)])
     return seen
 
 
@@ -522,7 +527,9 @@ def test_a_state_that_was_made_for_fewer_partitions_fails_and_says_how_to_move_i
     summary = ChangelogSummary()
     made_for_two = (PARTITIONS_KEY, b"2")
 
-    summary.add(store_of(GATE), [made_for_two, IDS, POSITIONS], [], partitions=6)
+    store = store_of(GATE)
+    store.restore([made_for_two, IDS, POSITIONS])
+    summary.add(store, partitions=6)
     other = ChangelogSummary()
     other.merge(summary)
     found = other.finding("reader-gate", None)
@@ -551,20 +558,56 @@ def test_the_doctor_says_as_what_a_service_joins_and_whether_a_restart_has_the_t
     assert re.search(seen, finding.seen)
 
 
-def test_the_watermarks_of_all_inputs_of_a_partition_are_one_request() -> None:
-    asked: list[list[Partition]] = []
+class CountedMetadata(KafkaMetadata):
+    """A changelog and two inputs of many partitions; counts what is asked."""
 
-    class Metadata(KafkaMetadata):
-        def __init__(self) -> None:
-            """Connect to nothing."""
+    def __init__(self) -> None:
+        self.spans_asked: list[str] = []
+        self.watermarks_asked: list[int] = []
 
-        def watermarks(self, partitions: Collection[Partition]) -> dict[Partition, Watermarks]:
-            asked.append(list(partitions))
-            return {each: Watermarks("id", 0, 5) for each in partitions}
+    def spans(self, topic: str, since_ms: int = 0) -> dict[Partition, range]:
+        del since_ms
+        self.spans_asked.append(topic)
+        return {Partition(topic, number): range(3) for number in range(200)}
 
-    parts = [Partition("lake.locks", 3), Partition("lake.vacuums", 3)]
-    found = list(changelogs._after(Metadata(), parts, {parts[0]: 4}))
+    def watermarks(self, partitions: Collection[Partition]) -> dict[Partition, Watermarks]:
+        self.watermarks_asked.append(len(partitions))
+        return {each: Watermarks("today", 0, 10) for each in partitions}
 
-    assert asked == [parts]
-    starts = {topic: start for topic, _, start in found}
-    assert starts == {"lake.locks": 4, "lake.vacuums": None}
+
+def test_the_state_of_two_hundred_partitions_takes_few_readers_and_three_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    metadata, readers, seen = CountedMetadata(), list[int](), list[Record]()
+
+    def read(_: object, spans: Mapping[Partition, range], **__: str) -> Iterator[Record]:
+        readers.append(len(spans))
+        for part in spans:  # interleaved, as a broker gives them
+            yield Record(part, 0, b"\x00partitions", b"200", (), 0)
+        for part in spans:
+            own = {"locks": 4, "vacuums": 11 if part.number == 150 else 0}
+            applied = json.dumps({f"lake.{name}": at for name, at in own.items()}).encode()
+            yield Record(part, 1, b"\x00positions", applied, (), 0)
+            yield Record(part, 2, f"lake.db.t{part.number}".encode(), ORDERS[1], (), 0)
+
+    def counted(records: Iterable[Record]) -> Iterator[Record]:
+        for record in records:
+            seen.append(record)
+            yield record
+
+    monkeypatch.setattr(changelogs, "KafkaMetadata", lambda _: metadata)
+    monkeypatch.setattr(changelogs, "read_spans", read)
+    broker = SimpleNamespace(
+        connection={},
+        topics=TopicSettings(prefix="lake"),
+        groups=SimpleNamespace(committed=lambda _: {}),
+    )
+    summary = changelogs._read(cast("Broker", broker), "reader-gate", 200, counted)
+
+    assert (summary.tables, len(seen)) == (200, 600)
+    assert sum(readers) == 200
+    assert len(readers) == 25
+    assert metadata.spans_asked == ["lake.reader-gate.changelog"]
+    assert metadata.watermarks_asked == [400]
+    [fault] = summary.faults
+    assert "offset 11 of lake.vacuums is to be applied next" in fault

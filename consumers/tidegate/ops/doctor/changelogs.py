@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,24 +13,24 @@ from tidegate.events.topics import changelog, topic_of
 from tidegate.ops.doctor.broker import REQUEST_TIMEOUT, Broker, not_permitted
 from tidegate.ops.doctor.finding import DENIED, Finding, Status
 from tidegate.ops.topics import describe_topics
-from tidegate.runtime.bus import Partition, Watermarks
+from tidegate.runtime.bus import Partition, Record, Watermarks
 from tidegate.runtime.decider.state_store import StateStore, store_of
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.partition_reader import read_partition
-from tidegate.runtime.kafka.records import as_bytes
+from tidegate.runtime.kafka.partition_reader import read_spans
+from tidegate.runtime.kafka.topic_reader import Observer
 from tidegate.service.assembly import CONSUMED_EVENTS, decider_of
 from tidegate.service.settings import Settings
 
 _NEARLY_FULL: Final = 0.5
-_READERS: Final = 8
-"""Changelog partitions that are read at the same time."""
+_TOGETHER: Final = 8
+"""Changelog partitions that are read by one consumer, and in memory, at the same time."""
 _MEGA: Final = 2**20
 Records = Iterable[tuple[bytes, bytes | None]]
 
 
 @dataclass(slots=True)
 class ChangelogSummary:
-    """What was found in a decider's changelog, partition after partition."""
+    """What was found in a decider's changelog, some partitions after others."""
 
     tables: int = 0
     largest: int = 0
@@ -42,32 +41,32 @@ class ChangelogSummary:
     separated: str = ""
     """Why tables have their state on another partition than their events; empty if none has."""
 
-    def add(
-        self,
-        store: StateStore[Any],
-        records: Records,
-        inputs: Iterable[tuple[str, Watermarks, int | None]],
-        partitions: int | None = None,
-    ) -> None:
-        """Restore a partition as its decider would.
+    def add(self, store: StateStore[Any], partitions: int | None = None) -> None:
+        """Count what a partition's state holds, once its changelog is read.
 
         Args:
-            store: An empty one.
-            records: The content of the changelog's partition.
-            inputs: For each input topic its name, its watermarks and the group's committed offset.
+            store: With the partition's records.
             partitions: How many partitions the topics have; None: not compared.
 
         Raises:
-            FormatError: the changelog cannot be decoded.
             StopService: the record of a table cannot be decoded.
         """
-        store.restore(self._measured(records))
         self.tables += sum(1 for _ in store.tables())
         if partitions is not None:
             try:
                 store.check_partitions(partitions)
             except ConfigError as error:
                 self.separated = str(error)
+
+    def compare(
+        self, store: StateStore[Any], inputs: Iterable[tuple[str, Watermarks, int | None]]
+    ) -> None:
+        """Compare a partition's positions with its inputs as they are once it was read.
+
+        Args:
+            store: With the partition's positions.
+            inputs: For each input topic its name, its watermarks and the group's committed offset.
+        """
         for topic, watermarks, start in inputs:
             try:
                 store.check(topic, watermarks, start)
@@ -82,7 +81,8 @@ class ChangelogSummary:
         self.faults += other.faults
         self.separated = self.separated or other.separated
 
-    def _measured(self, records: Records) -> Iterator[tuple[bytes, bytes | None]]:
+    def measured(self, records: Records) -> Iterator[tuple[bytes, bytes | None]]:
+        """The same records, of which the largest is noted."""
         for key, value in records:
             if (size := len(value or b"")) > self.largest:
                 self.largest, self.largest_of = size, key.decode(errors="replace")
@@ -109,15 +109,18 @@ class ChangelogSummary:
         return Finding(check, Status.WARN, seen, advice)
 
 
-def check_state(broker: Broker, decider: str) -> Finding:
-    """Restore a decider's changelog read-only: no decider is fenced, nothing is written."""
+def check_state(broker: Broker, decider: str, progress: Observer = iter) -> Finding:
+    """Restore a decider's changelog read-only: no decider is fenced, nothing is written.
+
+    Its records pass through `progress`.
+    """
     check, prefix = f"state {decider}", broker.topics.prefix
     topic = changelog(decider).name(prefix)
     try:
         found = describe_topics(broker.admin, [topic], REQUEST_TIMEOUT).get(topic)
         if found is None:
             return Finding(check, Status.SKIPPED, f"topic {topic} does not exist")
-        summary = _read(broker, decider, found.partitions)
+        summary = _read(broker, decider, found.partitions, progress)
     except ConfigError as error:
         return not_permitted(check, error)
     except (FormatError, StopService) as error:
@@ -133,32 +136,46 @@ def check_state(broker: Broker, decider: str) -> Finding:
     return summary.finding(decider, int(limit) if limit else None)
 
 
-def _read(broker: Broker, decider: str, partitions: int) -> ChangelogSummary:
+def _read(broker: Broker, decider: str, partitions: int, progress: Observer) -> ChangelogSummary:
     prefix, kind = broker.topics.prefix, decider_of(decider, Settings())
+    topic = changelog(decider).name(prefix)
     inputs = sorted({topic_of(each).name(prefix) for each in CONSUMED_EVENTS[decider]})
     # offsets, then changelog, then watermarks: a running decider writes its changelog before it
     # commits, and its inputs grow meanwhile
     starts = broker.groups.committed(f"{prefix}.{decider}")
     metadata = KafkaMetadata(broker.connection)
-
-    def read(number: int) -> ChangelogSummary:
-        summary = ChangelogSummary()
-        log = read_partition(broker.connection, changelog(decider).name(prefix), number)
-        records = ((as_bytes(each.key()) or b"", as_bytes(each.value())) for each in log)
-        parts = [Partition(each, number) for each in inputs]
-        summary.add(store_of(kind), records, _after(metadata, parts, starts), partitions)
-        return summary
-
-    whole = ChangelogSummary()
-    with ThreadPoolExecutor(_READERS) as pool:
-        for each in pool.map(read, range(partitions)):
-            whole.merge(each)
+    spans = metadata.spans(topic)
+    whole, positions = ChangelogSummary(), dict[int, StateStore[Any]]()
+    for first in range(0, partitions, _TOGETHER):
+        numbers = range(first, min(first + _TOGETHER, partitions))
+        stores = {number: store_of(kind) for number in numbers}
+        chosen = {part: span for part, span in spans.items() if part.number in stores}
+        records = read_spans(broker.connection, chosen, on_missing_offset="earliest")
+        _restore(stores, progress(records), whole)
+        for number, store in stores.items():
+            whole.add(store, partitions)
+            positions[number] = _without_tables(store, store_of(kind))
+    parts = [Partition(name, number) for number in positions for name in inputs]
+    marks = metadata.watermarks(parts)
+    for number, store in positions.items():
+        own = (Partition(name, number) for name in inputs)
+        whole.compare(store, [(each.topic, marks[each], starts.get(each)) for each in own])
     return whole
 
 
-def _after(
-    metadata: KafkaMetadata, parts: Sequence[Partition], starts: Mapping[Partition, int]
-) -> Iterator[tuple[str, Watermarks, int | None]]:
-    """The watermarks of all inputs in one request, once the changelog was read."""
-    found = metadata.watermarks(parts)
-    yield from ((each.topic, found[each], starts.get(each)) for each in parts)
+def _restore(
+    stores: Mapping[int, StateStore[Any]], records: Iterable[Record], summary: ChangelogSummary
+) -> None:
+    """Restore partitions as their decider would, from records of all of them."""
+    for record in records:
+        where = record.partition
+        if record.unreadable:
+            raise StopService(f"{where.topic}[{where.number}]@{record.offset}: {record.unreadable}")
+        entry = (record.key or b"", record.value)
+        stores[where.number].restore(summary.measured([entry]))
+
+
+def _without_tables(store: StateStore[Any], empty: StateStore[Any]) -> StateStore[Any]:
+    """The positions of a store: many partitions' tables together would take much memory."""
+    empty.positions, empty.topic_ids = store.positions, store.topic_ids
+    return empty

@@ -26,6 +26,7 @@ from tidegate.ops.doctor.registry import check_registry
 from tidegate.ops.doctor.retention import check_retention
 from tidegate.ops.doctor.roots import PROBE, check_root, check_store
 from tidegate.ops.doctor.signatures import check_signatures
+from tidegate.runtime.kafka.topic_reader import Observer
 from tidegate.service.catalogue import DECIDERS
 from tidegate.service.settings import Settings
 from tidegate.service.stores import untested
@@ -46,7 +47,10 @@ class Extras:
 
 
 def examine(
-    settings: Settings, services: Sequence[str], extras: Extras = Extras()
+    settings: Settings,
+    services: Sequence[str],
+    extras: Extras = Extras(),
+    progress: Observer = iter,
 ) -> Iterator[Finding]:
     """Run every check; yields each finding as it comes.
 
@@ -54,10 +58,11 @@ def examine(
         settings: The deployment.
         services: Those whose offsets, state and access rights are checked.
         extras: What may be done beyond reading.
+        progress: What is read of changelogs and topics passes through it.
     """
     broker, reached = _reach(settings)
     yield reached
-    for check in _on_broker(broker, services):
+    for check in _on_broker(broker, services, progress):
         up = reached.state is Status.OK
         yield check.run() if up else check.skipped(_NO_BROKER)
     for check in _elsewhere(settings, services, extras):
@@ -72,7 +77,9 @@ def _reach(settings: Settings) -> tuple[Broker | None, Finding]:
     return broker, Check("broker", broker.reached).run()
 
 
-def _on_broker(broker: Broker | None, services: Sequence[str]) -> Iterator[Check]:
+def _on_broker(
+    broker: Broker | None, services: Sequence[str], progress: Observer
+) -> Iterator[Check]:
     """The checks that need a broker; without one they are listed as skipped."""
     if broker is None:
         names = [f"offsets {service}" for service in services]
@@ -89,9 +96,11 @@ def _on_broker(broker: Broker | None, services: Sequence[str]) -> Iterator[Check
     for service in services:
         yield Check(f"offsets {service}", partial(check_offsets, broker, service))
     for decider in (each for each in services if each in DECIDERS):
-        yield Check(f"state {decider}", partial(check_state, broker, decider), _READING)
+        state = partial(check_state, broker, decider, progress)
+        yield Check(f"state {decider}", state, _READING)
     for topic in INPUT_TOPICS:
-        yield Check(f"placement {topic.suffix}", partial(check_placement, broker, topic), _READING)
+        placement = partial(check_placement, broker, topic, progress)
+        yield Check(f"placement {topic.suffix}", placement, _READING)
     for service in services:
         yield Check(f"access {service}", partial(check_access, broker, service))
     yield Check("clock", partial(check_clock, broker))

@@ -13,13 +13,14 @@ from tidegate.ops.doctor.finding import Finding, Status
 from tidegate.ops.doctor.offsets import offset_ranges
 from tidegate.runtime.bus import Record
 from tidegate.runtime.kafka.partition_reader import read_spans
+from tidegate.runtime.kafka.topic_reader import Observer
 
 _LAST: Final = 1000
 """Records of each partition that are looked at, counted from its end."""
 
 
-def check_placement(broker: Broker, topic: Topic) -> Finding:
-    """Whether the newest events of a topic are on the partitions of their tables."""
+def check_placement(broker: Broker, topic: Topic, progress: Observer = iter) -> Finding:
+    """Whether the newest events of a topic, which pass `progress`, are on their partitions."""
     name = topic.name(broker.topics.prefix)
     spans = {
         part: range(max(span.start, span.stop - _LAST), span.stop)
@@ -27,7 +28,7 @@ def check_placement(broker: Broker, topic: Topic) -> Finding:
     }
     if not spans:
         return Finding(f"placement {topic.suffix}", Status.SKIPPED, f"{name} does not exist")
-    records = read_spans(broker.connection, spans)
+    records = progress(read_spans(broker.connection, spans))
     return compare_placement(topic.suffix, records, len(spans))
 
 
