@@ -127,7 +127,7 @@ REPLAY_MUTANTS = (
     _replay(
         "an id goes out once",
         "events.py",
-        "            seen.add(digest)\n",
-        "            pass\n",
+        "        self._new.add(digest)\n",
+        "        pass\n",
     ),
 )

@@ -12,6 +12,7 @@ import typer
 from tidegate.cli.options import AsJson, ConfigFile, Location, read_event, table_of
 from tidegate.cli.output import write, write_json
 from tidegate.cli.plan_file import PlanFile
+from tidegate.cli.progress import under_way
 from tidegate.service.settings import Settings
 
 plan = typer.Typer(help="Dry runs: what would be done to a table.", no_args_is_help=True)
@@ -40,7 +41,9 @@ def restore(
     from tidegate.service.assembly import table_work  # noqa: PLC0415
 
     warehouse, _ = table_work(Settings.load(config))
-    planned = plan_restore(warehouse, location, chosen_savepoint(warehouse, location, savepoint))
+    with under_way(f"reading {location}"):
+        chosen = chosen_savepoint(warehouse, location, savepoint)
+        planned = plan_restore(warehouse, location, chosen)
     plan = PlanFile(
         table=table_of(table),
         location=location,
@@ -82,7 +85,8 @@ def clean(
     event = read_event(VacuumFinished, vacuum)
     warehouse, parallel_map = table_work(Settings.load(config))
     now = datetime.now(UTC)
-    planned = Cleaner(warehouse, parallel_map, lambda: now).plan(command_for(event, now))
+    with under_way(f"reading {event.location}"):
+        planned = Cleaner(warehouse, parallel_map, lambda: now).plan(command_for(event, now))
     fields: dict[str, Any] = {"table": event.table}
     fields |= {"files": planned.files, "bytes": planned.bytes}
     if planned.superseded_by:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from tidegate.cli.output import write_error
@@ -40,3 +42,25 @@ class Progress:
         while self._wait <= took:
             self._wait *= 2
         write_error(f"{self._count} records read in {took:.0f} s ...")
+
+
+@contextmanager
+def under_way(what: str) -> Generator[None]:
+    """Say that a step without records to count is still under way, after 2, 4, 8, ... seconds."""
+    done = threading.Event()
+    thread = threading.Thread(target=say_until, args=(what, done.wait), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def say_until(what: str, wait: Callable[[float], bool]) -> None:
+    """Say it each time that `wait` has taken its seconds, until that says it is done."""
+    took, pause = 0.0, FIRST_SECONDS
+    while not wait(pause):
+        took += pause
+        write_error(f"{what}, {took:.0f} s ...")
+        pause = took

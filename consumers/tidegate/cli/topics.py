@@ -10,6 +10,7 @@ import typer
 
 from tidegate.cli.options import AsJson, ConfigFile, Execute
 from tidegate.cli.output import write, write_json, write_table
+from tidegate.cli.progress import Progress
 from tidegate.cli.reachable import reachable
 from tidegate.service.settings import Settings
 
@@ -88,7 +89,7 @@ def grow(
     """
     from tidegate.ops.growth import Growth  # noqa: PLC0415 - heavy
 
-    with Growth(reachable(config)) as growth:
+    with Growth(reachable(config), Progress()) as growth:
         plan = growth.plan(partitions)
         if execute:
             growth.execute(plan)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import TypeVar, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -43,6 +43,7 @@ from tidegate.service.settings import Settings, SparkSettings, TopicSettings
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 LOCKS = Partition("lake.locks", 3)
 CLOSED = "127.0.0.1:9"
+T = TypeVar("T")
 
 
 def test_a_check_that_hangs_has_failed_and_lets_the_others_go_on() -> None:
@@ -578,7 +579,7 @@ class CountedMetadata(KafkaMetadata):
 def test_the_state_of_two_hundred_partitions_takes_few_readers_and_three_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    metadata, readers, seen = CountedMetadata(), list[int](), list[Record]()
+    metadata, readers, seen = CountedMetadata(), list[int](), list[object]()
 
     def read(_: object, spans: Mapping[Partition, range], **__: str) -> Iterator[Record]:
         readers.append(len(spans))
@@ -590,7 +591,7 @@ def test_the_state_of_two_hundred_partitions_takes_few_readers_and_three_request
             yield Record(part, 1, b"\x00positions", applied, (), 0)
             yield Record(part, 2, f"lake.db.t{part.number}".encode(), ORDERS[1], (), 0)
 
-    def counted(records: Iterable[Record]) -> Iterator[Record]:
+    def counted(records: Iterable[T]) -> Iterator[T]:
         for record in records:
             seen.append(record)
             yield record

@@ -359,3 +359,13 @@ def test_a_plan_of_many_holds_what_is_listed_and_decodes_what_may_be_selected() 
 
     assert (plan.events, len(plan.listed), wire.decoded) == (4_000, 10, 4_000)
     assert 10 <= most <= 10 + 3
+
+
+def test_ids_are_remembered_for_some_time_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.ops.replay.events.REMEMBERED", 3)
+    numbers = [1, 2, 1, 3, 1, 4, 2, 5, 6, 7, 8, 9, 1]
+    history = [record(message(commit(number)), at) for at, number in enumerate(numbers)]
+
+    found = [each.record.offset for each in select_events(history, Selection(), Wire())]
+
+    assert found == [0, 1, 3, 5, 7, 8, 9, 10, 11, 12]

@@ -30,7 +30,7 @@ from tidegate.ops.growth.moves import Entry, GrowthPlan, latest, records_to_move
 from tidegate.runtime.bus import Changelog, Partition
 from tidegate.runtime.decider.state_store import PARTITIONS_KEY
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.kafka.topic_reader import TopicReader
+from tidegate.runtime.kafka.topic_reader import Observer, TopicReader
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.service.catalogue import CONSUMED_EVENTS, DECIDERS
 from tidegate.service.settings import Settings
@@ -48,13 +48,14 @@ _BATCH: Final = 1000
 class Growth:
     """What `tidegate topics grow` does. The plan changes nothing; `execute` carries it out."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Connect to the cluster of the settings."""
+    def __init__(self, settings: Settings, progress: Observer = iter) -> None:
+        """Connect to the cluster of the settings; what is read passes through `progress`."""
         connection = settings.connection()
         self._prefix = settings.topics.prefix
         self._names = [each.name for each in deployment(settings.topics, DECIDERS)]
         self._bus = KafkaBus(connection)
         self._log = TopicReader(connection, self._bus)
+        self._progress = progress
         self._admin = AdminClient({**connection, "log_level": 0})
         self._groups = Groups(self._admin)
 
@@ -135,7 +136,7 @@ class Growth:
         topic = changelog(decider).name(self._prefix)
         found = 0
         for number in range(counts[topic]):
-            log = self._bus.log(Partition(topic, number))
+            log = self._progress(self._bus.log(Partition(topic, number)))
             moved = records_to_move(
                 latest((r.key or b"", r.value) for r in log), number, partitions
             )
@@ -202,7 +203,7 @@ class Growth:
         try:
             found: dict[int, dict[bytes, bytes]] = {number: {} for number in numbers}
             for number, records in log.acquire(numbers):
-                update(found[number], records)
+                update(found[number], self._progress(records))
             yield _AcquiredChangelog(log, found)
         finally:
             log.close()

@@ -20,6 +20,8 @@ from tidegate.runtime.bus import Partition, Record
 
 REPLAYED_FROM: Final = "tidegate-replayed-from"
 _ID: Final = "ce_id"
+REMEMBERED: Final = 200_000
+"""Ids of the events that were found last, by which a repeat is left out: up to 40 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +130,10 @@ def select_events(
 ) -> Iterator[SelectedEvent | Unreadable]:
     """Find the selected events as the records come: the first of each id.
 
-    Of the ids that were seen, digests of 16 bytes are kept.
+    Of the ids that were seen last, digests are kept. Far more than REMEMBERED events later, the
+    same one is found again: a repeat is recognised by whoever consumes it.
     """
-    seen: set[bytes] = set()
+    seen = _LastSeen()
     for record in records:
         if not selection.covers_place(record) or not selection.may_cover(record):
             continue
@@ -139,10 +142,25 @@ def select_events(
         except FormatError as error:
             yield Unreadable(record, record.unreadable or str(error))
             continue
-        digest = blake2b(event.event_id.encode(), digest_size=16).digest()
-        if selection.covers_event(event) and digest not in seen:
-            seen.add(digest)
+        if selection.covers_event(event) and seen.is_new(event.event_id):
             yield SelectedEvent(record, event)
+
+
+class _LastSeen:
+    """The ids that came last: at least REMEMBERED, and at most twice as many."""
+
+    def __init__(self) -> None:
+        self._new, self._old = set[bytes](), set[bytes]()
+
+    def is_new(self, event_id: str) -> bool:
+        digest = blake2b(event_id.encode(), digest_size=16).digest()
+        if digest in self._new:
+            return False
+        was_there = digest in self._old
+        self._new.add(digest)
+        if len(self._new) >= REMEMBERED:
+            self._old, self._new = self._new, set()
+        return not was_there
 
 
 def plan_of(

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from typing import Protocol, TypeVar
 
 from tidegate.runtime.bus import Bus, Partition, Record
 from tidegate.runtime.kafka.partition_reader import read_spans
 from tidegate.runtime.kafka.records import Config
 
-Observer = Callable[[Iterable[Record]], Iterator[Record]]
-"""Gives the records that it is given, and may count them."""
+T = TypeVar("T")
+
+
+class Observer(Protocol):
+    """Gives the records that it is given, and may count them."""
+
+    def __call__(self, records: Iterable[T], /) -> Iterator[T]:
+        """The same records, in order."""
+        ...
 
 
 class TopicReader:
