@@ -22,8 +22,9 @@ from tidegate.events import Outcome, RestoreCompleted, RestoreProgressed, Restor
 from tidegate.hudi import InstantInfo
 from tidegate.restores import LivenessSettings, Restorer
 from tidegate.restores.plan import PlannedFile, Step, plan_of
-from tidegate.restores.progress import PAUSE, Progress
+from tidegate.restores.progress import Progress
 from tidegate.savepoints import SavepointWriter
+from tidegate.tables.progress import PAUSE
 
 
 def slow(step: timedelta) -> Callable[[], datetime]:

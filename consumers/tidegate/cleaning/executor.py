@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
@@ -12,6 +12,7 @@ from tidegate.cleaning.held import deferred, held
 from tidegate.cleaning.hold_lookup import Holds, NoHolds
 from tidegate.cleaning.kept import Kept, location_of
 from tidegate.cleaning.plan import CleaningPlan, plan_cleaning
+from tidegate.cleaning.progress import LONG, CleaningProgress
 from tidegate.cleaning.quarantine import MoveAside
 from tidegate.cleaning.quarantine_record import QuarantineRecord
 from tidegate.cleaning.removal import NotRemoved, remove_directories
@@ -34,6 +35,7 @@ from tidegate.events.reasons import Reason
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.runtime.retry import is_lasting
 from tidegate.storage import ParallelMap
+from tidegate.tables.progress import PAUSE, while_working
 from tidegate.tables.refusal import Refused, refusal_of
 from tidegate.tables.warehouse import Warehouse
 
@@ -58,6 +60,8 @@ class Cleaner:
     clock: Callable[[], datetime]
     rules: CleaningRules = _RULES
     holds: Holds = _NO_HOLDS
+    progress_every: timedelta = PAUSE
+    """Between two outcomes that say how far a large cleaning is."""
     name: ClassVar[str] = "cleaner"
     consumes: ClassVar[tuple[type[Command], ...]] = (
         CleaningReleased,
@@ -127,13 +131,30 @@ class Cleaner:
         if plan.remove:
             for fields in self._parts(command, plan):
                 yield CleaningStarted.about(command, **fields, **how)
-        if (hold := self._remove(command, plan, handling)) is not None:
+        hold = yield from self._removing(command, plan, handling)
+        if hold is not None:
             yield deferred(command, hold, self.clock())
             return
         took = (self.clock() - started_at) // timedelta(milliseconds=1)
         done = {"superseded_by": plan.superseded_by, "duration_ms": max(0, took)}
         for fields in self._parts(command, plan):
             yield DirectoriesCleaned.about(command, **fields, **done, **how)
+
+    def _removing(
+        self, command: CleaningReleased, plan: CleaningPlan, handling: Handling
+    ) -> Generator[Outcome, None, CleaningHoldRequested | None]:
+        """Remove; of a large cleaning, say now and then how far it is."""
+        if len(plan.remove) <= LONG:
+            return self._remove(command, plan, handling)
+        location = location_of(self.warehouse, command.location, command.partition)
+        progress = CleaningProgress(command, plan, lambda: self.warehouse.list(location))
+        return (
+            yield from while_working(
+                lambda: self._remove(command, plan, handling),
+                lambda: progress.look(self._envelope(command)),
+                self.progress_every,
+            )
+        )
 
     def _remove(
         self, command: CleaningReleased, plan: CleaningPlan, handling: Handling

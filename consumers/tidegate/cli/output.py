@@ -9,11 +9,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 from tidegate.monitoring.visible import visible
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _PIPE_COLUMNS: Final = 400
 
@@ -28,6 +31,18 @@ def clear_screen() -> None:
     from rich.console import Console  # noqa: PLC0415 - heavy
 
     Console().clear()  # it does nothing where there is no terminal
+
+
+def is_terminal(*, error: bool = False) -> bool:
+    """Whether a person sees what is printed, or printed on standard error."""
+    return (sys.stderr if error else sys.stdout).isatty()
+
+
+def error_console() -> Console:
+    """Standard error, for what rich draws there: nothing of it may come from others unescaped."""
+    from rich.console import Console  # noqa: PLC0415 - heavy
+
+    return Console(stderr=True)
 
 
 def write_error(line: str) -> None:

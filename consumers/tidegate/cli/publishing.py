@@ -11,6 +11,7 @@ import typer
 
 from tidegate.cli.exit_codes import OF_VERDICT, ExitCode
 from tidegate.cli.output import write_error, write_json
+from tidegate.cli.progress_bar import OutcomeBar
 from tidegate.cli.reachable import check_reachable
 from tidegate.events import CleaningReleased, Event, Request, VacuumFinished
 from tidegate.events.topics import topic_of
@@ -79,9 +80,12 @@ def _report(watch: OutcomeWatch, receipt: Receipt, seconds: float) -> ExitCode:
     from tidegate.ops.event_log.summary import sentence  # noqa: PLC0415 - heavy
 
     last = Answered(Verdict.UNANSWERED)
-    for last in watch.answers(receipt, seconds):
-        event = last.outcome
-        write_error(f"{type(event).__name__} {sentence(event)}" if event else last.message)
+    with OutcomeBar() as bar:
+        for last in watch.answers(receipt, seconds):
+            event = last.outcome
+            if not bar.take(event):
+                bar.remove()
+                write_error(f"{type(event).__name__} {sentence(event)}" if event else last.message)
     write_json(
         {
             "event_id": receipt.event_id,

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from tidegate.cli.options import AsJson, ConfigFile, since_of
-from tidegate.cli.output import clear_screen, write, write_error, write_json, write_table
+from tidegate.cli.output import (
+    clear_screen,
+    is_terminal,
+    write,
+    write_error,
+    write_json,
+    write_table,
+)
+from tidegate.cli.progress_bar import drawn, share_of
 from tidegate.cli.waiting import age_of, show_vacuums
 from tidegate.errors import TransientError
 from tidegate.service.settings import Settings
@@ -80,8 +88,11 @@ def _show(snapshot: Snapshot) -> None:
         write(f"alarm: {line}")
     if len(snapshot.alarms) > _ALARMS:
         write(f"... and {len(snapshot.alarms) - _ALARMS} older alarms; --json lists all")
-    for line in snapshot.running_lines():
+    for each, line in zip(snapshot.running, snapshot.running_lines(), strict=True):
         write(f"under way: {line}")
+        share = share_of(each.event) if is_terminal() else None
+        if share is not None:
+            write(f"    {drawn(share)}")
     for saved in snapshot.saved[-_SAVED:]:
         by = f" asked by {saved.requested_by}" if saved.requested_by else ""
         age = age_of(snapshot.at - saved.at)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
 from tidegate.restores.plan import PlannedRestore, Step
-
-PAUSE: Final = timedelta(seconds=20)
-"""Between two outcomes of one restore: a restore of thousands of small instants says few."""
+from tidegate.tables.progress import PAUSE
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from tidegate.events import (
+    CleaningProgressed,
     Outcome,
     RestoreProgressed,
     RestoreStarted,
@@ -55,7 +56,7 @@ class Recent:
         self.failed += verdict is Verdict.FAILED
         if verdict is not Verdict.UNDER_WAY:
             self.running.pop(event.caused_by, None)
-        elif isinstance(event, RestoreStarted | RestoreProgressed):
+        elif isinstance(event, RestoreStarted | RestoreProgressed | CleaningProgressed):
             self.running[event.caused_by] = logged
         if isinstance(event, SavepointCreated) and not event.already_there:
             before = self.saved.get(event.table)

@@ -1,0 +1,88 @@
+"""A bar is drawn on a terminal only, and makes room for every line."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from support.samples import NOON
+from support.told import completed, restore_request, started
+from tidegate.cli.progress_bar import OutcomeBar, Share, drawn, share_of
+from tidegate.events import CleaningProgressed, RestoreProgressed
+
+REQUEST = restore_request()
+BASE: dict[str, Any] = {"said_by": "restorer", "occurred_at": NOON}
+HALF = RestoreProgressed.about(
+    REQUEST,
+    **BASE,
+    savepoint="20261121120000001",
+    restore_instant="20261121130000000",
+    instants_done=1,
+    instants_total=2,
+    files_done=30,
+    files_total=60,
+)
+CLEANING = CleaningProgressed.about(
+    REQUEST, **BASE, directories_done=3, directories_total=12, files_done=3, files_total=12
+)
+
+
+def terminal() -> Console:
+    return Console(file=StringIO(), force_terminal=True, width=120, color_system=None)
+
+
+def shown(console: Console) -> str:
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def test_progress_is_drawn_and_an_outcome_is_printed_where_the_bar_was() -> None:
+    console = terminal()
+    with OutcomeBar(console) as bar:
+        assert not bar.take(started(REQUEST))
+        assert bar.take(HALF)
+        assert not bar.take(completed(REQUEST))
+        bar.remove()
+
+    assert REQUEST.table in shown(console)
+    assert "30/60 files" in shown(console)
+    assert "50%" in shown(console)
+    assert shown(console).endswith("\x1b[2K")  # the bar's line is erased
+
+
+def test_where_there_is_no_terminal_nothing_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    with OutcomeBar() as bar:
+        assert not bar.take(HALF)
+
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_table_s_name_is_no_markup() -> None:
+    console = terminal()
+    with OutcomeBar(console) as bar:
+        bar.take(HALF.model_validate(HALF.model_dump() | {"table": "lake.[red]sales.orders"}))
+
+    assert "lake.[red]sales.orders" in shown(console)
+
+
+def test_each_kind_of_progress_has_its_unit() -> None:
+    assert share_of(HALF) == Share(30, 60, "files")
+    assert share_of(CLEANING) == Share(3, 12, "directories")
+    assert share_of(completed(REQUEST)) is None
+    assert share_of(None) is None
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [
+        (Share(0, 10, "files"), "░░░░ 0 %"),
+        (Share(5, 10, "files"), "██░░ 50 %"),
+        (Share(10, 10, "files"), "████ 100 %"),
+        (Share(0, 0, "files"), "████ 100 %"),
+    ],
+)
+def test_a_bar_as_text(share: Share, text: str) -> None:
+    assert drawn(share, width=4) == text
