@@ -78,4 +78,33 @@ KAFKA_MUTANTS = (
         (("                self._polling.woken.set()\n", ""),),
         "tests/publisher/test_shared_publisher.py -k hands_the_polling_on",
     ),
+    Mutant(
+        "a commit of unknown outcome is gone on with, and not aborted",
+        RUNTIME + "kafka/fenced_producer.py",
+        (
+            (
+                "            if self._is_committing:  # it may yet",
+                "            if False:  # it may yet",
+            ),
+        ),
+        "tests/runtime/test_fenced_producer.py",
+    ),
+    Mutant(
+        "after a commit of unknown outcome all is written again",
+        RUNTIME + "kafka/fenced_producer.py",
+        (
+            (
+                "                self._commit()\n            self._producer.begin",
+                "                return self._commit()\n            self._producer.begin",
+            ),
+        ),
+        "tests/runtime/test_fenced_producer.py",
+    ),
+    Mutant(
+        "rule 4: an owner that was forgotten signs again before it writes (Kafka)",
+        RUNTIME + "kafka/changelog.py",
+        (("                self._forgotten = self._owned\n", "                pass\n"),),
+        "tests/runtime/test_kafka_changelog.py -k forgotten",
+        needs_kafka=True,
+    ),
 )

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from support.changelogs import OpenPartition
 from support.kafka import create_topic
-from tidegate.errors import FencedError, StopService
+from tidegate.errors import FencedError, StopService, TransientError
 from tidegate.events.topics import changelog
 from tidegate.runtime.bus import ChangelogRecord, Partition
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.changelog import SIGNATURE, KafkaChangelog
+from tidegate.runtime.kafka.fenced_producer import FORGOTTEN, FencedProducer
 from tidegate.runtime.retry import RetryPolicy
 
 pytestmark = pytest.mark.kafka
@@ -186,3 +187,37 @@ def test_an_owner_whose_signature_a_later_one_has_erased_gives_up_and_does_not_s
     with pytest.raises(FencedError):
         list(paused.acquire([0]))
     later[0].write([(b"a", b"1")])
+
+
+@pytest.mark.parametrize("signed", [False, True], ids=["before it signed", "when it had signed"])
+def test_an_owner_that_was_forgotten_signs_again_until_the_broker_answers(
+    bus: KafkaBus, topic_prefix: str, monkeypatch: pytest.MonkeyPatch, *, signed: bool
+) -> None:
+    log = bus.changelog(f"{topic_prefix}.changelog")
+    assert isinstance(log, KafkaChangelog)
+    list(log.acquire([0]))
+    log.write({0: [(b"a", b"1")]})
+    write, sign = FencedProducer.write, log._sign
+
+    def forgotten(*_: object) -> None:
+        monkeypatch.setattr(FencedProducer, "write", write)
+        raise KafkaException(KafkaError(FORGOTTEN))
+
+    def away(numbers: Sequence[int]) -> dict[int, int]:
+        monkeypatch.setattr(log, "_sign", sign)
+        if signed:
+            sign(numbers)
+        else:
+            log.close()
+        raise TransientError("the broker does not answer")
+
+    monkeypatch.setattr(FencedProducer, "write", forgotten)
+    monkeypatch.setattr(log, "_sign", away)
+    with pytest.raises(TransientError, match="does not answer"):
+        log.write({0: [(b"a", b"2")]})
+    log.write({0: [(b"a", b"2")]})
+
+    successor = OpenPartition(bus, f"{topic_prefix}.changelog")
+    assert successor.read() == [(b"a", b"1"), (b"a", b"2")]
+    with pytest.raises(FencedError):
+        log.write({0: [(b"a", b"zombie")]})

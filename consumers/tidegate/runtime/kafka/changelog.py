@@ -91,6 +91,10 @@ class KafkaChangelog:
         """By partition the offset behind the last record that was read or written here."""
         self._signed: dict[int, _Signatures] = {}
         self._owned: frozenset[int] = frozenset()
+        self._forgotten: frozenset[int] = frozenset()
+        """What is owned and has to be signed again before anything is written."""
+        self._own_ids: set[str] = set()
+        """Under which it was signed since it was acquired."""
 
     def acquire(
         self, numbers: Collection[int], known: Collection[int] = ()
@@ -109,14 +113,16 @@ class KafkaChangelog:
             FencedError: another process has acquired one of them meanwhile.
             TransientError: the broker does not answer now, or not all could be read.
         """
+        self._forgotten, self._own_ids = frozenset(), set()
         return self._acquire(sorted(numbers), frozenset(known), alone=False)
 
     def write(self, entries: Mapping[int, Sequence[ChangelogRecord]]) -> None:
-        """Append in one transaction. After a TransientError nothing was written: repeat it all.
+        """Append in one transaction.
 
         Raises:
             FencedError: another process has acquired one of these partitions.
-            TransientError: the broker did not accept it now.
+            TransientError: the broker did not accept it now, or has not said whether it did:
+                repeat it all before anything else is written.
         """
         self._guarded(lambda: self._write_or_sign_again(entries))
 
@@ -133,7 +139,7 @@ class KafkaChangelog:
     def _acquire(
         self, numbers: Sequence[int], known: frozenset[int], *, alone: bool
     ) -> Iterator[tuple[int, Sequence[ChangelogRecord]]]:
-        former, self._owned = self._owner, frozenset()
+        self._owned = frozenset()
         own = self._guarded(lambda: self._sign(numbers))
         cut_off = {number for number in known if own[number] < self._ends[number]}
         if cut_off:
@@ -149,7 +155,7 @@ class KafkaChangelog:
             yield from seen.new(self._batches(reader.read(ends, decided=True)))
             self._search({n: at for n, at in reader.positions.items() if at < ends[n]}, own)
             others = {each for owners in self._earlier(own).values() for each in owners}
-            if alone and others - {former}:
+            if alone and others - self._own_ids:
                 raise FencedError(self._fenced())
             erased = self._guarded(lambda: self._fence(own, seen.numbers))
             ends = self._high_watermarks(numbers)
@@ -160,7 +166,7 @@ class KafkaChangelog:
             with ChangelogReader(self._config, self._topic, dict.fromkeys(changed, 0)) as reader:
                 whole = reader.read({number: ends[number] for number in changed})
                 yield from self._batches(whole)
-        self._ends, self._owned = ends, frozenset(numbers)
+        self._ends, self._owned, self._forgotten = ends, frozenset(numbers), frozenset()
         if erased:
             self.write(erased)
 
@@ -168,6 +174,7 @@ class KafkaChangelog:
         """Take a new id and write it to each partition; give the offset of each signature."""
         self.close()
         self._owner = f"{self._topic}-{uuid.uuid4().hex}"
+        self._own_ids.add(self._owner)
         self._producer = FencedProducer(self._config, self._topic, self._owner)
         place = f"{socket.gethostname()} {os.getpid()}".encode()  # for people only
         entry = (SIGNATURE + self._owner.encode(), place)
@@ -246,17 +253,21 @@ class KafkaChangelog:
                 raise TransientError(f"{self._topic}[{number}]: written to while we acquired it")
 
     def _write_or_sign_again(self, entries: Mapping[int, Sequence[ChangelogRecord]]) -> None:
-        try:
-            self._write(entries)
-        except KafkaException as error:
-            if error.args[0].code() != FORGOTTEN:
-                raise
-            # The broker forgets an id that is idle for days. It says the same where another process
-            # has fenced it since: that one has signed.
-            log.info("%s: signed again after a long idle time", self._topic)
-            for _ in self._acquire(sorted(self._owned), self._owned, alone=True):
-                raise FencedError(self._fenced()) from error
-            self._write(entries)
+        if not self._forgotten:
+            try:
+                self._write(entries)
+            except KafkaException as error:
+                if error.args[0].code() != FORGOTTEN:
+                    raise
+                # The broker forgets an id that is idle for days. It says the same where another
+                # process has fenced it since: that one has signed.
+                self._forgotten = self._owned
+            else:
+                return
+        for _ in self._acquire(sorted(self._forgotten), self._forgotten, alone=True):
+            raise FencedError(self._fenced())
+        log.info("%s: signed again after a long idle time", self._topic)
+        self._write(entries)
 
     def _write(self, entries: Mapping[int, Sequence[ChangelogRecord]]) -> None:
         if self._producer is None or not entries.keys() <= self._owned:

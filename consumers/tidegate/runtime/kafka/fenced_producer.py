@@ -57,6 +57,8 @@ class FencedProducer:
         self._producer = _take_id(config, transactional_id)
         self.ends: dict[int, int] = {}
         """By partition the offset after the last record that was written here."""
+        self._is_committing = False
+        """Whether a commit was begun whose outcome the broker has not said."""
         self.appended_ms: int | None = None
         """When the broker appended the last of them, in ms since the epoch."""
 
@@ -64,22 +66,27 @@ class FencedProducer:
         """Append to several partitions in one transaction; returns when the broker has it.
 
         Raises:
-            TransientError: the broker did not accept it now. Nothing was written: repeat it all.
+            TransientError: the broker did not accept it now, or has not said whether it did.
+                Nothing else may be written before all of it is repeated.
             StopService: it never will.
         """
-        self._producer.begin_transaction()
         try:
+            if self._is_committing:
+                self._commit()
+            self._producer.begin_transaction()
             for number, records in entries.items():
                 for key, value in records[:-1]:
                     self._append(number, key, value, None)
                 for key, value in records[-1:]:  # only the last one's offset matters
                     self._append(number, key, value, self._on_delivery)
-            _persist(self._producer.commit_transaction)
+            self._commit()
         except KafkaException as error:
             fault: KafkaError = error.args[0]
             if fault.fatal() or fault.code() in {*FENCED, FORGOTTEN}:
                 raise
             reason = f"changelog {self._topic}: {fault.str()}"
+            if self._is_committing:  # it may yet succeed, so the client lets nobody abort it
+                raise TransientError(reason) from error
             self._abort(reason)
             raise (StopService if fault.code() in _PERMANENT else TransientError)(reason) from error
 
@@ -97,6 +104,16 @@ class FencedProducer:
                 self._producer.poll(0.05)
             else:
                 return
+
+    def _commit(self) -> None:
+        """Commit, or go on with a commit of which the broker has not said whether it succeeded."""
+        self._is_committing = True
+        try:
+            _persist(self._producer.commit_transaction, _WAIT)  # the caller repeats it
+        except KafkaException as error:
+            self._is_committing = error.args[0].retriable()
+            raise
+        self._is_committing = False
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
@@ -151,9 +168,9 @@ def _take_id(config: Config, transactional_id: str) -> Producer:
     return producer
 
 
-def _persist(step: Callable[[float], None]) -> None:
+def _persist(step: Callable[[float], None], seconds: float = 2 * _WAIT) -> None:
     """Repeat a step of a transaction while the broker is away: librdkafka resumes it."""
-    deadline = time.monotonic() + 2 * _WAIT
+    deadline = time.monotonic() + seconds
     while True:
         try:
             step(_WAIT)
