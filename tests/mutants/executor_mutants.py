@@ -181,4 +181,16 @@ EXECUTOR_MUTANTS = (
         (("                        self._wake_one()  # of", "                        pass  # of"),),
         f"{_FAIRNESS} -k arrive_at_once",
     ),
+    Mutant(
+        "rule 6: a schema that nobody can read stops the service, however few the tables are",
+        RUNTIME + "input/dead_letters.py",
+        (("        return len(seen)\n", "        pass\n"),),
+        "tests/runtime/test_dead_letter_limit.py -k nobody_can_read",
+    ),
+    Mutant(
+        "rule 6: bad writers of some tables stop nobody who is heard in between",
+        RUNTIME + "input/dead_letters.py",
+        (("    if not marks[_SUCCEEDED] and len", "    if len"),),
+        "tests/runtime/test_dead_letter_limit.py -k in_between",
+    ),
 )

@@ -19,13 +19,15 @@ from support.samples import (
     message,
     savepoint_request,
 )
-from tidegate.errors import DeadLetterFlood, FormatError, PermanentError
+from tidegate.errors import DeadLetterFlood, FormatError, MessageTooLargeError, PermanentError
 from tidegate.events import Event
+from tidegate.events.topics import TOPICS, changelog
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letters import MAX_OF_A_KEY, DeadLetterLimit
 from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.protocols import Decision
 
 ZERO, ONE = Partition("tidegate.commands", 0), Partition("tidegate.commands", 1)
@@ -116,6 +118,50 @@ def test_invalid_messages_of_many_tables_stop_the_service() -> None:
     tables = [f"lake.a.t{number}" for number in range(100)]
 
     assert letters_until_flood(DeadLetterLimit(), ZERO, FormatError("junk"), tables) == 50
+
+
+@pytest.mark.parametrize("tables", [3, 5])
+def test_a_schema_that_nobody_can_read_stops_the_service_also_where_tables_are_few(
+    tables: int,
+) -> None:
+    keys = [f"lake.a.t{number}" for number in range(tables)]
+
+    assert letters_until_flood(DeadLetterLimit(), ZERO, FormatError("junk"), keys) == 50
+
+
+def test_bad_writers_of_some_tables_stop_nobody_who_is_heard_in_between() -> None:
+    limit, keys = DeadLetterLimit(), [f"lake.a.t{number}" for number in range(4)]
+    for count in range(1000):
+        limit.failed(record_of(ZERO, keys[count % 4]), FormatError("junk"), "gate")
+        if count % 50 == 0:
+            limit.succeeded(ZERO)
+
+
+def test_messages_that_are_too_large_are_their_tables_fault_and_stop_nobody_else() -> None:
+    with pytest.raises(AssertionError, match="there is no limit"):
+        letters_until_flood(DeadLetterLimit(), ZERO, MessageTooLargeError("2 MB"))
+
+
+def test_a_batch_of_messages_that_the_client_cannot_read_stops_nobody() -> None:
+    class Bomb(MemoryBus):
+        """The first batch of the commits unpacks to more than the client takes."""
+
+        def log(self, partition: Partition, since_ms: int = 0) -> list[Record]:
+            records = super().log(partition, since_ms)
+            if partition.topic != "tidegate.commits":
+                return records
+            unreadable = Record(partition, 0, None, None, (), 0, "the client can't read it")
+            return [unreadable._replace(offset=n) for n in range(200)] + records[200:]
+
+    names = [*(topic.name() for topic in TOPICS), changelog(EveryThird.name).name()]
+    bus = Bomb(names, partitions=1)
+    bus.send([message(commit(n)) for n in range(206)])
+    loop = DeciderLoop(EveryThird(), bus)
+    while loop.step(0):
+        pass
+
+    assert (len(bus.records(DEAD)), len(bus.records("tidegate.commands"))) == (200, 2)
+    loop.close()
 
 
 def test_what_one_table_has_had_counted_goes_along_with_the_partition() -> None:

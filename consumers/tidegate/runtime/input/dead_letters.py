@@ -38,6 +38,8 @@ MAX_REASON: Final = 8000
 """Characters of a reason that are kept; it may quote the faulty input at any length."""
 MAX_OF_A_KEY: Final = 10
 """How many invalid messages of one key, as a rule of one table, count towards the limit."""
+MANY_KEYS: Final = 3
+"""Where all messages of so many keys are invalid and no other comes in between, each counts."""
 _SUCCEEDED: Final = "."
 _FAILED: Final = "x"
 _INVALID: Final = "".join(each for each in string.ascii_letters if each != _FAILED)
@@ -114,13 +116,16 @@ def _truncated(text: str) -> str:
 
 
 def _mark(record: Record, error: BaseException) -> str:
-    if isinstance(error, FormatError | PermanentError):  # whoever published it is at fault
+    # whoever published it is at fault, not the code
+    if isinstance(error, FormatError | PermanentError | MessageTooLargeError):
         return _INVALID[zlib.crc32(record.key or b"") % len(_INVALID)]
     return _FAILED
 
 
 def _counted(seen: Sequence[str]) -> int:
     marks = Counter(seen)
+    if not marks[_SUCCEEDED] and len(marks.keys() - {_FAILED}) >= MANY_KEYS:
+        return len(seen)
     return marks[_FAILED] + sum(min(marks[each], MAX_OF_A_KEY) for each in _INVALID)
 
 
@@ -130,7 +135,9 @@ class DeadLetterLimit:
 
     At most `max_failures` of the last `window` messages of a partition may become dead letters. Of
     messages that are invalid in themselves a key has at most MAX_OF_A_KEY counted: one table's bad
-    writer stops nobody else. Where the code fails on a valid message, each failure counts. The
+    writer stops nobody else. All count where nothing succeeds and MANY_KEYS are affected: then it
+    is the schema, or how it is read. Where the code fails on a valid message, each failure counts.
+    What the client can't read has no key, and counts as if all of it had the same. The
     loop commits the partition's `history` with its offset and restores it when it is assigned the
     partition, so the count survives restarts and changes of owner. Thread-safe.
     """
