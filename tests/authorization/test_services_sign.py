@@ -78,7 +78,7 @@ def test_the_policy_signs_its_requests(tmp_path: Path) -> None:
     bus = memory_bus("savepoint-policy")
     values = {
         "security": {"sign_with": key_file(tmp_path)},
-        "savepoints": [{"tables": "*", "when": "every_commit"}],
+        "savepoints": [{"tables": "*", "when": "every_commit", "lifetime": "forever"}],
     }
     bus.send([message(commit(1))])
     loop = assemble("savepoint-policy", Settings.model_validate(values), bus)

@@ -108,7 +108,7 @@ def test_a_service_hears_and_speaks_through_the_registry(
             "kafka": {"bootstrap.servers": bootstrap_servers},
             "topics": {"prefix": topic_prefix},
             "registry": named,
-            "savepoints": [{"tables": "lake.*", "when": "every_commit"}],
+            "savepoints": [{"tables": "lake.*", "when": "every_commit", "lifetime": "forever"}],
         }
     )
     loop = assemble(SavepointPolicyService.name, settings, KafkaBus(settings.connection()))

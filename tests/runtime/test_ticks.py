@@ -36,7 +36,7 @@ class HourLater:
         assert isinstance(event, CommitCompleted)
         return Decision(Last(commit=event, at=at))
 
-    def due(self, state: Last) -> datetime | None:
+    def due(self, table: str, state: Last) -> datetime | None:  # noqa: ARG002
         return None if state.at is None else state.at + timedelta(hours=1)
 
     def tick(self, table: str, state: Last, at: datetime) -> Decision[Last]:

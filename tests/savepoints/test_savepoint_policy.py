@@ -4,22 +4,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from support.policies import every_commit
 from tidegate.errors import FormatError
 from tidegate.events import CommitCompleted, SavepointRequested
-from tidegate.savepoints import (
-    PolicyRule,
-    SavepointMode,
-    SavepointPolicy,
-    SavepointPolicyService,
-)
-from tidegate.savepoints.policy import REMEMBERED, RequestedInstants
+from tidegate.savepoints import PolicyRule, SavepointPolicy, SavepointPolicyService
+from tidegate.savepoints.policy_state import REMEMBERED, PolicyState
 
 AT = datetime(2026, 3, 1, 10, tzinfo=UTC)
 POLICY = SavepointPolicy(
-    name="nightly",
     rules=(
-        PolicyRule(pattern="lake.sales.orders_tmp", mode=SavepointMode.ON_REQUEST),
-        PolicyRule(pattern="lake.sales.*", mode=SavepointMode.EVERY_COMMIT),
+        PolicyRule(pattern="lake.sales.orders_tmp"),
+        every_commit("lake.sales.*", "nightly"),
     ),
 )
 SERVICE = SavepointPolicyService(POLICY)
@@ -89,13 +84,13 @@ def test_other_commits_are_passed_over_and_not_remembered(fields: dict[str, str]
 
 
 def test_a_pattern_is_written_in_any_case() -> None:
-    rule = PolicyRule(pattern="Lake.Sales.*", mode=SavepointMode.EVERY_COMMIT)
+    rule = every_commit("Lake.Sales.*")
 
     assert rule.covers("lake.sales.orders")
 
 
 def test_memory_is_bounded_and_what_fell_out_is_not_asked_for_again() -> None:
-    state = RequestedInstants()
+    state = PolicyState()
     for number in range(REMEMBERED + 10):
         state = SERVICE.decide(state, commit(f"2026030110{number:07d}"), AT).state
 

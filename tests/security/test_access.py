@@ -31,6 +31,7 @@ requested_by = ["ana", "ops-*"]
 [[savepoints]]
 tables = "*.policed"
 when = "every_commit"
+lifetime = "forever"
 """
 
 

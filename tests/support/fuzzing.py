@@ -274,6 +274,7 @@ roots = ["/lake", "s3://lake/tables"]
 [[savepoints]]
 tables = "lake.sales.*"
 when = "every_commit"
+lifetime = "forever"
 [security]
 require_signatures = false
 [[security.keys]]

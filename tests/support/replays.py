@@ -27,7 +27,12 @@ from tidegate.runtime.kafka.topic_reader import TopicReader
 from tidegate.service.assembly import CONSUMED_EVENTS, SERVICES, assemble
 from tidegate.service.settings import Settings
 
-EVERY_COMMIT = '[[savepoints]]\ntables = "*.customers"\nwhen = "every_commit"\n'
+EVERY_COMMIT = """
+[[savepoints]]
+tables = "*.customers"
+when = "every_commit"
+lifetime = "forever"
+"""
 
 
 @dataclass(frozen=True)

@@ -114,8 +114,8 @@ class _TimedDecider(_Decider[S]):
         super().__init__(decider, service)
         self._timed = decider
 
-    def due(self, state: S) -> datetime | None:
-        return self._timed.due(state)
+    def due(self, table: str, state: S) -> datetime | None:
+        return self._timed.due(table, state)
 
     def tick(self, table: str, state: S, at: datetime) -> Decision[S]:
         # nothing caused it now: there is no latency to measure

@@ -80,7 +80,7 @@ class TimedDecider(Decider[S], Protocol[S]):
     commands derive from what is in the state, never from the time.
     """
 
-    def due(self, state: S) -> datetime | None:
+    def due(self, table: str, state: S) -> datetime | None:
         """From when on `tick` has something to do, if no event comes before; None: never.
 
         Called for every table at an assignment, and for a table after each of its decisions.

@@ -1,19 +1,16 @@
-"""Savepoints: when to request one (policy), what it keeps (plan), and writing it (executor)."""
+"""Savepoints: when to request one (policy), what it keeps (plan), writing and removing it."""
 
 from __future__ import annotations
 
 from tidegate.savepoints.executor import SavepointWriter
-from tidegate.savepoints.policy import (
-    PolicyRule,
-    SavepointMode,
-    SavepointPolicy,
-    SavepointPolicyService,
-)
+from tidegate.savepoints.policy import SavepointPolicyService
+from tidegate.savepoints.rules import PolicyRule, SavepointPolicy, Tier, TierRule
 
 __all__ = [
     "PolicyRule",
-    "SavepointMode",
     "SavepointPolicy",
     "SavepointPolicyService",
     "SavepointWriter",
+    "Tier",
+    "TierRule",
 ]

@@ -9,16 +9,32 @@ from typing import ClassVar, Final
 from tidegate.errors import ConfinementError, FormatError, PermanentError, TransientError
 from tidegate.events import (
     Command,
+    KeptSavepoint,
     Outcome,
     SavepointCreated,
+    SavepointMark,
     SavepointRejected,
+    SavepointRemovalRequested,
     SavepointRequested,
 )
 from tidegate.events.reasons import Reason
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, Timeline
 from tidegate.hudi_reader import HudiTable, list_partitions, slice_rules
 from tidegate.savepoints.lookup import clean_bound, read_commits, read_replaced
-from tidegate.savepoints.plan import SavepointPlan, check_bound, choose_commit, plan_savepoint
+from tidegate.savepoints.pins import (
+    MAX_REVIEWED,
+    kept_savepoint,
+    kept_savepoints,
+    newest_files,
+)
+from tidegate.savepoints.plan import (
+    SavepointPlan,
+    check_bound,
+    choose_commit,
+    commit_before,
+    plan_savepoint,
+)
+from tidegate.savepoints.removal import SavepointRemover
 from tidegate.savepoints.repeats import Repeats, was_removed
 from tidegate.storage import NotFound, ParallelMap
 from tidegate.tables.hudi import TimelineWriter, open_table
@@ -31,6 +47,8 @@ _REMOVES_FILES: Final = frozenset({Action.CLEAN, Action.RESTORE, Action.ROLLBACK
 class SavepointWriter:
     """Carries out SavepointRequested; its outcome is SavepointCreated or SavepointRejected.
 
+    And SavepointRemovalRequested (`removal.py`): of one table never both at the same time.
+
     Only the savepoint's own two files of the table are written, first inflight, then completed. An
     inflight file that an interrupted attempt left is completed. If the savepoint exists already,
     the outcome says so. A repeated request gets its first outcome again: a savepoint that was
@@ -38,7 +56,7 @@ class SavepointWriter:
     """
 
     name: ClassVar[str] = "savepoint-writer"
-    consumes: ClassVar[tuple[type[Command], ...]] = (SavepointRequested,)
+    consumes: ClassVar[tuple[type[Command], ...]] = (SavepointRequested, SavepointRemovalRequested)
     checks_past_outcomes: ClassVar[bool] = False
 
     def __init__(
@@ -58,12 +76,15 @@ class SavepointWriter:
         return False
 
     def execute(self, command: Command) -> Iterator[Outcome]:
-        """Write the savepoint, or yield why not.
+        """Write or remove the savepoint, or yield why not.
 
         Raises:
-            PermanentError: the command is not a SavepointRequested.
+            PermanentError: the command is neither.
             TransientError: a file was removed while it was needed; try again.
         """
+        if isinstance(command, SavepointRemovalRequested):
+            yield SavepointRemover(self.warehouse, self.clock, self.name).answer(command)
+            return
         if not isinstance(command, SavepointRequested):
             raise PermanentError(f"{self.name} can't carry out a {type(command).__name__}")
         try:
@@ -82,10 +103,11 @@ class SavepointWriter:
         previous = repeats.outcome()
         if previous and was_removed(table.timeline, previous):
             return previous
-        wanted = previous.instant if previous else command.instant
-        commit = choose_commit(table.timeline, wanted).timestamp
+        commit = self._commit(table, command, previous)
         existing = self._existing(table, commit)
-        metadata = existing or self._begin(command, table, commit)
+        plan = None if existing else self._begin(table, commit)
+        metadata = existing or self._metadata(command, plan)
+        review = self._review(table, metadata, commit) if command.review else ()
         ended = self.clock()
         created = SavepointCreated.about(
             command,
@@ -96,19 +118,49 @@ class SavepointWriter:
             files=metadata.file_count,
             already_there=existing is not None,
             duration_ms=max(0, int((ended - began).total_seconds() * 1000)),
+            bytes=plan.bytes if plan else None,
+            **_marked(metadata, command),
+            reviewed=command.review,
+            savepoints=review,
         )
         repeats.put(created, ended)
         if existing is None:
             self._complete(table, commit, metadata)
         return created
 
-    def _begin(
-        self, command: SavepointRequested, table: HudiTable, commit: str
-    ) -> SavepointMetadata:
+    @staticmethod
+    def _commit(
+        table: HudiTable, command: SavepointRequested, previous: SavepointCreated | None
+    ) -> str:
+        if previous is None and command.before is not None:
+            return commit_before(table.timeline, command.before).timestamp
+        wanted = previous.instant if previous else command.instant
+        return choose_commit(table.timeline, wanted).timestamp
+
+    def _begin(self, table: HudiTable, commit: str) -> SavepointPlan:
         plan = self._plan(table, commit)
         self._claim(table, commit)
+        return plan
+
+    def _metadata(
+        self, command: SavepointRequested, plan: SavepointPlan | None
+    ) -> SavepointMetadata:
+        comment = command.mark.before(command.comment) if command.mark else command.comment
         moment_ms = int(self.clock().timestamp() * 1000)
-        return SavepointMetadata(command.requested_by, moment_ms, command.comment, plan.files)
+        files = plan.files if plan else {}
+        return SavepointMetadata(command.requested_by, moment_ms, comment, files)
+
+    def _review(
+        self, table: HudiTable, made: SavepointMetadata, commit: str
+    ) -> tuple[KeptSavepoint, ...]:
+        """The table's savepoints that may end one day, with the one that is about to be completed.
+
+        Costs one more listing, and the metadata of each: a policy asks for it once a day.
+        """
+        found = list(kept_savepoints(table, newest_files(table, self.parallel_map)))
+        if all(each.instant != commit for each in found):
+            found.append(kept_savepoint(commit, made, None))
+        return tuple(e for e in found if e.policy or e.lifetime_seconds is not None)[:MAX_REVIEWED]
 
     def _claim(self, table: HudiTable, commit: str) -> None:
         """Create the inflight file; withdraw it if the plan may not hold any more.
@@ -160,6 +212,20 @@ class SavepointWriter:
             reason=refused.reason,
             message=refused.message,
         )
+
+
+def _marked(metadata: SavepointMetadata, command: SavepointRequested) -> dict[str, object]:
+    """The fields of the outcome that say how long the savepoint is kept, by its own mark."""
+    mark, _ = SavepointMark.parse(metadata.comment)
+    if mark is None:
+        return {}
+    more = command.tiers if mark.policy and mark.policy == command.policy else ()
+    return {
+        "policy": mark.policy,
+        "tiers": tuple(dict.fromkeys((*mark.tiers, *more))),
+        "decided_at": mark.decided_at,
+        "lifetime_seconds": mark.lifetime_seconds,
+    }
 
 
 def _removals(timeline: Timeline) -> frozenset[Instant]:

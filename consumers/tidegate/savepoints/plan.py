@@ -30,6 +30,8 @@ class SavepointPlan:
 
     instant: str
     files: Mapping[str, tuple[str, ...]]
+    bytes: int
+    """The size of those files together, as listed."""
 
 
 def choose_commit(timeline: Timeline, wanted: str | None) -> Instant:
@@ -43,6 +45,20 @@ def choose_commit(timeline: Timeline, wanted: str | None) -> Instant:
         return found
     what = f"commit {wanted} is not among the completed" if wanted else "there are no completed"
     raise Refused(Reason.NO_SUCH_COMMIT, f"{what} commits of the table's active timeline")
+
+
+def commit_before(timeline: Timeline, instant: str) -> Instant:
+    """The newest commit that was complete when the one at `instant` completed, and older than it.
+
+    Raises:
+        Refused: there is no such commit.
+    """
+    after = choose_commit(timeline, instant)
+    end = timeline.completion_of(after.timestamp)
+    for commit in reversed(timeline.completed_writes):
+        if commit.timestamp < instant and timeline.completion_of(commit.timestamp) <= end:
+            return commit
+    raise Refused(Reason.NO_SUCH_COMMIT, f"no commit of the active timeline precedes {instant}")
 
 
 def check_bound(commit: str, bound: str | None) -> None:
@@ -93,9 +109,9 @@ def plan_savepoint(
     if missing:
         shown = "; ".join(missing[:_SHOWN])
         raise Refused(Reason.MISSING_FILES, f"{len(missing)} files of the commit are gone: {shown}")
-    return SavepointPlan(
-        commit, {path: tuple(n for s in ss for n in s.file_names) for path, ss in chosen.items()}
-    )
+    files = {path: tuple(n for s in ss for n in s.file_names) for path, ss in chosen.items()}
+    size = sum(present[path][name] for path, names in files.items() for name in names)
+    return SavepointPlan(commit, files, size)
 
 
 def _expected(

@@ -1,101 +1,102 @@
-"""When to request a savepoint: a frozen policy, and the decider that applies it to commits."""
+"""The savepoint policy: a decider that requests savepoints, and their removal when it is time."""
 
 from __future__ import annotations
 
-from datetime import datetime
-from enum import StrEnum
-from fnmatch import fnmatchcase
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from functools import singledispatchmethod
 from typing import ClassVar, Final
 
 from tidegate.errors import FormatError
-from tidegate.events import CommitCompleted, Event, SavepointRequested, Value
-from tidegate.events.limits import Text
-from tidegate.hudi.instant_time import is_in_the_future, is_long_ago
+from tidegate.events import (
+    CommitCompleted,
+    Event,
+    SavepointCreated,
+    SavepointRejected,
+    SavepointRemovalRejected,
+    SavepointRemovalRequested,
+    SavepointRemoved,
+    SavepointRequested,
+)
+from tidegate.events.reasons import Reason
+from tidegate.hudi.instant_time import is_in_the_future
 from tidegate.runtime.protocols import Decision
+from tidegate.savepoints.policy_state import KeptEntry, PolicyState, TierState
+from tidegate.savepoints.retention import expires_at, newest_of_tiers, removals
+from tidegate.savepoints.rules import PolicyRule, SavepointPolicy, Tier
+from tidegate.savepoints.schedule import Wanted, periods_of, wanted
 
-REMEMBERED: Final = 256
 _SAVEPOINTABLE: Final = frozenset({"commit", "deltacommit", "replacecommit"})
-
-
-class SavepointMode(StrEnum):
-    """When a table gets its savepoints."""
-
-    EVERY_COMMIT = "every_commit"
-    ON_REQUEST = "on_request"
-
-
-class PolicyRule(Value, frozen=True):
-    """A mode for the tables whose identity matches `pattern` (`*`, `?` and `[...]`)."""
-
-    pattern: Text
-    mode: SavepointMode
-
-    def covers(self, table: str) -> bool:
-        """Whether this rule applies to a table (`catalog.database.table`, lower case)."""
-        return fnmatchcase(table, self.pattern.lower())
-
-
-class SavepointPolicy(Value, frozen=True):
-    """Rules in order: the first that covers a table applies; by default ON_REQUEST."""
-
-    name: Text = "default"
-    rules: tuple[PolicyRule, ...] = ()
-
-    def mode_of(self, table: str) -> SavepointMode:
-        """The mode of a table."""
-        modes = (rule.mode for rule in self.rules if rule.covers(table))
-        return next(modes, SavepointMode.ON_REQUEST)
-
-
-class RequestedInstants(Value, frozen=True):
-    """A table's instants for which a savepoint was requested: the last REMEMBERED, ascending.
-
-    Instants order as strings, as in Hudi. Once the memory is full, an old instant below the least
-    remembered one counts as requested: a late repeat never requests twice, at the price that a
-    commit published more than REMEMBERED commits and a day late gets no savepoint by policy.
-
-    That price is never asked of a commit that may be new: whoever fills the memory with instants of
-    today can have savepoints requested twice, which the writer recognises, and never not at all.
-    """
-
-    instants: tuple[str, ...] = ()
-
-    def has(self, instant: str, at: datetime) -> bool:
-        """Whether a savepoint was requested on this instant, or it is too old at `at` to know."""
-        full = len(self.instants) == REMEMBERED
-        forgotten = full and instant < self.instants[0] and is_long_ago(instant, at)
-        return forgotten or instant in self.instants
-
-    def with_(self, instant: str) -> RequestedInstants:
-        """The memory with one more instant in it."""
-        return RequestedInstants(instants=tuple(sorted((*self.instants, instant)))[-REMEMBERED:])
+_REVIEW_AFTER: Final = timedelta(hours=24)
+"""How often the table's own list of savepoints is asked for, with a savepoint that is made."""
+_GONE: Final = frozenset({Reason.NOT_OF_POLICY})
+"""Refusals after which a savepoint is not the policy's business any more."""
 
 
 class SavepointPolicyService:
-    """Requests a savepoint on every commit of the tables whose policy says so, once an instant."""
+    """Requests savepoints on commits, once an instant, and the removal of those past their time.
+
+    A removal is decided on what the table's outcomes said: at each of them, at each commit, and
+    when a lifetime ends (a tick). The writer checks it again on the table itself.
+    """
 
     name: ClassVar[str] = "savepoint-policy"
-    consumes: ClassVar[tuple[type[Event], ...]] = (CommitCompleted,)
-    state_type: type[RequestedInstants] = RequestedInstants
+    consumes: ClassVar[tuple[type[Event], ...]] = (
+        CommitCompleted,
+        SavepointCreated,
+        SavepointRejected,
+        SavepointRemoved,
+        SavepointRemovalRejected,
+    )
+    state_type: type[PolicyState] = PolicyState
 
     def __init__(self, policy: SavepointPolicy) -> None:
         """Take the policy; it does not change while the service runs."""
         self.policy = policy
 
-    def initial(self) -> RequestedInstants:
+    def initial(self) -> PolicyState:
         """Nothing requested yet."""
-        return RequestedInstants()
+        return PolicyState()
 
-    def decide(
-        self, state: RequestedInstants, event: Event, at: datetime
-    ) -> Decision[RequestedInstants]:
-        """Request a savepoint on a commit that can have one and has none requested.
+    def decide(self, state: PolicyState, event: Event, at: datetime) -> Decision[PolicyState]:
+        """Request what a commit is due, and remember what there is.
 
         Raises:
             FormatError: the commit's instant is later than `at`, when the broker got the event: no
                 clock and no time zone explains that.
         """
-        if not isinstance(event, CommitCompleted) or not self._wants(event):
+        decision = self._apply(event, state, at)
+        removed = self._removals(event.table, decision.state, at)
+        return removed._replace(commands=(*decision.commands, *removed.commands))
+
+    def due(self, table: str, state: PolicyState) -> datetime | None:
+        """When the next lifetime ends, or a refused removal is to be requested again."""
+        rule = self.policy.rule_of(table)
+        newest = newest_of_tiers(rule, state.kept) if rule else frozenset[str]()
+        times = (self._due(rule, each) for each in state.kept if each.instant not in newest)
+        return min((each for each in times if each is not None), default=None)
+
+    def tick(self, table: str, state: PolicyState, at: datetime) -> Decision[PolicyState]:
+        """Request the removal of what has had its time."""
+        return self._removals(table, state, at)
+
+    @staticmethod
+    def _due(rule: PolicyRule | None, entry: KeptEntry) -> datetime | None:
+        return entry.ask_again_at or expires_at(rule, entry)
+
+    @singledispatchmethod
+    def _apply(
+        self,
+        event: Event,  # noqa: ARG002 - for the kinds that are consumed
+        state: PolicyState,
+        at: datetime,  # noqa: ARG002
+    ) -> Decision[PolicyState]:
+        return Decision(state)
+
+    @_apply.register
+    def _(self, event: CommitCompleted, state: PolicyState, at: datetime) -> Decision[PolicyState]:
+        rule = self.policy.rule_of(event.table)
+        if rule is None or event.action not in _SAVEPOINTABLE:
             return Decision(state)
         if is_in_the_future(event.instant, at):
             raise FormatError(
@@ -105,17 +106,133 @@ class SavepointPolicyService:
             )
         if state.has(event.instant, at):
             return Decision(state)
-        request = SavepointRequested.about(
-            event,
-            said_by=self.name,
-            occurred_at=at,
-            instant=event.instant,
-            requested_by=f"policy:{self.policy.name}",
-        )
-        return Decision(state.with_(event.instant), (request,))
+        what = wanted(rule, state, event, at)
+        review = state.reviewed_at is None or at >= state.reviewed_at + _REVIEW_AFTER
+        requests = tuple(self._requests(rule, what, event, at, review=review))
+        return Decision(_after(state, event, what, requests, at), requests)
 
-    def _wants(self, commit: CommitCompleted) -> bool:
-        return (
-            commit.action in _SAVEPOINTABLE
-            and self.policy.mode_of(commit.table) is SavepointMode.EVERY_COMMIT
+    @_apply.register
+    def _(self, event: SavepointCreated, state: PolicyState, at: datetime) -> Decision[PolicyState]:
+        return Decision(state.with_created(event, at))
+
+    @_apply.register
+    def _(
+        self,
+        event: SavepointRejected,
+        state: PolicyState,
+        at: datetime,  # noqa: ARG002
+    ) -> Decision[PolicyState]:
+        lost = {tier for tier, each in state.tiers.items() if each.request == event.caused_by}
+        if not lost:
+            return Decision(state)
+        tiers = {tier: each for tier, each in state.tiers.items() if tier not in lost}
+        rule = self.policy.rule_of(event.table)
+        every = rule.tier(Tier.EVERY_N) if rule and Tier.EVERY_N in lost else None
+        commits = max(state.commits, every.commits - 1) if every else state.commits
+        return Decision(state.with_(tiers=tiers, commits=commits))
+
+    @_apply.register
+    def _(
+        self,
+        event: SavepointRemoved,
+        state: PolicyState,
+        at: datetime,  # noqa: ARG002
+    ) -> Decision[PolicyState]:
+        return Decision(_without(state, event.instant))
+
+    @_apply.register
+    def _(
+        self,
+        event: SavepointRemovalRejected,
+        state: PolicyState,
+        at: datetime,  # noqa: ARG002
+    ) -> Decision[PolicyState]:
+        return Decision(_without(state, event.instant) if event.reason in _GONE else state)
+
+    def _requests(
+        self,
+        rule: PolicyRule,
+        what: Wanted,
+        commit: CommitCompleted,
+        at: datetime,
+        *,
+        review: bool,
+    ) -> Iterator[SavepointRequested]:
+        common = {"said_by": self.name, "occurred_at": at, "policy": rule.name}
+        common["requested_by"] = f"policy:{rule.name}"
+        if what.before:  # first: the other one may be far newer
+            yield SavepointRequested.about(
+                commit, **common, before=commit.instant, tiers=(Tier.BEFORE,)
+            )
+        if what.tiers:
+            yield SavepointRequested.about(
+                commit, **common, instant=commit.instant, tiers=what.tiers, review=review
+            )
+
+    def _removals(self, table: str, state: PolicyState, at: datetime) -> Decision[PolicyState]:
+        rule = self.policy.rule_of(table)
+        found = {each.instant: each.why for each in removals(rule, state.kept, at)}
+        due = [
+            each
+            for each in state.kept
+            if each.instant in found and (each.ask_again_at is None or each.ask_again_at <= at)
+        ]
+        if not due:
+            return Decision(state)
+        asked = {each.instant for each in due}
+        kept = tuple(
+            each.model_copy(update={"asked": each.asked + 1, "asked_at": at})
+            if each.instant in asked
+            else each
+            for each in state.kept
         )
+        event = {"table": table, "location": state.location, "occurred_at": at}
+        event["said_by"] = self.name
+        requests = tuple(_removal(rule, event, each, found[each.instant]) for each in due)
+        return Decision(state.with_(kept=kept), requests)
+
+
+def _removal(
+    rule: PolicyRule | None, event: Mapping[str, object], entry: KeptEntry, why: str
+) -> SavepointRemovalRequested:
+    """The request; `event` has the fields that all of them have."""
+    tiers = tuple(each.tier for each in rule.tiers) if rule and entry.policy else ()
+    return SavepointRemovalRequested.model_validate(
+        {
+            **event,
+            "caused_by": entry.cause,
+            "instant": entry.instant,
+            "requested_by": f"policy:{entry.policy}" if entry.policy else event["said_by"],
+            "reason": why,
+            "policy": entry.policy,
+            "by_lifetime": entry.policy is None,
+            "tiers": tiers,
+            "attempt": entry.asked,
+        }
+    )
+
+
+def _without(state: PolicyState, instant: str) -> PolicyState:
+    kept = tuple(each for each in state.kept if each.instant != instant)
+    return state if len(kept) == len(state.kept) else state.with_(kept=kept)
+
+
+def _after(
+    state: PolicyState,
+    commit: CommitCompleted,
+    what: Wanted,
+    requests: tuple[SavepointRequested, ...],
+    at: datetime,
+) -> PolicyState:
+    """The state after a commit was considered, and these requests were made."""
+    fields: dict[str, object] = {"instants": state.considered(commit.instant)}
+    fields["commits"] = 0 if Tier.EVERY_N in what.tiers else state.commits + 1
+    if requests:
+        fields["last_at"] = at
+    if what.tiers:
+        made = {
+            str(tier): TierState(period=period, request=requests[-1].event_id)
+            for tier, period in periods_of(what.tiers, at)
+        }
+        fields["tiers"] = state.tiers | made
+    return state.with_(**fields)

@@ -34,13 +34,20 @@ from tidegate.runtime.protocols import Decider, Executor
 from tidegate.runtime.retry import BROKER_RETRIES, TABLE_RETRIES, RetryPolicy
 from tidegate.savepoints import (
     PolicyRule,
-    SavepointMode,
     SavepointPolicy,
     SavepointPolicyService,
     SavepointWriter,
+    Tier,
+    TierRule,
 )
 from tidegate.service import catalogue
 from tidegate.service.settings import Settings
+from tidegate.service.settings.savepoints import (
+    EveryNSettings,
+    OperationSettings,
+    SavepointRule,
+    TierSettings,
+)
 from tidegate.service.stores import require_drivers, require_tested_stores
 from tidegate.signatures import PublicKey, Signer, SigningKey
 from tidegate.signatures.signer import SERVICES_VALIDITY
@@ -77,11 +84,28 @@ def table_work(settings: Settings) -> tuple[Warehouse, AdaptiveMap]:
 
 def savepoint_policy(settings: Settings) -> SavepointPolicy:
     """The savepoint policy that the settings define."""
-    rules = (
-        PolicyRule(pattern=rule.tables, mode=SavepointMode(rule.when))
-        for rule in settings.savepoints
+    return SavepointPolicy(rules=tuple(map(_policy_rule, settings.savepoints)))
+
+
+def _policy_rule(rule: SavepointRule) -> PolicyRule:
+    tiers = rule.tiers()
+    return PolicyRule(
+        name=rule.policy,
+        pattern=rule.tables,
+        tiers=tuple(_tier_rule(name, each) for name, each in tiers.items()),
+        min_gap=rule.min_gap,
+        max_count=rule.maximum() if tiers else None,
     )
-    return SavepointPolicy(rules=tuple(rules))
+
+
+def _tier_rule(name: str, tier: TierSettings) -> TierRule:
+    return TierRule(
+        tier=Tier(name.replace("_", "-")),
+        keep=tier.keep,
+        lifetime=tier.lifetime if isinstance(tier.lifetime, timedelta) else None,
+        commits=tier.commits if isinstance(tier, EveryNSettings) else 1,
+        operations=tier.operations if isinstance(tier, OperationSettings) else (),
+    )
 
 
 def alarms(settings: Settings) -> Alarms:

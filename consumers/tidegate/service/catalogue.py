@@ -17,15 +17,26 @@ from tidegate.events import (
     LockReleased,
     QuarantineRemovalRequested,
     RestoreRequested,
+    SavepointCreated,
+    SavepointRejected,
+    SavepointRemovalRejected,
+    SavepointRemovalRequested,
+    SavepointRemoved,
     SavepointRequested,
     VacuumFinished,
 )
 
 CONSUMED_EVENTS: Final[Mapping[str, Sequence[type[Event]]]] = MappingProxyType(
     {
-        "savepoint-policy": (CommitCompleted,),
+        "savepoint-policy": (
+            CommitCompleted,
+            SavepointCreated,
+            SavepointRejected,
+            SavepointRemoved,
+            SavepointRemovalRejected,
+        ),
         "reader-gate": (VacuumFinished, LockReleased),
-        "savepoint-writer": (SavepointRequested,),
+        "savepoint-writer": (SavepointRequested, SavepointRemovalRequested),
         "restorer": (RestoreRequested,),
         "cleaner": (CleaningReleased, CleaningUndoRequested, QuarantineRemovalRequested),
     }

@@ -1,7 +1,7 @@
 """Why a service refuses a command, as codes.
 
-They stand in `reason` of SavepointRejected, RestoreRejected, CleaningRefused and
-CleaningUndoRefused.
+They stand in `reason` of SavepointRejected, SavepointRemovalRejected, RestoreRejected,
+CleaningRefused and CleaningUndoRefused.
 Programs compare the code, people read the outcome's `message`. Consumers must accept codes that
 they do not know, because a newer service may have more.
 """
@@ -93,6 +93,22 @@ class Reason(StrEnum):
         "missing-files",
         "Data files of the commit or savepoint are gone from the storage.",
         "Choose another commit or savepoint, or bring the files back.",
+    )
+    # about the removal of a savepoint
+    NOT_OF_POLICY = (
+        "not-of-policy",
+        "The savepoint's own metadata does not say that the policy made it, or has no lifetime.",
+        "Nothing: a savepoint of unknown origin counts as a person's; only a person removes it.",
+    )
+    LAST_OF_TIER = (
+        "last-of-tier",
+        "It is the newest savepoint of one of its policy's tiers.",
+        "Nothing: it goes when its successor is there; a person may remove it.",
+    )
+    SAVEPOINT_INCOMPLETE = (
+        "savepoint-incomplete",
+        "The savepoint was begun and never completed, so nobody can say who made it.",
+        "Let a person request its removal, or repeat the savepoint's request.",
     )
     # about a restore of a Hudi table
     NOT_ALLOWED = (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, Field
 
 from tidegate.events.base import Request
 from tidegate.events.limits import Count, HudiInstant, Message, Text
 from tidegate.events.outcomes import Answer
-from tidegate.events.savepoint_marks import PolicyName
+from tidegate.events.savepoint_marks import PolicyName, TierName
 
 
 class SavepointRemovalRequested(Request, frozen=True):
@@ -17,8 +17,8 @@ class SavepointRemovalRequested(Request, frozen=True):
 
     A service names the `policy` that made the savepoint, or says `by_lifetime`: it is then removed
     only if its own mark names that policy, or a lifetime that a person gave it. A person who says
-    neither may remove any. `attempt` counts the requests for one savepoint, from 0: a refused one
-    is made again later.
+    neither may remove any. `tiers` are those that the policy has: the newest of each stays.
+    `attempt` counts the requests for one savepoint, from 0: a refused one is made again later.
     """
 
     identified_by: ClassVar[tuple[str, ...]] = (
@@ -34,6 +34,7 @@ class SavepointRemovalRequested(Request, frozen=True):
     reason: Text
     policy: PolicyName | None = None
     by_lifetime: bool = False
+    tiers: tuple[TierName, ...] = Field(default=(), max_length=20)
     attempt: Count = 0
 
     @property

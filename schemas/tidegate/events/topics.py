@@ -116,7 +116,13 @@ OUTCOME_TOPIC: Final = Topic(
         Role.PEOPLE,
     ),
     # bridges: what was cleaned is marked where it was queued
-    read_by=(Role.MONITORING, Role.PEOPLE, Role.RESTORER, Role.BRIDGES),
+    read_by=(
+        Role.MONITORING,
+        Role.PEOPLE,
+        Role.RESTORER,
+        Role.BRIDGES,
+        Role.SAVEPOINT_POLICY,
+    ),
 )
 DEAD_LETTERS: Final = Topic(
     suffix="dead-letters",

@@ -23,7 +23,7 @@ from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.service.assembly import DECIDERS, assemble
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
-EVERYTHING = '[[savepoints]]\ntables = "*"\nwhen = "every_commit"\n'
+EVERYTHING = '[[savepoints]]\ntables = "*"\nwhen = "every_commit"\nlifetime = "forever"\n'
 SERVICE = "savepoint-policy"
 # with two partitions `customers` and `orders` lie on 1, `parts` on 0
 CUSTOMERS, PARTS = ("-t", "lake.shop.customers"), ("-t", "lake.shop.parts")

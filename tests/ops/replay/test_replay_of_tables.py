@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from support.policies import every_commit
 from support.samples import commit, memory_bus, message
 from tidegate.cleaning import ReaderGate
 from tidegate.errors import ConfigError
@@ -21,8 +22,6 @@ from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.decider.state_store import StateStore, state_store_for
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.savepoints import (
-    PolicyRule,
-    SavepointMode,
     SavepointPolicy,
     SavepointPolicyService,
 )
@@ -152,7 +151,7 @@ def test_a_table_of_which_only_the_place_is_known_has_the_initial_state(
 
 
 def savepoints_on(*tables: str) -> SavepointPolicyService:
-    rules = (PolicyRule(pattern=each, mode=SavepointMode.EVERY_COMMIT) for each in tables)
+    rules = (every_commit(each) for each in tables)
     return SavepointPolicyService(SavepointPolicy(rules=tuple(rules)))
 
 

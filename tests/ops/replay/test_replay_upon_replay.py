@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from support.policies import every_commit
 from support.samples import commit, events_on, memory_bus, message
 from tidegate.events import SavepointRequested
 from tidegate.ops.replay.changelogs import applied_positions, reset_state
@@ -19,8 +20,6 @@ from tidegate.runtime.bus import Partition
 from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.savepoints import (
-    PolicyRule,
-    SavepointMode,
     SavepointPolicy,
     SavepointPolicyService,
 )
@@ -32,7 +31,7 @@ ORDERS, OTHER, THIRD = "lake.sales.orders", "lake.sales.other", "lake.sales.thir
 
 
 def work(bus: MemoryBus, pattern: str) -> None:
-    rules = (PolicyRule(pattern=pattern, mode=SavepointMode.EVERY_COMMIT),)
+    rules = (every_commit(pattern),)
     loop = DeciderLoop(SavepointPolicyService(SavepointPolicy(rules=rules)), bus)
     while loop.step(0):
         pass

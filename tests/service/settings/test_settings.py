@@ -37,8 +37,8 @@ def test_the_example_in_the_documentation_loads(file: Path) -> None:
     assert settings.warehouse.roots == ("/lake", "s3://lake/tables")
     assert settings.warehouse.storage == {"s3": {"endpoint_url": "http://minio:9000"}}
     assert settings.spark.conf == {"spark.master": "local[2]"}
-    assert [(rule.tables, rule.when) for rule in settings.savepoints] == [
-        ("lake.sales.*", "every_commit")
+    assert [(rule.tables, list(rule.tiers())) for rule in settings.savepoints] == [
+        ("lake.sales.*", ["hourly", "daily", "weekly", "monthly", "before"])
     ]
 
 

@@ -50,6 +50,7 @@ session_timeout_ms = 3000
 [[savepoints]]
 tables = "*.customers"
 when = "every_commit"
+lifetime = "forever"
 """
 
 # PySpark's gateway sets the root logger's level to its own, so both must be off. Spark ignores a

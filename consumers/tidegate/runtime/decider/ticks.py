@@ -102,7 +102,7 @@ class Ticks(Generic[S]):
         for number, store in stores.items():
             schedule = self._schedules[number] = _Schedule()
             for table, record in store.tables():
-                schedule.set(table, self.decider.due(record.state))
+                schedule.set(table, self.decider.due(table, record.state))
 
     def saw(self, timestamp_ms: int) -> None:
         """A record with this append time was read."""
@@ -117,7 +117,7 @@ class Ticks(Generic[S]):
     def changed(self, number: int, table: str, state: S) -> None:
         """A table has this state now."""
         if self.decider is not None:
-            self._schedules[number].set(table, self.decider.due(state))
+            self._schedules[number].set(table, self.decider.due(table, state))
 
     def due_tables(self) -> Iterator[tuple[int, str, datetime]]:
         """Tables that are due now, with the partition's number and the time."""
@@ -131,6 +131,6 @@ class Ticks(Generic[S]):
     def ticked(self, number: int, table: str, state: S, at: datetime) -> None:
         """A table was decided; it is not due again at once, whatever it says."""
         if self.decider is not None:
-            due = self.decider.due(state)
+            due = self.decider.due(table, state)
             later = None if due is None else max(due, at + _NOT_AGAIN_BEFORE)
             self._schedules[number].set(table, later)

@@ -38,7 +38,13 @@ min_items = 256                          # table work with at least this many it
 
 [[savepoints]]                           # the first pattern that matches a table applies
 tables = "lake.sales.*"
-when = "every_commit"
+policy = "sales"                         # stands in its savepoints; it removes no others
+min_gap = "10m"                          # against storms of commits
+hourly = { keep = 24 }                   # of each tier the newest is kept, whatever its age
+daily = { keep = 7 }
+weekly = { keep = 4, lifetime = "60d" }
+monthly = { lifetime = "365d" }          # or "forever": Hudi then never cleans those files
+before = { operations = ["delete*"], lifetime = "14d" }
 
 [[alarms]]                               # the first pattern that matches a table applies
 tables = "lake.sales.*"
@@ -94,7 +100,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Self
 
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -105,6 +111,7 @@ from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.registry import RegistrySettings
 from tidegate.service.settings.alarms import AlarmSettings
 from tidegate.service.settings.problems import problems
+from tidegate.service.settings.savepoints import SavepointRule
 from tidegate.service.settings.section import Section
 from tidegate.service.settings.security import SecuritySettings
 from tidegate.service.settings.services import ServiceSettings
@@ -171,15 +178,6 @@ class SparkSettings(Section, frozen=True):
     """Table work with at least this many items runs on Spark; less is done in place."""
     conf: dict[str, str] = Field(default_factory=dict, repr=False)
     """Spark's own settings: `spark.master` and others."""
-
-
-class SavepointRule(Section, frozen=True):
-    """When tables whose name matches a shell pattern get savepoints automatically."""
-
-    tables: str
-    """A shell pattern; of several rules the first whose pattern matches applies."""
-    when: Literal["every_commit", "on_request"]
-    """When a savepoint is requested."""
 
 
 class RestoreSettings(Section, frozen=True):

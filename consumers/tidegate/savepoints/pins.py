@@ -1,0 +1,98 @@
+"""The savepoints of a table with what their marks say, and what they pin.
+
+A savepoint pins the files that no slice of the newest commit has any more: without savepoints,
+Hudi's cleaner could remove them as soon as its own retention is over. Their sizes are those of a
+listing of the table as it is now. What savepoints pin together is not the sum: they share files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from tidegate.events import KeptSavepoint, SavepointMark
+from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, latest_slices
+from tidegate.hudi_reader import HudiTable, list_partitions, slice_rules
+from tidegate.savepoints.lookup import read_replaced
+from tidegate.storage import NotFound, ParallelMap
+
+MAX_REVIEWED: Final = 1000
+"""Savepoints in one outcome; the oldest."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFiles:
+    """A listing: the size of each file by partition and name, and which of them are superseded."""
+
+    superseded: Mapping[tuple[str, str], int]
+    """By partition and name the size, in bytes, of each file that the newest commit has not."""
+
+    def pinned(self, files: Mapping[str, Iterable[str]]) -> dict[tuple[str, str], int]:
+        """Those of these files (by partition) that only savepoints keep, with their sizes."""
+        named = ((path, name) for path, names in files.items() for name in names)
+        return {each: self.superseded[each] for each in named if each in self.superseded}
+
+
+def newest_files(table: HudiTable, parallel_map: ParallelMap) -> ListedFiles:
+    """List the table, and tell the files of its newest commit from the others.
+
+    Raises:
+        FormatError: a commit's metadata can't be read.
+        NotFound: one was removed meanwhile.
+    """
+    last = table.timeline.last_completed_write()
+    newest = last.timestamp if last else ""
+    replaced = read_replaced(table, newest, parallel_map)
+    rules, superseded = slice_rules(table), dict[tuple[str, str], int]()
+    for each in list_partitions(table.storage, table.location, parallel_map):
+        slices = latest_slices(each.path, each.sizes, rules, newest, replaced)
+        current = {name for one in slices for name in one.file_names}
+        superseded |= {(each.path, n): s for n, s in each.sizes.items() if n not in current}
+    return ListedFiles(superseded)
+
+
+def read_savepoints(
+    table: HudiTable, *, newest_first: bool = False
+) -> Iterator[tuple[Instant, SavepointMetadata]]:
+    """The completed savepoints, by their instants; one that goes meanwhile is left out.
+
+    Raises:
+        FormatError: a savepoint's file can't be read.
+    """
+    completed = table.timeline.of_action(Action.SAVEPOINT, InstantState.COMPLETED)
+    for instant in reversed(completed) if newest_first else completed:
+        try:
+            content = table.read(instant)
+        except NotFound:
+            continue
+        yield instant, SavepointMetadata.decode(content)
+
+
+def kept_savepoints(table: HudiTable, listed: ListedFiles | None) -> Iterator[KeptSavepoint]:
+    """Each completed savepoint, oldest first; with what it pins if the table was listed.
+
+    Raises:
+        FormatError: a savepoint's file can't be read.
+    """
+    for instant, metadata in read_savepoints(table):
+        pinned = None if listed is None else listed.pinned(metadata.files)
+        yield kept_savepoint(instant.timestamp, metadata, pinned)
+
+
+def kept_savepoint(
+    instant: str, metadata: SavepointMetadata, pinned: Mapping[tuple[str, str], int] | None
+) -> KeptSavepoint:
+    """A savepoint with what its mark says; `pinned` has its pinned files' sizes, if known."""
+    mark, _ = SavepointMark.parse(metadata.comment)
+    fields = mark.model_dump() if mark else {}
+    return KeptSavepoint(
+        instant=instant,
+        made_by=metadata.by or "?",
+        made_at=datetime.fromtimestamp(metadata.at_ms / 1000, UTC),
+        files=metadata.file_count,
+        pinned_files=None if pinned is None else len(pinned),
+        pinned_bytes=None if pinned is None else sum(pinned.values()),
+        **fields,
+    )

@@ -1,0 +1,140 @@
+"""What the savepoint policy remembers of a table. Small: it is one record of the changelog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from pydantic import Field
+
+from tidegate.events import KeptSavepoint, SavepointCreated, Value
+from tidegate.hudi.instant_time import is_long_ago
+
+REMEMBERED: Final = 256
+MAX_KEPT: Final = 1000
+"""Savepoints remembered of a table; the oldest, because those go first."""
+_FIRST_WAIT: Final = timedelta(hours=1)
+_LONGEST_WAIT: Final = timedelta(hours=24)
+
+
+class KeptEntry(Value, frozen=True):
+    """A savepoint that may have to be removed one day. Times are the broker's."""
+
+    instant: str
+    policy: str | None = None
+    tiers: tuple[str, ...] = ()
+    since: datetime
+    lifetime_seconds: int | None = None
+    cause: str
+    """The event that made it known: a removal's id derives from it."""
+    asked: int = 0
+    """How often its removal was requested."""
+    asked_at: datetime | None = None
+
+    @property
+    def lifetime(self) -> timedelta | None:
+        """How long a person wanted it kept."""
+        return None if self.lifetime_seconds is None else timedelta(seconds=self.lifetime_seconds)
+
+    @property
+    def ask_again_at(self) -> datetime | None:
+        """When its removal may be requested again; None: it was not requested."""
+        if self.asked_at is None:
+            return None
+        wait: timedelta = _FIRST_WAIT * 2 ** min(self.asked - 1, 10)
+        return self.asked_at + min(wait, _LONGEST_WAIT)
+
+
+class TierState(Value, frozen=True):
+    """The last savepoint requested for a tier."""
+
+    period: str = ""
+    request: str = ""
+    """The request's id: if it is rejected, the tier is due again."""
+
+
+class PolicyState(Value, frozen=True):
+    """A table's commits that were considered, what was requested for them, and what there is now.
+
+    `instants` are the last REMEMBERED, ascending. Instants order as strings, as in Hudi. Once the
+    memory is full, an old instant below the least remembered one counts as considered: a late
+    repeat never requests twice, at the price that a commit published more than REMEMBERED commits
+    and a day late gets no savepoint by policy.
+
+    That price is never asked of a commit that may be new: whoever fills the memory with instants of
+    today can have savepoints requested twice, which the writer recognises, and never not at all.
+    """
+
+    instants: tuple[str, ...] = ()
+    location: str = ""
+    commits: int = 0
+    """Since the last savepoint for every N commits."""
+    last_at: datetime | None = None
+    """When a savepoint was last requested."""
+    tiers: dict[str, TierState] = Field(default_factory=dict[str, TierState])
+    kept: tuple[KeptEntry, ...] = ()
+    reviewed_at: datetime | None = None
+    """When the table's savepoints were last compared with these."""
+
+    def has(self, instant: str, at: datetime) -> bool:
+        """Whether this instant was considered, or it is too old at `at` to know."""
+        full = len(self.instants) == REMEMBERED
+        forgotten = full and instant < self.instants[0] and is_long_ago(instant, at)
+        return forgotten or instant in self.instants
+
+    def with_(self, **fields: object) -> PolicyState:
+        """The state with other fields."""
+        return self.model_copy(update=fields)
+
+    def considered(self, instant: str) -> tuple[str, ...]:
+        """The memory with one more instant in it."""
+        return tuple(sorted((*self.instants, instant)))[-REMEMBERED:]
+
+    def with_created(self, event: SavepointCreated, at: datetime) -> PolicyState:
+        """The state after an outcome that says that a savepoint is there."""
+        known = {each.instant: each for each in self.kept}
+        entries = known | {each.instant: each for each in self._made(event, at)}
+        if event.reviewed:
+            there = {each.instant: each for each in event.savepoints}
+            reviewed = (_reviewed(each, entries.get(i), event) for i, each in there.items())
+            entries = {each.instant: each for each in reviewed}
+        oldest = sorted(entries.values(), key=lambda each: (each.since, each.instant))[:MAX_KEPT]
+        reviewed_at = at if event.reviewed else self.reviewed_at
+        kept = tuple(oldest)
+        if kept == self.kept and reviewed_at == self.reviewed_at:
+            return self
+        return self.with_(kept=kept, location=event.location, reviewed_at=reviewed_at)
+
+    def _made(self, event: SavepointCreated, at: datetime) -> Iterable[KeptEntry]:
+        if event.policy is None and event.lifetime_seconds is None:
+            return
+        known = next((each for each in self.kept if each.instant == event.instant), None)
+        if known is not None:
+            tiers = tuple(sorted({*known.tiers, *event.tiers}))
+            yield known if tiers == known.tiers else known.model_copy(update={"tiers": tiers})
+            return
+        of_policy = event.policy is not None
+        yield KeptEntry(
+            instant=event.instant,
+            policy=event.policy,
+            tiers=tuple(sorted(event.tiers)),
+            since=(event.decided_at or at) if of_policy else at,
+            lifetime_seconds=event.lifetime_seconds,
+            cause=event.event_id,
+        )
+
+
+def _reviewed(there: KeptSavepoint, known: KeptEntry | None, event: SavepointCreated) -> KeptEntry:
+    """What the timeline says, and what only the policy knows: when it was asked, further tiers."""
+    if known is not None and known.policy == there.policy:
+        tiers = tuple(sorted({*known.tiers, *there.tiers}))
+        return known if tiers == known.tiers else known.model_copy(update={"tiers": tiers})
+    return KeptEntry(
+        instant=there.instant,
+        policy=there.policy,
+        tiers=tuple(sorted(there.tiers)),
+        since=(there.decided_at if there.policy else None) or there.made_at,
+        lifetime_seconds=there.lifetime_seconds,
+        cause=event.event_id,
+    )

@@ -1,0 +1,207 @@
+"""Removing a savepoint from the timeline, in the order of Hudi's delete_savepoint.
+
+The completed file goes first: from then on the savepoint is a pending one, which protects nothing.
+Then the inflight file goes. A copy of the completed file is kept beside the timeline meanwhile, so
+that a removal during which a restore began is taken back. Any step can be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from tidegate.errors import ConfinementError, FormatError, TransientError
+from tidegate.events import (
+    Outcome,
+    SavepointMark,
+    SavepointRemovalRejected,
+    SavepointRemovalRequested,
+    SavepointRemoved,
+)
+from tidegate.events.reasons import Reason
+from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
+from tidegate.hudi_reader import HudiTable
+from tidegate.savepoints.removal_plan import RemovalPlan, plan_removal, savepoint_on
+from tidegate.storage import NotFound
+from tidegate.tables.hudi import OutcomeStore, TimelineWriter, open_table, remove_before
+from tidegate.tables.refusal import Refused, refusal_of
+from tidegate.tables.warehouse import Warehouse
+
+_FOLDER: Final = "savepoint-removal"
+_REMEMBERED: Final = timedelta(days=90)
+"""Commands stay 30 days on their topic: what can't come again need not be remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointRemover:
+    """Carries out SavepointRemovalRequested: SavepointRemoved or SavepointRemovalRejected.
+
+    A repeated request gets its first outcome again: a savepoint that was made anew on the same
+    commit meanwhile stays.
+    """
+
+    warehouse: Warehouse
+    clock: Callable[[], datetime]
+    said_by: str
+
+    def answer(self, command: SavepointRemovalRequested) -> Outcome:
+        """Remove the savepoint, or say why not.
+
+        Raises:
+            TransientError: a file was removed while it was needed, or the savepoint came back.
+        """
+        try:
+            return self._remove(command)
+        except Refused as refused:
+            return self._rejected(command, refused)
+        except (ConfinementError, FormatError) as error:
+            return self._rejected(command, refusal_of(error))
+        except NotFound as error:
+            raise TransientError(f"{error} was removed while it was needed") from error
+
+    def _remove(self, command: SavepointRemovalRequested) -> SavepointRemoved:
+        began = self.clock()
+        table = open_table(self.warehouse, command.location, command.table)
+        store = _store(self.warehouse, table, command)
+        previous = store.outcome_of(command.event_id)
+        if isinstance(previous, SavepointRemoved):
+            return previous
+        backup = _Backup(self.warehouse, store.path_of(command.event_id, "savepoint"))
+        found = savepoint_on(table.timeline, command.instant)
+        content, was_there = backup.read(), found is not None
+        if found is not None:
+            content = self._carry_out(command, table, found, backup)
+        removed = self._removed(command, table.reloaded(), content, began)
+        if not was_there and content is None:
+            return removed.model_validate(removed.model_dump() | {"already_gone": True})
+        store.put(command.event_id, removed)
+        self.warehouse.remove_files([backup.path])
+        oldest = (self.clock() - _REMEMBERED).astimezone(UTC).date()
+        remove_before(self.warehouse, table.location, _FOLDER, oldest)
+        return removed
+
+    def _carry_out(
+        self,
+        command: SavepointRemovalRequested,
+        table: HudiTable,
+        found: Instant,
+        backup: _Backup,
+    ) -> tuple[str, bytes] | None:
+        """Remove both files; give the completed one's name and content, if there was one."""
+        writer = TimelineWriter(self.warehouse, table, self.clock)
+        kept = backup.read()
+        if found.state is not InstantState.COMPLETED and kept is not None:
+            plan = RemovalPlan(found)  # an earlier attempt of this request has removed it
+        else:
+            plan = plan_removal(table, found, command)
+            kept = self._unpublish(writer, plan, backup)
+        if table.reloaded().timeline.pending_restores:
+            self._take_back(writer, kept)
+            raise Refused(Reason.RESTORE_PENDING, "a restore of this table has begun")
+        writer.remove([plan.inflight])
+        if savepoint_on(table.reloaded().timeline, command.instant) is not None:
+            raise TransientError(f"savepoint {command.instant} was written again meanwhile")
+        return kept
+
+    @staticmethod
+    def _unpublish(
+        writer: TimelineWriter, plan: RemovalPlan, backup: _Backup
+    ) -> tuple[str, bytes] | None:
+        """Make a completed savepoint a pending one."""
+        if plan.content is None:
+            return None
+        path = writer.table.path_of(plan.instant)
+        kept = path.rpartition("/")[2], plan.content
+        backup.write(*kept)
+        writer.begin(plan.inflight)
+        writer.remove([plan.instant])
+        return kept
+
+    def _take_back(self, writer: TimelineWriter, kept: tuple[str, bytes] | None) -> None:
+        if kept is not None:
+            name, content = kept
+            completed = _completed(writer.table, name)
+            writer.begin(completed, content)
+
+    def _removed(
+        self,
+        command: SavepointRemovalRequested,
+        table: HudiTable,
+        content: tuple[str, bytes] | None,
+        began: datetime,
+    ) -> SavepointRemoved:
+        ended = self.clock()
+        return SavepointRemoved.about(
+            command,
+            said_by=self.said_by,
+            occurred_at=ended,
+            instant=command.instant,
+            savepoints_left=len(table.timeline.savepoints),
+            duration_ms=max(0, int((ended - began).total_seconds() * 1000)),
+            **({} if content is None else _described(content[1])),
+        )
+
+    def _rejected(
+        self, command: SavepointRemovalRequested, refused: Refused
+    ) -> SavepointRemovalRejected:
+        return SavepointRemovalRejected.about(
+            command,
+            said_by=self.said_by,
+            occurred_at=self.clock(),
+            instant=command.instant,
+            reason=refused.reason,
+            message=refused.message,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Backup:
+    """The completed file of a savepoint that is being removed: its name, and its content."""
+
+    warehouse: Warehouse
+    path: str
+
+    def read(self) -> tuple[str, bytes] | None:
+        try:
+            name, _, content = self.warehouse.read(self.path).partition(b"\n")
+        except NotFound:
+            return None
+        return name.decode("latin-1"), content
+
+    def write(self, name: str, content: bytes) -> None:
+        # what a refused attempt left may be of an earlier savepoint
+        self.warehouse.remove_files([self.path])
+        self.warehouse.create(self.path, name.encode() + b"\n" + content)
+
+
+def _store(
+    warehouse: Warehouse, table: HudiTable, command: SavepointRemovalRequested
+) -> OutcomeStore:
+    day = command.occurred_at.astimezone(UTC).date().isoformat()
+    return OutcomeStore(warehouse, table.location, f"{_FOLDER}/{day}")
+
+
+def _completed(table: HudiTable, name: str) -> Instant:
+    """The completed savepoint with this file name.
+
+    Raises:
+        FormatError: it is not the name of one.
+    """
+    instant = Instant.parse(name, table.properties.layout)
+    if instant is None or instant.action is not Action.SAVEPOINT:
+        raise FormatError(f"{name} is not the name of a completed savepoint")
+    return replace(instant, state=InstantState.COMPLETED)
+
+
+def _described(content: bytes) -> dict[str, object]:
+    metadata = SavepointMetadata.decode(content)
+    mark, _ = SavepointMark.parse(metadata.comment)
+    return {
+        "policy": mark.policy if mark else None,
+        "tiers": mark.tiers if mark else (),
+        "made_by": metadata.by or None,
+        "made_at": datetime.fromtimestamp(metadata.at_ms / 1000, UTC),
+        "files": metadata.file_count,
+    }

@@ -1,0 +1,200 @@
+"""Savepoint policies in the settings: `[[savepoints]]`, a rule for each pattern of tables."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from tidegate.events.savepoint_marks import PolicyName
+from tidegate.service.settings.section import Section
+
+FOREVER: Final = "forever"
+_MAX_COUNT: Final = 100
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_DURATION: Final = re.compile(r"([0-9]{1,6})([smhdw])")
+_EXAMPLE: Final = 'e.g. lifetime = "30d", or lifetime = "forever"'
+
+
+def _duration(value: object) -> object:
+    """A duration such as 30d, from text.
+
+    Raises:
+        ValueError: it is not one.
+    """
+    if not isinstance(value, str):
+        return value
+    found = _DURATION.fullmatch(value.strip())
+    if found is None:
+        raise ValueError("not a duration such as 90s, 10m, 12h, 30d or 4w")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+def _lifetime(value: object) -> object:
+    if value == FOREVER:
+        return value
+    try:
+        return _duration(value)
+    except ValueError:
+        raise ValueError('neither "forever" nor a duration such as 12h, 30d or 4w') from None
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration), Field(ge=timedelta(0))]
+"""Text such as 90s, 10m, 12h, 30d or 4w."""
+Lifetime = Annotated[timedelta | Literal["forever"], BeforeValidator(_lifetime)]
+"""Text such as 30d; or "forever", because it keeps Hudi from cleaning for ever."""
+
+
+class TierSettings(Section, frozen=True):
+    """What a tier keeps: the newest `keep`, each for `lifetime`; at least one of the two."""
+
+    keep: int | None = Field(default=None, ge=1)
+    """How many: the newest, of a period the newest in it."""
+    lifetime: Lifetime | None = None
+    """How long each: 12h, 30d, 4w, or "forever"; by default the rule's, unless `keep` is given."""
+
+
+class EveryNSettings(TierSettings, frozen=True):
+    """A savepoint for every N commits."""
+
+    commits: int = Field(ge=2)
+    """N."""
+
+
+class OperationSettings(TierSettings, frozen=True):
+    """A savepoint before or after operations, as the commits' events name them."""
+
+    operations: tuple[str, ...] = Field(min_length=1)
+    """Shell patterns, e.g. delete* or insert_overwrite*."""
+
+
+_TIERS: Final = ("every_commit", "every_n", "hourly", "daily", "weekly", "monthly")
+_ALL_TIERS: Final = (*_TIERS, "before", "after")
+
+
+class SavepointRule(Section, frozen=True):
+    """A policy: when tables get savepoints automatically, and how long these are kept.
+
+    Of several rules the first whose pattern matches a table applies to it. The newest savepoint of
+    each tier is always kept, and what a person made.
+    """
+
+    tables: str
+    """A shell pattern of the tables, as catalog.database.table."""
+    policy: PolicyName = "default"
+    """The policy's name; it stands in its savepoints, and only those are its to remove."""
+    when: Literal["every_commit", "on_request"] | None = None
+    """Short for `every_commit = {}`; or that there are savepoints on request only."""
+    lifetime: Lifetime | None = None
+    """Of the tiers that have neither `keep` nor a lifetime of their own."""
+    max_count: int | None = Field(default=None, ge=1)
+    """Savepoints of the policy on one table; by default 100, or as many as the tiers keep.
+
+    Beyond, the oldest go first. There is no maximum where a tier is kept for ever.
+    """
+    min_gap: Duration = timedelta(0)
+    """After any savepoint of the policy, no other for so long, except before and after operations.
+
+    It protects from storms of commits; what was due comes with the first commit after it.
+    """
+    every_commit: TierSettings | None = None
+    """A savepoint of every commit."""
+    every_n: EveryNSettings | None = None
+    """A savepoint of every Nth commit."""
+    hourly: TierSettings | None = None
+    """A savepoint of the first commit of each hour (UTC, by the broker's time)."""
+    daily: TierSettings | None = None
+    """A savepoint of the first commit of each day."""
+    weekly: TierSettings | None = None
+    """A savepoint of the first commit of each week, from Monday."""
+    monthly: TierSettings | None = None
+    """A savepoint of the first commit of each month."""
+    before: OperationSettings | None = None
+    """A savepoint of the commit before each of these operations.
+
+    The event says that the operation has completed, so the savepoint is made then, of the commit
+    that preceded it, as long as Hudi has not cleaned its files.
+    """
+    after: OperationSettings | None = None
+    """A savepoint of the commit of each of these operations."""
+
+    def tiers(self) -> dict[str, TierSettings]:
+        """The tiers by name, each with its lifetime filled in."""
+        found = {name: getattr(self, name) for name in _ALL_TIERS}
+        if self.when == "every_commit":
+            found["every_commit"] = TierSettings()
+        return {name: self._completed(each) for name, each in found.items() if each is not None}
+
+    def maximum(self) -> int | None:
+        """The maximum number of savepoints; None: there is none."""
+        tiers = self.tiers().values()
+        if any(each.lifetime == FOREVER for each in tiers):
+            return None
+        return self.max_count or max(_MAX_COUNT, sum(each.keep or 1 for each in tiers))
+
+    def _completed(self, tier: TierSettings) -> TierSettings:
+        if tier.keep is not None or tier.lifetime is not None:
+            return tier
+        return tier.model_copy(update={"lifetime": self.lifetime})
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        for problem in (self._when(), self._unlimited(), self._counts()):
+            if problem:
+                raise ValueError(problem)
+        return self
+
+    def _when(self) -> str | None:
+        named = [name for name in _ALL_TIERS if getattr(self, name) is not None]
+        if self.when == "every_commit" and self.lifetime is None:
+            return (
+                'when = "every_commit" keeps every file of a table for ever, so that Hudi cleans'
+                f" nothing: say how long its savepoints are kept, {_EXAMPLE}"
+            )
+        if self.when is not None and named:
+            return f'when = "{self.when}" contradicts {", ".join(named)}: leave `when` out'
+        if self.when is None and not named:
+            tiers = ", ".join(_ALL_TIERS)
+            return f'say when: one or more of {tiers}; or when = "on_request"'
+        if self.when == "on_request":
+            given = sorted({"lifetime", "max_count", "min_gap"} & self.model_fields_set)
+            if given:
+                return f'when = "on_request" has no use for {", ".join(given)}'
+        return None
+
+    def _unlimited(self) -> str | None:
+        tiers = self.tiers()
+        for name, tier in tiers.items():
+            if tier.keep is None and tier.lifetime is None:
+                return (
+                    f"{name} has no end: Hudi would never clean what its savepoints keep. Give keep"
+                    f" or lifetime, {_EXAMPLE}"
+                )
+            if tier.lifetime == FOREVER and tier.keep is not None:
+                return f'{name}: keep = {tier.keep} and lifetime = "forever" contradict each other'
+            if tier.lifetime == timedelta(0):
+                return f"{name}: a lifetime of nothing"
+        forever = [name for name, tier in tiers.items() if tier.lifetime == FOREVER]
+        if forever and self.max_count is not None:
+            return f"max_count contradicts {', '.join(forever)}, kept for ever"
+        if self.lifetime is not None and all(
+            each.lifetime != self.lifetime for each in tiers.values()
+        ):
+            return "no tier uses this lifetime: all of them have keep or a lifetime of their own"
+        return None
+
+    def _counts(self) -> str | None:
+        tiers, most = self.tiers(), self.max_count
+        if most is None:
+            return None
+        if most < len(tiers):
+            return (
+                f"max_count ({most}) is less than the number of tiers ({len(tiers)}), each of which"
+                " always keeps its newest savepoint"
+            )
+        kept = sum(each.keep or 0 for each in tiers.values())
+        if most < kept:
+            return f"max_count ({most}) is less than what the tiers keep together ({kept})"
+        return None

@@ -1,0 +1,417 @@
+"""Removing savepoints from a table: what is refused, every crash, and others at work meanwhile."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from support.hudi_tables import (
+    NOW,
+    HandMade,
+    at,
+    four_commits,
+    restore_request,
+    savepoint_request,
+    snapshot,
+    tables_own,
+    ticking,
+    timeline_names,
+    warehouse_over,
+)
+from support.stepwise import Killed, Stepwise, killed_at
+from tidegate.compute.parallel_map import ThreadMap
+from tidegate.errors import TransientError
+from tidegate.events import (
+    Outcome,
+    RestoreCompleted,
+    RestoreRejected,
+    SavepointCreated,
+    SavepointRemovalRejected,
+    SavepointRemovalRequested,
+    SavepointRemoved,
+    derived_id,
+)
+from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
+from tidegate.restores import Restorer
+from tidegate.savepoints import SavepointWriter
+from tidegate.tables.warehouse import Warehouse
+
+VERSIONS = pytest.mark.parametrize("version", [9, 6])
+
+
+def keep(
+    table: HandMade, minute: int, *tiers: str, policy: str | None = "sales", **fields: object
+) -> SavepointCreated:
+    """A savepoint, by default one of the policy `sales`, made in the order of the minutes."""
+    given: dict[str, object] = {"policy": policy, "tiers": tiers, "comment": "", **fields}
+    given |= {"requested_by": f"policy:{policy}"} if policy else {}
+    given |= {"occurred_at": NOW + timedelta(minutes=minute)}
+    (outcome,) = SavepointWriter(warehouse_over(table.path.parent), ThreadMap(), ticking()).execute(
+        savepoint_request(table, at(minute), **given)
+    )
+    assert isinstance(outcome, SavepointCreated), outcome
+    return outcome
+
+
+def removal(table: HandMade, minute: int, **fields: object) -> SavepointRemovalRequested:
+    given: dict[str, object] = {
+        "table": f"lake.sales.{table.path.name}",
+        "location": table.location,
+        "occurred_at": NOW,
+        "said_by": "test",
+        "instant": at(minute),
+        "requested_by": "ana",
+        "reason": "no longer needed",
+    }
+    given |= fields
+    given["event_id"] = derived_id("removal", *map(str, given.values()))
+    return SavepointRemovalRequested.model_validate(given)
+
+
+def by_policy(table: HandMade, minute: int, *tiers: str) -> SavepointRemovalRequested:
+    return removal(table, minute, policy="sales", tiers=tiers, requested_by="policy:sales")
+
+
+def remove(command: SavepointRemovalRequested, warehouse: Warehouse | None = None) -> Outcome:
+    ours = warehouse or warehouse_over(Path(command.location).parent)
+    (outcome,) = SavepointWriter(ours, ThreadMap(), ticking()).execute(command)
+    return outcome
+
+
+def restore(table: HandMade, minute: int) -> Outcome:
+    restorer = Restorer(warehouse_over(table.path.parent), ThreadMap(), ticking())
+    return list(restorer.execute(restore_request(table, at(minute))))[-1]
+
+
+def savepoints(table: HandMade) -> set[str]:
+    return {name for name in timeline_names(table) if ".savepoint" in name}
+
+
+@VERSIONS
+def test_a_removed_savepoint_leaves_the_table_as_it_was_before(
+    tmp_path: Path, version: int
+) -> None:
+    table = four_commits(tmp_path / "orders", version)
+    before = tables_own(tmp_path)
+    keep(table, 2, "daily")
+
+    outcome = remove(removal(table, 2))
+
+    assert isinstance(outcome, SavepointRemoved)
+    assert (outcome.policy, outcome.tiers, outcome.made_by) == ("sales", ("daily",), "policy:sales")
+    assert (outcome.files, outcome.savepoints_left, outcome.already_gone) == (2, 0, False)
+    assert tables_own(tmp_path) == before
+    left = [p.suffix for p in (table.path / ".hoodie/.tidegate/savepoint-removal").rglob("*.*")]
+    assert left == [".json"]  # the outcome; the copy of the savepoint is gone
+
+
+def test_a_savepoint_s_comment_says_who_made_it_and_for_what(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    outcome = keep(table, 2, "daily", "weekly", comment="nightly")
+
+    (name,) = (each for each in savepoints(table) if each.endswith(".savepoint"))
+    metadata = SavepointMetadata.decode((table.timeline / name).read_bytes())
+    assert metadata.by == "policy:sales"
+    decided = (NOW + timedelta(minutes=2)).isoformat()
+    mark = f"[tidegate policy=sales tiers=daily,weekly decided={decided}]"
+    assert metadata.comment == f"{mark} nightly"
+    assert (outcome.policy, outcome.tiers) == ("sales", ("daily", "weekly"))
+    sizes = {path.name: path.stat().st_size for path in table.path.rglob("*.parquet")}
+    assert outcome.bytes == sum(sizes[n] for names in metadata.files.values() for n in names)
+
+
+def test_a_policy_removes_its_own_when_there_is_a_newer_one_of_each_tier(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    for minute, tiers in ((1, ("daily", "weekly")), (2, ("daily",)), (3, ("weekly",))):
+        keep(table, minute, *tiers)
+
+    assert isinstance(remove(by_policy(table, 1, "daily", "weekly")), SavepointRemoved)
+
+
+@pytest.mark.parametrize(
+    ("minute", "tiers"),
+    [
+        pytest.param(3, ("daily",), id="the newest of all"),
+        pytest.param(1, ("daily", "weekly"), id="the newest of one of its tiers"),
+    ],
+)
+def test_the_last_of_a_tier_is_never_removed_by_its_policy(
+    tmp_path: Path, minute: int, tiers: tuple[str, ...]
+) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    keep(table, 1, "daily", "weekly")
+    keep(table, 2, "weekly", policy="other")
+    keep(table, 3, "daily")
+    before = tables_own(tmp_path)
+
+    outcome = remove(by_policy(table, minute, *tiers))
+
+    assert isinstance(outcome, SavepointRemovalRejected)
+    assert outcome.reason == "last-of-tier"
+    assert tables_own(tmp_path) == before
+
+
+def test_the_last_of_a_tier_that_the_policy_no_longer_has_is_removed(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    keep(table, 1, "daily", "weekly")
+    keep(table, 3, "daily")
+
+    assert isinstance(remove(by_policy(table, 1, "daily")), SavepointRemoved)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"policy": None, "requested_by": "ada"}, id="a person's"),
+        pytest.param({"policy": None, "requested_by": "policy:sales"}, id="a person's in its name"),
+        pytest.param({"policy": "other"}, id="another policy's"),
+        pytest.param({"policy": None, "lifetime_seconds": 60}, id="a person's with a lifetime"),
+    ],
+)
+def test_a_policy_never_removes_what_is_not_its_own(
+    tmp_path: Path, fields: dict[str, object]
+) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    given: dict[str, object] = {"requested_by": "ada"} | fields
+    policy = given.pop("policy")
+    assert policy is None or isinstance(policy, str)
+    keep(table, 1, policy=policy, **({} if policy else given))
+    keep(table, 3, "daily")
+    before = tables_own(tmp_path)
+
+    outcome = remove(by_policy(table, 1, "daily"))
+
+    assert isinstance(outcome, SavepointRemovalRejected)
+    assert outcome.reason == "not-of-policy"
+    assert tables_own(tmp_path) == before
+
+
+def test_only_a_lifetime_lets_a_service_remove_a_person_s(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    keep(table, 1, policy=None, lifetime_seconds=60)
+    keep(table, 2, policy=None)
+    keep(table, 3, "daily")
+
+    outcomes = {n: remove(removal(table, n, by_lifetime=True)) for n in (1, 2, 3)}
+
+    assert isinstance(outcomes[1], SavepointRemoved)
+    for minute in (2, 3):
+        refused = outcomes[minute]
+        assert isinstance(refused, SavepointRemovalRejected)
+        assert refused.reason == "not-of-policy"
+
+
+def test_a_savepoint_that_is_gone_is_removed_already(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    before = snapshot(tmp_path)
+
+    outcome = remove(removal(table, 2))
+
+    assert isinstance(outcome, SavepointRemoved)
+    assert outcome.already_gone
+    assert snapshot(tmp_path) == before
+
+
+def test_a_repeated_removal_does_not_remove_what_was_made_again_since(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    keep(table, 2, "daily")
+    command = removal(table, 2)
+    first = remove(command)
+    keep(table, 2, policy=None, comment="again")
+
+    assert remove(command) == first
+    assert len(savepoints(table)) == 2
+
+
+def test_an_incomplete_savepoint_is_removed_for_a_person_only(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    table.put(Instant(at(2), Action.SAVEPOINT, InstantState.INFLIGHT))
+
+    refused = remove(by_policy(table, 2, "daily"))
+    removed = remove(removal(table, 2))
+
+    assert isinstance(refused, SavepointRemovalRejected)
+    assert refused.reason == "savepoint-incomplete"
+    assert isinstance(removed, SavepointRemoved)
+    assert removed.made_by is None
+    assert savepoints(table) == set()
+
+
+@VERSIONS
+def test_killed_at_any_step_and_repeated_the_savepoint_is_gone_once(
+    tmp_path: Path, version: int
+) -> None:
+    for step in range(1, 12):
+        root = tmp_path / f"{step}"
+        table = four_commits(root / "orders", version)
+        keep(table, 2, "daily")
+        command = removal(table, 2)
+        dying = Stepwise(root, killed_at(step))
+        try:
+            remove(command, dying)
+        except Killed:
+            outcome = remove(command)
+        else:
+            break
+
+        assert isinstance(outcome, SavepointRemoved), step
+        assert (outcome.files, outcome.already_gone) == (2, False), step
+        assert savepoints(table) == set(), step
+        assert remove(command) == outcome
+    else:
+        pytest.fail("a removal takes fewer steps")
+    assert step > 6
+
+
+@VERSIONS
+def test_no_savepoint_is_removed_during_a_restore(tmp_path: Path, version: int) -> None:
+    table = four_commits(tmp_path / "orders", version)
+    keep(table, 2, "daily")
+    table.put(Instant(at(9), Action.RESTORE, InstantState.REQUESTED))
+    before = tables_own(tmp_path)
+
+    outcome = remove(removal(table, 2))
+
+    assert isinstance(outcome, SavepointRemovalRejected)
+    assert outcome.reason == "restore-pending"
+    assert tables_own(tmp_path) == before
+
+
+@VERSIONS
+def test_a_restore_and_a_removal_at_once_leave_a_restored_table_or_no_savepoint(
+    tmp_path: Path, version: int
+) -> None:
+    """Whichever step of the removal the restore begins and ends before."""
+    seen = set[str]()
+    for step in range(1, 9):
+        root = tmp_path / f"{step}"
+        table = four_commits(root / "orders", version)
+        keep(table, 2, "daily")
+        others: list[Outcome] = []
+
+        def meanwhile(number: int, table: HandMade = table, others: list[Outcome] = others) -> None:
+            if number == step and not others:  # noqa: B023 - called within this round
+                others.append(restore(table, 2))
+
+        outcome = remove(removal(table, 2), Stepwise(root, meanwhile))
+
+        assert isinstance(outcome, SavepointRemoved)
+        for other in others:
+            assert isinstance(other, RestoreCompleted | RestoreRejected)
+            if isinstance(other, RestoreRejected):
+                assert other.reason == "no-such-savepoint"
+            seen.add(type(other).__name__)
+    assert {"RestoreCompleted", "RestoreRejected"} <= seen
+
+
+@VERSIONS
+def test_a_restore_that_begins_during_a_removal_gets_its_savepoint_back(
+    tmp_path: Path, version: int
+) -> None:
+    for step in range(1, 9):
+        root = tmp_path / f"{step}"
+        table = four_commits(root / "orders", version)
+        keep(table, 2, "daily")
+        before = savepoints(table)
+        pending = Instant(at(9), Action.RESTORE, InstantState.REQUESTED)
+
+        def meanwhile(number: int, table: HandMade = table, pending: Instant = pending) -> None:
+            if number == step:  # noqa: B023 - called within this round
+                table.put(pending)
+
+        outcome = remove(removal(table, 2), Stepwise(root, meanwhile))
+
+        if isinstance(outcome, SavepointRemovalRejected):
+            assert outcome.reason == "restore-pending"
+            assert savepoints(table) == before, step
+        else:
+            assert savepoints(table) == set(), step
+    # a restore that begins once the last file is about to go finds no savepoint to restore to
+
+
+def test_a_removal_that_died_is_taken_back_for_a_restore_that_began_since(tmp_path: Path) -> None:
+    taken_back = 0
+    for step in range(1, 9):
+        root = tmp_path / f"{step}"
+        table = four_commits(root / "orders", 9)
+        keep(table, 2, "daily")
+        before = savepoints(table)
+        command = removal(table, 2)
+        with suppress(Killed):
+            remove(command, Stepwise(root, killed_at(step)))
+        if not savepoints(table):
+            continue
+        table.put(Instant(at(9), Action.RESTORE, InstantState.REQUESTED))
+
+        outcome = remove(command)
+
+        assert isinstance(outcome, SavepointRemovalRejected)
+        assert savepoints(table) == before, step
+        taken_back += 1
+    assert taken_back >= 3
+
+
+def test_a_savepoint_that_is_written_while_it_is_removed_is_found_out(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    keep(table, 2, "daily")
+    (name,) = (each for each in savepoints(table) if each.endswith(".savepoint"))
+    content = (table.timeline / name).read_bytes()
+    gone = table.timeline / name
+
+    def meanwhile(_: int) -> None:
+        # the slower of two writers completes it again, as soon as it is gone
+        if not gone.exists():
+            (table.timeline / name.replace("_2026", "_2027")).write_bytes(content)
+
+    with pytest.raises(TransientError, match="was written again meanwhile"):
+        remove(removal(table, 2), Stepwise(tmp_path, meanwhile))
+
+
+@VERSIONS
+def test_the_commit_before_an_instant_is_saved(tmp_path: Path, version: int) -> None:
+    table = four_commits(tmp_path / "orders", version)
+
+    command = savepoint_request(table, None, before=at(3), policy="sales", tiers=("before",))
+    (outcome,) = SavepointWriter(warehouse_over(tmp_path), ThreadMap(), ticking()).execute(command)
+
+    assert isinstance(outcome, SavepointCreated)
+    assert outcome.instant == at(2)
+
+
+def test_a_commit_that_was_not_complete_yet_is_not_the_one_before(tmp_path: Path) -> None:
+    table = HandMade(tmp_path / "orders", 9).create()
+    table.commit(at(1))
+    table.commit(at(2), completed=at(9))
+    table.commit(at(3), at(1))
+
+    command = savepoint_request(table, None, before=at(3))
+    (outcome,) = SavepointWriter(warehouse_over(tmp_path), ThreadMap(), ticking()).execute(command)
+
+    assert isinstance(outcome, SavepointCreated)
+    assert outcome.instant == at(1)
+
+
+def test_a_review_lists_what_may_end_and_what_each_pins(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    keep(table, 1, "daily")
+    keep(table, 2, policy=None)
+    keep(table, 3, policy=None, lifetime_seconds=60)
+
+    outcome = keep(table, 4, "daily", "weekly", review=True)
+
+    assert outcome.reviewed
+    rows = [(e.instant, e.policy, e.tiers, e.lifetime_seconds) for e in outcome.savepoints]
+    assert rows == [
+        (at(1), "sales", ("daily",), None),
+        (at(3), None, (), 60),
+        (at(4), "sales", ("daily", "weekly"), None),
+    ]
+    first = outcome.savepoints[0]
+    files = list(table.path.rglob(f"*_{at(1)}.parquet"))
+    assert (first.pinned_files, first.pinned_bytes) == (
+        len(files),
+        sum(each.stat().st_size for each in files),
+    )
