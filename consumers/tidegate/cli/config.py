@@ -39,7 +39,7 @@ def settings_template() -> str:
 
 def _is_optional(section: str) -> bool:
     """Whether a section is an error where it is empty: it lacks an address, or is a list's item."""
-    return "[" in section or section.startswith(("registry", "bridge."))
+    return "[" in section or section.startswith(("registry", "bridge.", "savepoints."))
 
 
 def _lines(setting: Setting, section: str) -> str:

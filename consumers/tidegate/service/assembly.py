@@ -93,7 +93,7 @@ def _policy_rule(rule: SavepointRule) -> PolicyRule:
         name=rule.policy,
         pattern=rule.tables,
         tiers=tuple(_tier_rule(name, each) for name, each in tiers.items()),
-        min_gap=rule.min_gap,
+        min_gap=rule.min_gap or timedelta(0),
         max_count=rule.maximum() if tiers else None,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args, get_origin
 
 from pydantic import AliasChoices, BaseModel, SecretStr
@@ -20,6 +21,7 @@ _KINDS: Final[Mapping[object, str]] = {
     float: "number",
     bool: "true or false",
     SecretStr: "secret text",
+    timedelta: "duration, e.g. 12h",
     type(None): "",
 }
 
@@ -51,7 +53,8 @@ def _settings_of(model: type[BaseModel], section: str) -> Iterator[Setting]:
         elif name not in SERVICES:  # each service has the limits of all
             sections.append((name, inner, is_list))
     for name, inner, is_list in sections:
-        dotted = f"{section}.{name}" if section else name
+        # below a list of tables, a table is one of the last element
+        dotted = f"{section.strip('[]')}.{name}" if section else name
         yield from _settings_of(inner, f"[{dotted}]" if is_list else dotted)
 
 

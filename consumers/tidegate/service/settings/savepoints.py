@@ -94,7 +94,7 @@ class SavepointRule(Section, frozen=True):
 
     Beyond, the oldest go first. There is no maximum where a tier is kept for ever.
     """
-    min_gap: Duration = timedelta(0)
+    min_gap: Duration | None = None
     """After any savepoint of the policy, no other for so long, except before and after operations.
 
     It protects from storms of commits; what was due comes with the first commit after it.
