@@ -84,7 +84,7 @@ SECURITY_MUTANTS = (
     ),
     Mutant(
         "a commit that may be new is never taken for a forgotten one",
-        "consumers/tidegate/savepoints/policy.py",
+        "consumers/tidegate/savepoints/policy_state.py",
         ((" and is_long_ago(instant, at)", ""),),
         f"{_POLICY} -k some_hours_late",
     ),
