@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from support.samples import NOON, commit
 from tidegate.events import CleaningStarted, DirectoriesCleaned, Outcome
 from tidegate.events.codec import encode
-from tidegate.events.parts import split_by_names, whole_outcomes
+from tidegate.events.parts import PartsJoiner, split_by_names, whole_outcomes
 
 NAMES = [f"delta_{number:07d}_{number:07d}_0000" for number in range(100_000)]
 BROKERS_DEFAULT = 1_048_588
@@ -80,3 +80,20 @@ def test_the_parts_of_one_outcome_have_different_ids_and_the_first_has_that_of_t
     own = {"event_id", "duration_ms", "superseded_by"}
     fields = cleaned(part=2, parts=3).model_dump(exclude=own)
     assert CleaningStarted.model_validate(fields).event_id not in ids
+
+
+def test_a_part_that_does_not_follow_says_so_and_changes_nothing() -> None:
+    joiner = PartsJoiner()
+    first, second, third = (
+        each for each in parts(3, 1, 2, 3) if isinstance(each, DirectoriesCleaned)
+    )
+
+    assert joiner.add(second) is None
+    assert (joiner.follows(first), joiner.follows(second)) == (True, False)
+    assert joiner.add(first) is None
+    assert (joiner.follows(second), joiner.follows(third)) == (True, False)
+    assert joiner.add(third) is None
+    assert joiner.add(second) is None
+    whole = joiner.add(third)
+    assert whole is not None
+    assert (whole.directories, whole.part) == (("d1", "d2", "d3"), None)

@@ -193,4 +193,16 @@ OPERATION_MUTANTS = (
         (("len(batch) == MAX_LETTERS or ", ""),),
         "tests/ops/dead_letters/test_batches.py",
     ),
+    Mutant(
+        "an outcome in parts answers with its last part",
+        "schemas/tidegate/events/parts.py",
+        (("        if len(found) < (outcome.parts or 0):\n            return None\n", ""),),
+        "tests/events/test_parts.py tests/ops/event_log/test_joining.py",
+    ),
+    Mutant(
+        "a part that does not follow those before it makes no outcome whole",
+        "schemas/tidegate/events/parts.py",
+        (("same and outcome.part == len(before) + 1", "same"),),
+        "tests/events/test_parts.py",
+    ),
 )

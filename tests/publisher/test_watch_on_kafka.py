@@ -16,6 +16,7 @@ from support.told import (
     ORDERS,
     SAVEPOINT,
     cleaned,
+    cleaned_in_parts,
     completed,
     publish,
     rejected,
@@ -113,6 +114,21 @@ def test_a_vacuum_is_answered_through_the_command_that_follows_from_it(place: Pl
 
     assert answered.verdict is Verdict.DONE
     assert isinstance(answered.outcome, DirectoriesCleaned)
+
+
+def test_an_outcome_in_parts_is_waited_for_until_its_last_part(place: Place) -> None:
+    event = vacuum(8)
+    first, *others = cleaned_in_parts(released(event), 3)
+    with place.publisher.watch(ORDERS) as watch:
+        [receipt] = place.publisher.publish(event)
+        publish(place.servers, place.prefix, first)
+        assert watch.wait_for(receipt, 0.5).verdict is Verdict.UNANSWERED
+        publish(place.servers, place.prefix, first, *others)  # killed, and said again
+        [answered] = watch.answers(receipt, 60)
+
+    assert answered.verdict is Verdict.DONE
+    assert isinstance(answered.outcome, DirectoriesCleaned)
+    assert (len(answered.outcome.directories), answered.outcome.files) == (3, 6)
 
 
 def test_a_request_that_was_dead_lettered_has_failed(place: Place) -> None:

@@ -147,6 +147,24 @@ def cleaned(command: Command) -> Outcome:
     ).to(command)
 
 
+def cleaned_in_parts(command: Command, of: int) -> list[Outcome]:
+    """One outcome in so many parts, of a directory each."""
+    return [
+        DirectoriesCleaned.about(
+            command,
+            directories=(f"delta_{number:07d}_{number:07d}",),
+            files=2,
+            bytes=100,
+            duration_ms=300,
+            said_by="cleaner",
+            occurred_at=NOON,
+            part=number,
+            parts=of,
+        )
+        for number in range(1, of + 1)
+    ]
+
+
 def cleaning_refused(command: Command) -> Outcome:
     return CleaningRefused.about(
         command,

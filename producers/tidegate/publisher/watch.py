@@ -22,6 +22,8 @@ from tidegate.errors import ConfigError, FormatError, TransientError
 from tidegate.events import Event, table_identity
 from tidegate.events.framing import Headers
 from tidegate.events.keys import partition_of
+from tidegate.events.outcomes import DirectoriesOutcome
+from tidegate.events.parts import PartsJoiner
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC
 from tidegate.events.verdict import Verdict, causes_of_answers, verdict_of
 from tidegate.events.wire import Wire
@@ -110,14 +112,16 @@ class OutcomeWatch:
     def answers(self, receipt: Receipt, timeout: float) -> Iterator[Answered]:
         """Every outcome of an event as it comes; the last one is final, or UNANSWERED.
 
+        An outcome in parts comes once, when its last part is there.
+
         Raises:
             ConfigError: the broker refuses access to the outcomes.
         """
         causes = causes_of_answers(receipt.event_id)
-        deadline = time.monotonic() + timeout
+        deadline, parts = time.monotonic() + timeout, PartsJoiner()
         while (left := deadline - time.monotonic()) > 0:
             for message in self._consumer.consume(100, min(left, _POLL_SECONDS)):
-                answered = self._answered(message, causes)
+                answered = _whole(self._answered(message, causes), parts)
                 if answered is None:
                     continue
                 yield answered
@@ -178,6 +182,14 @@ class OutcomeWatch:
         if outcome.table != self._table or outcome.caused_by not in causes:
             return None
         return Answered(verdict_of(outcome), outcome)
+
+
+def _whole(answered: Answered | None, parts: PartsJoiner) -> Answered | None:
+    """The same; None for a part of an outcome, until its last one comes."""
+    if answered is None or not isinstance(answered.outcome, DirectoriesOutcome):
+        return answered
+    whole = parts.add(answered.outcome)
+    return None if whole is None else answered._replace(outcome=whole)
 
 
 def _dead_letter(message: Received, causes: frozenset[str]) -> Answered | None:

@@ -28,27 +28,59 @@ def split_by_names(named: Iterable[tuple[str, T]]) -> list[list[T]]:
     return groups
 
 
+class PartsJoiner:
+    """Puts the parts of outcomes together, as they come from a partition of the topic.
+
+    Parts follow one another, unless a service was killed between them: what follows is then a
+    repeat from the first part, and the parts that were there before it do not become whole.
+    """
+
+    def __init__(self) -> None:
+        """Begin without any part."""
+        self._pending: dict[tuple[str, str | None], list[DirectoriesOutcome]] = {}
+
+    def add(self, outcome: DirectoriesOutcome) -> DirectoriesOutcome | None:
+        """Take the next part; the whole outcome if it was the last one, else None.
+
+        `follows` says beforehand whether this part continues what came before.
+        """
+        if outcome.part is None:
+            return outcome
+        if outcome.part == 1:
+            self._pending[_key(outcome)] = [outcome]
+        elif self.follows(outcome):
+            self._pending[_key(outcome)].append(outcome)
+        else:
+            return None
+        found = self._pending[_key(outcome)]
+        if len(found) < (outcome.parts or 0):
+            return None
+        return _joined(self._pending.pop(_key(outcome)))
+
+    def follows(self, outcome: DirectoriesOutcome) -> bool:
+        """Whether a part is the first one, or the next of those that came before."""
+        before = self._pending.get(_key(outcome), [])
+        same = all(each.parts == outcome.parts for each in before)
+        return outcome.part in (None, 1) or (same and outcome.part == len(before) + 1)
+
+
 def whole_outcomes(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
     """Put the parts of outcomes together; the others as they are.
 
     Args:
-        outcomes: Those of a partition of the topic, oldest first. Parts follow one another, unless
-            a service was killed between them: what follows is then a repeat from the first part,
-            and parts that stay without their last one are left out.
+        outcomes: Those of a partition of the topic, oldest first. Parts that stay without their
+            last one are left out.
     """
-    pending: dict[tuple[type[Outcome], str | None], list[DirectoriesOutcome]] = {}
+    parts = PartsJoiner()
     for outcome in outcomes:
-        if not isinstance(outcome, DirectoriesOutcome) or outcome.part is None:
+        if not isinstance(outcome, DirectoriesOutcome):
             yield outcome
-            continue
-        key = type(outcome), outcome.caused_by
-        found = pending.setdefault(key, [])
-        if outcome.part == 1:
-            found.clear()
-        if outcome.part == len(found) + 1 and all(e.parts == outcome.parts for e in found):
-            found.append(outcome)
-        if len(found) == outcome.parts:
-            yield _joined(pending.pop(key))
+        elif (whole := parts.add(outcome)) is not None:
+            yield whole
+
+
+def _key(outcome: DirectoriesOutcome) -> tuple[str, str | None]:
+    return type(outcome).__name__, outcome.caused_by
 
 
 def _joined(parts: Sequence[DirectoriesOutcome]) -> DirectoriesOutcome:

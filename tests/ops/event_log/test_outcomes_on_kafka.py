@@ -17,12 +17,15 @@ from typer.testing import CliRunner
 from support.samples import NOON
 from support.told import (
     ORDERS,
+    cleaned_in_parts,
     completed,
     publish,
     rejected,
+    released,
     restore_request,
     savepoint_created,
     started,
+    vacuum,
 )
 from support.waiting import wait_for
 from tidegate.cli import app
@@ -213,3 +216,17 @@ def test_memory_is_bounded_and_nothing_is_lost_where_partitions_are_long(place: 
     assert len(seen) == len({each[:2] for each in seen})
     assert [each[2] for each in seen] == sorted(each[2] for each in seen)
     assert most < 3 * (5 + MergedReader.BATCH)
+
+
+def test_an_outcome_in_parts_is_one_row_and_no_limit_cuts_it(place: Place) -> None:
+    table = "lake.sales.returns"
+    event = released(vacuum(1, table=table))
+    publish(place.servers, place.prefix, *cleaned_in_parts(event, 3))
+
+    for options in (("--limit", "1"), ("-t", table), ("--caused-by", event.event_id)):
+        [row] = place.rows(*options)
+        assert (row["kind"], row["event"]["part"]) == ("DirectoriesCleaned", None)
+        assert len(row["event"]["directories"]) == 3
+    explained = CliRunner().invoke(app, ["explain", table, "-c", str(place.file)])
+    assert explained.output.count("DirectoriesCleaned") == 1
+    assert "6 files" in explained.output

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from itertools import chain
 from typing import Final, Self
 
 from confluent_kafka import TopicPartition
@@ -13,6 +14,7 @@ from tidegate.errors import FormatError
 from tidegate.events.keys import partition_of
 from tidegate.events.topics import OUTCOME_TOPIC, Topic
 from tidegate.events.wire import Wire
+from tidegate.ops.event_log.joining import JoinedLog
 from tidegate.ops.event_log.logged import LoggedEvent
 from tidegate.ops.event_log.selection import EventFilter
 from tidegate.registry import wire_for
@@ -26,6 +28,8 @@ from tidegate.runtime.retry import RetryPolicy
 from tidegate.service.settings import Settings
 
 _TIMEOUT: Final = 10.0
+_PARTS: Final = 100
+"""Of an outcome at most; what is beyond a limit is read for them, so that none is cut."""
 _RETRIES: Final = RetryPolicy(attempts=6, first=0.1, longest=1.0)
 """A leader is elected, or a topic is new."""
 ALL: Final = EventFilter()
@@ -57,7 +61,8 @@ class EventLog:
     ) -> Iterator[LoggedEvent | None]:
         """The events of a topic that match, oldest first, by the time at which they were appended.
 
-        They are read as they are taken: memory does not grow with the topic.
+        They are read as they are taken: memory does not grow with the topic. An outcome in parts
+        is one event, with the place and time of its last part.
 
         Args:
             topic: One of the declared topics.
@@ -73,20 +78,27 @@ class EventLog:
         """
         spans = self.spans(topic, wanted, since)
         if limit is not None and wanted == ALL:  # the newest are among the last of each partition
-            spans = {p: range(max(s.start, s.stop - limit), s.stop) for p, s in spans.items()}
+            most = limit + _PARTS
+            spans = {p: range(max(s.start, s.stop - most), s.stop) for p, s in spans.items()}
+        joined = JoinedLog()
         with MergedReader(self._config, spans) as reader:
-            found = self._wanted(reader.records(), wanted)
+            found = self._wanted(reader.records(), wanted, joined)
+            if not follow:
+                found = chain(found, joined.rest())
             yield from found if limit is None else deque(found, maxlen=limit)
             if follow:
                 for record in reader.following():
-                    logged = None if record is None else self._logged(record, wanted)
-                    if record is None or logged is not None:
-                        yield logged
+                    if record is None:
+                        yield None
+                    else:
+                        yield from self._wanted([record], wanted, joined)
 
-    def _wanted(self, records: Iterable[Record], wanted: EventFilter) -> Iterator[LoggedEvent]:
+    def _wanted(
+        self, records: Iterable[Record], wanted: EventFilter, joined: JoinedLog
+    ) -> Iterator[LoggedEvent]:
         for record in records:
             if (logged := self._logged(record, wanted)) is not None:
-                yield logged
+                yield from joined.add(logged)
 
     def _logged(self, record: Record, wanted: EventFilter) -> LoggedEvent | None:
         """The event of a record, if it is wanted."""
