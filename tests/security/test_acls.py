@@ -30,6 +30,8 @@ def test_a_decider_reads_facts_writes_commands_and_outcomes_and_keeps_its_change
     assert rights("reader-gate") == {
         "read topic t.vacuums",
         "read topic t.locks",
+        "read topic t.commands",
+        "read topic t.outcomes",
         "write topic t.commands",
         "write topic t.outcomes",
         "write topic t.dead-letters",
@@ -47,6 +49,7 @@ def test_an_executor_hears_commands_and_says_outcomes() -> None:
         "write topic t.outcomes",
         "write topic t.dead-letters",
         "read group t.cleaner",
+        "read group t.commands",
     }
 
 

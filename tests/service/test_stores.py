@@ -13,9 +13,9 @@ from tidegate.service.settings import Settings
 from tidegate.service.stores import untested
 
 
-def settings(*roots: str, allowed: bool = False) -> Settings:
+def settings(*roots: str, allowed: bool = False, **cleaning: object) -> Settings:
     warehouse = {"roots": list(roots), "allow_untested_stores": allowed}
-    return Settings.model_validate({"warehouse": warehouse})
+    return Settings.model_validate({"warehouse": warehouse, "cleaning": cleaning})
 
 
 @pytest.mark.parametrize("name", EXECUTORS)
@@ -27,8 +27,26 @@ def test_no_executor_starts_on_a_store_that_was_never_tested(name: str, root: st
 
 def test_with_the_risk_accepted_it_starts() -> None:
     bus = memory_bus(*DECIDERS, partitions=1)
-    loop = assemble("cleaner", settings("memory://lake/x", allowed=True), bus)
+    accepted = settings("memory://lake/x", allowed=True, after_expiry="delete")
+    loop = assemble("cleaner", accepted, bus)
     loop.close()
+
+
+@pytest.mark.parametrize(
+    "cleaning",
+    [
+        {},
+        {"after_expiry": "delete", "mode": "quarantine"},
+        {"after_expiry": "delete", "rules": [{"tables": "a.*", "mode": "quarantine"}]},
+    ],
+    ids=["after a lock that expired", "all tables", "some tables"],
+)
+def test_no_cleaner_that_may_quarantine_starts_on_an_object_store(
+    cleaning: dict[str, object],
+) -> None:
+    bus = memory_bus(*DECIDERS, partitions=1)
+    with pytest.raises(ConfigError, match=r"no atomic rename: memory://lake/x\."):
+        assemble("cleaner", settings("memory://lake/x", "/lake", allowed=True, **cleaning), bus)
 
 
 def test_a_local_root_needs_no_setting(tmp_path: Path) -> None:

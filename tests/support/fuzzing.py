@@ -395,8 +395,8 @@ def planned_restore_json() -> Decoder:
 def signatures() -> Decoder:
     from support.signing import entry, restore, signed  # noqa: PLC0415
     from support.signing import settings as deployment  # noqa: PLC0415
+    from tidegate.runtime.authorization import Unauthorized  # noqa: PLC0415
     from tidegate.runtime.bus import Partition, Record  # noqa: PLC0415
-    from tidegate.runtime.executor.authorization import Unauthorized  # noqa: PLC0415
     from tidegate.service.assembly import authorizer  # noqa: PLC0415
 
     check = authorizer(deployment(entry()))

@@ -10,8 +10,8 @@ from tidegate.authorization.keys import TrustedKey
 from tidegate.errors import ConfigError
 from tidegate.events import Command, RestoreRequested
 from tidegate.events.reasons import Reason
+from tidegate.runtime.authorization import Unauthorized
 from tidegate.runtime.bus import Record
-from tidegate.runtime.executor.authorization import Unauthorized
 from tidegate.signatures import BadSignatureError, verified
 from tidegate.signatures.tokens import signature_header
 

@@ -16,15 +16,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import ClassVar
 
+from tidegate.cleaning import gate_people
 from tidegate.cleaning.gate_alarms import USUAL_ALARMS, Alarms
+from tidegate.cleaning.gate_commands import GATE, command
 from tidegate.cleaning.gate_decision import (
-    GATE,
     Turn,
     chunks_of,
-    command,
     holds_of,
     index_vacuum,
 )
+from tidegate.cleaning.gate_holds import DeferredCleaning
 from tidegate.cleaning.gate_index import GateIndex, RememberedIds
 from tidegate.cleaning.gate_state import (
     CLEANED,
@@ -52,7 +53,11 @@ class ReaderGate:
     """
 
     name: ClassVar[str] = GATE
-    consumes: ClassVar[tuple[type[Event], ...]] = (VacuumFinished, LockReleased)
+    consumes: ClassVar[tuple[type[Event], ...]] = (
+        VacuumFinished,
+        LockReleased,
+        *gate_people.CONSUMED,
+    )
     state_type: type[GateState] = GateState
     remember_for: timedelta = timedelta(days=7)
     remember_most: int = 2**18
@@ -70,14 +75,20 @@ class ReaderGate:
 
     def dump_piece(self, piece: object) -> bytes:
         """Serialize one of the records beside the main one."""
-        return dump_piece(piece)
+        return (
+            gate_people.dump(piece) if isinstance(piece, gate_people.Piece) else dump_piece(piece)
+        )
 
     def most_bytes(self, piece: object) -> int:
         """A bound of the size of its record."""
+        if isinstance(piece, DeferredCleaning):  # it may be as large as its vacuum
+            return len(gate_people.dump(piece))
         return most_bytes(piece)
 
     def parse_piece(self, name: str, record: bytes) -> object:
         """Read one of them back."""
+        if gate_people.is_ours(name):
+            return gate_people.parse(name, record)
         return parse_piece(name, record)
 
     def upgrade(self, state: object) -> tuple[GateState, Mapping[str, object]]:
@@ -99,15 +110,20 @@ class ReaderGate:
         return replace(state, index=index)
 
     def due_ms(self, table: str, name: str, pieces: Pieces) -> int | None:
-        """When people are to be told of a vacuum that waits, or of a table nobody knows."""
+        """When people are to be told of what waits, or when the time of a quarantine is over."""
+        if gate_people.is_ours(name):
+            return gate_people.due_ms(name, pieces)
         return self.alarms.due_ms(table, name, pieces)
 
     def decide_due(
         self, state: GateState, table: str, names: Collection[str], at: datetime
     ) -> Decision[GateState]:
-        """Tell people of what has waited too long by now."""
-        changed, outcomes = self.alarms.say(table, names, state.loaded, at)
-        return Decision(state, outcomes=outcomes, pieces=changed)
+        """Tell people of what has waited too long by now, and end quarantines."""
+        ours = {name for name in names if gate_people.is_ours(name)}
+        others = [name for name in names if name not in ours]
+        changed, outcomes = self.alarms.say(table, others, state.loaded, at)
+        due = gate_people.decide_due(state, table, ours, at)
+        return Decision(state, due.commands, outcomes, {**changed, **due.pieces})
 
     def decide(self, state: GateState, event: Event, at: datetime) -> Decision[GateState]:
         """Apply one event; release every vacuum that it sets free."""
@@ -118,6 +134,8 @@ class ReaderGate:
             turn.release(event)
         elif isinstance(event, VacuumFinished):
             turn.vacuum(event)
+        elif isinstance(event, gate_people.CONSUMED):
+            gate_people.decide(turn, event)
         else:
             return Decision(state)
         turn.free_those_ready()

@@ -9,11 +9,14 @@ from functools import lru_cache
 from typing import Final
 
 from tidegate.cleaning.gate_alarms import first_release, resolved, table_known
+from tidegate.cleaning.gate_commands import command, require_publishable
 from tidegate.cleaning.gate_flags import content_changed, holds_after_release, may_be_forgotten
+from tidegate.cleaning.gate_holds import hold_of
 from tidegate.cleaning.gate_index import (
     ClosedChunk,
     GateIndex,
     RememberedIds,
+    expired_token,
     lock_token,
     transaction_token,
 )
@@ -36,9 +39,14 @@ from tidegate.cleaning.gate_state import (
     identity,
     vacuum_name,
 )
-from tidegate.errors import PermanentError
-from tidegate.events import CleaningReleased, Command, Event, LockReleased, Outcome, VacuumFinished
-from tidegate.events.codec import encode
+from tidegate.events import (
+    Command,
+    Event,
+    LockReleased,
+    Outcome,
+    ReleaseReason,
+    VacuumFinished,
+)
 from tidegate.runtime.protocols import Decision, Pieces
 
 CHUNK: Final = 128
@@ -47,24 +55,21 @@ LARGEST_CHUNK: Final = 4096
 """Ids in a chunk at most: some 80 kB."""
 _CLEANED_LIMIT: Final = 2 * 4096
 """Two for each vacuum: beyond these a repeat is released again, with the id that it had."""
-GATE: Final = "reader-gate"
-MAX_COMMAND_BYTES: Final = 900_000
-"""A broker's default limit is 1 MiB, for a command with its headers."""
-_MOST_BYTES_OF_A_CHARACTER: Final = 4
 
 
 class Turn:
     """One decision in the making."""
 
     __slots__ = (
-        "at", "changed", "commands", "event", "freed", "index", "now", "outcomes", "pieces",
-        "released", "state",
+        "at", "changed", "commands", "event", "freed", "index", "is_held", "now", "outcomes",
+        "pieces", "released", "state",
     )  # fmt: skip
 
     def __init__(self, state: GateState, event: Event, at: datetime) -> None:
         """Begin with nothing changed."""
         self.state, self.index = state, state.loaded
         self.pieces = self.index.pieces
+        self.is_held = hold_of(self.pieces) is not None
         self.event, self.at, self.now = event, at, milliseconds(at)
         self.changed: dict[str, object] = {}
         self.released: list[int] = []
@@ -91,14 +96,15 @@ class Turn:
         if index.is_new:
             index.is_new, index.is_unknown = False, True
             self.changed[UNKNOWN] = first_release(event, self.at)
-        self.released += [token for token in tokens if index.released.add(token)]
+        expired = map(expired_token, tokens if event.reason is ReleaseReason.EXPIRED else ())
+        self.released += [each for each in (*tokens, *expired) if index.released.add(each)]
         for token in tokens:
             for name in index.watching(token):
                 self._watch_next(name)
 
     def vacuum(self, event: VacuumFinished) -> None:
         """A vacuum was published, perhaps not for the first time."""
-        _require_publishable(event)
+        require_publishable(event)
         itself, index, done = identity(event), self.index, self.index.cleaned
         name = vacuum_name(itself)
         index.is_new = False
@@ -183,13 +189,17 @@ class Turn:
             self.freed[name] = vacuum.whole()
 
     def free_those_ready(self) -> None:
-        """Those that turned out, when the table was loaded, to wait for nothing."""
+        """Those that wait for nothing but for people, or turned out so at the table's loading."""
+        if self.is_held:
+            return
         for name in self.index.ready:
             self._watch_next(name)
         self.index.ready = []
 
     def finish(self, before: int, limit: int) -> Decision[GateState]:
         """The decision. Records from before a moment (ms), or beyond the limit, are forgotten."""
+        if self.is_held:
+            self._hold_back()
         cleaned = self._free() if self.freed else ()
         state = self.state
         if self.released or cleaned:
@@ -200,6 +210,14 @@ class Turn:
         if index.cleaned.has_old(before) or len(index.cleaned) > _CLEANED_LIMIT + CHUNK:
             self._forget_cleaned(before)
         return Decision(state, self.commands, self.outcomes, self.changed)
+
+    def _hold_back(self) -> None:
+        """Somebody holds the table: what became free goes on waiting, for the hold's removal."""
+        for name, vacuum in self.freed.items():
+            if name not in self.changed and self.pieces.get(name) is None:
+                self.changed[name] = vacuum
+            self.index.ready.append(name)
+        self.freed = {}
 
     def _free(self) -> tuple[int, ...]:
         done: list[int] = []
@@ -212,7 +230,16 @@ class Turn:
             if vacuum.overdue_since is not None:
                 self.outcomes += resolved(self.event.table, vacuum, self.at)
             done += [int(name[1:], 16), vacuum.content]
-            self.commands.append(command(self.event.table, vacuum.event_id, vacuum.vacuum, self.at))
+            expired = self.index.any_expired(vacuum.holds)
+            self.commands.append(
+                command(
+                    self.event.table,
+                    vacuum.event_id,
+                    vacuum.vacuum,
+                    self.at,
+                    after_expiry=expired,
+                )
+            )
         return tuple(key for key in done if self.index.cleaned.add(key))
 
     def _remember(self, released: tuple[int, ...], cleaned: tuple[int, ...]) -> GateState:
@@ -283,6 +310,7 @@ class Turn:
             if isinstance(vacuum, WaitingVacuum | VacuumRecord):
                 for hold in vacuum.holds:
                     tokens.update(hold)
+                    tokens.update(map(expired_token, hold))
         return frozenset(tokens)
 
     def _chunk(self, name: str) -> Chunk:
@@ -290,41 +318,6 @@ class Turn:
         if not isinstance(chunk, Chunk):
             raise TypeError(f"chunk {name} is missing")
         return chunk
-
-
-def command(table: str, vacuum_id: str, vacuum: Vacuum, at: datetime) -> CleaningReleased:
-    """Derived from the vacuum alone, but for the time: its id does not depend on who came last."""
-    return CleaningReleased(
-        table=table,
-        caused_by=vacuum_id,
-        said_by=GATE,
-        occurred_at=at,
-        location=vacuum.location,
-        kind=vacuum.kind,
-        partition=vacuum.partition,
-        directories=vacuum.directories,
-        min_write_id=vacuum.min_write_id,
-        max_write_id=vacuum.max_write_id,
-        valid_write_ids=vacuum.valid_write_ids,
-        own_transaction_id=vacuum.own_transaction_id,
-    )
-
-
-def _require_publishable(event: VacuumFinished) -> None:
-    """Refuse a vacuum at once whose command no topic would take: it would wait for ever.
-
-    Raises:
-        PermanentError: the command would be too large.
-    """
-    characters = len(event.valid_write_ids) + sum(map(len, event.directories))
-    if characters * _MOST_BYTES_OF_A_CHARACTER <= MAX_COMMAND_BYTES:
-        return
-    size = len(encode(command(event.table, event.event_id, Vacuum.of(event), event.occurred_at)))
-    if size > MAX_COMMAND_BYTES:
-        raise PermanentError(
-            f"the command to clean after this vacuum would have {size} bytes; at most"
-            f" {MAX_COMMAND_BYTES} can be published"
-        )
 
 
 def _locks(event: VacuumFinished) -> tuple[HeldLock, ...]:
@@ -381,8 +374,9 @@ def _marks(pieces: Pieces) -> Marks:
 
 
 def _raised(marks: Marks, forgotten: Sequence[int]) -> Marks:
-    locks = [token >> 1 for token in forgotten if not token & 1]
-    txns = [token >> 1 for token in forgotten if token & 1]
+    ended = [token for token in forgotten if token >= 0]
+    locks = [token >> 1 for token in ended if not token & 1]
+    txns = [token >> 1 for token in ended if token & 1]
     known = ([each] if each is not None else [] for each in (marks.lock, marks.transaction))
     lock, txn = (
         max((*old, *new), default=None) for old, new in zip(known, (locks, txns), strict=True)

@@ -30,6 +30,11 @@ def transaction_token(transaction_id: int) -> int:
     return 2 * transaction_id + 1
 
 
+def expired_token(token: int) -> int:
+    """What is remembered beside the token of a hold that ended because it expired."""
+    return -1 - token
+
+
 class ClosedChunk(NamedTuple):
     """A full chunk: its number, when its last id was remembered (ms), and how many it has."""
 
@@ -138,6 +143,11 @@ class GateIndex:
         """Whether one of the tokens is remembered."""
         released = self.released
         return any(token in released for token in hold)
+
+    def any_expired(self, holds: Iterable[Sequence[int]]) -> bool:
+        """Whether one of the holds ended because it expired."""
+        released = self.released
+        return any(expired_token(token) in released for hold in holds for token in hold)
 
     def next_hold(self, holds: Iterable[Sequence[int]]) -> Sequence[int] | None:
         """The youngest hold that has not ended: of those like it, it will probably end last.

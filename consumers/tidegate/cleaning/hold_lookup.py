@@ -15,8 +15,8 @@ from tidegate.events.holds import HoldRequest
 from tidegate.events.keys import partition_of
 from tidegate.events.topics import COMMAND_TOPIC
 from tidegate.events.wire import Wire
+from tidegate.runtime.authorization import AclAlone, Authorization, Unauthorized
 from tidegate.runtime.bus import Bus, Partition, Record
-from tidegate.runtime.executor.authorization import AclAlone, Authorization, Unauthorized
 
 BEFORE_MS: Final = 24 * 60 * 60 * 1000
 """How far behind the reader gate may be: a hold that is older than the command by more than this,

@@ -14,9 +14,12 @@ from tidegate.bridges import MetastoreBridgeLoop
 from tidegate.bridges.facts import FactsReader
 from tidegate.cleaning import Cleaner, ReaderGate
 from tidegate.cleaning.gate_alarms import AlarmRule, Alarms
+from tidegate.cleaning.hold_lookup import HoldLookup
+from tidegate.cleaning.rules import CleaningRule, CleaningRules
 from tidegate.compute.parallel_map import AdaptiveMap, SparkMap
 from tidegate.compute.spark import lazy_session
 from tidegate.errors import ConfigError
+from tidegate.events import CleaningMode
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.bridge import SAID_BY, MetastoreBridge
 from tidegate.hive_metastore.connection import require_thrift
@@ -48,7 +51,7 @@ from tidegate.service.settings.savepoints import (
     SavepointRule,
     TierSettings,
 )
-from tidegate.service.stores import require_drivers, require_tested_stores
+from tidegate.service.stores import require_drivers, require_renames, require_tested_stores
 from tidegate.signatures import PublicKey, Signer, SigningKey
 from tidegate.signatures.signer import SERVICES_VALIDITY
 from tidegate.storage import Storage
@@ -106,6 +109,32 @@ def _tier_rule(name: str, tier: TierSettings) -> TierRule:
         commits=tier.commits if isinstance(tier, EveryNSettings) else 1,
         operations=tier.operations if isinstance(tier, OperationSettings) else (),
     )
+
+
+def cleaning_rules(settings: Settings) -> CleaningRules:
+    """Whether cleanings delete or quarantine.
+
+    Raises:
+        ConfigError: something would be quarantined, and a root is on an object store.
+    """
+    configured = settings.cleaning
+    rules = (
+        CleaningRule(
+            each.tables,
+            CleaningMode(each.mode),
+            None if each.keep is None else timedelta(seconds=each.keep),
+        )
+        for each in configured.rules
+    )
+    found = CleaningRules(
+        tuple(rules),
+        CleaningMode(configured.mode),
+        CleaningMode(configured.after_expiry),
+        timedelta(seconds=configured.keep),
+    )
+    if found.may_quarantine:
+        require_renames(settings.warehouse.roots)
+    return found
 
 
 def alarms(settings: Settings) -> Alarms:
@@ -205,6 +234,18 @@ def authorizer(settings: Settings) -> Authorizer:
     return Authorizer(keys, required=security.require_signatures, restores_by=listed)
 
 
+def _cleaner(settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
+    """The cleaner reads the holds off the broker, each time before it removes anything."""
+    wire = wire_for(settings.registry)
+    holds = HoldLookup(bus, wire, settings.topics.prefix, authorizer(settings))
+
+    def cleaner(warehouse: Warehouse, files: AdaptiveMap, clock: Callable[[], datetime]) -> Cleaner:
+        # the roots were checked: what is wrong with a store is said before what it can't do
+        return Cleaner(warehouse, files, clock, cleaning_rules(settings), holds)
+
+    return _executor(cleaner, settings, bus, observed)
+
+
 def _restorer(settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
     kind = partial(Restorer, settings=restore_settings(settings))
     return _executor(kind, settings, bus, observed)
@@ -224,7 +265,16 @@ def _decider(name: str, settings: Settings, bus: Bus, observed: ObservedService 
     retries, limit = limits(decider.name, settings, BROKER_RETRIES)
     prefix, wire = settings.topics.prefix, wire_for(settings.registry)
     sign = _signer(settings)
-    return DeciderLoop(decider, bus, prefix, retries=retries, limit=limit, wire=wire, sign=sign)
+    return DeciderLoop(
+        decider,
+        bus,
+        prefix,
+        retries=retries,
+        limit=limit,
+        wire=wire,
+        sign=sign,
+        authorization=authorizer(settings),
+    )
 
 
 def _signer(settings: Settings) -> Sign | None:
@@ -259,7 +309,7 @@ SERVICES: Final[Mapping[str, _Assembly]] = MappingProxyType(
         SavepointWriter.name: partial(_executor, SavepointWriter),
         Restorer.name: _restorer,
         ReaderGate.name: partial(_decider, ReaderGate.name),
-        Cleaner.name: partial(_executor, Cleaner),
+        Cleaner.name: _cleaner,
     }
 )
 

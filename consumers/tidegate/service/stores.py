@@ -49,3 +49,18 @@ def require_drivers(roots: Sequence[str]) -> None:
             fsspec.get_filesystem_class(protocol)
         except (ImportError, ValueError) as error:
             raise ConfigError(f"warehouse root {root}: {error}") from error
+
+
+def require_renames(roots: Sequence[str]) -> None:
+    """Refuse to quarantine on stores that can't rename a directory at once.
+
+    Raises:
+        ConfigError: it names the roots, and the settings that delete instead.
+    """
+    if found := untested(roots):
+        raise ConfigError(
+            f"cleaning would quarantine, but object stores have no atomic rename:"
+            f' {", ".join(found)}. Set mode = "delete" in [cleaning] and its rules, and'
+            ' after_expiry = "delete": what is cleaned after a lock that expired is then gone at'
+            " once"
+        )

@@ -99,7 +99,8 @@ COMMAND_TOPIC: Final = Topic(
     events=COMMANDS,
     retention=timedelta(days=30),
     written_by=(Role.PEOPLE, Role.SAVEPOINT_POLICY, Role.READER_GATE),
-    read_by=(Role.SAVEPOINT_WRITER, Role.RESTORER, Role.CLEANER),
+    # the reader gate: what people say about holding a table
+    read_by=(Role.SAVEPOINT_WRITER, Role.RESTORER, Role.CLEANER, Role.READER_GATE),
 )
 OUTCOME_TOPIC: Final = Topic(
     suffix="outcomes",
@@ -115,13 +116,15 @@ OUTCOME_TOPIC: Final = Topic(
         Role.READER_GATE,
         Role.PEOPLE,
     ),
-    # bridges: what was cleaned is marked where it was queued
+    # bridges: what was cleaned is marked where it was queued; the reader gate: quarantines, whose
+    # time runs, and cleanings that met a hold
     read_by=(
         Role.MONITORING,
         Role.PEOPLE,
         Role.RESTORER,
         Role.BRIDGES,
         Role.SAVEPOINT_POLICY,
+        Role.READER_GATE,
     ),
 )
 DEAD_LETTERS: Final = Topic(

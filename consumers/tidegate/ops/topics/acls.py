@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from tidegate.events.roles import OUTSIDERS, Role
-from tidegate.events.topics import DEFAULT_PREFIX, OUTCOME_TOPIC, TOPICS, Topic, changelog
+from tidegate.events.topics import (
+    COMMAND_TOPIC,
+    DEFAULT_PREFIX,
+    OUTCOME_TOPIC,
+    TOPICS,
+    Topic,
+    changelog,
+)
 
 Resource = Literal["topic", "group", "transactional-id"]
 Operation = Literal["read", "write"]
@@ -64,6 +71,8 @@ def acls(
     # an executor that looks up past outcomes reads them under a group's name
     back = [n for n in OUTCOME_TOPIC.readers if n in executors]
     groups += [Acl(name, "read", "group", OUTCOME_TOPIC.name(prefix)) for name in back]
+    # the cleaner looks up who holds a table
+    groups += [Acl(Role.CLEANER, "read", "group", COMMAND_TOPIC.name(prefix))]
     return (*topics, *groups, *outside, *(a for name in deciders for a in _changelog(name, prefix)))
 
 

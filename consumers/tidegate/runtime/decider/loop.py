@@ -31,10 +31,12 @@ from tidegate.errors import (
     StopService,
     TransientError,
 )
-from tidegate.events import Event
+from tidegate.events import Answer, Command, Event
+from tidegate.events.refusals import refusal
 from tidegate.events.topics import COMMAND_TOPIC, DEFAULT_PREFIX, OUTCOME_TOPIC, changelog, topic_of
 from tidegate.events.wire import Wire
 from tidegate.publisher import Message
+from tidegate.runtime.authorization import AclAlone, Authorization, Unauthorized
 from tidegate.runtime.bus import Bus, Offsets, Partition, Record, require_copartitioned
 from tidegate.runtime.decider.catch_up import CatchUp
 from tidegate.runtime.decider.owned_partitions import (
@@ -82,10 +84,12 @@ class DeciderLoop(Generic[S]):
         sign: Sign | None = None,
         clock: BrokerTime | None = None,
         tick_seconds: float = TICK_SECONDS,
+        authorization: Authorization | None = None,
     ) -> None:
         """Join the group. `sign` signs the commands; by default they are not signed.
 
         `clock` is for a decider's ticks; which pieces are due is looked for every `tick_seconds`.
+        `authorization` says whose commands are applied; by default whoever can publish them.
 
         Raises:
             ConfigError: a topic does not exist, or the topics differ in their number of
@@ -102,6 +106,7 @@ class DeciderLoop(Generic[S]):
         self._decoder = Decoder(decider.consumes, prefix, count, retries, self._wire)
         self._owned = OwnedPartitions(decider, bus, prefix, self._inputs, retries)
         self._ticks = Ticks(decider, clock)
+        self._authorization = authorization or AclAlone()
         self._stop = threading.Event()
         self._catch_up = CatchUp(topic_of(decider.consumes[0]).name(prefix))
         self._timed = decider if isinstance(decider, PiecewiseTimedDecider) else None
@@ -216,8 +221,9 @@ class DeciderLoop(Generic[S]):
         where, store = record.partition, owned.store
         if event is None or store.has_applied_to(event.table, where.topic, record.offset):
             return
+        at = _moment(record.timestamp_ms)
         try:
-            decision = self._decide(owned, event, _moment(record.timestamp_ms))
+            decision = self._authorized(owned, event, record, at)
         except Exception as error:
             if isinstance(error, StopService) or is_broker_fault(error):
                 raise
@@ -241,9 +247,35 @@ class DeciderLoop(Generic[S]):
             owned.pending.has_ticked = True
             self._ticks.ticked(number, table, decision.state, at)
 
-    def _decide(self, owned: OwnedPartition[S], event: Event, at: datetime) -> Decision[S]:
+    def _authorized(
+        self, owned: OwnedPartition[S], event: Event, record: Record, at: datetime
+    ) -> Decision[S]:
+        """Apply an event; a command only if it may be asked for, else the decision is a refusal."""
+        if not isinstance(event, Command):
+            return self._decide(owned, event, at)
+        try:
+            signed_by = self._authorization.check(event, record)
+        except Unauthorized as refused:
+            reason, name = refused.reason, self._decider.name
+            refusal_of_it = refusal(event, reason, refused.message, name, at).to(event)
+            decision = Decision(owned.store.state(event.table), outcomes=(refusal_of_it,))
+            self._accept(owned, event.table, decision)
+            return decision
+        return self._decide(owned, event, at, signed_by)
+
+    def _decide(
+        self, owned: OwnedPartition[S], event: Event, at: datetime, signed_by: str | None = None
+    ) -> Decision[S]:
         """Apply an event. What can be refused is tried first: a refused event changes nothing."""
         decision = self._decider.decide(owned.store.state(event.table), event, at)
+        if isinstance(event, Command):  # who asked, the command says
+            answers = [
+                each.to(event, signed_by)
+                if isinstance(each, Answer) and each.caused_by == event.event_id
+                else each
+                for each in decision.outcomes
+            ]
+            decision = decision._replace(outcomes=answers)
         self._accept(owned, event.table, decision)
         return decision
 

@@ -15,13 +15,13 @@ from tidegate.events import Answer, Command, Outcome
 from tidegate.events.refusals import refusal
 from tidegate.events.topics import OUTCOME_TOPIC
 from tidegate.events.wire import Wire
-from tidegate.runtime.bus import Bus, Record
-from tidegate.runtime.executor.authorization import (
+from tidegate.runtime.authorization import (
     NOT_PROVEN,
     AclAlone,
     Authorization,
     Unauthorized,
 )
+from tidegate.runtime.bus import Bus, Record
 from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy

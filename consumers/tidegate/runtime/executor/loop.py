@@ -13,8 +13,8 @@ from tidegate.errors import FormatError, StopService
 from tidegate.events import Command, Event
 from tidegate.events.topics import DEFAULT_PREFIX, OUTCOME_TOPIC, topic_of
 from tidegate.events.wire import Wire
+from tidegate.runtime.authorization import AclAlone, Authorization
 from tidegate.runtime.bus import Bus, Partition, Record, require_copartitioned
-from tidegate.runtime.executor.authorization import AclAlone, Authorization
 from tidegate.runtime.executor.backlog import BacklogLimits
 from tidegate.runtime.executor.command_reader import CommandReader
 from tidegate.runtime.executor.command_runner import Attempts, CommandRunner

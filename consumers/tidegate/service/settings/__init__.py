@@ -21,6 +21,14 @@ prefix = "tidegate"                      # TIDEGATE_TOPICS__PREFIX wins over it,
 partitions = 6
 replication = 3
 
+[cleaning]
+after_expiry = "quarantine"              # what to do after a lock that expired: or "delete"
+keep = "72h"                             # how long a quarantine is kept
+[[cleaning.rules]]                       # the first pattern that matches applies; else: delete
+tables = "lake.sales.*"
+mode = "quarantine"
+keep = "7d"
+
 [restores]
 requested_by = ["ana", "ops-*"]          # shell patterns of the people who may request a restore
 watch_seconds = 5                        # how long a pending write is watched for signs of life
@@ -110,6 +118,7 @@ from tidegate.events.topics import DEFAULT_PARTITIONS, DEFAULT_PREFIX
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.registry import RegistrySettings
 from tidegate.service.settings.alarms import AlarmSettings
+from tidegate.service.settings.cleaning import CleaningSettings
 from tidegate.service.settings.problems import problems
 from tidegate.service.settings.savepoints import SavepointRule
 from tidegate.service.settings.section import Section
@@ -234,6 +243,7 @@ class Settings(BaseSettings):
     spark: SparkSettings = SparkSettings()
     savepoints: tuple[SavepointRule, ...] = ()
     restores: RestoreSettings = RestoreSettings()
+    cleaning: CleaningSettings = CleaningSettings()
     alarms: tuple[AlarmSettings, ...] = ()
     services: ServiceSettings = ServiceSettings()
     bridge: BridgesSettings = BridgesSettings()

@@ -1,0 +1,338 @@
+"""Holds of people, cleanings that met one, expired locks and quarantines, in the gate. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import pytest
+
+from support.acid import IDS_1_TO_3, IDS_1_TO_4, MINOR_3, MINOR_4, NOON, TABLE
+from tidegate.cleaning import ReaderGate
+from tidegate.cleaning.gate_holds import RETRY_MS
+from tidegate.cleaning.gate_index import GateIndex
+from tidegate.cleaning.held import deferred
+from tidegate.events import (
+    CleaningHeld,
+    CleaningHoldRemovalRequested,
+    CleaningHoldRemoved,
+    CleaningHoldRequested,
+    CleaningReleased,
+    CleaningStarted,
+    CleaningUndone,
+    Command,
+    Event,
+    LockReleased,
+    Outcome,
+    QuarantineRemovalRequested,
+    QuarantineRemoved,
+    ReleaseReason,
+    VacuumFinished,
+)
+from tidegate.runtime.decider.state_store import store_of
+
+HOUR = timedelta(hours=1)
+
+
+def vacuum(*locks: int, made: str = MINOR_3, snapshot: str = IDS_1_TO_3) -> VacuumFinished:
+    return VacuumFinished.model_validate(
+        {
+            "table": TABLE,
+            "location": "/wh/t",
+            "occurred_at": NOON,
+            "said_by": "compactor",
+            "kind": "minor",
+            "directories": (made,),
+            "min_write_id": 1,
+            "max_write_id": 3,
+            "valid_write_ids": snapshot,
+            "own_lock_id": locks[0],
+            "locks": [{"lock_id": each} for each in locks],
+        }
+    )
+
+
+def released(
+    lock: int | None = None,
+    reason: ReleaseReason = ReleaseReason.UNLOCKED,
+    txn: int | None = None,
+) -> LockReleased:
+    return LockReleased(
+        table=TABLE,
+        location="/wh/t",
+        occurred_at=NOON,
+        said_by="bridge",
+        lock_id=lock,
+        transaction_id=txn,
+        reason=reason,
+    )
+
+
+def hold(request: str = "hold-1") -> CleaningHoldRequested:
+    return CleaningHoldRequested(
+        event_id=request,
+        table=TABLE,
+        occurred_at=NOON,
+        said_by="cli",
+        requested_by="mara",
+        reason="a report is stuck",
+    )
+
+
+def removal(request: str = "back-1") -> CleaningHoldRemovalRequested:
+    return CleaningHoldRemovalRequested(
+        event_id=request,
+        table=TABLE,
+        occurred_at=NOON,
+        said_by="cli",
+        requested_by="mara",
+        reason="it is done",
+    )
+
+
+class Gate:
+    """A gate whose process is killed after every decision: another one reads its changelog."""
+
+    def __init__(self, gate: ReaderGate | None = None) -> None:
+        self.gate = gate or ReaderGate()
+        self.log: list[tuple[bytes, bytes | None]] = []
+        self.store = store_of(self.gate)
+        self.outcomes: list[Outcome] = []
+
+    def hear(self, *events: Event, at: datetime = NOON) -> list[Command]:
+        commands: list[Command] = []
+        for event in events:
+            decision = self.gate.decide(self.store.state(event.table), event, at)
+            self.store.put(event.table, decision.state, decision.pieces)
+            self.outcomes += decision.outcomes
+            commands += decision.commands
+            self.restart()
+        return commands
+
+    def tick(self, at: datetime) -> list[Command]:
+        assert self.store.timers is not None
+        commands: list[Command] = []
+        for table, names in self.store.timers.take(round(at.timestamp() * 1000), 1000).items():
+            decision = self.gate.decide_due(self.store.state(table), table, names, at)
+            self.store.put(table, decision.state, decision.pieces)
+            self.outcomes += decision.outcomes
+            commands += decision.commands
+        self.restart()
+        return commands
+
+    def restart(self) -> None:
+        self.log += self.store.changed_records()
+        self.store = store_of(self.gate)
+        self.store.restore(self.log)
+
+    def index(self) -> GateIndex:
+        return self.store.state(TABLE).loaded
+
+    def said(self) -> list[tuple[type[Outcome], int | None]]:
+        return [(type(each), getattr(each, "released", None)) for each in self.outcomes]
+
+
+def causes(commands: Sequence[Command]) -> list[str | None]:
+    assert all(isinstance(each, CleaningReleased) for each in commands)
+    return [each.caused_by for each in commands]
+
+
+def test_what_becomes_free_while_a_table_is_held_is_released_with_the_holds_removal() -> None:
+    gate, first, second = Gate(), vacuum(1, 2), vacuum(3, made=MINOR_4, snapshot=IDS_1_TO_4)
+    assert gate.hear(first, hold(), released(1), released(2)) == []
+    assert gate.hear(released(3), second) == []
+    assert gate.hear(released(9)) == []
+    commands = gate.hear(removal())
+    assert sorted(map(str, causes(commands))) == sorted([first.event_id, second.event_id])
+    assert gate.said() == [(CleaningHeld, None), (CleaningHoldRemoved, 2)]
+    assert gate.hear(removal("back-2"), released(9)) == []
+    assert gate.said()[-1] == (CleaningHoldRemoved, 0)
+
+
+def test_a_held_vacuum_that_still_has_readers_waits_for_them_after_the_hold() -> None:
+    gate, its = Gate(), vacuum(1, 2)
+    assert gate.hear(its, hold(), released(1), removal()) == []
+    assert causes(gate.hear(released(2))) == [its.event_id]
+
+
+def test_a_second_hold_replaces_the_first_and_one_removal_ends_it() -> None:
+    gate, its = Gate(), vacuum(1)
+    assert gate.hear(hold(), hold("hold-2"), its, released(1)) == []
+    assert causes(gate.hear(removal())) == [its.event_id]
+
+
+def test_a_hold_is_of_one_table() -> None:
+    gate, its = Gate(), vacuum(1)
+    other = hold().model_copy(update={"table": "hive.default.other"})
+    assert causes(gate.hear(other, its, released(1))) == [its.event_id]
+
+
+def undated(commands: Sequence[Command]) -> list[dict[str, object]]:
+    return [each.model_dump(exclude={"occurred_at"}) for each in commands]
+
+
+def freed(gate: Gate) -> CleaningReleased:
+    (command,) = gate.hear(vacuum(1), released(1, ReleaseReason.EXPIRED))
+    assert isinstance(command, CleaningReleased)
+    return command
+
+
+def test_a_cleaning_that_met_a_hold_is_released_again_as_it_was() -> None:
+    gate = Gate()
+    command = freed(gate)
+    assert gate.hear(hold(), deferred(command, hold(), NOON)) == []
+    assert gate.tick(NOON + 24 * HOUR) == []
+    (again,) = gate.hear(removal())
+    assert again == command
+    assert again.event_id == command.event_id
+    assert gate.said()[-1] == (CleaningHoldRemoved, 1)
+    assert gate.hear(removal("back-2")) == []
+
+
+def test_a_deferral_without_a_known_hold_is_released_again_after_a_while() -> None:
+    """The gate may not have read the hold yet, or has read its removal already."""
+    gate = Gate()
+    command = freed(gate)
+    wait = timedelta(milliseconds=RETRY_MS)
+    assert gate.hear(deferred(command, hold(), NOON)) == []
+    assert gate.tick(NOON + wait / 2) == []
+    assert undated(gate.tick(NOON + wait)) == undated([command])
+    assert gate.tick(NOON + 9 * wait) == []
+
+
+def test_a_hold_that_comes_before_the_second_release_keeps_it_back() -> None:
+    gate = Gate()
+    command = freed(gate)
+    wait = timedelta(milliseconds=RETRY_MS)
+    assert gate.hear(deferred(command, hold(), NOON), hold()) == []
+    assert gate.tick(NOON + wait) == []
+    assert gate.hear(removal()) == [command]
+
+
+@pytest.mark.parametrize("reason", list(ReleaseReason))
+def test_only_the_end_of_an_expired_hold_is_not_trusted_alone(reason: ReleaseReason) -> None:
+    gate = Gate()
+    (command,) = gate.hear(vacuum(1, 2), released(1, reason), released(2))
+    assert isinstance(command, CleaningReleased)
+    assert command.after_expiry is (reason is ReleaseReason.EXPIRED)
+
+
+def test_an_expiry_counts_whatever_else_is_said_of_the_hold_and_before_its_vacuum() -> None:
+    gate = Gate()
+    events = released(1, ReleaseReason.EXPIRED), released(1), vacuum(1)
+    (command,) = gate.hear(*events)
+    assert isinstance(command, CleaningReleased)
+    assert command.after_expiry
+    other = Gate()
+    (command,) = other.hear(released(7, ReleaseReason.EXPIRED), vacuum(1), released(1))
+    assert isinstance(command, CleaningReleased)
+    assert not command.after_expiry
+
+
+def test_an_expiry_is_remembered_as_long_as_a_vacuum_waits_and_leaves_no_mark() -> None:
+    gate = Gate(ReaderGate(remember_for=HOUR))
+    assert gate.hear(vacuum(1, 2), released(1, ReleaseReason.EXPIRED)) == []
+    for number in range(10, 200):
+        gate.hear(released(number), at=NOON + 2 * HOUR)
+    for number in range(200, 400):
+        gate.hear(released(number), at=NOON + 9 * HOUR)
+    (command,) = gate.hear(released(2), at=NOON + 10 * HOUR)
+    assert isinstance(command, CleaningReleased)
+    assert command.after_expiry
+
+
+KEEP = 72 * HOUR
+
+
+def started(command: CleaningReleased, **changes: object) -> CleaningStarted:
+    fields = {
+        "occurred_at": NOON,
+        "said_by": "cleaner",
+        "directories": ("delta_1_1", "delta_2_2"),
+        "files": 4,
+        "bytes": 900,
+        "mode": "quarantine",
+        "keep_ms": KEEP // timedelta(milliseconds=1),
+    }
+    return CleaningStarted.about(command, **fields | changes)
+
+
+def gone(command: CleaningReleased) -> dict[str, object]:
+    return {
+        "occurred_at": NOON,
+        "said_by": "cleaner",
+        "directories": (),
+        "files": 0,
+        "bytes": 0,
+        "cleaning": command.event_id,
+        "duration_ms": 1,
+        "caused_by": "request",
+        "table": TABLE,
+        "location": "/wh/t",
+    }
+
+
+def test_a_quarantine_is_removed_when_its_time_is_over_and_asked_for_until_it_is_gone() -> None:
+    gate = Gate()
+    command = freed(gate)
+    assert gate.hear(started(command)) == []
+    assert gate.tick(NOON + KEEP - HOUR / 60) == []
+    (request,) = gate.tick(NOON + KEEP)
+    assert isinstance(request, QuarantineRemovalRequested)
+    assert (request.cleaning, request.location) == (command.event_id, "/wh/t")
+    assert gate.tick(NOON + KEEP + HOUR / 2) == []
+    assert undated(gate.tick(NOON + KEEP + HOUR)) == undated([request])
+    assert gate.tick(NOON + KEEP + 2 * HOUR) == []
+    assert undated(gate.tick(NOON + KEEP + 3 * HOUR)) == undated([request])
+    assert gate.hear(QuarantineRemoved.model_validate(gone(command))) == []
+    assert gate.tick(NOON + 100 * KEEP) == []
+
+
+def test_the_gate_was_away_when_the_time_was_over_and_asks_as_soon_as_it_is_back() -> None:
+    gate = Gate()
+    command = freed(gate)
+    gate.hear(started(command))
+    (request,) = gate.tick(NOON + 9 * KEEP)
+    assert isinstance(request, QuarantineRemovalRequested)
+
+
+def test_a_cleaning_that_deletes_leaves_nothing_to_remove() -> None:
+    gate = Gate()
+    assert gate.hear(started(freed(gate), mode="delete", keep_ms=None)) == []
+    assert gate.tick(NOON + 9 * KEEP) == []
+
+
+def test_a_cleaning_that_starts_again_has_its_time_anew() -> None:
+    gate = Gate()
+    command = freed(gate)
+    gate.hear(started(command))
+    gate.hear(started(command, directories=("delta_2_2",)), at=NOON + KEEP / 2)
+    assert gate.tick(NOON + KEEP) == []
+    assert len(gate.tick(NOON + 1.5 * KEEP)) == 1
+
+
+def test_the_quarantine_of_a_held_table_is_kept_until_the_hold_is_removed() -> None:
+    gate = Gate()
+    gate.hear(started(freed(gate)), hold())
+    assert gate.tick(NOON + KEEP) == []
+    assert gate.tick(NOON + KEEP + 2 * HOUR) == []
+    assert gate.hear(removal()) == []
+    assert len(gate.tick(NOON + KEEP + 4 * HOUR)) == 1
+
+
+def test_what_was_put_back_is_not_counted_and_its_record_still_ends() -> None:
+    from tidegate.cleaning.gate_quarantine import KeptQuarantine, kept_name  # noqa: PLC0415
+
+    gate = Gate()
+    command = freed(gate)
+    gate.hear(started(command))
+
+    def kept() -> KeptQuarantine:
+        piece = gate.index().pieces.get(kept_name(command.event_id))
+        assert isinstance(piece, KeptQuarantine)
+        return piece
+
+    assert (kept().directories, kept().bytes) == (2, 900)
+    gate.hear(CleaningUndone.model_validate(gone(command)))
+    assert (kept().directories, kept().bytes) == (0, 0)
+    assert len(gate.tick(NOON + KEEP)) == 1
