@@ -46,8 +46,8 @@ CLEANING_MUTANTS = (
     ),
     _gate(
         "a release that came before its vacuum is remembered",
-        "self.released += [token for token in tokens if index.released.add(token)]",
-        "self.released += [token for token in tokens if token in index.released]",
+        "self.released += [each for each in (*tokens, *expired) if index.released.add(each)]",
+        "self.released += [each for each in (*tokens, *expired) if each in index.released]",
     ),
     _gate(
         "what ended is remembered by the next process too",
@@ -111,10 +111,11 @@ CLEANING_MUTANTS = (
         "if old.has_old(before) or len(old) > limit:",
         "if len(old) > limit:",
     ),
-    _gate(
-        "a vacuum whose command no topic takes is refused at once",
-        "    if size > MAX_COMMAND_BYTES:\n",
-        "    if size > 2 * MAX_COMMAND_BYTES:\n",
+    Mutant(
+        "gate: a vacuum whose command no topic takes is refused at once",
+        "consumers/tidegate/cleaning/gate_commands.py",
+        (("    if size > MAX_COMMAND_BYTES:\n", "    if size > 2 * MAX_COMMAND_BYTES:\n"),),
+        "tests/cleaning/test_gate.py",
     ),
     _gate(
         "no chunk is large, however many vacuums one release frees",
