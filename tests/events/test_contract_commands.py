@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest  # noqa: TC002 - its fixtures are annotated where pytest looks
 from typer.testing import CliRunner
 
+from support.json_lines import json_lines
 from tidegate.cli import app
 from tidegate.errors import ConfigError
 from tidegate.events.catalogue import EVENT_TYPES
@@ -28,7 +29,8 @@ def test_every_schema_is_exported_as_it_is(tmp_path: Path) -> None:
 def test_for_scripts_the_export_names_its_files(tmp_path: Path) -> None:
     answer = CliRunner().invoke(app, ["schemas", "export", str(tmp_path), "--json"])
 
-    assert json.loads(answer.stdout) == [str(file) for file in sorted(tmp_path.iterdir())]
+    files = [str(file) for file in sorted(tmp_path.iterdir())]
+    assert [each["file"] for each in json_lines(answer.stdout)] == files
 
 
 def test_a_folder_that_cannot_be_written_is_a_wrong_setting(tmp_path: Path) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 from typer.testing import CliRunner
 
+from support.json_lines import json_lines
 from tidegate.cleaning import Cleaner, ReaderGate
 from tidegate.cli import app
 from tidegate.events.topics import OUTCOME_TOPIC, TOPICS, topic_of
@@ -118,4 +117,4 @@ def test_the_command_line_prints_them_all() -> None:
 
     everything = acls(deciders=DECIDERS, executors=EXECUTORS)
     assert printed.stdout.splitlines() == [each.command() for each in everything]
-    assert [Acl(**each) for each in json.loads(data.stdout)] == list(everything)
+    assert [Acl(**each) for each in json_lines(data.stdout)] == list(everything)

@@ -54,19 +54,19 @@ def _lines(setting: Setting, section: str) -> str:
 
 @config.command()
 def init() -> None:
-    """Print a settings file with every setting, its meaning and its default.
-
-    Example: tidegate config init > tidegate.toml
-    """
+    """Print a settings file with every setting, its meaning and its default."""
     for line in settings_template().splitlines():
         write(line)
 
 
 @config.command()
-def check(config: ConfigFile = None) -> None:
+def check(as_json: AsJson = False, config: ConfigFile = None) -> None:
     """Read the settings as the services do; exit code 2 and a line for each problem."""
     Settings.load(config).connection()
-    write("the settings are valid; whether the broker agrees: tidegate doctor")
+    if as_json:
+        write_json({"valid": True})
+    else:
+        write("the settings are valid; whether the broker agrees: tidegate doctor")
 
 
 @config.command()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from tidegate.cli.dead_letters_report import row_of, show_listed, show_resolved, text_of
-from tidegate.cli.options import AsJson, ConfigFile, Execute, RequestedBy, option_group
+from tidegate.cli.options import AsJson, AsJsonLines, ConfigFile, Execute, RequestedBy, option_group
 from tidegate.cli.output import write, write_json
 from tidegate.cli.progress import Progress
 from tidegate.cli.reachable import reachable
@@ -107,7 +107,7 @@ def list_dead_letters(
     filters: Filters,
     include_resolved: All = False,
     limit: Annotated[int, typer.Option(min=1, help="List at most this many.")] = 100,
-    as_json: AsJson = False,
+    as_json: AsJsonLines = False,
     config: ConfigFile = None,
 ) -> None:
     """List open dead letters, newest first."""

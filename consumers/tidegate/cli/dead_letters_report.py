@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from tidegate.cli.output import write, write_json, write_json_list, write_table
+from tidegate.cli.output import write, write_error, write_json, write_json_lines, write_table
 
 if TYPE_CHECKING:
     from tidegate.ops.dead_letters import ListedDeadLetter
@@ -45,7 +45,9 @@ def show_listed(
         as_json: Whether for scripts.
     """
     if as_json:
-        write_json_list("letters", rows, lambda: {"more": has_more()})
+        write_json_lines(rows)
+        if has_more():  # not on standard output: that is the list
+            write_error("only the newest are listed; use --limit or a filter for others")
         return
     count = 0
     while page := list(islice(rows, _PAGE)):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from tidegate.cli.options import AsJson, ConfigFile
+from tidegate.cli.options import AsJsonLines, ConfigFile
 from tidegate.cli.output import write_json, write_styled
 from tidegate.cli.progress import Progress
 from tidegate.errors import ConfigError
@@ -31,7 +31,7 @@ def doctor(
     spark: Annotated[
         bool, typer.Option("--spark", help="Start a Spark session and run a job.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: AsJsonLines = False,
     config: ConfigFile = None,
 ) -> None:
     """Check a deployment; each finding says what to do. Exit code 1 if a check fails."""
@@ -43,10 +43,15 @@ def doctor(
     settings = Settings.load(config)
     extras = Extras(write=write, spark=spark)
     found = examine(settings, services or list(SERVICES), extras, Progress())
-    seen = list(found if as_json else _shown(found))
-    if as_json:
-        write_json([asdict(each) for each in seen], indent=2)
+    seen = list(_written(found) if as_json else _shown(found))
     raise typer.Exit(1 if any(each.state is Status.FAIL for each in seen) else 0)
+
+
+def _written(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Print each finding for scripts as it comes, and pass it on."""
+    for each in findings:
+        write_json(asdict(each))
+        yield each
 
 
 def _shown(findings: Iterable[Finding]) -> Iterator[Finding]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from tidegate.cli.exit_codes import table
+
 if TYPE_CHECKING:
     import typer
 
@@ -38,7 +40,13 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "doctor": ("tidegate doctor", "tidegate doctor restorer --write --spark --json"),
     "monitor": ("tidegate monitor --config tidegate.toml",),
+    "bridge metastore": ("tidegate bridge metastore --config tidegate.toml",),
     "broker": ("tidegate broker ./kafka-data",),
+    "config init": ("tidegate config init > tidegate.toml",),
+    "config check": ("tidegate config check --config tidegate.toml",),
+    "config show": ("tidegate config show --json | jq .services",),
+    "keys new": ("tidegate keys new /etc/tidegate/ana.pem --name ana > ana.toml",),
+    "keys show": ("tidegate keys show /etc/tidegate/ana.pem --name ana",),
     "skip": (
         (
             "tidegate skip --service restorer --topic commands --partition 0 --offset 7"
@@ -68,11 +76,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "publish lock-released": (
         f"tidegate publish lock-released {_TABLE} --lock-id 16 --reason committed",
     ),
-    "publish event": ("tidegate publish event VacuumFinished vacuum.json",),
+    "publish event": ("tidegate publish event VacuumFinished vacuum.json --wait",),
     "schemas export": ("tidegate schemas export ./schemas",),
     "schemas example": ("tidegate schemas example VacuumFinished > vacuum.json",),
     "topics create": ("tidegate topics create",),
-    "topics describe": ("tidegate topics describe --json",),
+    "topics describe": ("tidegate topics describe --json | jq .topic",),
     "topics check": ("tidegate topics check",),
     "topics acls": ("tidegate topics acls",),
     "topics grow": (
@@ -91,7 +99,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "replay events": (
         "tidegate replay events --topic commits --table lake.sales.orders --from-offset 2",
     ),
-    "dead-letters list": ("tidegate dead-letters list --service restorer",),
+    "dead-letters list": (
+        "tidegate dead-letters list --service restorer",
+        "tidegate dead-letters list --json | jq -r .id",
+    ),
     "dead-letters show": ("tidegate dead-letters show 1b9ce7ae",),
     "dead-letters redrive": ("tidegate dead-letters redrive 1b9ce7ae --execute",),
     "dead-letters discard": (
@@ -109,7 +120,10 @@ def add_examples(app: typer.Typer, group: str = "") -> None:
         name = command.name or (function.__name__.replace("_", "-") if function else "")
         if lines := EXAMPLES.get(f"{group}{name}"):
             # \b: typer leaves the lines of this paragraph as they are
-            command.epilog = "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
+            parts = ["\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])]
+            if any("--wait" in line.split() for line in lines):  # it exits by the outcome
+                parts.append(table())
+            command.epilog = "\n\n".join(parts)
     for each in app.registered_groups:
         if each.typer_instance is not None:
             add_examples(each.typer_instance, f"{group}{each.name} ")

@@ -35,6 +35,9 @@ OptionalTableName = Annotated[
 OptionalLocation = Annotated[
     str | None, typer.Option("--location", "-l", help="Path or URI of the table.")
 ]
+AsJsonLines = Annotated[
+    bool, typer.Option("--json", help="Print a JSON object a line, for scripts.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Execute = Annotated[bool, typer.Option("--execute", help="Carry it out; without it, a dry run.")]
 Since = Annotated[

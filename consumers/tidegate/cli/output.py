@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import typer
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _PIPE_COLUMNS: Final = 400
+_COLUMN: Final = 12
+"""Characters of a column below which a table is hard to read."""
 
 
 def write(line: object) -> None:
@@ -55,21 +57,10 @@ def write_json(value: object, indent: int | None = None) -> None:
     typer.echo(json.dumps(value, indent=indent))
 
 
-def write_json_list(
-    name: str, items: Iterable[object], rest: Callable[[], Mapping[str, object]]
-) -> None:
-    """Print a JSON object with a list, item by item as they come, a line each.
-
-    Args:
-        name: The list's.
-        items: What is in it.
-        rest: Gives the object's other fields, once the items are taken.
-    """
-    typer.echo(f"{{{json.dumps(name)}: [", nl=False)
-    for number, item in enumerate(items):
-        typer.echo(f"{',' if number else ''}\n{json.dumps(item)}", nl=False)
-    fields = "".join(f", {json.dumps(key)}: {json.dumps(each)}" for key, each in rest().items())
-    typer.echo(f"]{fields}}}")
+def write_json_lines(items: Iterable[object]) -> None:
+    """Print a list for scripts: a JSON object a line, each as it comes; nothing of an empty one."""
+    for item in items:
+        write_json(item)
 
 
 def write_styled(*parts: tuple[str, str | None]) -> None:
@@ -86,6 +77,8 @@ def write_styled(*parts: tuple[str, str | None]) -> None:
 def write_table(rows: Sequence[Mapping[str, object]], *, lines: bool = False) -> None:
     """Print rows as a table under their keys; nothing if there are no rows.
 
+    On a terminal that is too narrow for the columns, each row is printed as lines.
+
     Args:
         rows: The rows; a sequence as a value is printed as lines of its cell.
         lines: Whether to draw lines between rows.
@@ -96,13 +89,27 @@ def write_table(rows: Sequence[Mapping[str, object]], *, lines: bool = False) ->
 
     if not rows:
         return
+    # a pipe has no width of its own: rows that are folded there can't be searched
+    console = Console(width=None if is_terminal() else _PIPE_COLUMNS)
+    if console.width < _COLUMN * len(rows[0]):
+        _write_blocks(rows)
+        return
     table = Table(show_lines=True) if lines else Table(box=None, pad_edge=False)
     for name in rows[0]:
         table.add_column(Text(visible(name.replace("_", " ")), style="bold"), overflow="fold")
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row.values()))
-    # a pipe has no width of its own: rows that are folded there can't be searched
-    Console(width=None if sys.stdout.isatty() else _PIPE_COLUMNS).print(table)
+    console.print(table)
+
+
+def _write_blocks(rows: Sequence[Mapping[str, object]]) -> None:
+    """Rows for a narrow terminal, a line a value: the terminal wraps them, and none is cut."""
+    for number, row in enumerate(rows):
+        if number:
+            write("")
+        for name, value in row.items():
+            if (text := _cell(value)) not in {"", "None"}:
+                write(f"{name.replace('_', ' ')}: {', '.join(text.splitlines())}")
 
 
 def _cell(value: object) -> str:

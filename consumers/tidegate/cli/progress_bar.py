@@ -53,9 +53,9 @@ def drawn(share: Share, width: int = _WIDTH) -> str:
 class OutcomeBar(AbstractContextManager["OutcomeBar"]):
     """A bar on standard error while a request is waited for; nothing where it is not a terminal."""
 
-    def __init__(self, on: console.Console | None = None) -> None:
+    def __init__(self, on: console.Console | None = None, *, wanted: bool = True) -> None:
         """Draw nothing yet; `on` is standard error unless a test gives another."""
-        self._console = on
+        self._console, self._wanted = on, wanted
         self._progress: Progress | None = None
         self._task: TaskID | None = None
 
@@ -70,7 +70,7 @@ class OutcomeBar(AbstractContextManager["OutcomeBar"]):
     def take(self, event: Event | None) -> bool:
         """Draw how far the work is; False where that is not drawn, and a line is to be printed."""
         share = share_of(event)
-        if event is None or share is None or not self._is_terminal():
+        if event is None or share is None or not self._wanted or not self._is_terminal():
             return False
         progress, task = self._bar(event.table)
         progress.update(task, completed=share.done, total=share.total, of=share.of)

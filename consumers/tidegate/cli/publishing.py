@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
@@ -16,7 +16,7 @@ from tidegate.cli.reachable import check_reachable
 from tidegate.events import CleaningReleased, Event, Request, VacuumFinished
 from tidegate.events.topics import topic_of
 from tidegate.events.verdict import Verdict
-from tidegate.publisher import Answered, OutcomeWatch, Publisher, Receipt
+from tidegate.publisher import Answered, Publisher, Receipt
 from tidegate.publisher.checks import check_publishable
 from tidegate.service.settings import Settings
 
@@ -42,6 +42,10 @@ class Sending:
         Path | None,
         typer.Option(help="Your private key, which signs it; default: security.sign_with."),
     ] = None
+
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Draw no progress bar; JSON is printed in any case.")
+    ] = False
 
     def seconds(self) -> float:
         """How long to wait.
@@ -72,20 +76,21 @@ def request(
         with publisher.watch(table, from_start=again) as watch:
             receipt = publish_it(publisher)
             print_receipt(receipt)
-            raise typer.Exit(_report(watch, receipt, seconds))
+            with OutcomeBar(wanted=not sending.as_json) as bar:
+                raise typer.Exit(_report(watch.answers(receipt, seconds), receipt, bar))
 
 
-def _report(watch: OutcomeWatch, receipt: Receipt, seconds: float) -> ExitCode:
+def _report(answers: Iterable[Answered], receipt: Receipt, bar: OutcomeBar) -> ExitCode:
     """Say each outcome on standard error as it comes; print the last one as JSON."""
     from tidegate.ops.event_log.summary import sentence  # noqa: PLC0415 - heavy
 
     last = Answered(Verdict.UNANSWERED)
-    with OutcomeBar() as bar:
-        for last in watch.answers(receipt, seconds):
-            event = last.outcome
-            if not bar.take(event):
-                bar.remove()
-                write_error(f"{type(event).__name__} {sentence(event)}" if event else last.message)
+    for last in answers:
+        event = last.outcome
+        if not bar.take(event):
+            bar.remove()
+            write_error(f"{type(event).__name__} {sentence(event)}" if event else last.message)
+    bar.remove()
     write_json(
         {
             "event_id": receipt.event_id,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import ConfigFile
+from tidegate.cli.options import AsJsonLines, ConfigFile
 from tidegate.cli.output import write, write_json, write_table
 from tidegate.cli.waiting import age_of
 from tidegate.service.settings import Settings
@@ -23,7 +23,7 @@ def _group() -> None:
 @savepoints.command("list")
 def list_savepoints(
     location: Annotated[str, typer.Argument(help="Path or URI of the table, below a root.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
+    as_json: AsJsonLines = False,
     config: ConfigFile = None,
 ) -> None:
     """List the savepoints that a table has now, oldest first: by whom, since when, why."""

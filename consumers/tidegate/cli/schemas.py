@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import AsJson, ConfigFile, one_of
-from tidegate.cli.output import write, write_json
+from tidegate.cli.options import AsJsonLines, ConfigFile, one_of
+from tidegate.cli.output import write, write_json, write_json_lines
 from tidegate.errors import ConfigError
 from tidegate.events.asyncapi import asyncapi
 from tidegate.events.catalogue import EVENT_TYPES
@@ -27,7 +27,7 @@ def _group() -> None:
 @schemas.command()
 def export(
     folder: Annotated[Path, typer.Argument(help="Target directory; created if missing.")],
-    as_json: AsJson = False,
+    as_json: AsJsonLines = False,
 ) -> None:
     """Write the Avro schema of every event as an .avsc file."""
     try:
@@ -35,7 +35,7 @@ def export(
     except OSError as error:
         raise ConfigError(f"{folder}: {error}") from error
     if as_json:
-        write_json(files)
+        write_json_lines({"file": each} for each in files)
     else:
         write(f"{len(files)} schemas in {folder}")
 

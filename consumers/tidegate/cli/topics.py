@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.options import AsJson, ConfigFile, Execute
-from tidegate.cli.output import write, write_json, write_table
+from tidegate.cli.options import AsJson, AsJsonLines, ConfigFile, Execute
+from tidegate.cli.output import write, write_json, write_json_lines, write_table
 from tidegate.cli.progress import Progress
 from tidegate.cli.reachable import reachable
 from tidegate.service.settings import Settings
@@ -21,31 +21,34 @@ topics = typer.Typer(help="Describe, create and check topics.", no_args_is_help=
 
 
 @topics.command()
-def create(config: ConfigFile = None) -> None:
+def create(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
     """Create the topics that are missing; refuse those that differ from their declaration."""
     from tidegate.ops.topics import create_topics  # noqa: PLC0415 - heavy
     from tidegate.service.catalogue import DECIDERS  # noqa: PLC0415 - heavy
 
     settings = reachable(config)
     for name, new in create_topics(settings.connection(), settings.topics, DECIDERS).items():
-        write(f"{name}: {'created' if new else 'exists already'}")
+        if as_json:
+            write_json({"topic": name, "created": new})
+        else:
+            write(f"{name}: {'created' if new else 'exists already'}")
 
 
 @topics.command()
-def describe(as_json: AsJson = False, config: ConfigFile = None) -> None:
+def describe(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
     """Show the declared topics. No broker is asked."""
     from tidegate.ops.topics import deployment  # noqa: PLC0415 - heavy
     from tidegate.service.catalogue import DECIDERS  # noqa: PLC0415 - heavy
 
     declared = deployment(Settings.load(config).topics, DECIDERS)
     if as_json:
-        write_json([each.as_json() for each in declared], indent=2)
+        write_json_lines(each.as_json() for each in declared)
     else:
         _show(declared)
 
 
 @topics.command()
-def check(as_json: AsJson = False, config: ConfigFile = None) -> None:
+def check(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
     """Compare topics with their declarations: a line for each difference; exit code 1 if any."""
     from tidegate.ops.topics import check_topics  # noqa: PLC0415 - heavy
     from tidegate.service.catalogue import DECIDERS  # noqa: PLC0415 - heavy
@@ -53,7 +56,7 @@ def check(as_json: AsJson = False, config: ConfigFile = None) -> None:
     settings = reachable(config)
     found = check_topics(settings.connection(), settings.topics, DECIDERS)
     if as_json:
-        write_json([asdict(each) for each in found], indent=2)
+        write_json_lines(asdict(each) for each in found)
     else:
         for each in found or ["the topics are as declared"]:
             write(str(each))
@@ -61,7 +64,7 @@ def check(as_json: AsJson = False, config: ConfigFile = None) -> None:
 
 
 @topics.command("acls")
-def print_acls(config: ConfigFile = None, as_json: AsJson = False) -> None:
+def print_acls(config: ConfigFile = None, as_json: AsJsonLines = False) -> None:
     """Print the access rights that every role needs, as kafka-acls commands."""
     from tidegate.ops.topics.acls import acls  # noqa: PLC0415 - heavy
     from tidegate.service.catalogue import DECIDERS, EXECUTORS  # noqa: PLC0415 - heavy
@@ -69,7 +72,7 @@ def print_acls(config: ConfigFile = None, as_json: AsJson = False) -> None:
     prefix = Settings.load(config).topics.prefix
     needed = acls(prefix, deciders=DECIDERS, executors=EXECUTORS)
     if as_json:
-        write_json([asdict(acl) for acl in needed])
+        write_json_lines(asdict(acl) for acl in needed)
         return
     for acl in needed:
         write(acl.command())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from tidegate.cli.exit_codes import ExitCode
-from tidegate.cli.options import ConfigFile, table_pattern
+from tidegate.cli.options import AsJsonLines, ConfigFile, table_pattern
 from tidegate.cli.output import write, write_json
 from tidegate.service.settings import Settings
 
@@ -35,9 +35,7 @@ def waiting(
     check: Annotated[
         bool, typer.Option("--check", help="Exit with code 1 if any is listed, for an alarm.")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object a line, for scripts.")
-    ] = False,
+    as_json: AsJsonLines = False,
     config: ConfigFile = None,
 ) -> None:
     """Show the vacuums that wait for readers, oldest first, and which holds they still lack.

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
+from support.json_lines import json_lines
 from support.samples import NOON, commit, message
 from tidegate.cli import app
 from tidegate.errors import ConfigError, PermanentError, TidegateError
@@ -37,16 +38,22 @@ class Place:
     poison: Message
 
     def call(self, *arguments: str) -> Any:  # noqa: ANN401 - whatever the command tells as JSON
+        return json.loads(self.run(*arguments).output)
+
+    def run(self, *arguments: str) -> Result:
         answer = CliRunner().invoke(
             app, ["dead-letters", *arguments, "--json", "-c", str(self.file)]
         )
         if answer.exception and not isinstance(answer.exception, SystemExit):
             raise answer.exception
         assert answer.exit_code == 0, answer.output
-        return json.loads(answer.output)
+        return answer
 
     def listed(self, *arguments: str) -> list[str]:
-        return [each["reason"] for each in self.call("list", *arguments)["letters"]]
+        return [each["reason"] for each in self.rows(*arguments)]
+
+    def rows(self, *arguments: str) -> list[Any]:
+        return json_lines(self.run("list", *arguments).stdout)
 
     def origin(self, topic: str) -> str:
         record = self.audience.records(topic)[0]
@@ -85,19 +92,19 @@ def place(
 def test_letters_are_listed_once_and_by_filter(place: Place) -> None:
     assert place.listed() == ["no Avro", "a bug of the code"]
     assert place.listed("--limit", "1") == ["no Avro"]
-    assert place.call("list", "--limit", "1")["more"]
+    assert "only the newest are listed" in place.run("list", "--limit", "1").stderr
     assert place.listed("--service", "restorer") == ["no Avro"]
     assert place.listed("--topic", "commits") == ["a bug of the code"]
     assert place.listed("-t", "lake.sales.orders") == ["a bug of the code"]
     assert place.listed("--reason", "avro") == ["no Avro"]
     assert place.listed("--to-time", "2020-01-01T00:00:00Z") == []
-    [row] = place.call("list", "--service", "restorer")["letters"]
+    [row] = place.rows("--service", "restorer")
     assert row["origin"] == place.origin("commands")
     assert (row["table"], row["state"]) == ("unknown.unknown.unknown", "open")
 
 
 def test_a_letter_is_shown_whole(place: Place) -> None:
-    poison, event = place.call("list")["letters"]
+    poison, event = place.rows()
 
     told = place.call("show", event["id"][:13])
     assert told["decodes_as"] == "CommitCompleted"
@@ -123,7 +130,7 @@ def test_a_dry_run_sends_nothing_and_tells_nothing(place: Place) -> None:
 
 
 def test_a_redriven_letter_is_back_as_it_was_told_of_and_listed_no_more(place: Place) -> None:
-    [row] = place.call("list", "--service", "savepoint-policy")["letters"]
+    [row] = place.rows("--service", "savepoint-policy")
 
     place.call("redrive", row["id"], "--requested-by", "ana", "--execute")
 
@@ -143,7 +150,7 @@ def test_a_redriven_letter_is_back_as_it_was_told_of_and_listed_no_more(place: P
         original.offset,
     )
     assert place.listed() == ["no Avro"]
-    states = {each["state"] for each in place.call("list", "--all")["letters"]}
+    states = {each["state"] for each in place.rows("--all")}
     assert states == {"redriven", "open"}
 
 
@@ -161,7 +168,7 @@ def test_an_original_of_two_letters_is_sent_once_however_many_batches_they_are(
     assert (told["count"], len(told["letters"]), told["more"]) == (2, 1, True)
     assert [each.offset for each in place.audience.records("commits")] == [0, 1]
     assert {each.caused_by for each in place.audience.outcomes()} == {
-        each["id"] for each in place.call("list", "--all", "--topic", "commits")["letters"]
+        each["id"] for each in place.rows("--all", "--topic", "commits")
     }
     assert place.listed() == ["no Avro"]
 
@@ -250,7 +257,7 @@ def test_a_forged_dead_letter_of_a_restore_that_nobody_requested_is_not_sent(pla
         bus.send([dead_letter(lie, "cleaner", PermanentError("x"), topic)])
     bus.close()
 
-    for row in place.call("list", "--service", "cleaner")["letters"]:
+    for row in place.rows("--service", "cleaner"):
         with pytest.raises(TidegateError, match=r"(key is not that|no longer in the topic)"):
             place.call("redrive", row["id"], "--destructive", "--execute")
     assert len(place.audience.records("commands")) == 1

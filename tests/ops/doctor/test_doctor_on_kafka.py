@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import subprocess
@@ -17,6 +16,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner, Result
 
+from support.json_lines import json_lines
 from support.kafka import create_topic
 from support.samples import commit
 from tidegate.cli import app
@@ -66,7 +66,7 @@ def producer(bootstrap_servers: str) -> Iterator[ConfirmedProducer]:
 
 
 def findings(answer: Result) -> dict[str, dict[str, str]]:
-    return {each["check"]: each for each in json.loads(answer.stdout)}
+    return {each["check"]: each for each in json_lines(answer.stdout)}
 
 
 def partitions(admin: AdminClient, topic: str) -> int:
@@ -241,6 +241,6 @@ def test_with_spark_a_job_is_run(tmp_path: Path, bootstrap_servers: str) -> None
         [*command, "-c", str(settings)], env=environment, capture_output=True, check=False
     )
 
-    told = {each["check"]: each for each in json.loads(answer.stdout)}
+    told = {each["check"]: each for each in json_lines(answer.stdout.decode())}
     assert told["spark"]["state"] == "ok"
     assert told["spark"]["seen"].endswith(": a job ran on local[1]")

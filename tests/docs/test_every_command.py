@@ -1,0 +1,130 @@
+"""Every command: examples in its help, `--json`, and nothing that is cut on a narrow terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tidegate.cli import app, output
+from tidegate.cli.examples import EXAMPLES
+from tidegate.cli.exit_codes import MEANINGS
+
+NARROW: Final = "40"
+WITHOUT_JSON: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "asyncapi": "its output is JSON",
+        "schemas example": "its output is JSON",
+        "publish commit": "its output is JSON",
+        "publish lock-released": "its output is JSON",
+        "config init": "its output is a settings file",
+        "run": "a service: its log is JSON where it is not a terminal",
+        "monitor": "a service",
+        "bridge metastore": "a service",
+        "broker": "a service",
+        "demo": "a story for people",
+    }
+)
+
+
+def commands(found: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - typer's
+    for name, each in getattr(found, "commands", {}).items():
+        yield from commands(each, f"{path}{name} ")
+    if not hasattr(found, "commands"):
+        yield path.strip(), found
+
+
+ALL = dict(commands(typer.main.get_command(app)))
+every_command = pytest.mark.parametrize("name", sorted(ALL))
+
+
+def options_of(name: str) -> set[str]:
+    return {each for option in ALL[name].params for each in option.opts}
+
+
+def help_of(name: str, columns: str = NARROW) -> str:
+    return CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": columns}).output
+
+
+@every_command
+def test_every_command_has_an_example(name: str) -> None:
+    assert EXAMPLES.get(name), f"add examples of `tidegate {name}` to cli/examples.py"
+
+
+@every_command
+def test_every_command_has_json_or_a_reason_to_have_none(name: str) -> None:
+    has_json = any("--json" in option.opts for option in ALL[name].params)
+
+    assert has_json != (name in WITHOUT_JSON)
+
+
+@every_command
+def test_help_on_a_narrow_terminal_cuts_nothing(name: str) -> None:
+    shown = help_of(name)
+
+    for option in ALL[name].params:
+        longest = max(option.opts, key=len)
+        assert not longest.startswith("-") or longest in shown
+    for line in EXAMPLES.get(name, ()):
+        assert line in shown
+
+
+@pytest.mark.parametrize("name", ["", *(n for n in sorted(ALL) if "--wait" in options_of(n))])
+def test_exit_codes_are_in_the_help_of_what_exits_by_them(name: str) -> None:
+    shown = help_of(name, "200")
+
+    for code, meaning in MEANINGS.items():
+        assert f"  {code.value}  {meaning}" in shown
+
+
+ROW: Final = {
+    "id": "518e8f86-1234-5678-9abc-def012345678",
+    "at": "2026-11-21T04:15:51.845Z",
+    "service": "savepoint-policy",
+    "origin": "tidegate.commits/3/471123",
+    "table": "lake.sales.orders_of_the_last_century",
+    "state": "open",
+    "reason": "the instant 20261121041551845 is more than a day after the broker got the event",
+}
+
+
+@pytest.mark.parametrize("columns", ["20", NARROW, "60", "79"])
+def test_a_row_on_a_narrow_terminal_is_whole(
+    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+
+    output.write_table([ROW, ROW | {"state": None}])
+
+    shown = capsys.readouterr().out
+    for value in ROW.values():
+        assert shown.count(value) >= 1
+    assert "None" not in shown
+
+
+@pytest.mark.parametrize("columns", ["84", "100", "120", "400"])
+def test_a_row_on_a_wider_terminal_is_folded_and_whole(
+    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(output, "is_terminal", lambda: True)
+
+    output.write_table([ROW])
+
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= int(columns)
+    letters = "".join(sorted("".join("".join(lines[1:]).split())))
+    assert letters == "".join(sorted("".join("".join(ROW.values()).split())))
+    assert "…" not in "".join(lines)
+
+
+def test_a_list_for_scripts_is_an_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    output.write_json_lines([ROW, ROW])
+    output.write_json_lines([])
+
+    assert len(capsys.readouterr().out.splitlines()) == 2
