@@ -38,4 +38,10 @@ STORAGE_MUTANTS = (
         (("    if is_open and ", "    if False and "),),
         "tests/compute/test_spark.py -k refused",
     ),
+    Mutant(
+        "restores: what anybody planted in the record of removals stops no restore",
+        "consumers/tidegate/restores/removal_record.py",
+        (("    except (UnicodeEncodeError, FormatError):\n", "    except KeyError:\n"),),
+        "tests/restores/test_removal_record.py",
+    ),
 )

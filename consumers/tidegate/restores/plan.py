@@ -19,6 +19,7 @@ from tidegate.hudi import (
     InstantInfo,
     InstantState,
     RestorePlanFile,
+    WriteStat,
     parse_data_file,
 )
 from tidegate.hudi_reader import PartitionFiles
@@ -274,13 +275,14 @@ def plan_step(
         return Step(target, ())
     found = {file.path: file for file in listed}
     if commit is not None:
-        for file in _by_metadata(instant.timestamp, commit):
+        gone = [stat for stat in commit.writes if stat.path not in found]
+        for file in _by_metadata(instant.timestamp, gone):
             found.setdefault(file.path, file)
     return Step(target, tuple(found[path] for path in sorted(found)))
 
 
-def _by_metadata(timestamp: str, commit: CommitMetadata) -> Iterable[PlannedFile]:
-    for stat in commit.writes:
+def _by_metadata(timestamp: str, writes: Iterable[WriteStat]) -> Iterable[PlannedFile]:
+    for stat in writes:
         if _is_of(stat.path.rpartition("/")[2], timestamp):
             yield PlannedFile(stat.partition, stat.path, 0)
 

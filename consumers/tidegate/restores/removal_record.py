@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from tidegate.errors import FormatError
 from tidegate.hudi import parse_data_file
 from tidegate.restores.plan import PlannedFile, Step
 from tidegate.storage import NotFound, join
@@ -40,8 +41,7 @@ class RemovalRecord:
                 return step.files
         files = {file.path: file for file in step.files}
         for file in self._recorded(path):
-            data = parse_data_file(file.path.rpartition("/")[2])
-            if data is not None and data.instant == step.target.timestamp:
+            if _is_of(file, step.target.timestamp):
                 files.setdefault(file.path, file)
         return tuple(files[name] for name in sorted(files))
 
@@ -60,3 +60,14 @@ class RemovalRecord:
     @property
     def _folder(self) -> str:
         return join(self.location, _REMOVALS, self.restore)
+
+
+def _is_of(file: PlannedFile, timestamp: str) -> bool:
+    """Whether a recorded file is one of an instant. Anybody may have written the record."""
+    try:
+        file.path.encode(), file.partition.encode()
+        data = parse_data_file(file.path.rpartition("/")[2])
+    except (UnicodeEncodeError, FormatError):
+        # no name of a file, or of no known form: a restore that is under way does not end for it
+        return False
+    return data is not None and data.instant == timestamp
