@@ -56,6 +56,14 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "demo": ("tidegate demo", "tidegate demo ./my-demo"),
     "publish savepoint": (
         f"tidegate publish savepoint {_TABLE} --comment 'before the migration' --wait",
+        f"tidegate publish savepoint {_TABLE} --lifetime 30d",
+    ),
+    "publish savepoint-removal": (
+        "tidegate plan savepoint-removal -l /lake/sales/orders --savepoint 20261121041551845",
+        (
+            f"tidegate publish savepoint-removal {_TABLE} --instant 20261121041551845"
+            " --reason 'no longer needed' --wait"
+        ),
     ),
     "publish restore": (
         f"tidegate plan restore {_TABLE} --savepoint latest --out plan.json",
@@ -91,6 +99,9 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         f"tidegate plan restore {_TABLE} --savepoint 20261121041551845",
         f"tidegate plan restore {_TABLE} --savepoint latest~1 --out plan.json",
     ),
+    "plan savepoint-removal": (
+        "tidegate plan savepoint-removal -l /lake/sales/orders --savepoint 20261121041551845",
+    ),
     "plan clean": ("tidegate plan clean vacuum.json",),
     "replay group": (
         "tidegate replay group savepoint-policy --to-earliest",
@@ -108,7 +119,14 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "dead-letters discard": (
         "tidegate dead-letters discard 1b9ce7ae --because 'sent by a test' --execute",
     ),
-    "savepoints list": ("tidegate savepoints list /lake/sales/orders",),
+    "savepoints list": (
+        "tidegate savepoints list /lake/sales/orders",
+        "tidegate savepoints list /lake/sales/orders --table lake.sales.orders --pins",
+    ),
+    "simulate": (
+        "tidegate simulate --table 'lake.sales.*'",
+        "tidegate simulate --since 14d --removed --json | jq .instant",
+    ),
 }
 """By command, what one types; a pipe or a redirection ends the command's own part."""
 

@@ -23,6 +23,7 @@ from tidegate.cli.output import write_json
 from tidegate.cli.plans import plan
 from tidegate.cli.replay import replay
 from tidegate.cli.savepoints import savepoints
+from tidegate.cli.simulate import simulate
 from tidegate.cli.skip import skip
 from tidegate.cli.status import status
 from tidegate.cli.topics import topics
@@ -50,6 +51,7 @@ def operate(app: typer.Typer) -> None:
     app.command()(monitor)
     app.command()(broker)
     app.command()(skip)
+    app.command()(simulate)
     app.command()(demo)
 
 

@@ -72,6 +72,41 @@ def restore(
 
 
 @plan.command()
+def savepoint_removal(
+    location: Location,
+    savepoint: Annotated[str, typer.Option(help="The savepoint: an instant, latest, latest~1 ...")],
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+) -> None:
+    """Show what removing a savepoint would free. Exit code 1 if it would be refused.
+
+    The files stay until Hudi's own cleaner removes them.
+    """
+    from tidegate.savepoints.freeing import plan_freeing  # noqa: PLC0415 - needs fsspec
+    from tidegate.savepoints.listing import chosen_savepoint  # noqa: PLC0415
+    from tidegate.service.assembly import table_work  # noqa: PLC0415
+
+    warehouse, parallel_map = table_work(Settings.load(config))
+    chosen = chosen_savepoint(warehouse, location, savepoint)
+    planned = plan_freeing(warehouse, location, chosen, parallel_map)
+    fields: dict[str, Any] = {
+        "savepoint": chosen,
+        "requested_by": planned.made_by,
+        "policy": planned.mark.policy if planned.mark else None,
+        "tiers": list(planned.mark.tiers) if planned.mark else [],
+        "files": planned.files,
+        "freed_files": len(planned.freed),
+        "freed_bytes": planned.freed_bytes,
+    }
+    if as_json:
+        write_json({**fields, "paths": list(planned.timeline_files), "freed": list(planned.freed)})
+        return
+    _show(fields, list(planned.timeline_files), as_json=False)
+    for path in planned.freed:
+        write(f"  Hudi may clean {path}")
+
+
+@plan.command()
 def clean(
     vacuum: Annotated[Path, typer.Argument(help="VacuumFinished as JSON; - for standard input.")],
     as_json: AsJson = False,

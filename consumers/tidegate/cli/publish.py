@@ -27,7 +27,7 @@ from tidegate.cli.publishing import (
     publisher_of,
     request,
 )
-from tidegate.cli.requests import restore, savepoint
+from tidegate.cli.requests import restore, savepoint, savepoint_removal
 from tidegate.errors import ConfigError
 from tidegate.events import LockHold, ReleaseReason, TableType, VacuumFinished, VacuumKind
 from tidegate.events.catalogue import EVENT_TYPES
@@ -37,6 +37,7 @@ publish = typer.Typer(
     help="Publish an event; returns once the broker confirms it.", no_args_is_help=True
 )
 publish.command()(savepoint)
+publish.command()(savepoint_removal)
 publish.command()(restore)
 
 

@@ -1,4 +1,4 @@
-"""`tidegate publish savepoint` and `restore`: what people ask for."""
+"""`tidegate publish savepoint`, `savepoint-removal` and `restore`: what people ask for."""
 
 from __future__ import annotations
 
@@ -32,11 +32,18 @@ def savepoint(
         str | None, typer.Option(help="Instant to save; by default the newest completed.")
     ] = None,
     comment: Annotated[str, typer.Option(help="Comment in the savepoint's metadata.")] = "",
+    lifetime: Annotated[
+        str | None,
+        typer.Option(help="Have it removed after this time, e.g. 30d; default: kept until asked."),
+    ] = None,
     requested_by: RequestedBy = None,
     request_id: RequestId = None,
     config: ConfigFile = None,
 ) -> None:
     """Request a savepoint on a Hudi table."""
+    from tidegate.ops.moments import duration  # noqa: PLC0415 - heavy
+
+    seconds = None if lifetime is None else int(duration(lifetime).total_seconds())
 
     def send(publisher: Publisher) -> Receipt:
         return publisher.request_savepoint(
@@ -44,6 +51,33 @@ def savepoint(
             location=location,
             instant=instant,
             comment=comment,
+            lifetime_seconds=seconds,
+            requested_by=requested_by or getpass.getuser(),
+            request_id=request_id,
+        )
+
+    request(config, sending, table, send, again=request_id is not None)
+
+
+@option_group(Sending)
+def savepoint_removal(
+    sending: Sending,
+    table: TableName,
+    location: Location,
+    instant: Annotated[str, typer.Option(help="Instant of the savepoint.")],
+    reason: Annotated[str, typer.Option(help="Why, for the audit trail.")],
+    requested_by: RequestedBy = None,
+    request_id: RequestId = None,
+    config: ConfigFile = None,
+) -> None:
+    """Request the removal of a savepoint, whoever made it: Hudi may then clean its files."""
+
+    def send(publisher: Publisher) -> Receipt:
+        return publisher.request_savepoint_removal(
+            table=table,
+            location=location,
+            instant=instant,
+            reason=reason,
             requested_by=requested_by or getpass.getuser(),
             request_id=request_id,
         )

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.options import AsJsonLines, ConfigFile
+from tidegate.cli.options import AsJsonLines, ConfigFile, table_of
 from tidegate.cli.output import write, write_json, write_table
 from tidegate.cli.waiting import age_of
 from tidegate.service.settings import Settings
@@ -23,14 +23,26 @@ def _group() -> None:
 @savepoints.command("list")
 def list_savepoints(
     location: Annotated[str, typer.Argument(help="Path or URI of the table, below a root.")],
+    table: Annotated[
+        str | None, typer.Option("--table", "-t", help="Its name: shows when its policy ends them.")
+    ] = None,
+    pins: Annotated[
+        bool, typer.Option("--pins", help="List the table too: what only savepoints keep.")
+    ] = False,
     as_json: AsJsonLines = False,
     config: ConfigFile = None,
 ) -> None:
-    """List the savepoints that a table has now, oldest first: by whom, since when, why."""
-    from tidegate.savepoints.listing import savepoints_of  # noqa: PLC0415 - needs fsspec
-    from tidegate.service.assembly import table_work  # noqa: PLC0415
+    """List the savepoints that a table has now, oldest first: by whom, since when, why.
 
-    warehouse, _ = table_work(Settings.load(config))
+    A policy's expire at the end of their lifetime at the latest, the newest of each tier never.
+    """
+    from tidegate.savepoints.listing import savepoints_of  # noqa: PLC0415 - needs fsspec
+    from tidegate.service.assembly import savepoint_policy, table_work  # noqa: PLC0415
+
+    settings = Settings.load(config)
+    warehouse, parallel_map = table_work(settings)
+    name = table_of(table)
+    rule = savepoint_policy(settings).rule_of(name) if name else None
     now = datetime.now(UTC)
     rows = [
         {
@@ -39,10 +51,15 @@ def list_savepoints(
             "requested_by": each.by,
             "at": each.at.isoformat(timespec="seconds") if each.at else None,
             "age": age_of(now - each.at) if each.at else None,
+            "policy": each.mark.policy if each.mark else None,
+            "tiers": ",".join(each.mark.tiers) if each.mark and each.mark.tiers else None,
+            "expires": expires.isoformat(timespec="seconds") if expires else None,
             "files": each.files,
-            "comment": each.comment,
         }
-        for each in savepoints_of(warehouse, location)
+        | ({"pinned_files": each.pinned_files, "pinned_bytes": each.pinned_bytes} if pins else {})
+        | {"comment": each.comment}
+        for each in savepoints_of(warehouse, location, parallel_map if pins else None)
+        for expires in (each.expires_at(rule),)
     ]
     if as_json:
         for row in rows:

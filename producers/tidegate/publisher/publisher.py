@@ -20,6 +20,7 @@ from tidegate.events import (
     ReleaseReason,
     Request,
     RestoreRequested,
+    SavepointRemovalRequested,
     SavepointRequested,
     TableType,
     VacuumFinished,
@@ -182,13 +183,31 @@ class Publisher:
         requested_by: str,
         instant: str | None = None,
         comment: str = "",
+        lifetime_seconds: int | None = None,
         request_id: str | None = None,
     ) -> Receipt:
         """Request a savepoint on an instant, by default the newest completed one.
 
-        `request_id` is as in `request_restore`.
+        With a lifetime its removal is requested when that is over; else it is kept until a person
+        has it removed. `request_id` is as in `request_restore`.
         """
         return self._publish_request(SavepointRequested, _given(locals()))
+
+    def request_savepoint_removal(  # noqa: PLR0913 - an event's fields, all by name
+        self,
+        *,
+        table: str,
+        location: str,
+        instant: str,
+        requested_by: str,
+        reason: str,
+        request_id: str | None = None,
+    ) -> Receipt:
+        """Request the removal of a savepoint, whoever made it: Hudi may then clean its files.
+
+        `request_id` is as in `request_restore`.
+        """
+        return self._publish_request(SavepointRemovalRequested, _given(locals()))
 
     def request_restore(  # noqa: PLR0913 - an event's fields, all by name
         self,

@@ -1,0 +1,75 @@
+"""`tidegate simulate`: the savepoint policy over the commits of the past."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from tidegate.cli.options import AsJsonLines, ConfigFile, Since, since_of, table_pattern
+from tidegate.cli.output import write, write_error, write_json, write_table
+from tidegate.cli.waiting import age_of
+from tidegate.service.settings import Settings
+
+
+def simulate(
+    table: Annotated[
+        list[str] | None,
+        typer.Option("--table", "-t", help="Only of these: a name, or a pattern like 'lake.s.*'."),
+    ] = None,
+    since: Since = None,
+    removed: Annotated[
+        bool, typer.Option("--removed", help="Also those that would be gone again.")
+    ] = False,
+    as_json: AsJsonLines = False,
+    config: ConfigFile = None,
+) -> None:
+    """Show which savepoints a policy would have now, had it seen the commits of the topic.
+
+    Nothing is published or written, and no table is read: which files Hudi cleaned is not known.
+    """
+    from tidegate.events import CommitCompleted  # noqa: PLC0415 - heavy
+    from tidegate.events.topics import COMMITS  # noqa: PLC0415
+    from tidegate.ops.event_log import EventFilter, EventLog  # noqa: PLC0415
+    from tidegate.savepoints import SavepointPolicyService  # noqa: PLC0415
+    from tidegate.savepoints.simulation import Simulation  # noqa: PLC0415
+    from tidegate.service.assembly import savepoint_policy  # noqa: PLC0415
+
+    settings = Settings.load(config)
+    simulation = Simulation(SavepointPolicyService(savepoint_policy(settings)))
+    tables = tuple(table_pattern(each) for each in table or ())
+    commits = 0
+    for logged in EventLog.of(settings).read(
+        COMMITS, EventFilter(tables=tables), since=since_of(since)
+    ):
+        if logged is not None and isinstance(logged.event, CommitCompleted):
+            simulation.commit(logged.event, logged.at)
+            commits += 1
+    now = datetime.now(UTC)
+    simulation.until(now)
+    for commit, problem in simulation.refused:
+        write_error(f"{commit.table} {commit.instant}: {problem}")
+    gone = list(simulation.removed()) if removed else []
+    rows = list(_rows([*simulation.savepoints(), *gone], now))
+    if as_json:
+        for row in rows:
+            write_json(row)
+        return
+    write_table([{name: "-" if v is None else v for name, v in row.items()} for row in rows])
+    count = len(rows) - len(gone)
+    write(f"{commits} commits: {count} savepoints would exist now")
+
+
+def _rows(savepoints: Iterable[Any], now: datetime) -> Iterable[dict[str, Any]]:
+    for each in savepoints:
+        yield {
+            "table": each.table,
+            "instant": each.instant,
+            "policy": each.mark.policy,
+            "tiers": ",".join(each.mark.tiers),
+            "pinned_since": each.made_at.isoformat(timespec="seconds"),
+            "age": age_of((each.removed_at or now) - each.made_at),
+            "removed_at": each.removed_at and each.removed_at.isoformat(timespec="seconds"),
+        }

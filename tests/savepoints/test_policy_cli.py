@@ -1,0 +1,120 @@
+"""What people see of policies on the command line, without a broker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from support.hudi_tables import (
+    NOW,
+    HandMade,
+    at,
+    four_commits,
+    savepoint_request,
+    ticking,
+    warehouse_over,
+)
+from tidegate.cli import app
+from tidegate.compute.parallel_map import ThreadMap
+from tidegate.savepoints import SavepointWriter
+from tidegate.tables.refusal import Refused
+
+POLICY = """
+[[savepoints]]
+tables = "lake.sales.*"
+policy = "sales"
+daily = { lifetime = "10d" }
+"""
+
+
+def call(folder: Path, *arguments: str) -> str:
+    file = folder / "tidegate.toml"
+    file.write_text(f'[warehouse]\nroots = ["{folder}"]\n{POLICY}')
+    answer = CliRunner().invoke(app, [*arguments, "-c", str(file)])
+    if answer.exception and not isinstance(answer.exception, SystemExit):
+        raise answer.exception
+    assert answer.exit_code == 0, answer.output
+    return answer.output
+
+
+def table_with_savepoints(folder: Path) -> HandMade:
+    """Of a policy at 1, of a person for an hour at 2, of a person at 3."""
+    table = four_commits(folder / "orders", 9)
+    writer = SavepointWriter(warehouse_over(folder), ThreadMap(), ticking())
+    policy = {"policy": "sales", "tiers": ("daily",), "requested_by": "policy:sales"}
+    more: list[dict[str, Any]] = [policy, {"lifetime_seconds": 3600}, {}]
+    for minute, fields in zip((1, 2, 3), more, strict=True):
+        assert list(writer.execute(savepoint_request(table, at(minute), **fields)))
+    return table
+
+
+def test_savepoints_are_listed_with_policy_tier_expiry_and_pins(tmp_path: Path) -> None:
+    table = table_with_savepoints(tmp_path)
+    arguments = ("savepoints", "list", table.location, "--json")
+
+    text = call(tmp_path, *arguments, "--table", "lake.sales.orders", "--pins")
+
+    first, second, third = map(json.loads, text.splitlines())
+    assert (first["policy"], first["tiers"], first["requested_by"]) == (
+        "sales",
+        "daily",
+        "policy:sales",
+    )
+    assert first["expires"] == "2026-03-11T12:00:00+00:00"  # ten days after NOW
+    assert first["comment"] == "before the load"
+    assert (second["policy"], second["requested_by"]) == (None, "ada")
+    assert second["expires"].startswith(f"{NOW:%Y-%m-%d}T13:")
+    assert (third["policy"], third["expires"]) == (None, None)
+    files = list(table.path.rglob(f"*_{at(1)}.parquet"))
+    assert (first["pinned_files"], first["pinned_bytes"]) == (
+        len(files),
+        sum(each.stat().st_size for each in files),
+    )
+    # without the table's name no policy is known, so neither is an end
+    unnamed = [json.loads(line) for line in call(tmp_path, *arguments).splitlines()]
+    assert unnamed[0]["expires"] is None
+    assert "pinned_files" not in unnamed[0]
+
+
+def test_a_removal_is_planned_with_what_it_frees(tmp_path: Path) -> None:
+    table = table_with_savepoints(tmp_path)
+    before = sorted(each.name for each in table.timeline.iterdir())
+
+    text = call(
+        tmp_path, "plan", "savepoint-removal", "-l", table.location, "--savepoint", at(1), "--json"
+    )
+
+    plan = json.loads(text)
+    assert (plan["savepoint"], plan["policy"], plan["tiers"]) == (at(1), "sales", ["daily"])
+    assert plan["freed"] == [f"p{n}/g{n}_0-1-2_{at(1)}.parquet" for n in (0, 1)]
+    assert plan["freed_bytes"] == sum((table.path / e).stat().st_size for e in plan["freed"])
+    assert len(plan["paths"]) == 2
+    assert sorted(each.name for each in table.timeline.iterdir()) == before
+
+
+def test_what_another_savepoint_keeps_is_not_freed(tmp_path: Path) -> None:
+    table = HandMade(tmp_path / "orders", 9).create()
+    table.commit(at(1))
+    table.commit(at(2), at(1), {"p1": "g1"})
+    table.commit(at(3), at(1))
+    writer = SavepointWriter(warehouse_over(tmp_path), ThreadMap(), ticking())
+    for minute in (1, 2):
+        assert list(writer.execute(savepoint_request(table, at(minute))))
+
+    text = call(
+        tmp_path, "plan", "savepoint-removal", "-l", table.location, "--savepoint", at(1), "--json"
+    )
+
+    assert json.loads(text)["freed"] == [f"p1/g1_0-1-2_{at(1)}.parquet"]
+
+
+def test_a_removal_that_would_be_refused_says_so(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+
+    with pytest.raises(Refused) as refused:
+        call(tmp_path, "plan", "savepoint-removal", "-l", table.location, "--savepoint", at(1))
+    assert refused.value.reason == "no-such-savepoint"

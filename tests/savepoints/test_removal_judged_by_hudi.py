@@ -1,0 +1,97 @@
+"""A savepoint that we removed, and one that Hudi removed on a byte copy: the same ever after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader looks
+
+from support.hudi_tables import data_files, warehouse_over
+from support.judged import NOW, savepoint, timeline_of
+from support.real_hudi import RealTable, rows
+from tidegate.compute.parallel_map import ThreadMap
+from tidegate.events import SavepointCreated, SavepointRemovalRequested, SavepointRemoved
+from tidegate.hudi_reader import load_table
+from tidegate.savepoints import SavepointWriter
+from tidegate.savepoints.freeing import plan_freeing
+from tidegate.storage import Storage
+
+pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
+CLEANING = {
+    "hoodie.clean.automatic": "true",
+    "hoodie.clean.commits.retained": "1",
+    "hoodie.cleaner.commits.retained": "1",
+}
+
+
+def commits(table: RealTable) -> list[str]:
+    return [each.timestamp for each in load_table(Storage(), table.location).timeline.writes]
+
+
+def remove(table: RealTable, instant: str) -> SavepointRemoved:
+    command = SavepointRemovalRequested.model_validate(
+        {
+            "event_id": str(uuid4()),
+            "table": "lake.sales.orders",
+            "location": table.location,
+            "occurred_at": NOW(),
+            "said_by": "test",
+            "requested_by": "ada",
+            "reason": "no longer needed",
+            "instant": instant,
+        }
+    )
+    (outcome,) = SavepointWriter(warehouse_over(table.path.parent), ThreadMap(), NOW).execute(
+        command
+    )
+    assert isinstance(outcome, SavepointRemoved)
+    return outcome
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param((9, True, False), id="version 9 with a metadata table"),
+        pytest.param((6, True, True), id="version 6, made by Hudi", marks=pytest.mark.soak),
+        pytest.param((6, False, False), id="version 6", marks=pytest.mark.soak),
+        pytest.param((8, True, True), id="version 8, made by Hudi", marks=pytest.mark.soak),
+    ],
+)
+def test_a_removed_savepoint_is_gone_for_hudi_and_its_cleaner_removes_the_files(
+    spark: SparkSession, tmp_path: Path, kind: tuple[int, bool, bool]
+) -> None:
+    version, metadata_table, by_hudi = kind
+    table = RealTable(spark, tmp_path / "ours/orders", version, metadata_table)
+    table.write(rows(range(6), "first", 1), "insert")
+    first = commits(table)[0]
+    if by_hudi:
+        table.call("create_savepoint", commit_time=first)
+    else:
+        assert isinstance(savepoint(table, first, ThreadMap()), SavepointCreated)
+    for number in (2, 3):
+        table.write(rows(range(6), f"{number}", number), more=CLEANING)
+    assert table.savepoints() == [first]
+    kept = {name for name in data_files(table.path) if first in name}
+    assert kept
+    twin = table.copy(tmp_path / "theirs/orders")
+    planned = plan_freeing(warehouse_over(tmp_path), table.location, first, ThreadMap())
+    assert set(planned.freed) == kept
+
+    remove(table, first)
+    twin.call("delete_savepoint", instant_time=first)
+
+    assert timeline_of(table) == timeline_of(twin)
+    assert table.savepoints() == []
+    for number in (4, 5):
+        for each in (table, twin):
+            each.write(rows(range(6), f"{number}", number), more=CLEANING)
+    assert not kept & data_files(table.path)
+    assert len(data_files(table.path)) == len(data_files(twin.path))
+    assert table.read() == twin.read() == sorted(rows(range(6), "5", 5))
+    if metadata_table:
+        # what the metadata table lists is what is there
+        assert (table.path / ".hoodie/metadata").is_dir()
+        by_listing = spark.read.format("hudi").option("hoodie.metadata.enable", "false")
+        assert by_listing.load(table.location).count() == len(table.read())
