@@ -1,0 +1,153 @@
+"""The real gate, with its records as a changelog would have them, and the deaths of its process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from pydantic import TypeAdapter
+
+from support.interleavings.explore import Step
+from support.interleavings.scenario import Faults
+from support.interleavings.world import World
+from tidegate.cleaning import GateState, ReaderGate
+from tidegate.events import CleaningReleased
+
+if TYPE_CHECKING:
+    from support.interleavings.steps import Model
+
+NOON: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
+TOPICS: Final = ("vacuum_topic", "lock_topic")
+Records = tuple[bytes, tuple[tuple[str, bytes], ...]]
+"""A table's main record, and those beside it by name."""
+_MAIN: Final = TypeAdapter(GateState)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """The records beside the main one (`tidegate.runtime.protocols.Pieces`)."""
+
+    pieces: Mapping[str, object]
+
+    def names(self) -> Iterable[str]:
+        return self.pieces
+
+    def get(self, name: str) -> object | None:
+        return self.pieces.get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """The gate's answer to an event: its commands, and its records after each write."""
+
+    commands: tuple[int, ...]
+    written: tuple[int, ...]
+    """What is stored if it dies after the pieces put, after those removed, and if it lives."""
+
+
+class GateRecords:
+    """Decides on events; what was decided once is remembered, because worlds repeat."""
+
+    def __init__(self, model: Model) -> None:
+        """Take the numbers of events and the rules from a model."""
+        self._model, self._gate = model, ReaderGate()
+        self._records: list[Records] = [(_MAIN.dump_json(self._gate.initial()), ())]
+        self._numbers: dict[Records, int] = {self._records[0]: 0}
+        self._decided: dict[tuple[int, int], _Decided] = {}
+
+    def reads(self, world: World) -> bool:
+        """Whether there is an event for it to read now."""
+        return any(getattr(world, topic) for topic in TOPICS if topic != world.lagging)
+
+    def steps(self, world: World) -> Iterator[Step[World]]:
+        """Read the next event of either topic, or die while deciding on it, or a topic lags."""
+        for topic in TOPICS:
+            waiting: tuple[int, ...] = getattr(world, topic)
+            if not waiting or topic == world.lagging:
+                continue
+            number = waiting[0]
+            decided = self._decide(world.gate, number)
+            name = f"gate reads {type(self._model.events[number]).__name__} {number}"
+            read = _read(world, topic)
+            said = (*world.commands, *decided.commands)
+            yield name, False, read._replace(gate=decided.written[-1], commands=said)
+            yield from self._deaths(world, decided, name)
+            if "lag" in self._kinds and world.faults and world.lagging is None:
+                lags = world._replace(lagging=topic, faults=world.faults - 1)
+                yield f"the {topic.replace('_', ' ')} lags behind", True, lags
+
+    def steps_of_lag(self, world: World) -> Iterator[Step[World]]:
+        """A topic that lagged behind is read again, any time later."""
+        if world.lagging is not None:
+            name = f"the {world.lagging.replace('_', ' ')} is read again"
+            yield name, False, world._replace(lagging=None)
+
+    @property
+    def _kinds(self) -> Faults:
+        return self._model.scenario.kinds_of_faults
+
+    def _deaths(self, world: World, decided: _Decided, name: str) -> Iterator[Step[World]]:
+        if not world.faults or "gate dies" not in self._kinds:
+            return
+        after = world._replace(faults=world.faults - 1)
+        if not self._model.rules.gate_remembers:
+            yield f"{name} and dies", True, after._replace(gate=0)
+            return
+        said = (*world.commands, *decided.commands)
+        for count, gate in enumerate((world.gate, *decided.written[:-1])):
+            label = f"{name} and dies, commands and {count} of 3 writes done"
+            yield label, True, after._replace(gate=gate, commands=said)
+
+    def _decide(self, gate: int, number: int) -> _Decided:
+        key = (gate, number)
+        if key not in self._decided:
+            self._decided[key] = self._decided_on(gate, number)
+        return self._decided[key]
+
+    def _decided_on(self, gate: int, number: int) -> _Decided:
+        main, stored = self._records[gate]
+        before = dict(stored)
+        pieces = {name: self._gate.parse_piece(name, record) for name, record in stored}
+        state = self._gate.prepare(_MAIN.validate_json(main), _Stored(pieces))
+        decision = self._gate.decide(state, self._model.events[number], NOON)
+        put = before | {
+            name: self._gate.dump_piece(piece)
+            for name, piece in decision.pieces.items()
+            if piece is not None
+        }
+        kept = {
+            name: each for name, each in put.items() if decision.pieces.get(name, 0) is not None
+        }
+        commands = [each for each in decision.commands if isinstance(each, CleaningReleased)]
+        return _Decided(
+            tuple(self._model.number(each) for each in commands),
+            (
+                self._stored(main, put),
+                self._stored(main, kept),
+                self._stored(_in_order(_MAIN.dump_json(decision.state)), kept),
+            ),
+        )
+
+    def _stored(self, main: bytes, pieces: Mapping[str, bytes]) -> int:
+        records = (main, tuple(sorted(pieces.items())))
+        number = self._numbers.setdefault(records, len(self._records))
+        if number == len(self._records):
+            self._records.append(records)
+        return number
+
+
+def _read(world: World, topic: str) -> World:
+    if topic == "vacuum_topic":
+        return world._replace(vacuum_topic=world.vacuum_topic[1:])
+    return world._replace(lock_topic=world.lock_topic[1:])
+
+
+def _in_order(record: bytes) -> bytes:
+    """A main record with its lists of ids in order: they are sets, and so fewer gates differ."""
+    read = json.loads(record)
+    return json.dumps(
+        {name: sorted(each) if isinstance(each, list) else each for name, each in read.items()}
+    ).encode()
