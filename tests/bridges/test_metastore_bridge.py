@@ -14,7 +14,7 @@ from support.acid import build, names_in
 from support.deployment import Deployment, exit_code
 from support.metastore import HiveEngine, own_metastore, until_answers
 from support.waiting import wait_for
-from tidegate.bridges.metastore import group_of
+from tidegate.bridges.position import group_of
 from tidegate.events import LockReleased, VacuumFinished
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_metastore import MetastoreClient

@@ -43,13 +43,19 @@ def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedMeta
         yield running
 
 
-def own_metastore(folder: Path, timeout: str = _NO_TIMEOUT) -> EmbeddedMetastore:
-    """A Metastore that is not started yet; transactions and locks time out after `timeout`."""
+def own_metastore(
+    folder: Path, more: Mapping[str, str] | None = None, *, timeout: str = _NO_TIMEOUT
+) -> EmbeddedMetastore:
+    """A Metastore that is not started yet; transactions and locks time out after `timeout`.
+
+    `more` are further settings of it.
+    """
     try:
         find_jdk(17)
     except ConfigError as error:
         pytest.skip(f"a real Metastore needs Java 17: {error}")
     settings = {"metastore.txn.timeout": timeout, "metastore.acid.housekeeper.interval": "1s"}
+    settings |= more or {}
     return EmbeddedMetastore(folder, settings=settings)
 
 

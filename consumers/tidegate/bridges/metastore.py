@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import Final
 
 from tidegate.bridges.facts import FactsReader
+from tidegate.bridges.position import group_of
 from tidegate.errors import DeliveryError, DeliveryRefusedError, StopService, TransientError
 from tidegate.events.topics import LOCKS, OUTCOME_TOPIC, VACUUMS
 from tidegate.hive_bridge.baseline import Baseline
@@ -26,11 +27,6 @@ NAME: Final = "metastore-bridge"
 _LONGEST_POLL: Final = 0.5
 _COMMIT_SECONDS: Final = 5.0
 _RECORDS: Final = 1_000
-
-
-def group_of(prefix: str) -> str:
-    """The consumer group of a deployment's Metastore bridges."""
-    return f"{prefix}.bridges.metastore"
 
 
 class MetastoreBridgeLoop:

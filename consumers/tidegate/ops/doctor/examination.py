@@ -19,6 +19,7 @@ from tidegate.ops.doctor.client import check_client_settings, check_membership
 from tidegate.ops.doctor.clock import check_clock
 from tidegate.ops.doctor.finding import Check, Finding, Status
 from tidegate.ops.doctor.machine import check_spark, check_versions
+from tidegate.ops.doctor.metastore import metastore_checks
 from tidegate.ops.doctor.offsets import check_offsets
 from tidegate.ops.doctor.partitioner import check_partitioner
 from tidegate.ops.doctor.placement import INPUT_TOPICS, check_placement
@@ -66,6 +67,9 @@ def examine(
         up = reached.state is Status.OK
         yield check.run() if up else check.skipped(_NO_BROKER)
     for check in _elsewhere(settings, services, extras):
+        yield check.run()
+    running = broker if reached.state is Status.OK else None
+    for check in metastore_checks(settings.bridge.metastore, running):
         yield check.run()
 
 

@@ -98,9 +98,7 @@ class TopicGuard:
         Raises:
             OffsetGapError: the offset is one of another topic of the same name.
         """
-        ids, is_ours, text = (metadata or "").partition(_END_OF_IDS)
-        if not is_ours:  # of an earlier version, or of another tool
-            return ids
+        ids, text = split_metadata(metadata)
         for name, topic_id in zip((topic, *self._watched), ids.split(","), strict=False):
             now = self._joined[name]
             require_same_topic(self._group, name, TopicIdentity(topic_id, now.partitions), now)
@@ -119,3 +117,12 @@ class TopicGuard:
         except StopService:
             self.has_failed = True
             raise
+
+
+def split_metadata(metadata: str | None) -> tuple[str, str]:
+    """Commit metadata as the ids of topics, and the text behind them; no ids: an older version's.
+
+    Whoever writes another text behind the same ids keeps what the guard compares.
+    """
+    ids, is_ours, text = (metadata or "").partition(_END_OF_IDS)
+    return (ids + _END_OF_IDS, text) if is_ours else ("", ids)

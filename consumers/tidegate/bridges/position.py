@@ -1,0 +1,66 @@
+"""What the bridges of a deployment have stored: beside their group's offset of one partition."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from confluent_kafka import Consumer, TopicPartition
+
+from tidegate.events.topics import VACUUMS
+from tidegate.hive_bridge.baseline import Baseline
+from tidegate.runtime.bus import Partition
+from tidegate.runtime.kafka.errors import translate_kafka_errors
+from tidegate.runtime.kafka.metadata import KafkaMetadata
+from tidegate.runtime.kafka.records import Config
+from tidegate.runtime.kafka.topic_guard import split_metadata
+
+_SECONDS: Final = 30.0
+
+
+class StoredPosition(NamedTuple):
+    """The committed offset, and the two parts of its metadata."""
+
+    offset: int
+    topic_ids: str
+    text: str
+    """A `Baseline`; empty: no bridge has looked yet."""
+
+
+def group_of(prefix: str) -> str:
+    """The consumer group of a deployment's Metastore bridges."""
+    return f"{prefix}.bridges.metastore"
+
+
+def leading_partition(prefix: str) -> Partition:
+    """The partition whose owner is the active bridge."""
+    return Partition(VACUUMS.name(prefix), 0)
+
+
+def stored_position(config: Config, prefix: str) -> StoredPosition | None:
+    """What is stored; None: no bridge has ever worked.
+
+    Raises:
+        TransientError: the broker did not answer.
+    """
+    part = leading_partition(prefix)
+    found = KafkaMetadata.for_people(config).committed(group_of(prefix), [part]).get(part)
+    if found is None:
+        return None
+    return StoredPosition(found.offset, *split_metadata(found.metadata))
+
+
+def store(config: Config, prefix: str, position: StoredPosition, baseline: Baseline) -> None:
+    """Replace what is stored of the Metastore, while no bridge runs.
+
+    Raises:
+        TransientError: the broker did not answer, or a bridge was started meanwhile.
+    """
+    topic, number = leading_partition(prefix)
+    metadata = position.topic_ids + baseline.dumps()
+    asking = Consumer({**config, "group.id": group_of(prefix), "enable.auto.commit": False})
+    try:
+        with translate_kafka_errors(f"group {group_of(prefix)}"):
+            at = TopicPartition(topic, number, position.offset, metadata=metadata)
+            asking.commit(offsets=[at], asynchronous=False)
+    finally:
+        asking.close()

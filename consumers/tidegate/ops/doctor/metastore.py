@@ -1,0 +1,122 @@
+"""Does the Metastore answer, is its own Cleaner off, and does a bridge watch the same one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+from tidegate.bridges.position import group_of, stored_position
+from tidegate.errors import MetastoreRefusedError, TransientError
+from tidegate.hive_bridge.baseline import Baseline, MetastoreReplacedError
+from tidegate.hive_bridge.settings import BridgeSettings
+from tidegate.hive_metastore import MetastoreClient
+from tidegate.hive_metastore.settings import addresses
+from tidegate.ops.doctor.broker import Broker
+from tidegate.ops.doctor.finding import Check, Finding, Status
+
+_CLEANER: Final = "metastore.compactor.cleaner.on"
+_INITIATOR: Final = "metastore.compactor.initiator.on"
+_LOCKLESS: Final = "hive.acid.lockless.reads.enabled"
+
+
+def metastore_checks(settings: BridgeSettings | None, broker: Broker | None) -> Iterator[Check]:
+    """The checks of `[bridge.metastore]`; none where it is not configured."""
+    if settings is None:
+        return
+    seconds = 5 + settings.timeout_ms / 250
+    for host, port in addresses(settings.uri):
+        where = f"{host}:{port}"
+        one = settings.model_copy(update={"uri": f"thrift://{_bracketed(host)}:{port}"})
+        yield Check(f"metastore {where}", partial(check_answers, one, where), seconds)
+        yield Check(f"hive cleaner {where}", partial(_check_cleaner, one, where), seconds)
+    if broker is not None:
+        yield Check("metastore bridge", partial(check_bridge, settings, broker), 60.0)
+
+
+def check_answers(settings: BridgeSettings, where: str) -> Finding:
+    """Whether one instance of the Metastore answers."""
+    check = f"metastore {where}"
+    try:
+        with MetastoreClient(settings) as client:
+            found = client.snapshot()
+    except (TransientError, MetastoreRefusedError) as error:
+        advice = "start it, or correct [bridge.metastore]: uri, tls, kerberos"
+        return Finding(check, Status.FAIL, str(error), advice)
+    seen = (
+        f"the database {found.metastore}: {len(found.locks)} locks,"
+        f" {len(found.transactions.open)} open transactions,"
+        f" {sum(each.is_visible for each in found.compactions)} compactions ready for cleaning"
+    )
+    return Finding(check, Status.OK, seen)
+
+
+def _check_cleaner(settings: BridgeSettings, where: str) -> Finding:
+    check = f"hive cleaner {where}"
+    try:
+        with MetastoreClient(settings) as client:
+            return judge_cleaner(check, client.setting)
+    except TransientError as error:
+        return Finding(check, Status.SKIPPED, str(error))
+
+
+def judge_cleaner(check: str, setting: Callable[[str], str | None]) -> Finding:
+    """Whether this instance runs Hive's own Cleaner, by its settings. Pure.
+
+    Hive 4 has a setting for it. Before, the Cleaner was started together with the Initiator.
+    """
+    cleaner, initiator = setting(_CLEANER), setting(_INITIATOR)
+    if _is_on(cleaner) or (cleaner is None and _is_on(initiator)):
+        name = _CLEANER if cleaner is not None else _INITIATOR
+        return Finding(
+            check,
+            Status.FAIL,
+            f"Hive's own Cleaner runs here ({name} is true): it removes directories by its own"
+            " rules, and marks what Tidegate has not cleaned",
+            f"set {name}=false ({name.replace('metastore.', 'hive.', 1)} in hive-site.xml) for"
+            " every instance, and restart them",
+        )
+    if _is_on(setting(_LOCKLESS)):
+        return Finding(
+            check,
+            Status.WARN,
+            f"{_LOCKLESS} is true: readers take no locks, so every transaction is waited for; and"
+            " the directories of tables and partitions that are dropped without waiting are"
+            " removed by Hive's Cleaner only",
+            "turn it off, or remove the directories of dropped tables by hand",
+        )
+    if cleaner is None and initiator is None:
+        seen = "this Metastore does not tell its settings"
+        advice = f"make sure that {_CLEANER} and {_INITIATOR} are false where they are set"
+        return Finding(check, Status.WARN, seen, advice)
+    return Finding(check, Status.OK, "Hive's own Cleaner is off")
+
+
+def check_bridge(settings: BridgeSettings, broker: Broker) -> Finding:
+    """Whether a bridge runs, and whether the Metastore is the one that it has watched."""
+    check = "metastore bridge"
+    prefix = broker.topics.prefix
+    members = broker.groups.members(group_of(prefix))
+    try:
+        stored = stored_position(broker.connection, prefix)
+        known = Baseline.parse(stored.text if stored else "")
+        with MetastoreClient(settings) as client:
+            known.checked(client.snapshot())
+    except MetastoreReplacedError as error:
+        advice = "see: tidegate bridge accept-metastore --help"
+        return Finding(check, Status.FAIL, str(error), advice)
+    except (TransientError, MetastoreRefusedError) as error:
+        return Finding(check, Status.SKIPPED, str(error))
+    if not members:
+        seen = "none runs: no vacuum is published, and no lock is released"
+        return Finding(check, Status.WARN, seen, "start: tidegate bridge metastore")
+    before = "" if known != Baseline() else "; it has not looked yet"
+    return Finding(check, Status.OK, f"{len(members)} run, one of them active{before}")
+
+
+def _is_on(text: str | None) -> bool:
+    return text is not None and text.strip().lower() == "true"
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,67 @@
+"""What the doctor says of a Metastore and of its bridge."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.metastore import HiveEngine, own_metastore
+from tidegate.hive_bridge.settings import BridgeSettings
+from tidegate.ops.doctor import Extras, Finding, Status, examine
+from tidegate.ops.doctor.metastore import judge_cleaner, metastore_checks
+from tidegate.service.settings import Settings
+
+CLEANER, INITIATOR = "metastore.compactor.cleaner.on", "metastore.compactor.initiator.on"
+LOCKLESS = "hive.acid.lockless.reads.enabled"
+
+
+@pytest.mark.parametrize(
+    ("settings", "state", "told"),
+    [
+        ({CLEANER: "false", INITIATOR: "true"}, Status.OK, "Cleaner is off"),
+        ({CLEANER: "TRUE", INITIATOR: "false"}, Status.FAIL, f"{CLEANER} is true"),
+        # Hive 3 has no setting for it: it comes with the Initiator
+        ({INITIATOR: "true"}, Status.FAIL, f"{INITIATOR} is true"),
+        ({INITIATOR: "false"}, Status.OK, "Cleaner is off"),
+        ({}, Status.WARN, "does not tell its settings"),
+        ({CLEANER: "false", LOCKLESS: "true"}, Status.WARN, "readers take no locks"),
+    ],
+)
+def test_hives_own_cleaner_is_looked_for(
+    settings: dict[str, str], state: Status, told: str
+) -> None:
+    found = judge_cleaner("hive cleaner", settings.get)
+    assert (found.state, told in found.seen) == (state, True), found
+    assert bool(found.advice) == (state is not Status.OK)
+
+
+def findings(uri: str) -> list[Finding]:
+    settings = BridgeSettings(uri=uri, timeout_ms=2_000)
+    return [each.run() for each in metastore_checks(settings, None)]
+
+
+@pytest.mark.slow
+def test_a_metastore_without_its_cleaner_is_well(engine: HiveEngine) -> None:
+    answers, cleaner = findings(engine.settings.uri)
+    assert (answers.state, cleaner.state) == (Status.OK, Status.OK)
+    assert "locks" in answers.seen
+
+
+def test_a_metastore_that_is_not_there_fails_and_is_named() -> None:
+    answers, cleaner = findings("thrift://127.0.0.1:1")
+    assert answers.state is Status.FAIL
+    assert "127.0.0.1:1" in answers.seen
+    assert cleaner.state is Status.SKIPPED
+
+
+@pytest.mark.soak
+def test_a_metastore_with_its_cleaner_on_fails(tmp_path_factory: pytest.TempPathFactory) -> None:
+    metastore = own_metastore(tmp_path_factory.mktemp("cleans"), {CLEANER: "true"})
+    with metastore:
+        _, cleaner = findings(metastore.uri)
+    assert cleaner.state is Status.FAIL
+    assert f"set {CLEANER}=false" in cleaner.advice
+
+
+def test_without_a_metastore_there_is_nothing_to_say() -> None:
+    names = [each.check for each in examine(Settings(), [], Extras())]
+    assert not [each for each in names if "metastore" in each]
