@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
+from tidegate.cleaning.aborted import plan_aborted_cleaning
 from tidegate.cleaning.directory_reader import read_acid_directories
 from tidegate.cleaning.held import deferred, held
 from tidegate.cleaning.hold_lookup import Holds, NoHolds
 from tidegate.cleaning.kept import Kept, location_of
-from tidegate.cleaning.plan import CleaningPlan, plan_cleaning
+from tidegate.cleaning.plan import Cleaning, CleaningPlan, plan_cleaning
 from tidegate.cleaning.progress import LONG, CleaningProgress
 from tidegate.cleaning.quarantine import MoveAside
 from tidegate.cleaning.quarantine_record import QuarantineRecord
@@ -19,6 +20,7 @@ from tidegate.cleaning.removal import NotRemoved, remove_directories
 from tidegate.cleaning.rules import CleaningRules, Handling
 from tidegate.errors import ConfinementError, FormatError, PermanentError, TransientError
 from tidegate.events import (
+    AbortedCleaningReleased,
     CleaningHoldRequested,
     CleaningMode,
     CleaningRefused,
@@ -67,6 +69,7 @@ class Cleaner:
         CleaningReleased,
         CleaningUndoRequested,
         QuarantineRemovalRequested,
+        AbortedCleaningReleased,
     )
     checks_past_outcomes: ClassVar[bool] = False
 
@@ -78,7 +81,7 @@ class Cleaner:
         """Never: cleaning again is safe, because what is removed stays removed."""
         return False
 
-    def plan(self, command: CleaningReleased) -> CleaningPlan:
+    def plan(self, command: Cleaning) -> CleaningPlan:
         """List the directory and plan what would be removed; change nothing.
 
         Raises:
@@ -91,6 +94,8 @@ class Cleaner:
                 listing = read_acid_directories(self.warehouse, location, self.parallel_map)
             except (ConfinementError, FormatError) as error:  # exchanged with a link, or too deep
                 raise refusal_of(error) from error
+            if isinstance(command, AbortedCleaningReleased):
+                return plan_aborted_cleaning(listing, command)
             return plan_cleaning(listing, command)
 
     def execute(self, command: Command) -> Iterator[Outcome]:
@@ -104,7 +109,7 @@ class Cleaner:
         """
         kept = Kept(self.warehouse, self.parallel_map, self.clock)
         match command:
-            case CleaningReleased():
+            case CleaningReleased() | AbortedCleaningReleased():
                 yield from self._clean(command)
             case CleaningUndoRequested():
                 yield from kept.undo(command)
@@ -115,10 +120,10 @@ class Cleaner:
             case _:
                 raise PermanentError(f"the cleaner cannot execute a {type(command).__name__}")
 
-    def _clean(self, command: CleaningReleased) -> Iterator[Outcome]:
+    def _clean(self, command: Cleaning) -> Iterator[Outcome]:
         """Remove what is obsolete; if nothing is, report at once that the directory is clean."""
         if (hold := self.holds.hold_on(command)) is not None:
-            yield deferred(command, hold, self.clock())
+            yield self._deferred(command, hold)
             return
         started_at = self.clock()
         try:
@@ -126,14 +131,14 @@ class Cleaner:
         except Refused as refused:
             yield self._refused(command, refused)
             return
-        handling = self.rules.handling(command)
+        handling = self._handling(command)
         how = {"mode": handling.mode, "keep_ms": handling.keep_ms}
         if plan.remove:
             for fields in self._parts(command, plan):
                 yield CleaningStarted.about(command, **fields, **how)
         hold = yield from self._removing(command, plan, handling)
         if hold is not None:
-            yield deferred(command, hold, self.clock())
+            yield self._deferred(command, hold)
             return
         took = (self.clock() - started_at) // timedelta(milliseconds=1)
         done = {"superseded_by": plan.superseded_by, "duration_ms": max(0, took)}
@@ -141,7 +146,7 @@ class Cleaner:
             yield DirectoriesCleaned.about(command, **fields, **done, **how)
 
     def _removing(
-        self, command: CleaningReleased, plan: CleaningPlan, handling: Handling
+        self, command: Cleaning, plan: CleaningPlan, handling: Handling
     ) -> Generator[Outcome, None, CleaningHoldRequested | None]:
         """Remove; of a large cleaning, say now and then how far it is."""
         if len(plan.remove) <= LONG:
@@ -157,7 +162,7 @@ class Cleaner:
         )
 
     def _remove(
-        self, command: CleaningReleased, plan: CleaningPlan, handling: Handling
+        self, command: Cleaning, plan: CleaningPlan, handling: Handling
     ) -> CleaningHoldRequested | None:
         """Remove and plan again until nothing is left: another process may be removing too.
 
@@ -181,18 +186,34 @@ class Cleaner:
         return None
 
     def _goes(
-        self, command: CleaningReleased, plan: CleaningPlan, handling: Handling
+        self, command: Cleaning, plan: CleaningPlan, handling: Handling
     ) -> Callable[[CleaningPlan], list[NotRemoved]]:
         """How directories go: removed, or moved into one entry of the quarantine."""
-        if handling.mode is CleaningMode.DELETE:
+        if handling.mode is CleaningMode.DELETE or isinstance(command, AbortedCleaningReleased):
             return lambda plan: remove_directories(self.warehouse, plan, self.parallel_map)
         location = location_of(self.warehouse, command.location, command.partition)
         keep = handling.keep_ms or 0
         record = QuarantineRecord.of(command, plan, handling.why, self.clock(), keep)
         return MoveAside(self.warehouse, location, record)
 
+    def _handling(self, command: Cleaning) -> Handling:
+        """Whether to delete. What an aborted write left is never kept.
+
+        Put back later, its rows could be there for every reader: the Metastore may have forgotten
+        by then that it aborted.
+        """
+        if isinstance(command, AbortedCleaningReleased):
+            return Handling(CleaningMode.DELETE, timedelta(0), "")
+        return self.rules.handling(command)
+
+    def _deferred(self, command: Cleaning, hold: CleaningHoldRequested) -> Outcome:
+        """Not while somebody holds the table. What aborted is found again, so it is refused."""
+        if isinstance(command, AbortedCleaningReleased):
+            return self._refused(command, Refused(Reason.TABLE_HELD, held(hold)))
+        return deferred(command, hold, self.clock())
+
     def _refused(
-        self, command: CleaningReleased | QuarantineRemovalRequested, refused: Refused
+        self, command: Cleaning | QuarantineRemovalRequested, refused: Refused
     ) -> CleaningRefused:
         return CleaningRefused.about(
             command,
@@ -201,7 +222,7 @@ class Cleaner:
             message=refused.message,
         )
 
-    def _parts(self, command: CleaningReleased, plan: CleaningPlan) -> Iterator[dict[str, Any]]:
+    def _parts(self, command: Cleaning, plan: CleaningPlan) -> Iterator[dict[str, Any]]:
         """The fields of an outcome, in parts where the names are too many for one message."""
         groups = split_by_names((each.name, each) for each in plan.remove)
         for number, group in enumerate(groups, 1):
@@ -210,7 +231,7 @@ class Cleaner:
             place = {"part": number, "parts": len(groups)} if len(groups) > 1 else {}
             yield self._envelope(command) | {"directories": part.directories} | counts | place
 
-    def _envelope(self, command: CleaningReleased | QuarantineRemovalRequested) -> dict[str, Any]:
+    def _envelope(self, command: Cleaning | QuarantineRemovalRequested) -> dict[str, Any]:
         return {
             "occurred_at": self.clock(),
             "said_by": self.name,

@@ -39,7 +39,14 @@ from tidegate.cleaning.gate_state import (
     parse_piece,
 )
 from tidegate.cleaning.gate_upgrade import upgraded
-from tidegate.events import CleaningReleased, Event, LockReleased, VacuumFinished
+from tidegate.events import (
+    AbortedCleaningReleased,
+    CleaningReleased,
+    Event,
+    LockReleased,
+    VacuumFinished,
+    WritesAborted,
+)
 from tidegate.runtime.protocols import Decision, Pieces
 
 
@@ -56,6 +63,7 @@ class ReaderGate:
     consumes: ClassVar[tuple[type[Event], ...]] = (
         VacuumFinished,
         LockReleased,
+        WritesAborted,
         *gate_people.CONSUMED,
     )
     state_type: type[GateState] = GateState
@@ -126,7 +134,12 @@ class ReaderGate:
         return Decision(state, due.commands, outcomes, {**changed, **due.pieces})
 
     def decide(self, state: GateState, event: Event, at: datetime) -> Decision[GateState]:
-        """Apply one event; release every vacuum that it sets free."""
+        """Apply one event; release every vacuum that it sets free.
+
+        Nobody reads what an aborted write left: it waits for nothing, and nothing is remembered.
+        """
+        if isinstance(event, WritesAborted):
+            return Decision(state, [aborted_command(event, at)])
         turn = Turn(state, event, at)
         before = turn.now - self._remember_ms
         turn.close_if_old(before)
@@ -145,3 +158,14 @@ class ReaderGate:
 def command_for(vacuum: VacuumFinished, at: datetime) -> CleaningReleased:
     """The command that follows once the vacuum is free; also what a dry run plans for."""
     return command(vacuum.table, vacuum.event_id, Vacuum.of(vacuum), at)
+
+
+def aborted_command(event: WritesAborted, at: datetime) -> AbortedCleaningReleased:
+    """The command to remove what aborted writes left."""
+    return AbortedCleaningReleased.about(
+        event,
+        said_by=GATE,
+        occurred_at=at,
+        partition=event.partition,
+        valid_write_ids=event.valid_write_ids,
+    )

@@ -20,7 +20,7 @@ from tidegate.cleaning.products import (
 )
 from tidegate.cleaning.superseded import superseding_directories
 from tidegate.errors import FormatError
-from tidegate.events import CleaningReleased, VacuumKind
+from tidegate.events import AbortedCleaningReleased, CleaningReleased, VacuumKind
 from tidegate.events.reasons import Reason
 from tidegate.hive import (
     Compaction,
@@ -30,6 +30,9 @@ from tidegate.hive import (
     shortened,
 )
 from tidegate.tables.refusal import Refused
+
+Cleaning = CleaningReleased | AbortedCleaningReleased
+"""The commands to clean a directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +111,9 @@ def plan_cleaning(
         TransientError: a later vacuum's cleaning is under way; plan again later.
     """
     if listing is None:
-        raise Refused(Reason.NO_SUCH_TABLE, f"there is no directory at {_place(command)}")
+        raise Refused(Reason.NO_SUCH_TABLE, f"there is no directory at {place(command)}")
     compaction = _compaction(command)
-    entries = _parsed(listing)
+    entries = parsed(listing)
     try:
         return _plan(compaction, entries)
     except Refused as refused:
@@ -139,12 +142,13 @@ def _plan(compaction: Compaction, entries: Sequence[AcidEntry]) -> CleaningPlan:
     check_empty_base(compaction, entries, obsolete)
     names = {*obsolete, *aborted_within(removable.aborted, products)}
     remove = [each.listed for each in entries if each.name in names]
-    _check_links(remove)
+    check_links(remove)
     ordered = sorted(remove, key=lambda each: each.name)
     return CleaningPlan(tuple(ordered), tuple(each.listed for each in products))
 
 
-def _place(command: CleaningReleased) -> str:
+def place(command: Cleaning) -> str:
+    """The directory that a command is about, for people."""
     partition = "" if command.partition is None else f" for the partition {command.partition}"
     return command.location + partition
 
@@ -156,7 +160,7 @@ def _compaction(command: CleaningReleased) -> Compaction:
             major=command.kind is VacuumKind.MAJOR,
             min_write_id=command.min_write_id,
             max_write_id=command.max_write_id,
-            write_ids=_snapshot(command),
+            write_ids=snapshot_of(command),
             own_txn=command.own_transaction_id,
         )
     except FormatError as error:
@@ -165,7 +169,12 @@ def _compaction(command: CleaningReleased) -> Compaction:
         raise Refused(Reason.VACUUM_MISMATCH, str(error)) from error
 
 
-def _snapshot(command: CleaningReleased) -> ValidWriteIds:
+def snapshot_of(command: Cleaning) -> ValidWriteIds:
+    """Read the command's snapshot.
+
+    Raises:
+        Refused: BAD_SNAPSHOT: it can't be read, or is of another table.
+    """
     try:
         snapshot = ValidWriteIds.parse(command.valid_write_ids)
     except FormatError as error:
@@ -179,7 +188,12 @@ def _snapshot(command: CleaningReleased) -> ValidWriteIds:
     return snapshot
 
 
-def _parsed(listing: Iterable[ListedDirectory]) -> list[AcidEntry]:
+def parsed(listing: Iterable[ListedDirectory]) -> list[AcidEntry]:
+    """Parse the names of a listing.
+
+    Raises:
+        Refused: BAD_NAME or LINK_INSIDE: one of them is not a directory of Hive's.
+    """
     try:
         entries = [AcidEntry.parse(each) for each in listing]
     except FormatError as error:
@@ -192,7 +206,12 @@ def _parsed(listing: Iterable[ListedDirectory]) -> list[AcidEntry]:
     return entries
 
 
-def _check_links(remove: Iterable[ListedDirectory]) -> None:
+def check_links(remove: Iterable[ListedDirectory]) -> None:
+    """Check that nothing that would be removed contains a link.
+
+    Raises:
+        Refused: LINK_INSIDE.
+    """
     for each in remove:
         if link := next((file.name for file in each.files if file.is_link), None):
             raise Refused(Reason.LINK_INSIDE, f"{each.path} contains a symbolic link: {link}")

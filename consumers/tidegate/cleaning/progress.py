@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tidegate.cleaning.plan import CleaningPlan
+from tidegate.cleaning.plan import Cleaning, CleaningPlan
 from tidegate.errors import TidegateError
-from tidegate.events import CleaningProgressed, CleaningReleased
+from tidegate.events import CleaningProgressed
 from tidegate.storage import FileInfo
 
 LONG: Final = 100
@@ -19,7 +19,7 @@ LONG: Final = 100
 class CleaningProgress:
     """Looks which directories of a plan are left. A directory keeps its name until it is empty."""
 
-    command: CleaningReleased
+    command: Cleaning
     plan: CleaningPlan
     list_location: Callable[[], list[FileInfo]]
     said: int = field(default=0, init=False)

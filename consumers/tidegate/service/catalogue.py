@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tidegate.events import (
+    AbortedCleaningReleased,
     CleaningDeferred,
     CleaningHoldRemovalRequested,
     CleaningHoldRequested,
@@ -30,6 +31,7 @@ from tidegate.events import (
     SavepointRemoved,
     SavepointRequested,
     VacuumFinished,
+    WritesAborted,
 )
 
 CONSUMED_EVENTS: Final[Mapping[str, Sequence[type[Event]]]] = MappingProxyType(
@@ -44,6 +46,7 @@ CONSUMED_EVENTS: Final[Mapping[str, Sequence[type[Event]]]] = MappingProxyType(
         "reader-gate": (
             VacuumFinished,
             LockReleased,
+            WritesAborted,
             CleaningHoldRequested,
             CleaningHoldRemovalRequested,
             CleaningDeferred,
@@ -53,7 +56,12 @@ CONSUMED_EVENTS: Final[Mapping[str, Sequence[type[Event]]]] = MappingProxyType(
         ),
         "savepoint-writer": (SavepointRequested, SavepointRemovalRequested),
         "restorer": (RestoreRequested,),
-        "cleaner": (CleaningReleased, CleaningUndoRequested, QuarantineRemovalRequested),
+        "cleaner": (
+            CleaningReleased,
+            CleaningUndoRequested,
+            QuarantineRemovalRequested,
+            AbortedCleaningReleased,
+        ),
     }
 )
 """The kinds of events that each service consumes; a test compares it with the services."""

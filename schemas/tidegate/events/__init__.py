@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidegate.events.aborted import AbortedCleaningReleased, WritesAborted
 from tidegate.events.alarms import (
     LackedHold,
     UnknownTableReleased,
@@ -69,6 +70,7 @@ from tidegate.events.savepoint_removal import (
 
 __all__ = [
     "ANYWHERE",
+    "AbortedCleaningReleased",
     "Answer",
     "CleaningDeferred",
     "CleaningHeld",
@@ -128,6 +130,7 @@ __all__ = [
     "VacuumOverdue",
     "VacuumOverdueResolved",
     "Value",
+    "WritesAborted",
     "derived_id",
     "table_identity",
 ]

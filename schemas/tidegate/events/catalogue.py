@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from tidegate.events.aborted import AbortedCleaningReleased, WritesAborted
 from tidegate.events.alarms import (
     UnknownTableReleased,
     UnknownTableResolved,
@@ -57,6 +58,7 @@ COMMANDS: Final[tuple[type[Event], ...]] = (
     SavepointRemovalRequested,
     RestoreRequested,
     CleaningReleased,
+    AbortedCleaningReleased,
     CleaningUndoRequested,
     QuarantineRemovalRequested,
     CleaningHoldRequested,
@@ -92,7 +94,12 @@ OUTCOMES: Final[tuple[type[Event], ...]] = (
     DeadLetterRedriven,
     DeadLetterDiscarded,
 )
-FACTS: Final[tuple[type[Event], ...]] = (CommitCompleted, VacuumFinished, LockReleased)
+FACTS: Final[tuple[type[Event], ...]] = (
+    CommitCompleted,
+    VacuumFinished,
+    WritesAborted,
+    LockReleased,
+)
 
 EVENT_TYPES: Final[Mapping[str, type[Event]]] = MappingProxyType(
     {kind.__name__: kind for kind in (*FACTS, *COMMANDS, *OUTCOMES)}

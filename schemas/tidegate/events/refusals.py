@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from tidegate.errors import PermanentError
+from tidegate.events.aborted import AbortedCleaningReleased
 from tidegate.events.base import Command
 from tidegate.events.commands import CleaningReleased, RestoreRequested, SavepointRequested
 from tidegate.events.holds import HoldRequest
@@ -37,7 +38,7 @@ def refusal(command: Command, reason: Reason, message: str, said_by: str, at: da
             return CleaningUndoRefused.about(command, **fields, **about)
         case HoldRequest():
             return CleaningRefused.about(command, **fields)
-        case CleaningReleased() | QuarantineRemovalRequested():
+        case CleaningReleased() | AbortedCleaningReleased() | QuarantineRemovalRequested():
             return CleaningRefused.about(command, **fields, partition=command.partition)
         case _:
             raise PermanentError(f"{reason}: {message}")

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 from tidegate.errors import FormatError
+from tidegate.events.aborted import WritesAborted
 from tidegate.events.base import Event
 from tidegate.events.catalogue import COMMANDS, OUTCOMES
 from tidegate.events.facts import CommitCompleted, LockReleased, VacuumFinished
@@ -79,8 +80,8 @@ COMMITS: Final = Topic(
 )
 VACUUMS: Final = Topic(
     suffix="vacuums",
-    purpose="compactions that became visible, with the locks and transactions open then",
-    events=(VacuumFinished,),
+    purpose="compactions that became visible, with what was open then; writes that aborted",
+    events=(VacuumFinished, WritesAborted),
     retention=timedelta(days=30),
     written_by=(Role.UPSTREAM_WRITERS, Role.BRIDGES),
     read_by=(Role.READER_GATE, Role.BRIDGES),

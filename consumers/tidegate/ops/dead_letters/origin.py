@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from tidegate.errors import FormatError
-from tidegate.events import CleaningReleased, Event, RestoreRequested
+from tidegate.events import AbortedCleaningReleased, CleaningReleased, Event, RestoreRequested
 from tidegate.ops.dead_letters.dead_letter import DeadLetter
 from tidegate.runtime.bus import Record
 
-_DESTRUCTIVE: Final = (RestoreRequested, CleaningReleased)
+_DESTRUCTIVE: Final = (RestoreRequested, CleaningReleased, AbortedCleaningReleased)
 
 
 def difference(dead_letter: DeadLetter, origin: Record | None) -> str:

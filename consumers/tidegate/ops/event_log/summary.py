@@ -6,6 +6,7 @@ from functools import singledispatch
 from typing import Any, Final
 
 from tidegate.events import (
+    AbortedCleaningReleased,
     CleaningDeferred,
     CleaningHeld,
     CleaningHoldRemoved,
@@ -41,8 +42,10 @@ from tidegate.events import (
     VacuumFinished,
     VacuumFlagged,
     VacuumOverdueResolved,
+    WritesAborted,
 )
 from tidegate.events.holds import HoldRequest
+from tidegate.hive import shortened
 from tidegate.ops.event_log.logged import LoggedEvent
 
 _STEP: Final = 1024
@@ -111,6 +114,12 @@ def _(event: VacuumFinished) -> str:
     txns = _count(len(event.open_transactions), "open transaction")
     made = f"{_where(event.partition)}{event.kind} made {_names(event.directories)}"
     return f"{made}; holds: {_count(len(event.locks), 'lock')}, {txns}"
+
+
+@says.register(WritesAborted)
+@says.register(AbortedCleaningReleased)
+def _(event: WritesAborted | AbortedCleaningReleased) -> str:
+    return f"{_where(event.partition)}aborted writes of {shortened(event.valid_write_ids)}"
 
 
 @says.register

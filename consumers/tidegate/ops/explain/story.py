@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.events import (
+    AbortedCleaningReleased,
     CleaningReleased,
     Command,
     Event,
@@ -26,6 +27,7 @@ _SERVICES: Mapping[type[Command], str] = {
     SavepointRequested: "the savepoint writer",
     RestoreRequested: "the restorer",
     CleaningReleased: "the cleaner",
+    AbortedCleaningReleased: "the cleaner",
 }
 
 

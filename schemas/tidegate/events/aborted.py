@@ -1,0 +1,33 @@
+"""Aborted writes: what they left in a table's directory, and the command to remove it.
+
+No reader ever reads a row of an aborted write, so nothing is waited for. Nothing but directories
+whose write ids have all aborted may go by this command: what a base replaces is another cleaning's
+to decide (HIVE-25502 lost data by mixing the two).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from tidegate.events.base import Caused, Command, Fact
+from tidegate.events.limits import Snapshot, Text
+
+
+class WritesAborted(Fact, frozen=True):
+    """Directories hold nothing but rows of aborted writes.
+
+    `valid_write_ids` says which ids up to its high-water mark aborted; no id up to it is open, so
+    none of this changes any more.
+    """
+
+    identified_by: ClassVar[tuple[str, ...]] = ("table", "partition", "location", "valid_write_ids")
+
+    partition: Text | None = None
+    valid_write_ids: Snapshot
+
+
+class AbortedCleaningReleased(Caused, Command, frozen=True):
+    """Remove the directories whose write ids have all aborted, by the fact's snapshot."""
+
+    partition: Text | None = None
+    valid_write_ids: Snapshot

@@ -1,0 +1,149 @@
+"""What aborted writes left is removed, and nothing else."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from support.acid import build, listed, names_in
+from tidegate.cleaning import Cleaner, ReaderGate
+from tidegate.cleaning.aborted import plan_aborted_cleaning
+from tidegate.cleaning.gate import aborted_command
+from tidegate.compute.parallel_map import ThreadMap
+from tidegate.events import (
+    AbortedCleaningReleased,
+    CleaningHoldRequested,
+    CleaningMode,
+    CleaningRefused,
+    CleaningStarted,
+    Command,
+    DirectoriesCleaned,
+    WritesAborted,
+)
+from tidegate.events.reasons import Reason
+from tidegate.tables.refusal import Refused
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NOTHING_OPEN = 2**63 - 1
+
+
+def fact(location: object = "/wh/t", ids: str = "", **fields: object) -> WritesAborted:
+    given = {"table": "lake.sales.t", "location": str(location), "said_by": "test"}
+    snapshot = ids or f"sales.t:9:{NOTHING_OPEN}::4,6,7"
+    return WritesAborted.model_validate(
+        given | {"occurred_at": NOON, "valid_write_ids": snapshot} | fields
+    )
+
+
+def removed(*names: str, ids: str = "") -> list[str]:
+    return list(
+        plan_aborted_cleaning(listed(*names), aborted_command(fact(ids=ids), NOON)).directories
+    )
+
+
+def test_only_directories_with_nothing_but_aborted_writes_go() -> None:
+    aborted = [
+        "base_0000004",
+        "delete_delta_0000007_0000007_0000",
+        "delta_0000004_0000004_0000",
+        "delta_0000006_0000007",
+    ]
+    kept = [
+        "base_0000003",
+        "base_0000004_v0000009",  # a compaction's
+        "delta_0000003_0000003_0000",
+        "delta_0000003_0000004",  # a committed write beside an aborted one
+        "delta_0000004_0000007_v0000009",
+        "delta_0000010_0000010_0000",  # above the snapshot: nothing is known of it
+    ]
+    assert removed(*aborted, *kept) == aborted
+
+
+def test_what_another_directory_replaces_stays() -> None:
+    """A base makes the deltas below it obsolete; that is not this command's to decide."""
+    assert removed("base_0000008_v0000020", "delta_0000001_0000001", "delta_0000004_0000004") == [
+        "delta_0000004_0000004"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ids", "reason"),
+    [
+        ("sales.t:9:5:5:4", Reason.BAD_SNAPSHOT),
+        ("sales.other:9:9223372036854775807::4", Reason.BAD_SNAPSHOT),
+        ("nonsense", Reason.BAD_SNAPSHOT),
+    ],
+)
+def test_a_snapshot_that_is_not_final_or_of_another_table_removes_nothing(
+    ids: str, reason: Reason
+) -> None:
+    with pytest.raises(Refused) as refused:
+        removed("delta_0000004_0000004", ids=ids)
+    assert refused.value.reason is reason
+
+
+def test_a_directory_that_is_not_there_is_said() -> None:
+    with pytest.raises(Refused, match="no directory"):
+        plan_aborted_cleaning(None, aborted_command(fact(), NOON))
+
+
+def test_the_gate_waits_for_nobody_and_the_same_fact_makes_the_same_command() -> None:
+    gate = ReaderGate()
+    state = gate.initial()
+    decision, again = (gate.decide(state, fact(), NOON) for _ in range(2))
+    [command], [repeated] = decision.commands, again.commands
+    assert isinstance(command, AbortedCleaningReleased)
+    assert (command.event_id, command.caused_by) == (repeated.event_id, fact().event_id)
+    assert decision.state == state
+    assert fact(partition="p=1").event_id != fact().event_id
+
+
+class Held:
+    """Somebody holds every table."""
+
+    def hold_on(self, command: Command) -> CleaningHoldRequested:
+        return CleaningHoldRequested(
+            event_id="hold-1",
+            table=command.table,
+            location="/",
+            occurred_at=NOON,
+            said_by="test",
+            requested_by="ana",
+            reason="looking",
+        )
+
+
+def test_the_cleaner_removes_them_for_good_and_twice_is_once(tmp_path: Path) -> None:
+    table = build(
+        tmp_path / "t" / "p=1",
+        dict.fromkeys(["delta_0000003_0000003_0000", "delta_0000004_0000004_0000"], 10),
+    )
+    cleaner = Cleaner(
+        Warehouse(WarehouseRoots.of(str(tmp_path))), ThreadMap(2), lambda: datetime.now(UTC)
+    )
+    command = aborted_command(fact(tmp_path / "t", partition="p=1"), NOON)
+
+    started, cleaned = cleaner.execute(command)
+    [again] = cleaner.execute(command)
+
+    assert isinstance(started, CleaningStarted)
+    assert isinstance(cleaned, DirectoriesCleaned)
+    assert cleaned.directories == ("delta_0000004_0000004_0000",)
+    assert cleaned.mode == CleaningMode.DELETE
+    assert cleaned.caused_by == command.event_id
+    assert isinstance(again, DirectoriesCleaned)
+    assert again.directories == ()
+    assert names_in(table) == ["delta_0000003_0000003_0000"]
+
+
+def test_nothing_goes_while_somebody_holds_the_table(tmp_path: Path) -> None:
+    table = build(tmp_path / "t", {"delta_0000004_0000004_0000": 10})
+    warehouse = Warehouse(WarehouseRoots.of(str(tmp_path)))
+    cleaner = Cleaner(warehouse, ThreadMap(2), lambda: datetime.now(UTC), holds=Held())
+    [refused] = cleaner.execute(aborted_command(fact(tmp_path / "t"), NOON))
+    assert isinstance(refused, CleaningRefused)
+    assert refused.reason == Reason.TABLE_HELD
+    assert names_in(table) == ["delta_0000004_0000004_0000"]
