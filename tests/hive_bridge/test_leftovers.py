@@ -6,6 +6,7 @@ import pytest
 
 from tidegate.events import VacuumKind
 from tidegate.hive import NOTHING_OPEN, IdRanges, ValidWriteIds
+from tidegate.hive_bridge.aborted import AbortedPlace, judged
 from tidegate.hive_bridge.cleanings import PublishedVacuum
 from tidegate.hive_bridge.leftovers import AbortedLeft, StillNeeded, check_nothing_left
 
@@ -83,3 +84,14 @@ def test_a_snapshot_that_its_products_exceed_tells_nothing() -> None:
     wrong = PublishedVacuum("/wh", VacuumKind.MINOR, (MADE,), 2, 3, str(ids()), 9)
     with pytest.raises(StillNeeded, match="exceeds"):
         check_nothing_left([MADE], wrong, ids())
+
+
+def test_aborted_rows_alone_and_beside_others_in_a_directory() -> None:
+    """Of a table with more writes than are final: nothing is known above the high mark."""
+    alone = ("base_0000001", "delete_delta_0000003_0000003_0000", "delta_0000001_0000001")
+    mixed = ("delta_0000001_0000002", "delta_0000003_0000007")
+    none = ("delta_0000002_0000002", "delta_0000001_0000003_v0000008", "delta_0000005_0000005")
+
+    found = judged("day=1", (*alone, *mixed, *none), ids(1, 3))
+
+    assert found == AbortedPlace("day=1", alone, mixed)

@@ -9,9 +9,34 @@ _METASTORE = "producers/tidegate/hive_metastore/"
 _WAITING = "tests/hive_bridge/test_waiting.py"
 _HOLDS = "tests/hive_metastore/test_holds.py"
 _LEFT = "tests/hive_bridge/test_leftovers.py"
+_ABORTED = "tests/cleaning/test_aborted.py"
 _CLEANINGS = "tests/hive_bridge/test_cleanings.py"
 
 BRIDGE_MUTANTS = (
+    Mutant(
+        "aborted writes: rows of others beside them are not theirs",
+        "consumers/tidegate/cleaning/aborted.py",
+        (("is RangeResponse.ALL", "is not RangeResponse.NONE"),),
+        _ABORTED,
+    ),
+    Mutant(
+        "aborted writes: a compaction's directory has no such rows",
+        "consumers/tidegate/cleaning/aborted.py",
+        (("if acid.visibility_txn is not None or entry.found.compacted:", "if False:"),),
+        _ABORTED,
+    ),
+    Mutant(
+        "aborted writes: a snapshot with an open write is not final",
+        "consumers/tidegate/cleaning/aborted.py",
+        (("    if snapshot.has_open:", "    if False:"),),
+        _ABORTED,
+    ),
+    Mutant(
+        "aborted writes: nothing is forgotten while rows of one are left beside others",
+        _BRIDGE + "aborted.py",
+        (("if place.alone or place.mixed:", "if place.alone:"), ("not in alone)", "in alone)")),
+        _LEFT,
+    ),
     Mutant(
         "queue: not marked while a directory that the compaction made obsolete is left",
         _BRIDGE + "leftovers.py",
@@ -51,7 +76,7 @@ BRIDGE_MUTANTS = (
     Mutant(
         "queue: a table with NO_CLEANUP is not cleaned",
         _BRIDGE + "cleanup_properties.py",
-        (("if place is not None and _is_true(", "if place is not None and False and _is_true("),),
+        (("return _is_true(_lower(parameters).get(_NO_CLEANUP))", "return False"),),
         "tests/hive_bridge/test_cleanup_properties.py",
     ),
     Mutant(

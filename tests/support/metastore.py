@@ -156,11 +156,15 @@ class HiveEngine:
         self.abort(txn)
         return write_id
 
-    def partition(self, database: str, table: str, name: str) -> None:
-        """Add a partition, named as in `day=1`, where Hive would put it."""
+    def partition(
+        self, database: str, table: str, name: str, elsewhere: Path | None = None
+    ) -> None:
+        """Add a partition, named as in `day=1`, where Hive would put it, or elsewhere."""
         types = self.types
         with MetastoreClient(self.settings) as client:
             location = f"{client.table(database, table).location}/{name}"
+        if elsewhere is not None:
+            location = f"file:{elsewhere}"
         serde = types.SerDeInfo(table, "org.apache.hadoop.hive.ql.io.orc.OrcSerde", {})
         storage = types.StorageDescriptor(
             [types.FieldSchema("id", "int", "")],

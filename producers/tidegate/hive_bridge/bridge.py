@@ -22,6 +22,7 @@ from tidegate.hive_bridge.endings import Endings
 from tidegate.hive_bridge.marking import Marking, settle
 from tidegate.hive_bridge.products import Description
 from tidegate.hive_bridge.settings import BridgeSettings, milliseconds
+from tidegate.hive_bridge.sweeping import AbortedSweep
 from tidegate.hive_bridge.waiting import Ended, WaitingHolds
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.holds import HeldTables, holds_of
@@ -77,6 +78,7 @@ class MetastoreBridge:
         self._cleanings = Cleanings(settings.catalog)
         self._marking = Marking(settings.catalog, self._settled, settings.threads, clock)
         self._queue_look = 0
+        self._aborted = AbortedSweep(settings, storage, SAID_BY, clock)
         self._waiting: WaitingHolds | None = None
         self._before: list[VacuumFinished | LockReleased] = []
         self._endings = Endings(_USUAL_TIMEOUT_MS / 1000)
@@ -133,6 +135,7 @@ class MetastoreBridge:
             self._apply(batch)
         self._endings.look(snapshot, now)  # a release that was not confirmed keeps its reason
         published = len(releases) + self._publish_vacuums(snapshot, held)
+        published += self._publish_aborted(snapshot)
         self._marking.look(self._cleanings.cleaned(queue))
         return published
 
@@ -145,6 +148,7 @@ class MetastoreBridge:
         """Close the connections."""
         self._compactions.close()
         self._marking.close()
+        self._aborted.close()
         self._queue_thread.shutdown(wait=False, cancel_futures=True)
         self._client.close()
 
@@ -227,6 +231,13 @@ class MetastoreBridge:
                 self._cleanings.take(events[1])
                 count += len(events)
         return count
+
+    def _publish_aborted(self, snapshot: Snapshot) -> int:
+        found = self._aborted.look(snapshot.transactions.aborted)
+        for each in found:
+            self._publish([each])
+            self._aborted.published(each)
+        return len(found)
 
     def _vacuum(
         self,

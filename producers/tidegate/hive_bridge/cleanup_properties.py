@@ -52,7 +52,7 @@ def check_wanted(
         NotYet: it may not.
     """
     for place, kind in ((table, "table"), (partition, "partition")):
-        if place is not None and _is_true(_lower(place.parameters).get(_NO_CLEANUP)):
+        if place is not None and has_no_cleanup(place.parameters):
             raise NotYet(f"its {kind} has the property NO_CLEANUP: remove it to have it cleaned")
 
     def value(name: str) -> str | None:
@@ -70,6 +70,11 @@ def check_wanted(
     left = compaction.committed_ms + int(str(kept)) - now_ms
     if left > 0:
         raise NotYet(f"Hive's delayed cleaning is on: its retention time is {text}", left / 1000)
+
+
+def has_no_cleanup(parameters: Mapping[str, str]) -> bool:
+    """Whether the properties of a table or partition say that it is not to be cleaned."""
+    return _is_true(_lower(parameters).get(_NO_CLEANUP))
 
 
 def _lower(parameters: Mapping[str, str]) -> dict[str, str]:

@@ -50,6 +50,17 @@ class BridgeSettings(
         validation_alias=AliasChoices("threads", "hive.compaction-cleanup-threads"),
     )
     """How many compactions are looked up at the same time."""
+    aborted_interval_ms: Annotated[int, BeforeValidator(milliseconds)] = Field(
+        default=600_000,
+        ge=0,
+    )
+    """How often it is looked for what aborted writes left, in milliseconds; 0: never."""
+    aborted_grace_ms: Annotated[int, BeforeValidator(milliseconds)] = Field(
+        default=600_000,
+        ge=0,
+    )
+    """How long a write has been seen as aborted before what it left goes: its writer may be alive,
+    and not know it yet. Longer than the Metastore's `metastore.txn.timeout`."""
     readers_take_locks: bool = True
     """Whether every engine locks what it reads. Say false where one does not (Hive with
     `hive.txn.read.locks=false` or `hive.acid.lockless.reads.enabled=true`): then a transaction is

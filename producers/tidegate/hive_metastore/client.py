@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidegate.errors import MetastoreRefusedError, TransientError
@@ -109,21 +109,29 @@ class MetastoreClient:
 
         The list is always sent: Hive 3.1.3 requires it.
         """
-        name = f"{database}.{table}"
-        # Hive wants the name of the current transaction in front of it, in some versions
-        request = interface().GetValidWriteIdsRequest([name], str(transactions))
+        [found] = self.all_write_ids([f"{database}.{table}"], transactions)
+        return found
+
+    def all_write_ids(
+        self, tables: Sequence[str], transactions: ValidTxns
+    ) -> tuple[ValidWriteIds, ...]:
+        """The same of several tables, named as database.table, in one call."""
+        request = interface().GetValidWriteIdsRequest(list(tables), str(transactions))
         answer = self._call("get_valid_write_ids", request)
-        [found] = _whole(answer.tblValidWriteIds, "the write ids")
-        invalid = _whole(found.invalidWriteIds, "the invalid write ids")
-        aborted = _bits(found.abortedBits or b"", invalid)
-        opened = [each for each in invalid if each not in aborted]
-        return ValidWriteIds(
-            name,
-            _whole(found.writeIdHighWaterMark, "the high mark of the write ids"),
-            min(opened, default=NOTHING_OPEN),
-            IdRanges.of(*opened),
-            IdRanges.of(*aborted),
-        )
+        found = tuple(map(_write_ids, _whole(answer.tblValidWriteIds, "the write ids")))
+        if {each.table.lower() for each in found} != {each.lower() for each in tables}:
+            raise TransientError("the Metastore's answer is not whole: a table is missing")
+        return found
+
+    def tables(self) -> tuple[tuple[str, str], ...]:
+        """Every table as database and name. One call for each database."""
+        databases = _whole(self._call("get_all_databases"), "the databases")
+        found = [
+            (str(database), str(name))
+            for database in databases
+            for name in _whole(self._call("get_all_tables", database), "the tables")
+        ]
+        return tuple(found)
 
     def table(self, database: str, table: str) -> Table:
         """Where a table is, and its properties."""
@@ -147,9 +155,12 @@ class MetastoreClient:
     def partition(self, database: str, table: str, partition: str) -> Table:
         """Where a partition, named as in `p=1/q=2`, is, and its own properties."""
         found = self._call("get_partition_by_name", database, table, partition)
-        location = _whole(found.sd, "the partition's storage").location
-        place = _whole(location, "the partition's location")
-        return Table(database, table, str(place), dict(found.parameters or {}))
+        return _partition(database, table, found)
+
+    def partitions(self, database: str, table: str) -> tuple[Table, ...]:
+        """Where every partition of a table is, and its own properties; none without partitions."""
+        found = _whole(self._call("get_partitions", database, table, -1), "the partitions")
+        return tuple(_partition(database, table, each) for each in found)
 
     def holds(self, database: str, table: str, partition: str | None) -> Holds:
         """The holds of a vacuum whose result readers see by now: locks, and then transactions.
@@ -189,6 +200,25 @@ def _whole(part: R | None, what: str) -> R:
     return part
 
 
+def _partition(database: str, table: str, found: Any) -> Table:  # noqa: ANN401 - as above
+    location = _whole(found.sd, "the partition's storage").location
+    place = _whole(location, "the partition's location")
+    return Table(database, table, str(place), dict(found.parameters or {}))
+
+
+def _write_ids(found: Any) -> ValidWriteIds:  # noqa: ANN401 - as above
+    invalid = _whole(found.invalidWriteIds, "the invalid write ids")
+    aborted = _bits(found.abortedBits or b"", invalid)
+    opened = [each for each in invalid if each not in aborted]
+    return ValidWriteIds(
+        str(_whole(found.fullTableName, "the table of the write ids")),
+        _whole(found.writeIdHighWaterMark, "the high mark of the write ids"),
+        min(opened, default=NOTHING_OPEN),
+        IdRanges.of(*opened),
+        IdRanges.of(*aborted),
+    )
+
+
 def _lock(row: Any) -> Lock:  # noqa: ANN401 - as above
     txn = row.txnid or None
     owner = f"{row.user or '?'}@{row.hostname or '?'}"
@@ -217,6 +247,7 @@ def _compaction(row: Any) -> Compaction:  # noqa: ANN401 - as above
         row.txnId or None,
         row.nextTxnId or None,
         int(row.commitTime or 0),
+        int(row.type or 0),
     )
 
 

@@ -100,6 +100,8 @@ struct GetTableResult {1: Table table}
 struct Partition {1: list<string> values, 6: StorageDescriptor sd, 7: map<string, string> parameters}
 
 service ReadMetastore {
+  list<string> get_all_databases() throws (1: MetaException o1),
+  list<string> get_all_tables(1: string db_name) throws (1: MetaException o1),
   string get_metastore_db_uuid() throws (1: MetaException o1),
   string get_config_value(1: string name, 2: string defaultValue)
       throws (1: ConfigValSecurityException o1),
@@ -110,6 +112,8 @@ service ReadMetastore {
       throws (1: NoSuchTxnException o1, 2: MetaException o2),
   GetTableResult get_table_req(1: GetTableRequest req)
       throws (1: MetaException o1, 2: NoSuchObjectException o2),
+  list<Partition> get_partitions(1: string db_name, 2: string tbl_name, 3: i16 max_parts = -1)
+      throws (1: NoSuchObjectException o1, 2: MetaException o2),
   Partition get_partition_by_name(1: string db_name, 2: string tbl_name, 3: string part_name)
       throws (1: MetaException o1, 2: NoSuchObjectException o2)
 }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidegate.events import VacuumKind
 from tidegate.hive_metastore.connection import Connection, load
 from tidegate.hive_metastore.settings import MetastoreSettings
-from tidegate.hive_metastore.values import Compaction
+from tidegate.hive_metastore.values import ABORT_CLEAN_UP, Compaction
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 _FILE: Final = Path(__file__).with_name("queue.thrift")
 _TYPES: Final = {VacuumKind.MINOR: 1, VacuumKind.MAJOR: 2}
-_ABORT_TXN_CLEANUP: Final = 4
 
 
 @cache
@@ -51,9 +50,14 @@ class CompactionQueue:
             compaction.highest_write_id,
         )
 
-    def mark_aborted_cleaned(self, database: str, table: str, highest_write_id: int) -> None:
-        """No directory of a table holds a row of an aborted write up to this id."""
-        self._mark(0, (database, table, None), _ABORT_TXN_CLEANUP, highest_write_id)
+    def mark_aborted_cleaned(
+        self, database: str, table: str, highest_write_id: int, entry: int = 0
+    ) -> None:
+        """No directory of a table holds a row of an aborted write up to this id.
+
+        `entry` is the Metastore's own entry for it in the queue, where there is one.
+        """
+        self._mark(entry, (database, table, None), ABORT_CLEAN_UP, highest_write_id)
 
     def _mark(
         self, entry: int, place: tuple[str, str, str | None], kind: int, highest: int

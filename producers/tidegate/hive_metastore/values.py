@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from tidegate.events import LockType, VacuumKind
 from tidegate.hive import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
 
+ABORT_CLEAN_UP = 4
+"""The type of a queue entry that is no compaction: aborted writes to be cleaned (from 4.0 on)."""
 READY_FOR_CLEANING = "ready for cleaning"
 """The state of a compaction whose result is complete, as the Metastore writes it."""
 
@@ -67,6 +69,8 @@ class Compaction:
     next_transaction_id: int | None = None
     committed_ms: int = 0
     """When it committed, by the clock of the Metastore's database; 0: not known."""
+    type: int = 0
+    """Its type as the Metastore numbers it: 1 minor, 2 major, and such that are no compactions."""
 
     @property
     def place(self) -> tuple[str, str, str | None]:
@@ -130,6 +134,16 @@ def write_ids_of_compaction(answer: ValidWriteIds, highest: int) -> ValidWriteId
         opened,
         _up_to(answer.aborted, highest),
     )
+
+
+def final_write_ids(answer: ValidWriteIds) -> ValidWriteIds:
+    """A table's write ids up to the last that aborted before all that are open.
+
+    None of it changes any more, and it is the same until another write aborts.
+    """
+    final = write_ids_of_compaction(answer, min(answer.high_water_mark, answer.min_open - 1))
+    last = final.aborted.lasts[-1] if final.aborted.lasts else 0
+    return write_ids_of_compaction(final, last)
 
 
 def _up_to(ids: IdRanges, highest: int) -> IdRanges:

@@ -1,0 +1,193 @@
+"""Find what aborted writes left, and let the Metastore forget them once nothing is left.
+
+Hive's own Cleaner does it; where that is off, nobody else does, unless the table is compacted. The
+whole directory of a table is walked: a write with dynamic partitions that aborted early has left
+directories of partitions that the Metastore has never heard of (HIVE-21052).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from tidegate.errors import ConfinementError, MissingInMetastoreError
+from tidegate.events import WritesAborted
+from tidegate.hive import (
+    Base,
+    FoundDirectory,
+    RangeResponse,
+    ValidTxns,
+    ValidWriteIds,
+    is_acid_name,
+)
+from tidegate.hive_bridge.cleanup_properties import has_no_cleanup
+from tidegate.hive_bridge.leftovers import holds_aborted
+from tidegate.hive_metastore import MetastoreClient
+from tidegate.hive_metastore.queue import CompactionQueue
+from tidegate.hive_metastore.values import ABORT_CLEAN_UP, Compaction, Table, final_write_ids
+from tidegate.storage import NotFound, Storage, is_below, join, normalise
+
+_TABLES_A_CALL: Final = 200
+_DEEPEST: Final = 100
+"""Levels of partitions; a link can't make more, because links are not followed."""
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedPlace:
+    """A table's or partition's directory, with directories that hold aborted rows."""
+
+    partition: str | None
+    alone: tuple[str, ...]
+    """Those with nothing else."""
+    mixed: tuple[str, ...]
+    """Those that stay: with rows of others beside them, which a compaction makes obsolete, or in a
+    partition that is not to be cleaned."""
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTable:
+    """A table with aborted writes, up to an id from which on nothing is final."""
+
+    database: str
+    name: str
+    location: str
+    write_ids: ValidWriteIds
+    places: tuple[AbortedPlace, ...]
+
+    def facts(self, catalog: str, said_by: str) -> Iterator[WritesAborted]:
+        """What is published: a fact for each place from which something is to go."""
+        for each in self.places:
+            if each.alone:
+                yield WritesAborted(
+                    table=f"{catalog}.{self.database}.{self.name}",
+                    location=self.location,
+                    occurred_at=datetime.now(UTC),
+                    said_by=said_by,
+                    partition=each.partition,
+                    valid_write_ids=str(self.write_ids),
+                )
+
+
+def tables_with_aborted(
+    client: MetastoreClient, transactions: ValidTxns
+) -> Iterator[tuple[str, str, ValidWriteIds]]:
+    """Every table with a write that aborted below all that are open: its name, and what is final.
+
+    Raises:
+        TransientError: the Metastore did not answer.
+    """
+    tables = client.tables()
+    for start in range(0, len(tables), _TABLES_A_CALL):
+        names = [f"{database}.{name}" for database, name in tables[start : start + _TABLES_A_CALL]]
+        for found in client.all_write_ids(names, transactions):
+            final = final_write_ids(found)
+            if final.aborted.firsts:
+                database, name = found.table.split(".", 1)
+                yield database, name, final
+
+
+def look_at_table(
+    database: str, name: str, write_ids: ValidWriteIds, client: MetastoreClient, storage: Storage
+) -> AbortedTable | None:
+    """Walk a table's directory; None where it is not ours to clean.
+
+    Raises:
+        TransientError, OSError: the Metastore or the store did not answer.
+        FormatError: a directory's name is not one of Hive's.
+        NotFound, ConfinementError: its directory is not there, or is reached by a link.
+    """
+    try:
+        table = client.table(database, name)
+    except MissingInMetastoreError:
+        return None
+    if not table.is_acid or has_no_cleanup(table.parameters):
+        return None
+    location = normalise(table.location)
+    spared = _spared(location, client.partitions(database, name))
+    found = _places(storage, location, "", write_ids)
+    places = tuple(_kept(each) if each.partition in spared else each for each in found)
+    return AbortedTable(database, name, location, write_ids, places)
+
+
+def _spared(location: str, partitions: Iterable[Table]) -> frozenset[str]:
+    """The partitions that their properties keep from being cleaned, as paths below the table.
+
+    Raises:
+        ConfinementError: one is not below its table, so that a walk of the table does not meet it.
+    """
+    spared: set[str] = set()
+    for each in partitions:
+        where = normalise(each.location)
+        if not is_below(where, location):
+            raise ConfinementError(f"a partition is not in its table's directory, but in {where}")
+        if has_no_cleanup(each.parameters):
+            spared.add(where.removeprefix(location).strip("/"))
+    return frozenset(spared)
+
+
+def _kept(place: AbortedPlace) -> AbortedPlace:
+    return AbortedPlace(place.partition, (), (*place.alone, *place.mixed))
+
+
+def forget(table: AbortedTable, waiting: Iterable[Compaction], queue: CompactionQueue) -> None:
+    """Let the Metastore forget a table's aborted writes; nothing of them may be left.
+
+    Args:
+        table: The table, with no place at all.
+        waiting: The Metastore's queue; its own entries for this are ended too.
+        queue: Marks it.
+
+    Raises:
+        TransientError, MetastoreRefusedError: as the Metastore says.
+        ValueError: something is left.
+    """
+    if table.places:
+        raise ValueError("something of an aborted write is left")
+    highest = table.write_ids.high_water_mark
+    queue.mark_aborted_cleaned(table.database, table.name, highest)
+    for each in waiting:
+        if each.type == ABORT_CLEAN_UP and (each.database, each.table) == (
+            table.database,
+            table.name,
+        ):
+            queue.mark_aborted_cleaned(table.database, table.name, highest, each.compaction_id)
+
+
+def _places(
+    storage: Storage, location: str, below: str, write_ids: ValidWriteIds
+) -> Iterator[AbortedPlace]:
+    if below.count("/") > _DEEPEST:
+        raise NotFound(f"directories are nested too deeply in {location}")
+    names: list[str] = []
+    for each in storage.list(join(location, below) if below else location):
+        if is_acid_name(each.name):
+            names.append(each.name)
+        elif each.is_dir and not each.name.startswith((".", "_")):
+            inner = f"{below}/{each.name}" if below else each.name
+            yield from _places(storage, location, inner, write_ids)
+    place = judged(below or None, names, write_ids)
+    if place.alone or place.mixed:
+        yield place
+
+
+def judged(partition: str | None, names: Iterable[str], write_ids: ValidWriteIds) -> AbortedPlace:
+    """Which of a directory's ACID directories hold aborted rows. Pure.
+
+    Raises:
+        FormatError: a name is not one of Hive's.
+    """
+    found = [FoundDirectory.named(each) for each in names]
+    aborted = [each for each in found if holds_aborted(each, write_ids)]
+    alone = tuple(each.name for each in aborted if _is_alone(each, write_ids))
+    mixed = tuple(each.name for each in aborted if each.name not in alone)
+    return AbortedPlace(partition, alone, mixed)
+
+
+def _is_alone(found: FoundDirectory, write_ids: ValidWriteIds) -> bool:
+    acid = found.acid
+    first = acid.write_id if isinstance(acid, Base) else acid.min_write_id
+    if acid.max_write_id > write_ids.high_water_mark:
+        return False
+    return write_ids.aborted_in(first, acid.max_write_id) is RangeResponse.ALL

@@ -1,0 +1,141 @@
+"""Now and then look for what aborted writes left, on a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+from tidegate.errors import (
+    ConfinementError,
+    FormatError,
+    MetastoreRefusedError,
+    TransientError,
+)
+from tidegate.events import WritesAborted
+from tidegate.hive import ValidWriteIds
+from tidegate.hive_bridge.aborted import AbortedTable, forget, look_at_table, tables_with_aborted
+from tidegate.hive_bridge.settings import BridgeSettings
+from tidegate.hive_metastore import MetastoreClient
+from tidegate.hive_metastore.queue import CompactionQueue
+from tidegate.hive_metastore.values import write_ids_of_compaction
+from tidegate.storage import NotFound, Storage
+
+log = logging.getLogger(__name__)
+_KNOWN: Final = (MetastoreRefusedError, NotFound, FormatError, ConfinementError, OSError)
+_AGAIN_SECONDS: Final = 3600.0
+"""How long after it was published, what is still there is published again."""
+
+
+class AbortedSweep:
+    """Looks at every table with aborted writes, each time from the Metastore and the store alone.
+
+    A writer whose transaction timed out may not know it yet and still write. So nothing of a write
+    goes, and nothing is forgotten, before it has been seen as aborted for the grace time.
+    """
+
+    def __init__(
+        self, settings: BridgeSettings, storage: Storage, said_by: str, clock: Callable[[], float]
+    ) -> None:
+        """Begin with nothing; nothing is called yet."""
+        self._settings, self._storage, self._said_by = settings, storage, said_by
+        self._clock = clock
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="aborted")
+        self._running: Future[list[WritesAborted]] | None = None
+        self._next = 0.0
+        self._seen: dict[tuple[str, str], list[tuple[float, int]]] = {}
+        """By table when it was first seen up to which write id it had aborted ones, all final."""
+        self._published: dict[str, float] = {}
+        self._forgotten: dict[tuple[str, str], str] = {}
+        self._said: dict[str, str] = {}
+
+    def look(self, aborted: frozenset[int]) -> list[WritesAborted]:
+        """What is to be published by now; and begin the next look where it is due.
+
+        Args:
+            aborted: The transactions that the Metastore still knows to have aborted.
+        """
+        found: list[WritesAborted] = []
+        if self._running is not None and self._running.done():
+            done, self._running = self._running, None
+            try:
+                found = [each for each in done.result() if self._is_due(each)]
+            except TransientError as error:
+                log.debug("aborted writes are looked for again: %s", error)
+        wanted = self._settings.aborted_interval_ms
+        if self._running is None and wanted and aborted and self._clock() >= self._next:
+            self._next = self._clock() + wanted / 1000
+            self._running = self._thread.submit(self._sweep)
+        return found
+
+    def published(self, event: WritesAborted) -> None:
+        """It is on the topic."""
+        self._published[event.event_id] = self._clock()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the look under way, so long at most."""
+        if self._running is not None:
+            self._running.exception(seconds)
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _is_due(self, event: WritesAborted) -> bool:
+        last = self._published.get(event.event_id)
+        return last is None or self._clock() - last >= _AGAIN_SECONDS
+
+    def _sweep(self) -> list[WritesAborted]:
+        found: list[WritesAborted] = []
+        seen: set[tuple[str, str]] = set()
+        with MetastoreClient(self._settings) as client, CompactionQueue(self._settings) as queue:
+            transactions = client.transactions().valid()
+            for database, name, write_ids in tables_with_aborted(client, transactions):
+                key = (database, name)
+                seen.add(key)
+                old = self._old_enough(key, write_ids)
+                if not old.aborted.firsts or self._forgotten.get(key) == str(old.aborted):
+                    continue
+                try:
+                    table = look_at_table(database, name, old, client, self._storage)
+                    if table is not None:
+                        found += self._dealt_with(table, client, queue)
+                except _KNOWN as error:
+                    self._say_once(f"{database}.{name}", f"{type(error).__name__}: {error}")
+        for gone in self._seen.keys() - seen:
+            del self._seen[gone]
+            self._forgotten.pop(gone, None)
+        return found
+
+    def _dealt_with(
+        self, table: AbortedTable, client: MetastoreClient, queue: CompactionQueue
+    ) -> list[WritesAborted]:
+        name = f"{table.database}.{table.name}"
+        if not table.places:
+            forget(table, client.compactions(), queue)
+            self._forgotten[table.database, table.name] = str(table.write_ids.aborted)
+            highest = table.write_ids.high_water_mark
+            log.info("nothing is left of the aborted writes of %s up to %d", name, highest)
+        if mixed := [name for place in table.places for name in place.mixed]:
+            why = "has rows of aborted writes beside others, or may not be cleaned: compact it"
+            self._say_once(name, f"{mixed[0]} {why}")
+        return list(table.facts(self._settings.catalog, self._said_by))
+
+    def _old_enough(self, key: tuple[str, str], write_ids: ValidWriteIds) -> ValidWriteIds:
+        """What has been seen as aborted for the grace time; a later abort does not delay it."""
+        now, last = self._clock(), write_ids.high_water_mark
+        seen = self._seen.setdefault(key, [])
+        if not seen or seen[-1][1] < last:
+            seen.append((now, last))
+        grace = self._settings.aborted_grace_ms / 1000
+        old = [at for at, each in enumerate(seen) if now - each[0] >= grace]
+        if not old:
+            return write_ids_of_compaction(write_ids, 0)
+        del seen[: old[-1]]
+        return write_ids_of_compaction(write_ids, seen[0][1])
+
+    def _say_once(self, table: str, text: str) -> None:
+        if self._said.get(table) != text:
+            log.warning("aborted writes of %s stay: %s", table, text)
+        self._said[table] = text

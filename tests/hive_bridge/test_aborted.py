@@ -1,0 +1,179 @@
+"""What aborted writes left is found, cleaned and forgotten: on a real Metastore."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from support.acid import build, names_in
+from support.metastore import HiveEngine, own_metastore
+from support.waiting import wait_for
+from support.watched_bridge import acid_table
+from tidegate.cleaning import Cleaner
+from tidegate.cleaning.gate import aborted_command
+from tidegate.compute.parallel_map import ThreadMap
+from tidegate.events import WritesAborted
+from tidegate.hive_bridge.settings import BridgeSettings
+from tidegate.hive_bridge.sweeping import AbortedSweep
+from tidegate.hive_metastore import MetastoreClient
+from tidegate.storage import Storage
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots
+
+pytestmark = pytest.mark.slow
+GRACE = 100.0
+
+
+class Sweep:
+    """A sweep with a clock of its own."""
+
+    def __init__(self, engine: HiveEngine) -> None:
+        self.now = 0.0
+        self.engine = engine
+        settings = BridgeSettings(
+            uri=engine.settings.uri, aborted_interval_ms=1, aborted_grace_ms=round(1000 * GRACE)
+        )
+        self.sweep = AbortedSweep(settings, Storage(), "test", lambda: self.now)
+
+    def after(self, seconds: float, db: str) -> list[WritesAborted]:
+        """What is published of a database so much later."""
+        self.now += seconds
+        with MetastoreClient(self.engine.settings) as client:
+            aborted = client.transactions().aborted
+        self.sweep.look(aborted or frozenset({1}))
+        self.sweep.wait(60)
+        found = self.sweep.look(frozenset())
+        for each in found:
+            self.sweep.published(each)
+        return [each for each in found if f".{db}." in each.table]
+
+
+@pytest.fixture
+def sweep(engine: HiveEngine) -> Iterator[Sweep]:
+    made = Sweep(engine)
+    yield made
+    made.sweep.close()
+
+
+def clean(fact: WritesAborted) -> None:
+    roots = WarehouseRoots.of(str(Path(fact.location).parents[2]))
+    cleaner = Cleaner(Warehouse(roots), ThreadMap(2), lambda: datetime.now(UTC))
+    list(cleaner.execute(aborted_command(fact, datetime.now(UTC))))
+
+
+def delta(write_id: int) -> str:
+    return f"delta_{write_id:07}_{write_id:07}_0000"
+
+
+def test_what_aborted_is_published_after_its_grace_time_and_only_that_is_cleaned(
+    engine: HiveEngine, sweep: Sweep
+) -> None:
+    db, location = acid_table(engine)
+    good, bad = engine.write(db, "orders"), engine.aborted_write(db, "orders")
+    txn = engine.open_txn()
+    running = engine.write_id(db, "orders", txn)
+    later = engine.aborted_write(db, "orders")
+    build(location, {delta(each): 10 for each in (good, bad, running, later)})
+
+    assert sweep.after(0, db) == []
+    assert sweep.after(GRACE - 1, db) == []
+    [fact] = sweep.after(1, db)
+    assert (fact.table, fact.location) == (f"hive.{db}.orders", str(location))
+    assert fact.valid_write_ids == f"{db}.orders:{bad}:9223372036854775807::{bad}"
+    assert sweep.after(10, db) == []  # said once, for a while
+    clean(fact)
+
+    assert names_in(location) == [delta(each) for each in (good, running, later)]
+    engine.commit(txn)
+    assert sweep.after(1, db) == []
+    again = engine.aborted_write(db, "orders")  # which delays no earlier one
+    build(location, {delta(again): 10})
+    sweep.after(GRACE - 1, db)
+    [fact] = sweep.after(1, db)
+    clean(fact)
+    shutil.rmtree(location / delta(again))
+    assert names_in(location) == [delta(each) for each in (good, running)]
+
+
+def test_partitions_that_the_metastore_has_never_heard_of_are_met_too(
+    engine: HiveEngine, sweep: Sweep
+) -> None:
+    """Of a write with dynamic partitions that aborted early; a base in one decides about none."""
+    db, location = acid_table(engine, partitioned=True)
+    engine.partition(db, "orders", "day=1")
+    good, bad = engine.write(db, "orders"), engine.aborted_write(db, "orders")
+    last = engine.write(db, "orders")
+    for day in ("day=1", "day=2"):
+        build(location / day, {delta(good): 10, delta(bad): 10})
+    build(location / "day=1", {f"base_{last:07}": 10})
+
+    sweep.after(0, db)
+    facts = sweep.after(GRACE, db)
+
+    assert {each.partition for each in facts} == {"day=1", "day=2"}
+    for each in facts:
+        clean(each)
+    assert names_in(location / "day=1") == [f"base_{last:07}", delta(good)]
+    assert names_in(location / "day=2") == [delta(good)]
+
+
+def test_nothing_of_a_table_goes_that_is_not_to_be_cleaned_or_has_a_partition_elsewhere(
+    engine: HiveEngine, sweep: Sweep, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept, location = acid_table(engine)
+    build(location, {delta(engine.aborted_write(kept, "orders")): 10})
+    engine.alter(kept, properties={"NO_CLEANUP": "true"})
+    spread, location = acid_table(engine, partitioned=True)
+    engine.partition(spread, "orders", "day=1", location.parent / "elsewhere")
+    build(location / "day=2", {delta(engine.aborted_write(spread, "orders")): 10})
+
+    with caplog.at_level(logging.WARNING):
+        for seconds in (0, GRACE, GRACE):
+            for db in (kept, spread):
+                assert sweep.after(seconds + 1, db) == []
+
+    [said] = [each for each in caplog.messages if spread in each]
+    assert "not in its table's directory" in said
+
+
+@pytest.mark.soak  # a Metastore of its own
+def test_the_metastore_forgets_a_write_only_when_nothing_of_it_is_left(tmp_path: Path) -> None:
+    """With its own service that forgets transactions, as it runs in production."""
+    services = "org.apache.hadoop.hive.metastore.txn.service."
+    more = {
+        "metastore.task.threads.always": (
+            f"{services}AcidHouseKeeperService,{services}AcidTxnCleanerService"
+        ),
+        "metastore.acid.txn.cleaner.interval": "1s",
+        "metastore.txn.opentxn.timeout": "1s",
+    }
+    with own_metastore(tmp_path / "metastore", more) as metastore:
+        engine = HiveEngine(metastore)
+        sweep = Sweep(engine)
+        db, location = acid_table(engine)
+        bad = engine.aborted_write(db, "orders")
+        nothing_left = engine.aborted_write(db, "orders")
+        build(location, {delta(bad): 10})
+        engine.write(db, "orders")
+
+        def aborted() -> frozenset[int]:
+            engine.write(db, "orders")  # time goes on for it with new transactions only
+            with MetastoreClient(engine.settings) as client:
+                return client.transactions().aborted
+
+        sweep.after(0, db)
+        [fact] = sweep.after(GRACE, db)
+        assert len(aborted()) == 2
+        clean(fact)
+        sweep.after(GRACE, db)
+
+        wait_for("the service", lambda: not aborted(), 60)
+        assert not (location / delta(bad)).exists()
+        assert nothing_left > bad
+        sweep.sweep.close()
+        engine.close()
+    shutil.rmtree(tmp_path / "metastore")
