@@ -127,6 +127,13 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "tidegate simulate --table 'lake.sales.*'",
         "tidegate simulate --since 14d --removed --json | jq .instant",
     ),
+    "undo": (
+        "tidegate undo lake.sales.orders --because 'the report had stalled' --wait",
+        "tidegate undo 95c3731d --because 'the report had stalled' --execute --wait",
+    ),
+    "hold add": ("tidegate hold add lake.sales.orders --because 'the report is stuck' --wait",),
+    "hold remove": ("tidegate hold remove lake.sales.orders --because 'it is done' --wait",),
+    "hold list": ("tidegate hold list --table 'lake.sales.*'",),
 }
 """By command, what one types; a pipe or a redirection ends the command's own part."""
 

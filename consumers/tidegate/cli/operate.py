@@ -15,6 +15,7 @@ from tidegate.cli.config import config as config_group
 from tidegate.cli.dead_letters import dead_letters
 from tidegate.cli.doctor import doctor
 from tidegate.cli.explain import explain
+from tidegate.cli.hold import hold
 from tidegate.cli.keys import keys
 from tidegate.cli.monitor import monitor
 from tidegate.cli.options import ConfigFile
@@ -27,6 +28,7 @@ from tidegate.cli.simulate import simulate
 from tidegate.cli.skip import skip
 from tidegate.cli.status import status
 from tidegate.cli.topics import topics
+from tidegate.cli.undo import undo
 from tidegate.cli.waiting import waiting
 from tidegate.service.settings import Settings
 from tidegate.service.signals import stop_on_signals
@@ -41,11 +43,13 @@ def operate(app: typer.Typer) -> None:
     app.add_typer(replay, name="replay")
     app.add_typer(dead_letters, name="dead-letters")
     app.add_typer(keys, name="keys")
+    app.add_typer(hold, name="hold")
     app.add_typer(savepoints, name="savepoints")
     app.command()(status)
     app.command()(outcomes)
     app.command()(waiting)
     app.command()(explain)
+    app.command()(undo)
     app.command()(run)
     app.command()(doctor)
     app.command()(monitor)

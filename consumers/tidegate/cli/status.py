@@ -84,6 +84,7 @@ def _show(snapshot: Snapshot) -> None:
         show_vacuums([snapshot.oldest_waiting], snapshot.at, indent="  ")
     else:
         write("no vacuum waits")
+    _show_held_and_kept(snapshot)
     for line in snapshot.alarm_lines()[-_ALARMS:]:
         write(f"alarm: {line}")
     if len(snapshot.alarms) > _ALARMS:
@@ -106,6 +107,18 @@ def _show(snapshot: Snapshot) -> None:
     write(f"since {snapshot.since:%Y-%m-%dT%H:%M:%SZ}: {refused} refused, {failed} failed")
     if snapshot.unknown_dead_letters:
         write(f"{snapshot.unknown_dead_letters} open dead letters of no known service")
+
+
+def _show_held_and_kept(snapshot: Snapshot) -> None:
+    for held in snapshot.held:
+        write(str(held))
+    if snapshot.kept:
+        directories = sum(each.directories for each in snapshot.kept)
+        size = sum(each.bytes for each in snapshot.kept)
+        write(
+            f"in quarantine: {directories} directories of {len(snapshot.kept)} cleanings, {size}"
+            f" bytes; the first to be removed: {snapshot.kept[0]}"
+        )
 
 
 def _last(logged: LoggedEvent | None, now: datetime) -> str:

@@ -14,7 +14,7 @@ from tidegate.cli.output import write, write_json
 from tidegate.service.settings import Settings
 
 if TYPE_CHECKING:
-    from tidegate.ops.waiting import LackingVacuum
+    from tidegate.ops.waiting import HeldTable, KeptCleaning, LackingVacuum
 
 _HOLDS: Final = 10
 
@@ -40,26 +40,30 @@ def waiting(
 ) -> None:
     """Show the vacuums that wait for readers, oldest first, and which holds they still lack.
 
+    After them come the tables that somebody holds (`tidegate hold`), and what is in quarantine.
     Times are the broker's. It reads what the reader gate has stored: what the gate has not read
     yet is not in it (see `tidegate status` for its lag).
     """
     from tidegate.ops.moments import duration  # noqa: PLC0415 - heavy
-    from tidegate.ops.waiting import waiting_vacuums  # noqa: PLC0415
+    from tidegate.ops.waiting import gate_stores, held_and_kept, lacking_vacuums  # noqa: PLC0415
 
     span = duration(older_than) if older_than else timedelta()
     now = datetime.now(UTC)
     pattern = None if table is None else table_pattern(table)
-    found = [
-        each
-        for each in waiting_vacuums(Settings.load(config), pattern)
-        if now - each.since >= span or not older_than
-    ]
+    found: list[LackingVacuum] = []
+    others: list[HeldTable | KeptCleaning] = []
+    for store in gate_stores(Settings.load(config), pattern):
+        vacuums = lacking_vacuums(store)
+        found += [each for each in vacuums if now - each.since >= span or not older_than]
+        others += held_and_kept(store)
     found.sort(key=lambda each: (each.since, each.event_id))
     if as_json:
         for each in found:
             write_json(each.as_json())
     else:
         _show(found, limit, now)
+        for line in sorted(map(str, others)):
+            write(line)
     if check and found:
         raise typer.Exit(ExitCode.FAILED)
 
@@ -80,7 +84,9 @@ def show_vacuums(found: Sequence[LackingVacuum], now: datetime, indent: str = ""
             write(f"{indent}    waits for {hold}")
         if len(each.lacks) > _HOLDS:
             write(f"{indent}    ... and for {len(each.lacks) - _HOLDS} more; --json lists all")
-        if not each.lacks:
+        if each.held_by:
+            write(f"{indent}    held by {each.held_by}")
+        elif not each.lacks:
             write(f"{indent}    waits for nothing more: it goes with the table's next event")
 
 

@@ -12,6 +12,9 @@ from uuid import uuid4
 
 from tidegate.errors import ConfigError, DeliveryError
 from tidegate.events import (
+    CleaningHoldRemovalRequested,
+    CleaningHoldRequested,
+    CleaningUndoRequested,
     CommitCompleted,
     Event,
     LockHold,
@@ -239,6 +242,39 @@ class Publisher:
                 that it names.
         """
         return self._publish_request(RestoreRequested, _given(locals()))
+
+    def request_undo(  # noqa: PLR0913 - an event's fields, all by name
+        self,
+        *,
+        table: str,
+        location: str,
+        cleaning: str,
+        requested_by: str,
+        reason: str,
+        partition: str | None = None,
+        plan_only: bool = False,
+        request_id: str | None = None,
+    ) -> Receipt:
+        """Request that what a cleaning moved into quarantine is put back.
+
+        `cleaning` is the id of its CleaningReleased; `request_id` is as in `request_restore`.
+        """
+        return self._publish_request(CleaningUndoRequested, _given(locals()))
+
+    def hold_cleaning(
+        self, *, table: str, requested_by: str, reason: str, request_id: str | None = None
+    ) -> Receipt:
+        """Request that nothing of a table is cleaned until `release_hold`.
+
+        Once CleaningHeld has answered, no cleaning of the table begins.
+        """
+        return self._publish_request(CleaningHoldRequested, _given(locals()))
+
+    def release_hold(
+        self, *, table: str, requested_by: str, reason: str, request_id: str | None = None
+    ) -> Receipt:
+        """Request that a table is cleaned again, and what was asked for meanwhile."""
+        return self._publish_request(CleaningHoldRemovalRequested, _given(locals()))
 
     def watch(self, table: str, *, from_start: bool = False) -> OutcomeWatch:
         """Watch a table's outcomes. Begin before you publish: `wait_for` then misses nothing.

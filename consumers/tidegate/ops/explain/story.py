@@ -8,11 +8,16 @@ from dataclasses import dataclass
 
 from tidegate.events import (
     AbortedCleaningReleased,
+    CleaningDeferred,
+    CleaningHoldRemovalRequested,
+    CleaningHoldRequested,
     CleaningReleased,
+    CleaningUndoRequested,
     Command,
     Event,
     LockReleased,
     Outcome,
+    QuarantineRemovalRequested,
     RestoreFailed,
     RestoreRequested,
     SavepointRequested,
@@ -28,6 +33,10 @@ _SERVICES: Mapping[type[Command], str] = {
     RestoreRequested: "the restorer",
     CleaningReleased: "the cleaner",
     AbortedCleaningReleased: "the cleaner",
+    CleaningUndoRequested: "the cleaner",
+    QuarantineRemovalRequested: "the cleaner",
+    CleaningHoldRequested: "the reader gate",
+    CleaningHoldRemovalRequested: "the reader gate",
 }
 
 
@@ -75,6 +84,9 @@ class Story:
                 f"the cleaning after vacuum {each.event_id} is released when these have ended:"
                 f" {holds}{more}"
                 if each.lacks
+                else f"the cleaning after vacuum {each.event_id} is released once the table is held"
+                f" no more ({each.held_by}): tidegate hold remove {each.table}"
+                if each.held_by
                 else f"the cleaning after vacuum {each.event_id} is released with the next event"
             )
         for event in {
@@ -104,6 +116,11 @@ def _step(command: Command, answers: Sequence[Event]) -> str | None:
         failed = next((e for e in reversed(answers) if isinstance(e, RestoreFailed)), None)
         reason = f": {failed.message}" if failed else ""
         return f"{named} failed half way{reason}; the same request, published again, resumes it"
+    if answers and isinstance(answers[-1], CleaningDeferred):
+        return (
+            f"{named} is released again once the table is held no more (by"
+            f" {answers[-1].held_by}): tidegate hold remove {command.table}"
+        )
     if answers:
         return f"{named} is under way: {service} has published {type(answers[-1]).__name__}"
     return f"{named} has no outcome yet: {service} will carry it out"

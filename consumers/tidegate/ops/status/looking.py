@@ -14,7 +14,14 @@ from tidegate.ops.groups import Groups
 from tidegate.ops.status.recent import Recent
 from tidegate.ops.status.snapshot import ServiceStatus, Snapshot
 from tidegate.ops.topics.creating import connect
-from tidegate.ops.waiting import LackingVacuum, waiting_vacuums
+from tidegate.ops.waiting import (
+    HeldTable,
+    KeptCleaning,
+    LackingVacuum,
+    gate_stores,
+    held_and_kept,
+    lacking_vacuums,
+)
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.retry import RetryPolicy
@@ -43,7 +50,7 @@ def look(settings: Settings, since: datetime, now: datetime) -> Snapshot:
         if logged is not None:
             recent.take(logged)
     letters = _dead_letters(settings)
-    waiting, oldest = _waiting(settings)
+    waiting, oldest, held, kept = _waiting(settings)
     services = [
         _service(settings, metadata, name, recent, letters.pop(name, 0)) for name in CONSUMED_EVENTS
     ]
@@ -59,6 +66,8 @@ def look(settings: Settings, since: datetime, now: datetime) -> Snapshot:
         refused=recent.refused,
         failed=recent.failed,
         unknown_dead_letters=sum(letters.values()),
+        held=sorted(held, key=lambda each: each.since),
+        kept=sorted(kept, key=lambda each: each.until),
     )
 
 
@@ -97,10 +106,17 @@ def _dead_letters(settings: Settings) -> Counter[str]:
         return Counter(each.dead_letter.service for each in box.list(DeadLetterFilter()))
 
 
-def _waiting(settings: Settings) -> tuple[int, LackingVacuum | None]:
+def _waiting(
+    settings: Settings,
+) -> tuple[int, LackingVacuum | None, list[HeldTable], list[KeptCleaning]]:
     count, oldest = 0, None
-    for each in waiting_vacuums(settings):
-        count += 1
-        if oldest is None or each.since < oldest.since:
-            oldest = each
-    return count, oldest
+    held: list[HeldTable] = []
+    kept: list[KeptCleaning] = []
+    for store in gate_stores(settings):
+        for each in lacking_vacuums(store):
+            count += 1
+            if oldest is None or each.since < oldest.since:
+                oldest = each
+        for it in held_and_kept(store):
+            held.append(it) if isinstance(it, HeldTable) else kept.append(it)
+    return count, oldest, held, kept

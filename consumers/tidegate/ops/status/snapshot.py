@@ -10,7 +10,7 @@ from typing import Any
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.event_log.summary import line_of, row_of
 from tidegate.ops.status.recent import SavedTable
-from tidegate.ops.waiting import LackingVacuum
+from tidegate.ops.waiting import HeldTable, KeptCleaning, LackingVacuum
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,10 @@ class Snapshot:
     failed: int
     unknown_dead_letters: int
     """Open dead letters that none of the services wrote."""
+    held: Sequence[HeldTable] = ()
+    """The tables that somebody holds."""
+    kept: Sequence[KeptCleaning] = ()
+    """What is in quarantine."""
 
     def as_json(self) -> dict[str, Any]:
         """Everything, for scripts."""
@@ -80,6 +84,8 @@ class Snapshot:
             "refused": self.refused,
             "failed": self.failed,
             "unknown_dead_letters": self.unknown_dead_letters,
+            "held": [each.as_json() for each in self.held],
+            "quarantined": [each.as_json() for each in self.kept],
         }
 
     def alarm_lines(self) -> list[str]:

@@ -1,8 +1,17 @@
-"""What waits for readers: the vacuums that the gate holds back, and which holds they lack."""
+"""What waits: vacuums for readers and for people, quarantines for the end of their time."""
 
 from __future__ import annotations
 
-from tidegate.ops.waiting.changelog import waiting_vacuums
-from tidegate.ops.waiting.lack import LackingVacuum
+from tidegate.ops.waiting.changelog import gate_stores, waiting_vacuums
+from tidegate.ops.waiting.holding import HeldTable, KeptCleaning, held_and_kept
+from tidegate.ops.waiting.lack import LackingVacuum, lacking_vacuums
 
-__all__ = ["LackingVacuum", "waiting_vacuums"]
+__all__ = [
+    "HeldTable",
+    "KeptCleaning",
+    "LackingVacuum",
+    "gate_stores",
+    "held_and_kept",
+    "lacking_vacuums",
+    "waiting_vacuums",
+]

@@ -28,6 +28,15 @@ _SIGNS: Final = frozenset("*?[")
 def waiting_vacuums(settings: Settings, table: str | None = None) -> Iterator[LackingVacuum]:
     """The vacuums that wait now, as far as the gate has read, in no particular order.
 
+    Arguments and errors are those of `gate_stores`.
+    """
+    for store in gate_stores(settings, table):
+        yield from lacking_vacuums(store)
+
+
+def gate_stores(settings: Settings, table: str | None = None) -> Iterator[StateStore[GateState]]:
+    """What the gate has stored, partition by partition.
+
     One partition's state is in memory at a time. Of a table named exactly, only its partition is
     read, and nothing of other tables is kept.
 
@@ -48,7 +57,7 @@ def waiting_vacuums(settings: Settings, table: str | None = None) -> Iterator[La
     is_exact = table is not None and not _SIGNS & set(table)
     numbers = [partition_of(table, count)] if table is not None and is_exact else range(count)
     for number in numbers:
-        yield from lacking_vacuums(_RETRIES.call(partial(_store, settings, topic, number, table)))
+        yield _RETRIES.call(partial(_store, settings, topic, number, table))
 
 
 def _store(settings: Settings, topic: str, number: int, table: str | None) -> StateStore[GateState]:

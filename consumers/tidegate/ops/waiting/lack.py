@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from tidegate.cleaning.gate_holds import hold_of
 from tidegate.cleaning.gate_index import GateIndex
 from tidegate.cleaning.gate_lacks import lacks_of
 from tidegate.cleaning.gate_state import VACUUM, GateState, VacuumRecord, WaitingVacuum
@@ -30,6 +31,8 @@ class LackingVacuum:
     lacks: tuple[LackedHold, ...]
     overdue_since: datetime | None = None
     """When VacuumOverdue was published for it; None where it has not waited for that long."""
+    held_by: str | None = None
+    """Who holds the table, and why; None: nobody does."""
 
     def as_json(self) -> dict[str, Any]:
         """Everything about it, for scripts."""
@@ -54,7 +57,7 @@ def lacking_vacuums(store: StateStore[GateState]) -> Iterator[LackingVacuum]:
 
 
 def _lacking(table: str, waiting: WaitingVacuum, index: GateIndex) -> LackingVacuum:
-    made = waiting.vacuum
+    made, hold = waiting.vacuum, hold_of(index.pieces)
     return LackingVacuum(
         table=table,
         location=made.location,
@@ -66,4 +69,5 @@ def _lacking(table: str, waiting: WaitingVacuum, index: GateIndex) -> LackingVac
         holds=len(waiting.locks) + len(waiting.transactions),
         lacks=tuple(lacks_of(waiting, index)),
         overdue_since=waiting.overdue_since,
+        held_by=None if hold is None else f"{hold.requested_by}: {hold.reason}",
     )

@@ -1,0 +1,55 @@
+"""`tidegate undo`: put back what a cleaning moved into quarantine."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Annotated
+
+import typer
+
+from tidegate.cli.options import ConfigFile, Execute, RequestedBy, option_group
+from tidegate.cli.output import write_error
+from tidegate.cli.publishing import Sending, request
+from tidegate.publisher import Publisher, Receipt
+from tidegate.service.settings import Settings
+
+
+@option_group(Sending)
+def undo(
+    sending: Sending,
+    subject: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE | EVENT_ID",
+            help="A table: its newest cleaning; or the id of a vacuum, a cleaning or its outcome.",
+        ),
+    ],
+    because: Annotated[str, typer.Option(help="Why, for the audit trail.")],
+    execute: Execute = False,
+    requested_by: RequestedBy = None,
+    config: ConfigFile = None,
+) -> None:
+    """Put back what a cleaning moved into quarantine, as long as it is there.
+
+    Without --execute only the plan is made. The cleaner makes it, and refuses what could show a
+    row twice, or what is not complete any more. With --wait the exit code is the outcome's. Hold
+    the table first (`tidegate hold add`) if its next cleaning is not to take it again.
+    """
+    from tidegate.ops.quarantine import find_cleaning  # noqa: PLC0415 - heavy
+
+    found = find_cleaning(Settings.load(config), subject)
+
+    def send(publisher: Publisher) -> Receipt:
+        return publisher.request_undo(
+            table=found.table,
+            location=found.location,
+            partition=found.partition,
+            cleaning=found.cleaning,
+            requested_by=requested_by or getpass.getuser(),
+            reason=because,
+            plan_only=not execute,
+        )
+
+    if not execute:
+        write_error("a plan only; --execute puts it back")
+    request(config, sending, found.table, send, again=False)

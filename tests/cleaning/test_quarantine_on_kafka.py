@@ -1,0 +1,139 @@
+"""The whole story on real Kafka: a hold, an expired lock, quarantine, undo, and the end of one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from support.acid import IDS_1_TO_3, INSERTS, MINOR_3, NOON, TABLE, build, names_in
+from support.deployment import Deployment
+from support.quarantined import in_quarantine, visible
+from support.waiting import wait_for
+from tidegate.cleaning.quarantine_record import FOLDER
+from tidegate.cli import app
+from tidegate.events import LockReleased, ReleaseReason, VacuumFinished
+
+pytestmark = [pytest.mark.kafka]
+
+SHORT = "hive.default.short"
+SETTINGS = f"""
+[[cleaning.rules]]
+tables = "{SHORT}"
+mode = "quarantine"
+keep = 0
+"""
+AFTER_MINOR = {**dict.fromkeys(INSERTS, 9), MINOR_3: 27}
+
+
+@pytest.fixture
+def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[Deployment]:
+    with Deployment(bootstrap_servers, topic_prefix, tmp_path, settings=SETTINGS) as deployment:
+        yield deployment
+
+
+def vacuum(location: Path, table: str) -> VacuumFinished:
+    return VacuumFinished.model_validate(
+        {
+            "table": table,
+            "location": str(location),
+            "occurred_at": NOON,
+            "said_by": "compactor",
+            "kind": "minor",
+            "directories": (MINOR_3,),
+            "min_write_id": 1,
+            "max_write_id": 3,
+            "valid_write_ids": IDS_1_TO_3.replace("default.table_txn_001", table[5:]),
+            "own_lock_id": 1,
+            "locks": [{"lock_id": 1}, {"lock_id": 2}],
+        }
+    )
+
+
+def released(table: str, lock: int, reason: ReleaseReason) -> LockReleased:
+    return LockReleased(
+        table=table,
+        location="/any",
+        occurred_at=NOON,
+        said_by="bridge",
+        lock_id=lock,
+        reason=reason,
+    )
+
+
+def test_a_hold_an_expired_lock_quarantine_undo_and_the_end_of_one(
+    deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = deployment.settings_file("people", {})
+    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+    monkeypatch.setenv("TIDEGATE_CONFIG", str(config))
+    long, short = build(tmp_path / "long", AFTER_MINOR), build(tmp_path / "short", AFTER_MINOR)
+    publisher = deployment.publisher()
+    deployment.run("reader-gate")
+    deployment.run("cleaner")
+
+    held = ask("hold", "add", TABLE, "--because", "a report is stuck", "--requested-by", "mara")
+    assert (held["kind"], held["event"]["requested_by"]) == ("CleaningHeld", "mara")
+    for location, table in ((long, TABLE), (short, SHORT)):
+        publisher.publish(
+            vacuum(location, table),
+            released(table, 1, ReleaseReason.COMMITTED),
+            released(table, 2, ReleaseReason.EXPIRED),
+        )
+    wait_for("the vacuum of the held table", lambda: "held by mara" in run("waiting").stdout)
+    assert "mara" in run("hold", "list").stdout
+    assert "held by mara" in run("explain", TABLE).stdout
+    assert visible(long) == sorted(AFTER_MINOR)
+
+    removed = ask("hold", "remove", TABLE, "--because", "it is done")
+    assert (removed["kind"], removed["event"]["released"]) == ("CleaningHoldRemoved", 1)
+    wait_for("the quarantine", lambda: in_quarantine(long) == list(INSERTS))
+    commands = events(deployment, "commands", "CleaningReleased")
+    (command,) = (each for each in commands if each["table"] == TABLE)
+    assert command["after_expiry"]
+    cleaned = wait_for("the outcome", lambda: outcome(deployment, command["event_id"]))
+    assert (cleaned["mode"], cleaned["keep_ms"]) == ("quarantine", 72 * 3_600_000)
+
+    planned = ask("undo", TABLE, "--because", "it was alive")
+    assert (planned["kind"], planned["event"]["directories"]) == (
+        "CleaningUndoPlanned",
+        list(INSERTS),
+    )
+    assert visible(long) == [MINOR_3]
+    undone = ask("undo", cleaned["event_id"][:12], "--because", "it was alive", "--execute")
+    assert undone["kind"] == "CleaningUndone"
+    assert visible(long) == sorted(AFTER_MINOR)
+    again = run("undo", command["event_id"], "--because", "twice", "--execute", "--wait")
+    assert json.loads(again.stdout.splitlines()[-1])["event"]["reason"] == "not-quarantined"
+    assert again.exit_code == 3, again.stdout
+
+    wait_for("the end of the short quarantine", lambda: names_in(short) == [MINOR_3])
+    assert not (short / FOLDER).exists()
+    (end,) = wait_for("its outcome", lambda: events(deployment, "outcomes", "QuarantineRemoved"))
+    assert (end["table"], end["directories"]) == (SHORT, list(INSERTS))
+
+
+def run(*line: str) -> Result:
+    return CliRunner().invoke(app, list(line))
+
+
+def ask(*line: str) -> dict[str, Any]:
+    """Publish a request, wait for its answer; give the last line, which is the answer."""
+    result = run(*line, "--wait", "--timeout", "2m")
+    assert result.exit_code == 0, (result.output, result.exception)
+    answer: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
+    return answer
+
+
+def events(deployment: Deployment, topic: str, kind: str) -> list[dict[str, Any]]:
+    found = [each for each in deployment.events(topic) if type(each).__name__ == kind]
+    return [each.model_dump(mode="json") for each in found]
+
+
+def outcome(deployment: Deployment, command: str) -> dict[str, Any] | None:
+    found = events(deployment, "outcomes", "DirectoriesCleaned")
+    return next((each for each in found if each["caused_by"] == command), None)
