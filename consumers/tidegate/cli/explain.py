@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -15,6 +15,9 @@ from tidegate.service.settings import Settings
 
 if TYPE_CHECKING:
     from tidegate.ops.explain import Story
+    from tidegate.ops.explain.policy import PolicyStory
+
+_COMMITS: Final = 10
 
 
 def explain(
@@ -37,7 +40,9 @@ def explain(
     from tidegate.ops.event_log.summary import line_of, row_of  # noqa: PLC0415 - heavy
     from tidegate.ops.explain import explain as gather  # noqa: PLC0415
 
-    story = gather(Settings.load(config), subject, since_of(since), limit)
+    settings = Settings.load(config)
+    story = gather(settings, subject, since_of(since), limit)
+    policy = _policy(settings, story)
     if as_json:
         write_json(
             {
@@ -46,6 +51,7 @@ def explain(
                 "left_out": story.left_out,
                 "waiting": [each.as_json() for each in story.waiting],
                 "dead_letters": [dead_letter_row(each) for each in story.dead_letters],
+                "savepoint_policy": policy.as_json() if policy else None,
                 "next": story.next_steps(),
             }
         )
@@ -56,9 +62,28 @@ def explain(
     for each in story.events:
         write(f"  {line_of(each)}")
     _show_state(story)
+    if policy is not None:
+        _show_policy(policy)
     write("next:")
     for step in story.next_steps():
         write(f"  {step}")
+
+
+def _policy(settings: Settings, story: Story) -> PolicyStory | None:
+    """What the savepoint policy means for the story's table; None where there is no commit."""
+    from tidegate.ops.explain.policy import policy_story  # noqa: PLC0415 - heavy
+    from tidegate.service.assembly import savepoint_policy  # noqa: PLC0415
+
+    table = story.table_of_commits
+    return policy_story(savepoint_policy(settings), table, story.events) if table else None
+
+
+def _show_policy(policy: PolicyStory) -> None:
+    write(f"savepoint policy: {policy.rule}")
+    for each in policy.commits[-_COMMITS:]:
+        write(f"  {each}")
+    if len(policy.commits) > _COMMITS:
+        write(f"  ... and of {len(policy.commits) - _COMMITS} older commits; --json lists all")
 
 
 def _show_state(story: Story) -> None:

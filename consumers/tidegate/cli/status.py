@@ -25,6 +25,7 @@ from tidegate.service.settings import Settings
 if TYPE_CHECKING:
     from tidegate.ops.event_log import LoggedEvent
     from tidegate.ops.status import Snapshot
+    from tidegate.ops.status.recent import SavedTable
 
 _SAVED: Final = 20
 _ALARMS: Final = 10
@@ -95,12 +96,7 @@ def _show(snapshot: Snapshot) -> None:
         if share is not None:
             write(f"    {drawn(share)}")
     for saved in snapshot.saved[-_SAVED:]:
-        by = f" asked by {saved.requested_by}" if saved.requested_by else ""
-        age = age_of(snapshot.at - saved.at)
-        write(
-            f"savepoints of {saved.table}: {saved.written} written, the newest {saved.newest}"
-            f" {age} ago{by}"
-        )
+        write(f"savepoints of {saved.table}: {_saved(saved, snapshot.at)}")
     if len(snapshot.saved) > _SAVED:
         write(f"... and of {len(snapshot.saved) - _SAVED} more tables; --json lists all")
     refused, failed = snapshot.refused, snapshot.failed
@@ -119,6 +115,16 @@ def _show_held_and_kept(snapshot: Snapshot) -> None:
             f"in quarantine: {directories} directories of {len(snapshot.kept)} cleanings, {size}"
             f" bytes; the first to be removed: {snapshot.kept[0]}"
         )
+
+
+def _saved(saved: SavedTable, now: datetime) -> str:
+    """What the outcomes say of a table's savepoints; `savepoints list` reads the table itself."""
+    removed = f", {saved.removed} removed" if saved.removed else ""
+    said, newest = f"{saved.written} written{removed}", saved.newest_saved
+    if newest is None:
+        return said
+    by = f" asked by {newest.requested_by}" if newest.requested_by else ""
+    return f"{said}, the newest {saved.newest} {age_of(now - newest.at)} ago{by}"
 
 
 def _last(logged: LoggedEvent | None, now: datetime) -> str:

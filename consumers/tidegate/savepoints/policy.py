@@ -26,7 +26,8 @@ from tidegate.savepoints.retention import expires_at, newest_of_tiers, removals
 from tidegate.savepoints.rules import PolicyRule, SavepointPolicy, Tier
 from tidegate.savepoints.schedule import Wanted, periods_of, wanted
 
-_SAVEPOINTABLE: Final = frozenset({"commit", "deltacommit", "replacecommit"})
+SAVEPOINTABLE: Final = frozenset({"commit", "deltacommit", "replacecommit"})
+"""The actions whose commits may get a savepoint by policy."""
 _REVIEW_AFTER: Final = timedelta(hours=24)
 """How often the table's own list of savepoints is asked for, with a savepoint that is made."""
 _GONE: Final = frozenset({Reason.NOT_OF_POLICY})
@@ -96,7 +97,7 @@ class SavepointPolicyService:
     @_apply.register
     def _(self, event: CommitCompleted, state: PolicyState, at: datetime) -> Decision[PolicyState]:
         rule = self.policy.rule_of(event.table)
-        if rule is None or event.action not in _SAVEPOINTABLE:
+        if rule is None or event.action not in SAVEPOINTABLE:
             return Decision(state)
         if is_in_the_future(event.instant, at):
             raise FormatError(

@@ -15,6 +15,8 @@ from support.told import (
 )
 from tidegate.events import (
     Event,
+    SavepointCreated,
+    SavepointRemoved,
     UnknownTableReleased,
     UnknownTableResolved,
     VacuumOverdue,
@@ -61,7 +63,42 @@ def test_a_savepoint_that_was_there_already_is_not_counted_again() -> None:
     )
     [saved] = after(savepoint_created(1), savepoint_created(2), again).saved.values()
 
-    assert (saved.written, saved.newest, saved.requested_by) == (2, "20261121120000002", "ana")
+    assert (saved.written, saved.newest) == (2, "20261121120000002")
+    assert saved.newest_saved is not None
+    assert saved.newest_saved.requested_by == "ana"
+
+
+def test_a_savepoint_that_was_removed_is_not_the_newest_any_more() -> None:
+    one, two, three = (saved_at(number) for number in (1, 2, 3))
+    [saved] = after(one, two, three, gone(three), gone(one)).saved.values()
+    assert (saved.written, saved.removed, saved.newest) == (3, 2, two.instant)
+
+    [none_left] = after(one, gone(one)).saved.values()
+    assert none_left.as_json() | {"table": ""} == {
+        "table": "",
+        "written": 1,
+        "removed": 1,
+        "newest": None,
+        "at": None,
+        "requested_by": None,
+    }
+
+
+def saved_at(number: int) -> SavepointCreated:
+    created = savepoint_created(number)
+    assert isinstance(created, SavepointCreated)
+    return created
+
+
+def gone(created: SavepointCreated) -> SavepointRemoved:
+    return SavepointRemoved.about(
+        created,
+        said_by="savepoint-writer",
+        occurred_at=NOON,
+        instant=created.instant,
+        savepoints_left=0,
+        duration_ms=0,
+    )
 
 
 def test_what_is_no_outcome_or_unreadable_changes_nothing() -> None:

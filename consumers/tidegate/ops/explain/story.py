@@ -14,6 +14,7 @@ from tidegate.events import (
     CleaningReleased,
     CleaningUndoRequested,
     Command,
+    CommitCompleted,
     Event,
     LockReleased,
     Outcome,
@@ -50,6 +51,12 @@ class Story:
     dead_letters: Sequence[ListedDeadLetter]
     left_out: int = 0
     """How many older events are not among them."""
+
+    @property
+    def table_of_commits(self) -> str | None:
+        """The table, if there is a commit among the events."""
+        commits = (e for e in self._events() if isinstance(e, CommitCompleted))
+        return next((each.table for each in commits), None)
 
     def next_steps(self) -> list[str]:
         """What happens next, or who has to do what; one sentence at least."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any, NamedTuple
 
 from tidegate.events import (
     CleaningProgressed,
@@ -11,6 +12,7 @@ from tidegate.events import (
     RestoreProgressed,
     RestoreStarted,
     SavepointCreated,
+    SavepointRemoved,
     UnknownTableReleased,
     UnknownTableResolved,
     VacuumOverdue,
@@ -20,15 +22,51 @@ from tidegate.events.verdict import Verdict, verdict_of
 from tidegate.ops.event_log import LoggedEvent
 
 
-@dataclass(frozen=True, slots=True)
-class SavedTable:
-    """The savepoints that were written of a table in the time that was looked at."""
+class _Saved(NamedTuple):
+    """A savepoint that was written in the time that was looked at."""
 
-    table: str
-    written: int
-    newest: str
     at: datetime
     requested_by: str | None
+
+
+@dataclass(slots=True)
+class SavedTable:
+    """What became of a table's savepoints in the time that was looked at, by the outcomes.
+
+    A savepoint that was removed by other tools, or with its table, still counts: what a table has
+    is in its own timeline.
+    """
+
+    table: str
+    at: datetime
+    """When the last of these outcomes came."""
+    written: int = 0
+    removed: int = 0
+    """Of these, and of those written before."""
+    left: dict[str, _Saved] = field(default_factory=dict[str, _Saved])
+    """Those written that were not removed, by instant."""
+
+    @property
+    def newest(self) -> str | None:
+        """The greatest instant of those that are left."""
+        return max(self.left, default=None)
+
+    @property
+    def newest_saved(self) -> _Saved | None:
+        """When that was written, and who asked for it."""
+        return None if self.newest is None else self.left[self.newest]
+
+    def as_json(self) -> dict[str, Any]:
+        """For scripts."""
+        newest = self.newest_saved
+        return {
+            "table": self.table,
+            "written": self.written,
+            "removed": self.removed,
+            "newest": self.newest,
+            "at": newest.at.isoformat(timespec="seconds") if newest else None,
+            "requested_by": newest.requested_by if newest else None,
+        }
 
 
 @dataclass(slots=True)
@@ -59,14 +97,18 @@ class Recent:
         elif isinstance(event, RestoreStarted | RestoreProgressed | CleaningProgressed):
             self.running[event.caused_by] = logged
         if isinstance(event, SavepointCreated) and not event.already_there:
-            before = self.saved.get(event.table)
-            self.saved[event.table] = SavedTable(
-                event.table,
-                1 + (before.written if before else 0),
-                event.instant,
-                logged.at,
-                event.requested_by,
-            )
+            saved = self._saved_table(logged, event.table)
+            saved.written += event.instant not in saved.left
+            saved.left[event.instant] = _Saved(logged.at, event.requested_by)
+        elif isinstance(event, SavepointRemoved):
+            saved = self._saved_table(logged, event.table)
+            saved.removed += 1
+            saved.left.pop(event.instant, None)
+
+    def _saved_table(self, logged: LoggedEvent, table: str) -> SavedTable:
+        found = self.saved.setdefault(table, SavedTable(table, logged.at))
+        found.at = logged.at
+        return found
 
     def _take_alarm(self, event: Outcome, logged: LoggedEvent) -> None:
         match event:

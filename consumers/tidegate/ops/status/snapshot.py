@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -77,9 +77,7 @@ class Snapshot:
             "waiting": self.waiting,
             "oldest_waiting": oldest.as_json() if oldest else None,
             "running": [row_of(each) for each in self.running],
-            "savepoints": [
-                asdict(each) | {"at": each.at.isoformat(timespec="seconds")} for each in self.saved
-            ],
+            "savepoints": [each.as_json() for each in self.saved],
             "alarms": [row_of(each) for each in self.alarms],
             "refused": self.refused,
             "failed": self.failed,
