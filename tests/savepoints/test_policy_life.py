@@ -202,8 +202,11 @@ def test_a_lifetime_given_by_a_person_counts_where_no_policy_applies() -> None:
 
 def test_another_policy_s_savepoints_are_left_alone() -> None:
     policy = service(TierRule(tier=Tier.EVERY_COMMIT, lifetime=HOUR))
-    foreign = asked(START, policy="other", tiers=("every-commit",), requested_by="policy:other")
-    state = policy.decide(policy.initial(), created(foreign, START), START).state
+    state = policy.initial()
+    for hour in (0, 1):
+        at = START + hour * HOUR
+        foreign = asked(at, policy="other", tiers=("every-commit",), requested_by="policy:other")
+        state = policy.decide(state, created(foreign, at), at).state
 
     assert policy.due(TABLE, state) is None
     assert policy.tick(TABLE, state, START + 99 * DAY).commands == ()

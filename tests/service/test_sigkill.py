@@ -147,6 +147,8 @@ def _said(event: Event) -> dict[str, Any]:
     left_out = RUN_DEPENDENT | ATTEMPT_DEPENDENT
     if isinstance(event, DirectoriesCleaned):  # CleaningStarted tells all; this, what was left
         left_out |= {"directories", "files", "bytes"}
+    if isinstance(event, SavepointCreated):  # times; and an attempt that died has listed the sizes
+        left_out |= {"decided_at", "savepoints", "bytes"}
     said = event.model_dump(exclude=left_out, mode="json")
     return {"kind": type(event).__name__, "of": event.table.rsplit(".", 1)[-1], **said}
 

@@ -223,7 +223,7 @@ def test_a_call_that_can_t_be_meant_is_told_in_one_line(
     group, events = ("group", SERVICE, "--to-earliest"), ("events", "--topic", "commits")
     assert said(*group, "-t", "lake.shop.typo") == (
         1,
-        "tidegate: P.commits has no record of lake.shop.typo: check the name",
+        "tidegate: P.commits, P.outcomes has no record of lake.shop.typo: check the name",
     )
     assert said(*group, "-t", "typo") == (
         2,
