@@ -27,6 +27,7 @@ from tidegate.events import (
     LockHold,
     RestoreCompleted,
     SavepointCreated,
+    SavepointRemoved,
     VacuumKind,
 )
 from tidegate.hive import ValidWriteIds
@@ -104,6 +105,9 @@ class Round:
         self.publisher.lock_released(**self.subject("log"), lock_id=1)
         self.wait_for(SavepointCreated, "customers")
         self.wait_for(SavepointCreated, "orders")
+        self.publisher.request_savepoint_removal(
+            **self.subject("customers"), instant=at(4), requested_by="ana", reason="done"
+        )
         self.publisher.lock_released(**self.subject("log"), lock_id=2)
         self.publisher.request_restore(
             **self.subject("orders"),
@@ -114,6 +118,7 @@ class Round:
         )
         self.wait_for(RestoreCompleted, "orders")
         assert len(list((self.folder / "log").iterdir())) == 4
+        self.wait_for(SavepointRemoved, "customers")
         self.publisher.lock_released(**self.subject("log"), lock_id=3)
         self.wait_for(DirectoriesCleaned, "log")
 
@@ -149,6 +154,8 @@ def _said(event: Event) -> dict[str, Any]:
         left_out |= {"directories", "files", "bytes"}
     if isinstance(event, SavepointCreated):  # times; and an attempt that died has listed the sizes
         left_out |= {"decided_at", "savepoints", "bytes"}
+    if isinstance(event, SavepointRemoved):
+        left_out |= {"made_at"}
     said = event.model_dump(exclude=left_out, mode="json")
     return {"kind": type(event).__name__, "of": event.table.rsplit(".", 1)[-1], **said}
 
@@ -182,6 +189,7 @@ def play_rounds(
         expected_tree, expected_outcomes = calm.tree(), calm.outcomes()
         assert Counter(each["kind"] for each in expected_outcomes) == {
             "SavepointCreated": 2,
+            "SavepointRemoved": 1,
             "RestoreStarted": 1,
             "RestoreCompleted": 1,
             "CleaningStarted": 1,

@@ -206,6 +206,19 @@ WAITING_HOLDS: Final = Metric(
     "Locks and transactions that waiting vacuums still lack.",
     ("tables", "kind"),
 )
+PINNED: Final = Metric(
+    "tidegate_savepoint_pinned_bytes",
+    Kind.GAUGE,
+    "Bytes that only savepoints keep from Hudi's cleaner, by the patterns of [monitoring], by the"
+    " last daily review of each table since the monitor started.",
+    ("tables",),
+)
+PINNED_SINCE: Final = Metric(
+    "tidegate_oldest_savepoint_timestamp_seconds",
+    Kind.GAUGE,
+    "When the oldest savepoint of those reviews was made, in seconds since the epoch.",
+    ("tables",),
+)
 LAST_LOOK: Final = Metric(
     "tidegate_monitor_last_look_timestamp_seconds",
     Kind.GAUGE,
@@ -215,6 +228,6 @@ LAST_LOOK: Final = Metric(
 
 DEPLOYMENT_METRICS: Final = (
     *(BUILD_INFO, LAG, CURRENT, MEMBERS, END, SEEN, NEW_DEAD_LETTERS, WAITING),
-    *(OVERDUE, OLDEST_WAITING, WAITING_HOLDS, LAST_LOOK),
+    *(OVERDUE, OLDEST_WAITING, WAITING_HOLDS, PINNED, PINNED_SINCE, LAST_LOOK),
 )
 """What `tidegate monitor` exports, read off the broker: a service that stands still is seen too."""

@@ -84,6 +84,11 @@ PANELS: Final = (
         ((_rate("tidegate_removed_bytes_total", "service"), "bytes"),),
     ),
     Panel(
+        "Pinned by savepoints",
+        "bytes",
+        (("tidegate_savepoint_pinned_bytes", "{{tables}}"),),
+    ),
+    Panel(
         "Dead letters and failed attempts",
         "short",
         (

@@ -9,7 +9,6 @@ from typing import ClassVar, Final
 from tidegate.errors import ConfinementError, FormatError, PermanentError, TransientError
 from tidegate.events import (
     Command,
-    KeptSavepoint,
     Outcome,
     SavepointCreated,
     SavepointMark,
@@ -21,12 +20,7 @@ from tidegate.events.reasons import Reason
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, Timeline
 from tidegate.hudi_reader import HudiTable, list_partitions, slice_rules
 from tidegate.savepoints.lookup import clean_bound, read_commits, read_replaced
-from tidegate.savepoints.pins import (
-    MAX_REVIEWED,
-    kept_savepoint,
-    kept_savepoints,
-    newest_files,
-)
+from tidegate.savepoints.pins import newest_files, review_savepoints
 from tidegate.savepoints.plan import (
     SavepointPlan,
     check_bound,
@@ -107,7 +101,7 @@ class SavepointWriter:
         existing = self._existing(table, commit)
         plan = None if existing else self._begin(table, commit)
         metadata = existing or self._metadata(command, plan)
-        review = self._review(table, metadata, commit) if command.review else ()
+        review = self._review(table, metadata, commit) if command.review else {}
         ended = self.clock()
         created = SavepointCreated.about(
             command,
@@ -120,8 +114,7 @@ class SavepointWriter:
             duration_ms=max(0, int((ended - began).total_seconds() * 1000)),
             bytes=plan.bytes if plan else None,
             **_marked(metadata, command),
-            reviewed=command.review,
-            savepoints=review,
+            **review,
         )
         repeats.put(created, ended)
         if existing is None:
@@ -150,17 +143,18 @@ class SavepointWriter:
         files = plan.files if plan else {}
         return SavepointMetadata(command.requested_by, moment_ms, comment, files)
 
-    def _review(
-        self, table: HudiTable, made: SavepointMetadata, commit: str
-    ) -> tuple[KeptSavepoint, ...]:
-        """The table's savepoints that may end one day, with the one that is about to be completed.
+    def _review(self, table: HudiTable, made: SavepointMetadata, commit: str) -> dict[str, object]:
+        """The outcome's fields of a review, with the savepoint that is about to be completed.
 
         Costs one more listing, and the metadata of each: a policy asks for it once a day.
         """
-        found = list(kept_savepoints(table, newest_files(table, self.parallel_map)))
-        if all(each.instant != commit for each in found):
-            found.append(kept_savepoint(commit, made, None))
-        return tuple(e for e in found if e.policy or e.lifetime_seconds is not None)[:MAX_REVIEWED]
+        found = review_savepoints(table, newest_files(table, self.parallel_map), {commit: made})
+        return {
+            "reviewed": True,
+            "savepoints": found.savepoints,
+            "pinned_files": found.pinned_files,
+            "pinned_bytes": found.pinned_bytes,
+        }
 
     def _claim(self, table: HudiTable, commit: str) -> None:
         """Create the inflight file; withdraw it if the plan may not hold any more.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Final
 
 from tidegate.events import KeptSavepoint, SavepointMark
@@ -53,6 +54,36 @@ def newest_files(table: HudiTable, parallel_map: ParallelMap) -> ListedFiles:
     return ListedFiles(superseded)
 
 
+@dataclass(frozen=True, slots=True)
+class Review:
+    """The savepoints of a table, and what they pin together."""
+
+    savepoints: tuple[KeptSavepoint, ...]
+    """Those that a policy made or that have a lifetime, oldest first; the oldest MAX_REVIEWED."""
+    pinned_files: int
+    pinned_bytes: int
+
+
+def review_savepoints(
+    table: HudiTable, listed: ListedFiles, made: Mapping[str, SavepointMetadata]
+) -> Review:
+    """Look at every savepoint of a table, and at those that are about to be completed (`made`).
+
+    Raises:
+        FormatError: a savepoint's file can't be read.
+    """
+    there = ((instant.timestamp, metadata) for instant, metadata in read_savepoints(table))
+    kept, pinned = list[KeptSavepoint](), dict[tuple[str, str], int]()
+    for instant, metadata in chain(there, made.items()):
+        own = listed.pinned(metadata.files)
+        pinned |= own
+        if all(each.instant != instant for each in kept):
+            kept.append(kept_savepoint(instant, metadata, own))
+    may_end = [each for each in kept if each.policy or each.lifetime_seconds is not None]
+    oldest = tuple(sorted(may_end, key=lambda each: each.instant)[:MAX_REVIEWED])
+    return Review(oldest, len(pinned), sum(pinned.values()))
+
+
 def read_savepoints(
     table: HudiTable, *, newest_first: bool = False
 ) -> Iterator[tuple[Instant, SavepointMetadata]]:
@@ -68,17 +99,6 @@ def read_savepoints(
         except NotFound:
             continue
         yield instant, SavepointMetadata.decode(content)
-
-
-def kept_savepoints(table: HudiTable, listed: ListedFiles | None) -> Iterator[KeptSavepoint]:
-    """Each completed savepoint, oldest first; with what it pins if the table was listed.
-
-    Raises:
-        FormatError: a savepoint's file can't be read.
-    """
-    for instant, metadata in read_savepoints(table):
-        pinned = None if listed is None else listed.pinned(metadata.files)
-        yield kept_savepoint(instant.timestamp, metadata, pinned)
 
 
 def kept_savepoint(

@@ -66,9 +66,10 @@ class SavepointRemover:
         table = open_table(self.warehouse, command.location, command.table)
         store = _store(self.warehouse, table, command)
         previous = store.outcome_of(command.event_id)
-        if isinstance(previous, SavepointRemoved):
-            return previous
         backup = _Backup(self.warehouse, store.path_of(command.event_id, "savepoint"))
+        if isinstance(previous, SavepointRemoved):
+            self.warehouse.remove_files([backup.path])
+            return previous
         found = savepoint_on(table.timeline, command.instant)
         content, was_there = backup.read(), found is not None
         if found is not None:

@@ -42,7 +42,8 @@ class SavepointCreated(Answer, frozen=True):
     `policy`, `tiers`, `decided_at` and `lifetime_seconds` are what its mark on the timeline says;
     the tiers with those of the request, if that is the same policy's. `bytes` are those of all its
     files, where they were listed. If the request asked for a review, `savepoints` are all of the
-    table that a policy made or that have a lifetime, oldest first.
+    table that a policy made or that have a lifetime, oldest first, and the pinned files are those
+    that only savepoints keep, of all makers together, each counted once.
     """
 
     instant: Text
@@ -56,6 +57,8 @@ class SavepointCreated(Answer, frozen=True):
     decided_at: AwareDatetime | None = None
     lifetime_seconds: Count | None = None
     reviewed: bool = False
+    pinned_files: Count | None = None
+    pinned_bytes: Count | None = None
     savepoints: tuple[KeptSavepoint, ...] = ()
 
 

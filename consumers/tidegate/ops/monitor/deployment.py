@@ -15,6 +15,7 @@ from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC, topic_of
 from tidegate.monitoring import catalog
 from tidegate.monitoring.metrics import Metrics
 from tidegate.ops.groups import Groups
+from tidegate.ops.monitor.pinned import PinnedFiles
 from tidegate.ops.topics.creating import connect
 from tidegate.ops.waiting import LackingVacuum, waiting_vacuums
 from tidegate.registry import wire_for
@@ -99,6 +100,7 @@ class DeploymentMonitor:
         self._config = settings.connection()
         self._prefix, self._wire = settings.topics.prefix, wire_for(settings.registry)
         self._metadata = KafkaMetadata(self._config, wait_seconds=_BROKER_SECONDS)
+        self._pinned = PinnedFiles(settings.monitoring.tables)
         self._read: dict[Partition, int] = {}
         """Up to which offset outcomes and dead letters were counted."""
 
@@ -208,6 +210,7 @@ class DeploymentMonitor:
                 self._metrics.add(catalog.SEEN, 1, *self._kind_and_reason(record))
             self._read[record.partition] = record.offset + 1
         self._read |= counted
+        self._pinned.export(self._metrics)
 
     def _kind_and_reason(self, record: Record) -> tuple[str, str]:
         try:
@@ -216,4 +219,5 @@ class DeploymentMonitor:
             return "unreadable", ""
         if not isinstance(event, Outcome):
             return "unreadable", ""
+        self._pinned.saw(event)
         return type(event).__name__, catalog.reason_of(event)

@@ -1,0 +1,55 @@
+"""What savepoints pin, by pattern of tables, from the outcomes that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from fnmatch import fnmatchcase
+
+from tidegate.events import Event, SavepointCreated, SavepointRemoved
+from tidegate.monitoring import catalog
+from tidegate.monitoring.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class _Pinned:
+    """Of one table, by its last review."""
+
+    size: int
+    oldest: datetime | None
+
+
+@dataclass(slots=True)
+class PinnedFiles:
+    """The last review of each table that was seen."""
+
+    patterns: Sequence[str]
+    """Of `[monitoring] tables`; of several the first that matches a table counts."""
+    _tables: dict[str, _Pinned] = field(default_factory=dict[str, _Pinned])
+
+    def saw(self, event: Event) -> None:
+        """An outcome was read."""
+        if isinstance(event, SavepointCreated) and event.reviewed:
+            times = [each.decided_at or each.made_at for each in event.savepoints]
+            self._tables[event.table] = _Pinned(event.pinned_bytes or 0, min(times, default=None))
+        elif isinstance(event, SavepointRemoved) and event.savepoints_left == 0:
+            self._tables.pop(event.table, None)
+
+    def export(self, metrics: Metrics) -> None:
+        """Set the gauges; a pattern without any review has none."""
+        sizes, oldest = dict[str, int](), dict[str, float]()
+        for table, pinned in self._tables.items():
+            pattern = next((each for each in self.patterns if fnmatchcase(table, each)), None)
+            if pattern is None:
+                continue
+            sizes[pattern] = sizes.get(pattern, 0) + pinned.size
+            if pinned.oldest is not None:
+                since = pinned.oldest.timestamp()
+                oldest[pattern] = min(since, oldest.get(pattern, since))
+        for each in (catalog.PINNED, catalog.PINNED_SINCE):
+            metrics.forget(each)
+        for pattern, size in sizes.items():
+            metrics.set(catalog.PINNED, size, pattern)
+        for pattern, since in oldest.items():
+            metrics.set(catalog.PINNED_SINCE, since, pattern)

@@ -1,0 +1,68 @@
+"""What savepoints pin, as `tidegate monitor` exports it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from support.samples import NOON, savepoint_request
+from tidegate.events import KeptSavepoint, SavepointCreated, SavepointRemoved
+from tidegate.monitoring import catalog
+from tidegate.monitoring.metrics import Metrics
+from tidegate.ops.monitor.pinned import PinnedFiles
+
+
+def reviewed(table: str, size: int, hours: int) -> SavepointCreated:
+    kept = KeptSavepoint(
+        instant="20261121120000001",
+        made_by="policy:p",
+        made_at=NOON,
+        policy="p",
+        decided_at=NOON - timedelta(hours=hours),
+        files=1,
+    )
+    return SavepointCreated.about(
+        savepoint_request(1, table),
+        said_by="savepoint-writer",
+        occurred_at=NOON,
+        instant="20261121120000001",
+        partitions=1,
+        files=1,
+        duration_ms=1,
+        reviewed=True,
+        pinned_files=1,
+        pinned_bytes=size,
+        savepoints=(kept,),
+    )
+
+
+def test_the_last_review_of_each_table_counts_by_pattern() -> None:
+    metrics, pinned = Metrics(catalog.DEPLOYMENT_METRICS), PinnedFiles(("lake.sales.*", "*"))
+
+    def value(name: str, tables: str) -> float | None:
+        return metrics.registry.get_sample_value(name, {"tables": tables})
+
+    for event in (
+        reviewed("lake.sales.orders", 70, 9),
+        reviewed("lake.sales.orders", 50, 3),
+        reviewed("lake.sales.items", 5, 4),
+        reviewed("lake.hr.staff", 7, 1),
+    ):
+        pinned.saw(event)
+    pinned.export(metrics)
+
+    assert value("tidegate_savepoint_pinned_bytes", "lake.sales.*") == 55
+    assert value("tidegate_savepoint_pinned_bytes", "*") == 7
+    since = value("tidegate_oldest_savepoint_timestamp_seconds", "lake.sales.*")
+    assert since == (NOON - timedelta(hours=4)).timestamp()
+
+    removed = SavepointRemoved.about(
+        savepoint_request(1, "lake.hr.staff"),
+        said_by="savepoint-writer",
+        occurred_at=NOON,
+        instant="20261121120000001",
+        savepoints_left=0,
+        duration_ms=1,
+    )
+    pinned.saw(removed)
+    pinned.export(metrics)
+    assert value("tidegate_savepoint_pinned_bytes", "*") is None

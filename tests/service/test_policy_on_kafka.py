@@ -1,0 +1,95 @@
+"""A policy on a real broker: savepoints are made, and removed by number, by time and by people."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from support.hudi_tables import HandMade, at, four_commits, timeline_names
+from support.replays import Place, publish_commits
+from support.waiting import wait_for
+from tidegate.cli import app
+from tidegate.events import SavepointCreated, SavepointRemovalRequested, SavepointRemoved
+from tidegate.ops.topics import create_topics
+from tidegate.service.assembly import DECIDERS
+
+pytestmark = pytest.mark.kafka
+POLICY = """
+[[savepoints]]
+tables = "lake.shop.*"
+policy = "shop"
+max_count = 2
+every_commit = { keep = 2 }
+"""
+
+
+def call(place: Place, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
+    file = str(place.folder / "tidegate.toml")
+    answer = CliRunner().invoke(app, [*arguments, "-c", file])
+    if answer.exception and not isinstance(answer.exception, SystemExit):
+        raise answer.exception
+    assert answer.exit_code == code, answer.output
+    return [json.loads(line) for line in answer.stdout.splitlines() if line.startswith("{")]
+
+
+def savepoints(table: HandMade) -> list[str]:
+    return sorted(n[:17] for n in timeline_names(table) if n.endswith(".savepoint"))
+
+
+def test_savepoints_are_made_and_removed_by_policy_by_time_and_by_people(
+    tmp_path: Path, bootstrap_servers: str
+) -> None:
+    place = Place(tmp_path, bootstrap_servers, f"policy-{uuid.uuid4().hex[:8]}")
+    settings = place.settings(POLICY)
+    create_topics(settings.connection(), settings.topics, DECIDERS)
+    table = four_commits(place.lake / "customers", 9)
+    subject = place.subject("customers")
+
+    with place.running("savepoint-policy", "savepoint-writer", rules=POLICY):
+        publish_commits(place, [1, 2, 3])
+        # the maximum holds: the third's making ends the first's time
+        wait_for("two savepoints", lambda: savepoints(table) == [at(2), at(3)])
+        wait_for("the outcome", lambda: _count(place, SavepointRemoved) == 1)
+
+        with place.publisher() as publisher:
+            publisher.request_savepoint(
+                **subject, instant=at(4), requested_by="ana", lifetime_seconds=1
+            )
+        # nothing else happens on the table: time alone removes it
+        wait_for("its end", lambda: _count(place, SavepointRemoved) == 2)
+        assert savepoints(table) == [at(2), at(3)]
+
+        listed = call(
+            place, "savepoints", "list", table.location, "--table", subject["table"], "--json"
+        )
+        assert [(each["policy"], each["tiers"]) for each in listed] == [
+            ("shop", "every-commit"),
+            ("shop", "every-commit"),
+        ]
+        options = ("-t", subject["table"], "-l", table.location, "--instant", at(3))
+        *_, answer = call(
+            place, "publish", "savepoint-removal", *options, "--reason", "done", "--wait"
+        )
+        assert answer["verdict"] == "done"
+        assert savepoints(table) == [at(2)]
+
+    simulated = call(place, "simulate", "--removed", "--json")
+    found = [(each["instant"], each["removed_at"] is None) for each in simulated]
+    assert found == [(at(2), True), (at(3), True), (at(1), False)]
+    removals = [e for e in place.audience.commands() if isinstance(e, SavepointRemovalRequested)]
+    assert [(each.instant, each.policy, each.requested_by) for each in removals][:2] == [
+        (at(1), "shop", "policy:shop"),
+        (at(4), None, "savepoint-policy"),
+    ]
+    created = [each for each in place.audience.outcomes() if isinstance(each, SavepointCreated)]
+    assert [each.reviewed for each in created][:2] == [True, False]
+    assert place.audience.dead_letters() == []
+
+
+def _count(place: Place, kind: type[SavepointRemoved]) -> int:
+    return sum(isinstance(each, kind) for each in place.audience.outcomes())
