@@ -121,7 +121,7 @@ EXECUTOR_MUTANTS = (
         "a command that is read again after another tracker took over is queued once",
         RUNTIME + "executor/backlog.py",
         (("found.offsets[0] != offset or ", ""),),
-        f"{_SPILLED} -k own_turn",
+        "tests/runtime/test_backlog.py -k own_turn",
     ),
     Mutant(
         "rule 7: commands that the topic no longer has are not passed over",
