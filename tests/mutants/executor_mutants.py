@@ -120,7 +120,12 @@ EXECUTOR_MUTANTS = (
     Mutant(
         "a command that is read again after another tracker took over is queued once",
         RUNTIME + "executor/backlog.py",
-        (("found.offsets[0] != offset or ", ""),),
+        (
+            (
+                "        if found is None or found.offsets[0] != offset:\n",
+                "        if found is None:\n",
+            ),
+        ),
         "tests/runtime/test_backlog.py -k own_turn",
     ),
     Mutant(
@@ -192,5 +197,11 @@ EXECUTOR_MUTANTS = (
         RUNTIME + "input/dead_letters.py",
         (("    if not marks[_SUCCEEDED] and len", "    if len"),),
         "tests/runtime/test_dead_letter_limit.py -k in_between",
+    ),
+    Mutant(
+        "what has no room in memory is not read again and again",
+        RUNTIME + "executor/backlog.py",
+        (("            self._has_refused = True\n", ""),),
+        "tests/runtime/test_backlog.py -k again_and_again",
     ),
 )

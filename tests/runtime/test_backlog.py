@@ -38,6 +38,19 @@ def test_large_commands_are_kept_by_their_size_and_the_next_one_always() -> None
     assert next(iter(backlog.wanted())) == 2
 
 
+def test_what_had_no_room_is_not_read_again_and_again_before_anything_is_done() -> None:
+    backlog = Backlog(BacklogLimits(size=1000))
+    assert [backlog.add(HOT, n, size) for n, size in enumerate([400, 400, 700])][2] is False
+    backlog.finished(HOT, 400)
+    assert backlog.wanted() == {2: HOT}
+    assert not backlog.bring_back(HOT, 2, 700)
+
+    assert backlog.wanted() == {}
+    backlog.finished(HOT, 400)
+    assert backlog.wanted() == {2: HOT}
+    assert backlog.bring_back(HOT, 2, 700)
+
+
 def test_a_partition_with_unfinished_commands_of_too_many_tables_is_full() -> None:
     backlog = Backlog(BacklogLimits(tables=2))
     assert backlog.add("a", 0, 1)

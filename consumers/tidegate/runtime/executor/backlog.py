@@ -53,6 +53,8 @@ class Backlog:
     """The tables that have commands which are not in memory."""
     _in_memory: int = 0
     _size: int = 0
+    _has_refused: bool = False
+    """Whether something that was read again was too large, and nothing was done since."""
 
     def add(self, table: str, offset: int, size: int) -> bool:
         """Add a command that was read, `size` bytes long.
@@ -71,6 +73,7 @@ class Backlog:
     def finished(self, table: str, size: int) -> None:
         """A command in memory is done."""
         found = self._tables[table]
+        self._has_refused = False
         self._count(found, -1, -size)
         if not found.in_memory and not found.offsets:
             del self._tables[table]
@@ -92,7 +95,10 @@ class Backlog:
             Whether it belongs in memory now. Else its offset stays here, for another time.
         """
         found = self._incomplete.get(table)
-        if found is None or found.offsets[0] != offset or not self._has_room(found, size):
+        if found is None or found.offsets[0] != offset:
+            return False
+        if not self._has_room(found, size):
+            self._has_refused = True
             return False
         found.offsets.popleft()
         if not found.offsets:
@@ -117,8 +123,8 @@ class Backlog:
     def _is_short(self, table: _Table) -> bool:
         if not table.in_memory:
             return True
-        has_bytes = self._size < self.limits.size
-        return has_bytes and table.in_memory <= self._share() // 2
+        is_open = self._size < self.limits.size and not self._has_refused
+        return is_open and table.in_memory <= self._share() // 2
 
     def _next_offsets(self, tables: Sequence[tuple[str, _Table]]) -> Iterator[tuple[int, str]]:
         promised, window = 0, range(0)

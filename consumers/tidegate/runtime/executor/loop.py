@@ -34,6 +34,7 @@ REVOKE_SECONDS = 1.0
 """How long the group waits, at a rebalance, for commands that run: most end within it, and are
 acknowledged before their partition may go to another process, which would run them again."""
 _LOOK_SECONDS = 0.01
+_READING_SECONDS = 0.02
 _SUSPENDED_SECONDS = 0.1
 """After so long a command looks again whether its partition has come back."""
 
@@ -130,6 +131,8 @@ class ExecutorLoop:
 
     def step(self, timeout: float) -> int:
         """Queue the commands that have arrived and commit what is done; give the records' count."""
+        if self._reader.busy:  # what it brings is waited for
+            timeout = min(timeout, _READING_SECONDS)
         records = self._subscription.poll(min(BATCH, self._limits.offsets), timeout)
         for record in records:
             self._accept(record)
