@@ -1,9 +1,17 @@
-"""The cleaner beside the bare system calls, in one run on one disk: ratios, not seconds.
+"""The cleaner beside its peers, in one run on one disk: ratios, not seconds.
 
-    .venv/bin/python benchmarks/cleaning.py [--directories 10000] [--folder DIR] [--json]
+    PYTHONPATH=tests .venv/bin/python benchmarks/cleaning.py
+        [--directories 10000] [--rounds 3] [--folder DIR] [--latencies 0] [--hive] [--json]
 
 (a) the plan of a table of many deltas, listing included, against walking it with os.scandir;
-(b) the whole cleaning, verification included, against shutil.rmtree of one directory after another.
+(b) the whole cleaning, verification included, against shutil.rmtree of one directory after another,
+    and against a floor: two threads that do nothing but the system calls of a removal;
+(c) with --hive: the plan against getAcidState of real Hive, as its Cleaner calls it, in a warm JVM;
+(d) with --latencies N: from the last release published to the first directory gone, on a broker.
+
+Tables are on the disk before they are removed, as real ones are: to free what was never written
+costs a file system less. Rounds are in turns; the fastest of each counts, and every ratio is
+also printed for each round, because other work on the disk falls into single rounds.
 """
 
 from __future__ import annotations
@@ -14,25 +22,35 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tidegate.cleaning import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import CleaningReleased, DirectoriesCleaned, VacuumKind
+from tidegate.hive import ValidWriteIds
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 ROUNDS = 3
+HIVE_WARM = 40
+HIVE_TURNS = 10
+FLOOR_THREADS = 2
 BUCKET = b"x" * 900
 NOTHING_OPEN = 2**63 - 1
 
 
+def product(deltas: int) -> str:
+    """The delta that a minor vacuum merged so many inserts into."""
+    return f"delta_0000001_{deltas:07d}"
+
+
 def make_table(location: Path, deltas: int) -> CleaningReleased:
     """Write inserts of two files each, and the delta that a minor vacuum merged them into."""
-    product = f"delta_0000001_{deltas:07d}"
-    for name in (product, *(f"delta_{n:07d}_{n:07d}_0000" for n in range(1, deltas + 1))):
+    for name in (product(deltas), *(f"delta_{n:07d}_{n:07d}_0000" for n in range(1, deltas + 1))):
         (location / name).mkdir(parents=True)
         (location / name / "_orc_acid_version").write_bytes(b"2")
         (location / name / "bucket_00000").write_bytes(BUCKET)
@@ -43,7 +61,7 @@ def make_table(location: Path, deltas: int) -> CleaningReleased:
         said_by="bench",
         caused_by="bench",
         kind=VacuumKind.MINOR,
-        directories=(product,),
+        directories=(product(deltas),),
         min_write_id=1,
         max_write_id=deltas,
         valid_write_ids=f"bench.t:{deltas}:{NOTHING_OPEN}::",
@@ -67,49 +85,136 @@ def seconds(action: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def plan_beside_walk(cleaner: Cleaner, command: CleaningReleased) -> dict[str, Any]:
-    """(a): the fastest of some rounds each, one after the other."""
+def plan_beside_walk(cleaner: Cleaner, command: CleaningReleased, rounds: int) -> dict[str, Any]:
+    """(a): the fastest of some rounds each, in turns."""
     location = Path(command.location)
-    bare = min(seconds(lambda: walk(location)) for _ in range(ROUNDS))
-    planned = min(seconds(lambda: cleaner.plan(command)) for _ in range(ROUNDS))
+    turns = [
+        (seconds(lambda: walk(location)), seconds(lambda: cleaner.plan(command)))
+        for _ in range(rounds)
+    ]
+    bare, planned = (min(each) for each in zip(*turns, strict=True))
     return {"walk_s": bare, "plan_s": planned, "plan_over_walk": planned / bare}
 
 
-def cleaning_beside_rmtree(cleaner: Cleaner, folder: Path, deltas: int) -> dict[str, Any]:
-    """(b): each on a table of its own, the same in both."""
-    make_table(folder / "bare", deltas)
-    command = make_table(folder / "cleaned", deltas)
-    obsolete = sorted((folder / "bare").glob("delta_*_*_0000"))
-    bare = seconds(lambda: [shutil.rmtree(each) for each in obsolete])
-    outcomes: list[object] = []
-    cleaned = seconds(lambda: outcomes.extend(cleaner.execute(command)))
-    last = outcomes[-1]
-    if not isinstance(last, DirectoriesCleaned) or len(last.directories) != deltas:
+def rmtree(command: CleaningReleased) -> None:
+    """Remove the obsolete directories one after the other."""
+    for each in sorted(Path(command.location).glob("delta_*_*_0000")):
+        shutil.rmtree(each)
+
+
+def floor(command: CleaningReleased) -> None:
+    """Remove them on two threads, by as few system calls as that takes; nothing is checked."""
+    location = Path(command.location)
+    parent = os.open(location, os.O_RDONLY | os.O_DIRECTORY)
+    names = sorted(each.name for each in location.glob("delta_*_*_0000"))
+    with ThreadPoolExecutor(FLOOR_THREADS) as pool:
+        batches = [names[start : start + 100] for start in range(0, len(names), 100)]
+        list(pool.map(partial(_remove_bare, parent), batches))
+    os.close(parent)
+
+
+def _remove_bare(parent: int, names: Sequence[str]) -> None:
+    for name in names:
+        directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+        with os.scandir(directory) as entries:
+            files = [entry.name for entry in entries]
+        for file in files:
+            os.unlink(file, dir_fd=directory)
+        os.close(directory)
+        os.rmdir(name, dir_fd=parent)
+
+
+def clean(cleaner: Cleaner, command: CleaningReleased) -> None:
+    """The whole cleaning; it must have done its work."""
+    *_, last = cleaner.execute(command)
+    left = [each.name for each in Path(command.location).iterdir()]
+    if not isinstance(last, DirectoriesCleaned) or left != list(command.directories):
         raise SystemExit(f"the cleaning did not do its work: {last}")
-    return {"rmtree_s": bare, "cleaning_s": cleaned, "cleaning_over_rmtree": cleaned / bare}
+
+
+def cleaning_beside_rmtree(
+    cleaner: Cleaner, folder: Path, deltas: int, rounds: int
+) -> dict[str, Any]:
+    """(b): each on a table of its own, the same in all."""
+    turns: list[tuple[float, ...]] = []
+    for _ in range(rounds):
+        took: list[float] = []
+        for way in (rmtree, floor, partial(clean, cleaner)):
+            command = make_table(folder / "removed", deltas)
+            os.sync()
+            took.append(seconds(partial(way, command)))
+            shutil.rmtree(folder / "removed")
+        turns.append(tuple(took))
+    one_by_one, bare, ours = (min(each) for each in zip(*turns, strict=True))
+    return {
+        "rmtree_s": one_by_one,
+        "floor_s": bare,
+        "cleaning_s": ours,
+        "floor_over_rmtree": bare / one_by_one,
+        "cleaning_over_rmtree": ours / one_by_one,
+        "cleaning_over_rmtree_by_round": [each[2] / each[0] for each in turns],
+        "cleaning_over_floor": ours / bare,
+        "cleaning_over_floor_by_round": [each[2] / each[1] for each in turns],
+    }
+
+
+def hive_beside_plan(cleaner: Cleaner, command: CleaningReleased) -> dict[str, Any]:
+    """(c): after HIVE_WARM rounds, in which the JVM compiles what it needs; then in turns."""
+    from support.hive_judge import NO_TXNS, hive_judge  # noqa: PLC0415 - needs PYTHONPATH=tests
+
+    location, write_ids = Path(command.location), ValidWriteIds.parse(command.valid_write_ids)
+    with hive_judge("-Xmx2g") as hive:
+        ask = partial(hive.ask, location, write_ids, NO_TXNS, as_cleaner=True)
+        state = ask()
+        if isinstance(state, str) or len(state.obsolete) != len(cleaner.plan(command).remove):
+            raise SystemExit(f"Hive plans otherwise: {str(state)[:300]}")
+        first = seconds(ask)
+        for _ in range(HIVE_WARM):
+            ask()
+        turns = [(seconds(ask), seconds(lambda: cleaner.plan(command))) for _ in range(HIVE_TURNS)]
+    theirs, ours = (min(each) for each in zip(*turns, strict=True))
+    return {"hive_first_s": first, "hive_s": theirs, "hive_over_plan": theirs / ours}
+
+
+def measured(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """All that was asked for."""
+    cleaner = Cleaner(
+        Warehouse(WarehouseRoots.of(str(folder))), ThreadMap(), lambda: datetime.now(UTC)
+    )
+    command = make_table(folder / "planned", args.directories)
+    found = {"directories": args.directories}
+    found |= plan_beside_walk(cleaner, command, args.rounds)
+    if args.hive:
+        found |= hive_beside_plan(cleaner, command)
+    found |= cleaning_beside_rmtree(cleaner, folder, args.directories, args.rounds)
+    if args.latencies:
+        from cleaning_latency import latencies  # noqa: PLC0415 - needs a broker
+
+        found |= latencies(folder, args.latencies)
+    return found
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--directories", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument(
         "--folder", type=Path, help="where the tables are written; default: a temporary one"
     )
+    parser.add_argument("--latencies", type=int, default=0, help="how many vacuums (d) releases")
+    parser.add_argument("--hive", action="store_true", help="ask real Hive too (a JDK, 300 MB)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=args.folder) as name:
-        folder = Path(name).resolve()
-        warehouse = Warehouse(WarehouseRoots.of(str(folder)))
-        cleaner = Cleaner(warehouse, ThreadMap(), lambda: datetime.now(UTC))
-        command = make_table(folder / "planned", args.directories)
-        found = {"directories": args.directories} | plan_beside_walk(cleaner, command)
-        found |= cleaning_beside_rmtree(cleaner, folder, args.directories)
+        found = measured(args, Path(name).resolve())
     if args.json:
         print(json.dumps(found))
         return
     for key, value in found.items():
-        print(f"{key:<24} {value:.3f}" if isinstance(value, float) else f"{key:<24} {value}")
+        values = value if isinstance(value, list) else [value]
+        shown = " ".join(f"{v:.3f}" if isinstance(v, float) else str(v) for v in values)
+        print(f"{key:<32} {shown}")
 
 
 if __name__ == "__main__":
