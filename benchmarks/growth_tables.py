@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
+import fastavro
 from growth import Goal, Row, Timing, in_turns, timed
 
 from cleaning import make_table, walk
@@ -90,6 +92,17 @@ class HudiTable:
         for state in (InstantState.REQUESTED, InstantState.INFLIGHT):
             self.put(Instant(instant, Action.COMMIT, state), b"")
         self.put(Instant(instant, Action.COMMIT, InstantState.COMPLETED, end_of(number)), content)
+
+    def clean(self, number: int, bound: int) -> None:
+        """A completed clean that kept every file from a commit on."""
+        fields = [{"name": "earliestCommitToRetain", "type": "string"}]
+        schema = {"type": "record", "name": "HoodieCleanMetadata", "fields": fields}
+        content = io.BytesIO()
+        fastavro.writer(content, schema, [{"earliestCommitToRetain": at(bound)}])
+        for state in (InstantState.REQUESTED, InstantState.INFLIGHT):
+            self.put(Instant(at(number), Action.CLEAN, state), b"")
+        done = Instant(at(number), Action.CLEAN, InstantState.COMPLETED, end_of(number))
+        self.put(done, content.getvalue())
 
     def data(self, path: str) -> None:
         """A data file, in a directory that is marked as a partition."""
@@ -257,6 +270,7 @@ def prepare_wide_commits(folder: Path, size: int) -> None:
     groups = [f"p{number % 20}/g{number:05d}" for number in range(2000)]
     for number in range(size):
         table.commit(number, groups, written=number >= size - 2)
+    table.clean(size, size - 2)
 
 
 def measure_wide_savepoint(folder: Path, size: int) -> Timing:

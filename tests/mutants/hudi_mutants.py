@@ -127,4 +127,28 @@ HUDI_MUTANTS: Final = (
         (("instant.state is InstantState.REQUESTED", "instant.timestamp"),),
         "tests/restores/test_metadata_table.py",
     ),
+    Mutant(
+        "savepoints: commits are read where a later one replaced what may have been there",
+        "consumers/tidegate/savepoints/relevance.py",
+        (("each.timestamp > commit for each in writes", "False for each in writes"),),
+        "tests/savepoints/test_relevance.py tests/savepoints/test_savepoint_growth.py",
+    ),
+    Mutant(
+        "savepoints: commits from the bound of the clean on are read",
+        "consumers/tidegate/savepoints/relevance.py",
+        (("return write.timestamp >= until or ", "return "),),
+        "tests/savepoints/test_savepoint_growth.py",
+    ),
+    Mutant(
+        "savepoints: a commit of which a file is left is read",
+        "consumers/tidegate/savepoints/relevance.py",
+        ((" or unnamed or write.timestamp in left", " or unnamed"),),
+        "tests/savepoints/test_savepoint_growth.py -k file_is_left",
+    ),
+    Mutant(
+        "savepoints: delta commits whose log files do not name them are read",
+        "consumers/tidegate/savepoints/relevance.py",
+        ((" or unnamed or write.timestamp", " or write.timestamp"),),
+        "tests/savepoints/test_relevance.py -k delta_commits",
+    ),
 )

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
+
+import pytest
 
 from support.hudi_tables import HandMade, at, savepoint_request, ticking, warehouse_over
 from tidegate.compute.parallel_map import ThreadMap
-from tidegate.events import SavepointCreated
+from tidegate.events import Outcome, SavepointCreated, SavepointRejected
+from tidegate.hudi import CommitMetadata, Instant
 from tidegate.hudi_reader import HudiTable, load_table
 from tidegate.savepoints import SavepointWriter
 from tidegate.savepoints.lookup import read_commits
 from tidegate.storage import Storage
-
-if TYPE_CHECKING:
-    import pytest
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -45,23 +45,99 @@ def opened(table: HandMade) -> HudiTable:
     return load_table(Storage(), table.location)
 
 
-def test_a_savepoint_reads_each_commit_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table, read = table_of(tmp_path, 30), Counter[str]()
-    table.replace(at(31), {"p0": ["g0"]}, {"p0": "g99"})
-    read_commit = HudiTable.read_commit
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often the metadata of each commit are read."""
+    counts, read_commit = Counter[str](), HudiTable.read_commit
 
-    def counted(self: HudiTable, instant: object) -> object:
-        read[str(getattr(instant, "timestamp", ""))] += 1
-        return read_commit(self, instant)  # type: ignore[arg-type]
+    def counted(self: HudiTable, instant: Instant) -> CommitMetadata:
+        counts[instant.timestamp] += 1
+        return read_commit(self, instant)
 
     monkeypatch.setattr(HudiTable, "read_commit", counted)
-    writer = SavepointWriter(warehouse_over(tmp_path), ThreadMap(1), ticking())
-    [created] = writer.execute(savepoint_request(table, at(31)))
-    assert isinstance(created, SavepointCreated)
-    # a replacement is read before the listing too: its groups are in no slice
-    assert read == Counter({at(minute): 1 for minute in range(1, 31)}) + Counter({at(31): 2})
+    return counts
+
+
+def savepoint(root: Path, table: HandMade, instant: str) -> Outcome:
+    writer = SavepointWriter(warehouse_over(root), ThreadMap(1), ticking())
+    [outcome] = writer.execute(savepoint_request(table, instant))
+    return outcome
+
+
+def cleaned(table: HandMade, *, until: int, bound: int) -> None:
+    """What Hudi's cleaner does: remove the files of commits that later ones wrote anew."""
+    for minute in range(1, until):
+        for file in table.path.rglob(f"*_{at(minute)}.parquet"):
+            file.unlink()
+    table.clean(at(59), at(bound))
+
+
+@pytest.mark.parametrize("commits", [20, 40])
+def test_of_commits_that_the_cleaner_emptied_none_is_read(
+    tmp_path: Path, read: Counter[str], commits: int
+) -> None:
+    table = table_of(tmp_path, commits)
+    cleaned(table, until=commits - 3, bound=commits - 2)
+
+    assert isinstance(savepoint(tmp_path, table, at(commits)), SavepointCreated)
+    assert read == Counter([at(minute) for minute in range(commits - 3, commits + 1)])
+
+
+def test_a_commit_from_the_bound_on_is_read_even_if_nothing_of_it_is_left(
+    tmp_path: Path, read: Counter[str]
+) -> None:
+    table = table_of(tmp_path, 8)
+    table.commit(at(9), groups={"q": "h"})
+    table.commit(at(10), at(8), GROUPS)
+    cleaned(table, until=7, bound=9)
+    (table.path / f"q/h_0-1-2_{at(9)}.parquet").unlink()
+
+    refused = savepoint(tmp_path, table, at(10))
+    assert isinstance(refused, SavepointRejected)
+    assert (refused.reason, "h of q" in refused.message) == ("missing-files", True)
+    assert set(read) == {at(7), at(8), at(9), at(10)}
+
+
+def test_a_commit_of_which_a_file_is_left_is_read_and_its_other_files_are_missed(
+    tmp_path: Path, read: Counter[str]
+) -> None:
+    table = HandMade(tmp_path / "orders").create()
+    table.commit(at(1), groups={"q": "h", "r": "i"})
+    table.commit(at(2), groups=GROUPS)
+    table.commit(at(3), at(2), GROUPS)
+    table.clean(at(59), at(3))
+    (table.path / f"q/h_0-1-2_{at(1)}.parquet").unlink()
+
+    refused = savepoint(tmp_path, table, at(3))
+    assert isinstance(refused, SavepointRejected)
+    assert "h of q" in refused.message
+    assert at(1) in read
+
+
+def test_what_a_later_commit_replaced_and_the_cleaner_removed_is_missed(
+    tmp_path: Path, read: Counter[str]
+) -> None:
+    """Its replacement does not say whether it was there at the savepoint: all are read."""
+    table = table_of(tmp_path, 3)
+    table.commit(at(4), groups={"q": "h"})
+    table.commit(at(5), at(3), GROUPS)
+    table.replace(at(6), {"q": ["h"]}, {"q": "i"})
+    for file in (*table.path.rglob(f"*_{at(1)}.parquet"), *table.path.glob("q/h_*")):
+        file.unlink()
+    table.clean(at(59), "")
+
+    refused = savepoint(tmp_path, table, at(5))
+    assert isinstance(refused, SavepointRejected)
+    assert "h of q" in refused.message
+    assert sorted(read) == [at(minute) for minute in range(1, 7)]
+
+
+def test_a_savepoint_reads_each_commit_once(tmp_path: Path, read: Counter[str]) -> None:
+    table = table_of(tmp_path, 30)
+    table.replace(at(31), {"p0": ["g0"]}, {"p0": "g99"})
+
+    assert isinstance(savepoint(tmp_path, table, at(31)), SavepointCreated)
+    assert read == Counter({at(minute): 1 for minute in range(1, 32)})
 
 
 def test_few_commits_are_held_at_a_time_however_many_there_are(

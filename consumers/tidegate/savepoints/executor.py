@@ -19,7 +19,7 @@ from tidegate.events import (
 from tidegate.events.reasons import Reason
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, Timeline
 from tidegate.hudi_reader import HudiTable, list_partitions, slice_rules
-from tidegate.savepoints.lookup import clean_bound, read_commits, read_replaced
+from tidegate.savepoints.lookup import clean_bound, read_commits
 from tidegate.savepoints.pins import newest_files, review_savepoints
 from tidegate.savepoints.plan import (
     SavepointPlan,
@@ -28,6 +28,7 @@ from tidegate.savepoints.plan import (
     commit_before,
     plan_savepoint,
 )
+from tidegate.savepoints.relevance import commits_to_read
 from tidegate.savepoints.removal import SavepointRemover
 from tidegate.savepoints.repeats import Repeats, was_removed
 from tidegate.storage import NotFound, ParallelMap
@@ -186,11 +187,14 @@ class SavepointWriter:
     def _plan(self, table: HudiTable, commit: str) -> SavepointPlan:
         if table.timeline.pending_restores:
             raise Refused(Reason.RESTORE_PENDING, "a restore of this table has not completed yet")
-        check_bound(commit, clean_bound(table))
-        replaced = read_replaced(table, commit, self.parallel_map)
-        commits = read_commits(table, table.timeline.completed_writes, self.parallel_map)
+        bound = clean_bound(table)
+        check_bound(commit, bound)
         partitions = list_partitions(self.warehouse, table.location, self.parallel_map)
-        return plan_savepoint(commit, slice_rules(table), replaced, commits, partitions)
+        rules = slice_rules(table)
+        names = (name for partition in partitions for name in partition.sizes)
+        relevant = commits_to_read(commit, bound, rules, names)
+        commits = read_commits(table, relevant, self.parallel_map)
+        return plan_savepoint(commit, rules, commits, partitions)
 
     def _existing(self, table: HudiTable, commit: str) -> SavepointMetadata | None:
         done = table.timeline.of_action(Action.SAVEPOINT, InstantState.COMPLETED)

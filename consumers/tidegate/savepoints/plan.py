@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from typing import Final
 
 from tidegate.events.reasons import Reason
 from tidegate.hudi import (
@@ -17,11 +17,15 @@ from tidegate.hudi import (
     Timeline,
     WriteStat,
     latest_slices,
+    replaced_groups,
 )
 from tidegate.hudi_reader import PartitionFiles
 from tidegate.tables.refusal import Refused
 
 _SHOWN = 3
+_NOTHING: Final = frozenset[tuple[str, str]]()
+_Group = tuple[str, str]
+"""A file group: its partition and its file id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,6 @@ def check_bound(commit: str, bound: str | None) -> None:
 def plan_savepoint(
     commit: str,
     rules: SliceRules,
-    replaced: AbstractSet[tuple[str, str]],
     commits: Iterable[tuple[str, CommitMetadata]],
     partitions: Sequence[PartitionFiles],
 ) -> SavepointPlan:
@@ -89,45 +92,51 @@ def plan_savepoint(
     Args:
         commit: The timestamp of the commit to savepoint.
         rules: What decides which slice a file belongs to, with the table's timeline.
-        replaced: The file groups that were replaced by then.
-        commits: The metadata of every completed write, each with its timestamp; read once, so
-            that none has to be held.
+        commits: The metadata of the completed writes that matter (see `commits_to_read`), each
+            with its timestamp; taken once, so that none has to be held.
         partitions: All partitions of the table and their files.
 
     Raises:
         Refused: a file that the commit needs is gone.
     """
-    chosen = {p.path: latest_slices(p.path, p.sizes, rules, commit, replaced) for p in partitions}
+    chosen = {p.path: latest_slices(p.path, p.sizes, rules, commit, _NOTHING) for p in partitions}
     groups = {(path, each.file_id): each for path, slices in chosen.items() for each in slices}
     present = {p.path: p.sizes for p in partitions}
-    missing = sorted(
-        f"{stat.file_id} of {stat.partition or 'the table'} at {instant}"
-        for stat, instant in _expected(commits, commit)
-        if (group := (stat.partition, stat.file_id)) not in replaced
-        and _is_missing(stat, instant, groups.get(group), present, rules)
-    )
-    if missing:
-        shown = "; ".join(missing[:_SHOWN])
-        raise Refused(Reason.MISSING_FILES, f"{len(missing)} files of the commit are gone: {shown}")
-    files = {path: tuple(n for s in ss for n in s.file_names) for path, ss in chosen.items()}
+    replaced, missing = set[_Group](), dict[str, _Group]()
+    for timestamp, metadata in commits:
+        replaced |= replaced_groups({timestamp: metadata.replaced}, commit)
+        for stat, instant in _expected(timestamp, metadata, commit):
+            group = stat.partition, stat.file_id
+            if group in replaced:
+                continue
+            if _is_missing(stat, instant, groups.get(group), present, rules):
+                where = stat.partition or "the table"
+                missing[f"{stat.file_id} of {where} at {instant}"] = group
+    gone = sorted(text for text, group in missing.items() if group not in replaced)
+    if gone:
+        shown = "; ".join(gone[:_SHOWN])
+        raise Refused(Reason.MISSING_FILES, f"{len(gone)} files of the commit are gone: {shown}")
+    files = {
+        path: tuple(n for s in slices if (path, s.file_id) not in replaced for n in s.file_names)
+        for path, slices in chosen.items()
+    }
     size = sum(present[path][name] for path, names in files.items() for name in names)
     return SavepointPlan(commit, files, size)
 
 
 def _expected(
-    commits: Iterable[tuple[str, CommitMetadata]], until: str
+    timestamp: str, commit: CommitMetadata, until: str
 ) -> Iterator[tuple[WriteStat, str]]:
-    """What must exist at `until`: the writes up to then, each with its instant.
+    """What must exist at `until` as a commit says: its writes, each with its instant.
 
     A later write names the instant that it built upon; it needs no file of its own. Hudi does not
     check: where its cleaner counts versions, it savepoints commits whose files are gone.
     """
-    for timestamp, commit in commits:
-        for stat in commit.writes:
-            if timestamp <= until:
-                yield stat, timestamp
-            elif stat.previous is not None and stat.previous <= until:
-                yield replace(stat, path=""), stat.previous
+    for stat in commit.writes:
+        if timestamp <= until:
+            yield stat, timestamp
+        elif stat.previous is not None and stat.previous <= until:
+            yield replace(stat, path=""), stat.previous
 
 
 def _is_missing(
