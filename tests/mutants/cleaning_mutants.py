@@ -40,8 +40,8 @@ CLEANING_MUTANTS = (
     ),
     _gate(
         "an open transaction is a hold",
-        "        for txn in self.transactions:\n            yield",
-        "        for txn in ():\n            yield",
+        "        for txn in self.transactions:\n",
+        "        for txn in ():\n",
         _STATE,
     ),
     _gate(
@@ -82,8 +82,8 @@ CLEANING_MUTANTS = (
     ),
     _gate(
         "a lock ends with its transaction",
-        "                yield lock_token(lock_id), transaction_token(txn)",
-        "                yield (lock_token(lock_id),)",
+        "            else (lock_token(lock_id), transaction_token(txn))",
+        "            else (lock_token(lock_id),)",
         _STATE,
     ),
     _gate(
@@ -103,13 +103,13 @@ CLEANING_MUTANTS = (
     ),
     _gate(
         "what is remembered is bounded by number",
-        "if old.has_old(before) or len(old) > limit:",
-        "if old.has_old(before):",
+        "(old.has_old(before) or len(old) > limit):",
+        "(old.has_old(before)):",
     ),
     _gate(
         "what is remembered is bounded by age",
-        "if old.has_old(before) or len(old) > limit:",
-        "if len(old) > limit:",
+        "(old.has_old(before) or len(old) > limit):",
+        "(len(old) > limit):",
     ),
     Mutant(
         "gate: a vacuum whose command no topic takes is refused at once",

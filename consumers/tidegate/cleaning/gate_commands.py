@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from tidegate.cleaning.gate_state import Vacuum
 from tidegate.errors import PermanentError
 from tidegate.events import CleaningReleased, VacuumFinished
+from tidegate.events.assembled import assemble
 from tidegate.events.codec import encode
 
 GATE: Final = "reader-gate"
@@ -20,21 +21,40 @@ def command(
     table: str, vacuum_id: str, vacuum: Vacuum, at: datetime, *, after_expiry: bool = False
 ) -> CleaningReleased:
     """Derived from the vacuum alone, but for the time: its id does not depend on who came last."""
-    return CleaningReleased(
-        table=table,
-        caused_by=vacuum_id,
-        said_by=GATE,
-        occurred_at=at,
-        location=vacuum.location,
-        kind=vacuum.kind,
-        partition=vacuum.partition,
-        directories=vacuum.directories,
-        min_write_id=vacuum.min_write_id,
-        max_write_id=vacuum.max_write_id,
-        valid_write_ids=vacuum.valid_write_ids,
-        own_transaction_id=vacuum.own_transaction_id,
-        after_expiry=after_expiry,
-    )
+    return CleaningReleased.model_validate(_fields(table, vacuum_id, vacuum, at, after_expiry))
+
+
+def command_of_event(
+    table: str, vacuum_id: str, vacuum: Vacuum, at: datetime, *, after_expiry: bool = False
+) -> CleaningReleased:
+    """The same of a vacuum whose fields were checked in this process, as those of an event."""
+    return assemble(CleaningReleased, _fields(table, vacuum_id, vacuum, at, after_expiry))
+
+
+def _fields(
+    table: str,
+    vacuum_id: str,
+    vacuum: Vacuum,
+    at: datetime,
+    after_expiry: bool,  # noqa: FBT001 - named above
+) -> dict[str, Any]:
+    location, kind, partition, directories, least, most, valid, own_transaction = vacuum
+    return {
+        "event_id": "",
+        "table": table,
+        "location": location,
+        "occurred_at": at,
+        "said_by": GATE,
+        "caused_by": vacuum_id,
+        "kind": kind,
+        "partition": partition,
+        "directories": directories,
+        "min_write_id": least,
+        "max_write_id": most,
+        "valid_write_ids": valid,
+        "own_transaction_id": own_transaction,
+        "after_expiry": after_expiry,
+    }
 
 
 def require_publishable(event: VacuumFinished) -> None:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from tidegate.cleaning.gate_alarms import first_release, resolved, table_known
-from tidegate.cleaning.gate_commands import command, require_publishable
+from tidegate.cleaning.gate_commands import command, command_of_event, require_publishable
 from tidegate.cleaning.gate_flags import content_changed, holds_after_release, may_be_forgotten
 from tidegate.cleaning.gate_holds import hold_of
 from tidegate.cleaning.gate_index import (
@@ -112,7 +112,7 @@ class Turn:
             self._table_known(event)
         now = WaitingVacuum(
             event.event_id, self.at, content(event, itself), _locks(event), event.open_transactions,
-            Vacuum.of(event),
+            Vacuum.of(event), from_event=True,
         )  # fmt: skip
         before = self.pieces.get(name)
         if isinstance(before, WaitingVacuum | VacuumRecord):
@@ -190,7 +190,7 @@ class Turn:
 
     def free_those_ready(self) -> None:
         """Those that wait for nothing but for people, or turned out so at the table's loading."""
-        if self.is_held:
+        if self.is_held or not self.index.ready:
             return
         for name in self.index.ready:
             self._watch_next(name)
@@ -204,10 +204,10 @@ class Turn:
         state = self.state
         if self.released or cleaned:
             state = self._remember(tuple(self.released), cleaned)
-        index, old = self.index, self.index.released
-        if old.has_old(before) or len(old) > limit:
+        old, done = self.index.released, self.index.cleaned
+        if old.closed and (old.has_old(before) or len(old) > limit):
             state = self._forget(state, before, limit)
-        if index.cleaned.has_old(before) or len(index.cleaned) > _CLEANED_LIMIT + CHUNK:
+        if done.closed and (done.has_old(before) or len(done) > _CLEANED_LIMIT + CHUNK):
             self._forget_cleaned(before)
         return Decision(state, self.commands, self.outcomes, self.changed)
 
@@ -231,14 +231,10 @@ class Turn:
                 self.outcomes += resolved(self.event.table, vacuum, self.at)
             done += [int(name[1:], 16), vacuum.content]
             expired = self.index.any_expired(vacuum.holds)
+            make = command_of_event if vacuum.from_event else command
+            table, vacuum_id = self.event.table, vacuum.event_id
             self.commands.append(
-                command(
-                    self.event.table,
-                    vacuum.event_id,
-                    vacuum.vacuum,
-                    self.at,
-                    after_expiry=expired,
-                )
+                make(table, vacuum_id, vacuum.vacuum, self.at, after_expiry=expired)
             )
         return tuple(key for key in done if self.index.cleaned.add(key))
 
@@ -322,7 +318,7 @@ class Turn:
 
 def _locks(event: VacuumFinished) -> tuple[HeldLock, ...]:
     own, own_txn = event.own_lock_id, event.own_transaction_id
-    return tuple(
+    return tuple([
         HeldLock(
             each.lock_id,
             own_txn if each.lock_id == own and each.transaction_id is None else each.transaction_id,
@@ -331,7 +327,7 @@ def _locks(event: VacuumFinished) -> tuple[HeldLock, ...]:
             each.owner,
         )
         for each in event.locks
-    )
+    ])
 
 
 def index_vacuum(

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from hashlib import sha256
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 from pydantic import ConfigDict, Field
@@ -51,8 +51,7 @@ _BESIDES: Final = _CHARACTER * (4_000 + 1_000) + 1_000
 """What else a vacuum's record has: mainly a location and a partition."""
 
 
-@dataclass(frozen=True, slots=True)
-class Vacuum:
+class Vacuum(NamedTuple):
     """The fields of a vacuum that its CleaningReleased repeats. A vacuum is Hive's compaction."""
 
     location: str
@@ -67,19 +66,10 @@ class Vacuum:
     @classmethod
     def of(cls, event: VacuumFinished) -> Vacuum:
         """The fields of an event."""
-        return cls(
-            event.location,
-            event.kind,
-            event.partition,
-            event.directories,
-            event.min_write_id,
-            event.max_write_id,
-            event.valid_write_ids,
-            event.own_transaction_id,
-        )
+        return cls._make(_copied(event))
 
 
-COPIED: Final = tuple(each.name for each in fields(Vacuum))
+_copied: Final = attrgetter(*Vacuum._fields)
 
 
 class HeldLock(NamedTuple):
@@ -92,9 +82,12 @@ class HeldLock(NamedTuple):
     owner: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class WaitingVacuum:
-    """A vacuum and all its holds, ended ones too: the record does not change when one ends."""
+    """A vacuum and all its holds, ended ones too: the record does not change when one ends.
+
+    Nobody changes one; as a frozen dataclass it would take three times as long to make.
+    """
 
     event_id: str
     since: datetime
@@ -105,12 +98,23 @@ class WaitingVacuum:
     vacuum: Vacuum
     overdue_since: datetime | None = None
     """When people were told that it waits too long."""
+    from_event: bool = field(default=False, compare=False, repr=False)
+    """Whether the vacuum's fields were checked in this process, as those of an event."""
     holds: tuple[Hold, ...] = field(init=False, compare=False, repr=False)
     """Each hold as the tokens of what ends it, the youngest first."""
 
     def __post_init__(self) -> None:
         """Derive the holds."""
-        object.__setattr__(self, "holds", tuple(sorted(self._each_hold(), reverse=True)))
+        holds = [
+            (lock_token(lock_id),)
+            if txn is None
+            else (lock_token(lock_id), transaction_token(txn))  # it ends with its transaction, too
+            for lock_id, txn, *_ in self.locks
+        ]
+        for txn in self.transactions:
+            holds.append((transaction_token(txn),))
+        holds.sort(reverse=True)
+        self.holds = tuple(holds)
 
     def whole(self) -> WaitingVacuum:
         """Itself: it is not a record."""
@@ -119,17 +123,6 @@ class WaitingVacuum:
     def unsaid_since(self) -> datetime | None:
         """Since when it has waited; None where people know that it waits too long."""
         return None if self.overdue_since else self.since
-
-    def _each_hold(self) -> Iterator[Hold]:
-        """A lock ends with its transaction, too."""
-        for lock in self.locks:
-            lock_id, txn = lock[0], lock[1]
-            if txn is None:
-                yield (lock_token(lock_id),)
-            else:
-                yield lock_token(lock_id), transaction_token(txn)
-        for txn in self.transactions:
-            yield (transaction_token(txn),)
 
 
 class VacuumRecord:
@@ -218,10 +211,11 @@ class UnknownTable:
         return None if self.said_at else self.since
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GateState:
     """A table's main record: the newest ids, before they fill a chunk.
 
+    Nobody changes one (see `WaitingVacuum`): each event that changes the table makes another.
     `index` is derived from all records of the table when they are loaded, and kept up to date in
     place; it is not stored.
     """
@@ -262,16 +256,8 @@ def identity(event: VacuumFinished) -> int:
 
 def content(event: VacuumFinished, of: int) -> int:
     """A hash of what the cleaner is to do to the vacuum of an identity; holds are no part of it."""
-    parts = (
-        of,
-        event.location,
-        event.kind.value,
-        event.min_write_id,
-        event.max_write_id,
-        event.valid_write_ids,
-        event.own_transaction_id,
-    )
-    return hashed("\x1f".join(map(str, parts)))
+    location, kind, _, _, least, most, valid, own = _copied(event)
+    return hashed(f"{of}\x1f{location}\x1f{kind.value}\x1f{least}\x1f{most}\x1f{valid}\x1f{own}")
 
 
 def hashed(text: str) -> int:
@@ -331,7 +317,7 @@ def _dump_vacuum(vacuum: WaitingVacuum) -> bytes:
         "content": vacuum.content,
         "locks": vacuum.locks,
         "transactions": vacuum.transactions,
-        "vacuum": {name: getattr(vacuum.vacuum, name) for name in COPIED},
+        "vacuum": vacuum.vacuum._asdict(),
     }
     if vacuum.overdue_since is not None:  # few are
         details["overdue_since"] = vacuum.overdue_since.isoformat()

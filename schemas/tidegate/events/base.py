@@ -17,13 +17,18 @@ EventId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$|^$")
 TableIdentity = Annotated[str, Field(max_length=500), AfterValidator(table_identity)]
 
 
-@cache
 def _values_of(fields: tuple[str, ...]) -> Callable[[object], tuple[object, ...]]:
-    """Reads these attributes. It runs for every fact that is read."""
+    """Reads these attributes."""
     if len(fields) == 1:
         name = fields[0]
         return lambda event: (getattr(event, name),)
     return attrgetter(*fields)
+
+
+@cache
+def _identity_of(kind: type[Event]) -> Callable[[object], tuple[object, ...]]:
+    """Reads what identifies an event of a kind. It runs for every fact that is read."""
+    return _values_of(kind.identified_by)
 
 
 class Value(BaseModel, frozen=True, extra="forbid"):
@@ -65,11 +70,9 @@ class Event(Value, frozen=True):
 
     def content_id(self) -> str:
         """The id derived from what identifies the event; never from a clock."""
-        return self._derived_from(self.identified_by)
-
-    def _derived_from(self, fields: tuple[str, ...]) -> str:
         # from validated values: a list and a tuple are equal then
-        return derived_id(type(self).__name__, *_values_of(fields)(self))
+        kind = type(self)
+        return derived_id(kind.__name__, *_identity_of(kind)(self))
 
     @classmethod
     def about(cls, cause: Event, **fields: Any) -> Self:  # noqa: ANN401 - checked by the model
@@ -100,8 +103,10 @@ class Fact(Event, frozen=True):
         own, given = self.content_id(), self.event_id
         if given in ("", own):
             return own
-        if any(given == self._derived_from(fields) for fields in self.identified_before):
-            return own
+        name = type(self).__name__
+        for fields in self.identified_before:
+            if given == derived_id(name, *_values_of(fields)(self)):
+                return own
         raise ValueError("event_id is not the id of this content; leave it out and it is derived")
 
 

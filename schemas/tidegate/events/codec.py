@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from functools import cache
 from io import BytesIO
-from typing import Any, get_args
 
 import fastavro
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from tidegate.errors import FormatError
 from tidegate.errors.validation import validation_message
 from tidegate.events.base import Event
+from tidegate.events.compiled_reader import Read
+from tidegate.events.compiled_writer import Write, compile_writer
 from tidegate.events.framing import SINGLE_OBJECT, Frame, frame_of
-from tidegate.events.schema import Writer, schema_of, writer_by_fingerprint
+from tidegate.events.schema import Writer, current_writers, schema_of, writer_by_fingerprint
 
 
 def encode(event: Event) -> bytes:
@@ -30,21 +31,26 @@ def single_object_prefix(model: type[Event]) -> bytes:
     return SINGLE_OBJECT + schema_of(model).fingerprint
 
 
+def compiled_reader(model: type[Event]) -> Read | None:
+    """The compiled reader of an event's bodies in this version's schema; None: it has none."""
+    return current_writers()[schema_of(model).fingerprint].read
+
+
 def encode_body(event: Event) -> bytes:
     """Encode an event as an Avro body, without anything that identifies its schema."""
-    out, (schema, is_flat) = BytesIO(), _encoding(type(event))
-    fastavro.schemaless_writer(out, schema, vars(event) if is_flat else event.model_dump())
+    return _writer(type(event))(event)
+
+
+def encode_generally(event: Event) -> bytes:
+    """Encode as `encode_body` does, without a compiled writer: by fastavro."""
+    out = BytesIO()
+    fastavro.schemaless_writer(out, schema_of(type(event)).parsed, event.model_dump())
     return out.getvalue()
 
 
 @cache
-def _encoding(model: type[Event]) -> tuple[Any, bool]:
-    """The schema, and whether no field holds a model: fields are then written as they are."""
-    return schema_of(model).parsed, not any(
-        isinstance(part, type) and issubclass(part, BaseModel)
-        for field in model.model_fields.values()
-        for part in (field.annotation, *get_args(field.annotation))
-    )
+def _writer(model: type[Event]) -> Write:
+    return compile_writer(schema_of(model).parsed) or encode_generally
 
 
 def decode(value: bytes | None) -> Event:
@@ -82,6 +88,17 @@ def decode_body(value: bytes, body_at: int, writer: Writer) -> Event:
     Raises:
         FormatError: the body is corrupt or has trailing bytes, a required field is missing, or a
             value is invalid.
+    """
+    if writer.read is not None and (event := writer.read(value, body_at)) is not None:
+        return event
+    return decode_generally(value, body_at, writer)
+
+
+def decode_generally(value: bytes, body_at: int, writer: Writer) -> Event:
+    """Decode as `decode_body` does, without a compiled reader: by fastavro and pydantic.
+
+    Raises:
+        FormatError: as `decode_body`.
     """
     model, body = writer.reader.model, BytesIO(value)
     body.seek(body_at)

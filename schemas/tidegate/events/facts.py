@@ -6,8 +6,9 @@ nothing. (Delta Lake's VACUUM, which deletes files, is what Tidegate calls clean
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -26,6 +27,8 @@ from tidegate.events.limits import (
     Snapshot,
     Text,
 )
+
+T = TypeVar("T", int, str)
 
 
 class TableFormat(StrEnum):
@@ -85,6 +88,13 @@ class CommitCompleted(Fact, frozen=True):
     )
 
 
+def _ordered(values: Collection[T]) -> tuple[T, ...]:
+    """The values in order, each once."""
+    if len(values) <= 1:  # this runs for every vacuum that is read
+        return tuple(values)
+    return tuple(sorted(set(values)))
+
+
 class LockHold(Value, frozen=True):
     """A lock that was held on the table when a vacuum became visible."""
 
@@ -135,16 +145,12 @@ class VacuumFinished(Fact, frozen=True):
 
         What else is known of a lock (its owner, its type, its transaction) does not make another.
         """
-        locks = {lock.lock_id for lock in self.locks}
-        return (
-            tuple(sorted(set(self.directories))),
-            tuple(sorted(locks)),
-            tuple(sorted(set(self.open_transactions))),
-        )
+        locks = [lock.lock_id for lock in self.locks]
+        return _ordered(self.directories), _ordered(locks), _ordered(self.open_transactions)
 
     @model_validator(mode="after")
     def _holds_its_own_lock(self) -> Self:
-        if self.own_lock_id not in {lock.lock_id for lock in self.locks}:
+        if self.own_lock_id not in [lock.lock_id for lock in self.locks]:
             raise ValueError("locks must include own_lock_id: a vacuum holds its own lock")
         if self.min_write_id > self.max_write_id:
             raise ValueError("min_write_id is greater than max_write_id")

@@ -16,6 +16,7 @@ from tidegate.avro import SchemaLimits, read_schema
 from tidegate.errors import FormatError
 from tidegate.events.base import Event
 from tidegate.events.catalogue import EVENT_TYPES
+from tidegate.events.compiled_reader import Read, compile_reader
 
 NAMESPACE: Final = "io.tidegate.events"
 FOREIGN_SCHEMAS: Final = SchemaLimits(
@@ -42,6 +43,8 @@ class Writer:
 
     parsed: Any
     reader: Schema
+    read: Read | None = None
+    """The compiled reader, where both schemas are the same and it can read them."""
 
     @property
     def resolve_to(self) -> Any:  # noqa: ANN401 - fastavro has no type for a parsed schema
@@ -98,15 +101,17 @@ def writer_from(text: str) -> Writer:
     if model is None or full_name(model) != name:
         raise FormatError(f"the schema of {name:.200}, which is not a Tidegate event")
     reader, written = schema_of(model), make_schema(model, text)
-    same = written.fingerprint == reader.fingerprint
-    return Writer(reader.parsed if same else written.parsed, reader)
+    return current_writers().get(written.fingerprint) or Writer(written.parsed, reader)
 
 
 @cache
 def current_writers() -> Mapping[bytes, Writer]:
     """The schemas of this version by fingerprint."""
-    schemas = map(schema_of, EVENT_TYPES.values())
-    return {schema.fingerprint: Writer(schema.parsed, schema) for schema in schemas}
+    return {
+        schema.fingerprint: Writer(schema.parsed, schema, compile_reader(kind, schema.parsed))
+        for kind in EVENT_TYPES.values()
+        for schema in (schema_of(kind),)
+    }
 
 
 @cache

@@ -100,8 +100,11 @@ class DeciderLoop(Generic[S]):
         limit = limit or DeadLetterLimit()
         self._dead_letters = DeadLetterQueue(decider.name, bus, prefix, retries, limit)
         self._inputs = sorted({topic_of(kind).name(prefix) for kind in decider.consumes})
-        outputs = (changelog(decider.name), COMMAND_TOPIC, OUTCOME_TOPIC)
-        topics = [*self._inputs, *(each.name(prefix) for each in outputs)]
+        self._command_topic, self._outcome_topic = (
+            each.name(prefix) for each in (COMMAND_TOPIC, OUTCOME_TOPIC)
+        )
+        outputs = (changelog(decider.name).name(prefix), self._command_topic, self._outcome_topic)
+        topics = [*self._inputs, *outputs]
         count = require_copartitioned(bus, topics)
         self._decoder = Decoder(decider.consumes, prefix, count, retries, self._wire)
         self._owned = OwnedPartitions(decider, bus, prefix, self._inputs, retries)
@@ -303,12 +306,10 @@ class DeciderLoop(Generic[S]):
             return self._retries.call(lambda: self._serialized(decision))
 
     def _serialized(self, decision: Decision[S]) -> list[Message]:
-        commands, outcomes = COMMAND_TOPIC.name(self._prefix), OUTCOME_TOPIC.name(self._prefix)
-        messages = [
-            self._sign(each, self._wire.serialize(each, commands)) for each in decision.commands
-        ]
-        messages += [self._wire.serialize(each, outcomes) for each in decision.outcomes]
-        return messages
+        serialize, sign = self._wire.serialize, self._sign
+        commands, outcomes = self._command_topic, self._outcome_topic
+        messages = [sign(each, serialize(each, commands)) for each in decision.commands]
+        return [*messages, *(serialize(each, outcomes) for each in decision.outcomes)]
 
     def _add(self, pending: PendingWork, messages: list[Message]) -> None:
         """Keep a decision's messages for the end of the step, unless a topic may refuse one.

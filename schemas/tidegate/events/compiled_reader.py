@@ -1,0 +1,365 @@
+"""A reader compiled from an event's schema and model: facts of this version, read in one pass.
+
+It is what fastavro and pydantic do together, at a third of their cost, and only for what is as it
+should be. Whatever else it meets (a damaged body, a value beyond a limit, an id that is not the
+content's, an encoding that Avro allows and nobody uses) it leaves to them: they decide, and say
+what is wrong. So it refuses nothing, and accepts only what they accept, with the same result; the
+property tests in `tests/events/test_compiled.py` hold it to that.
+
+The source is made as `dataclasses` makes its own: a line or a few for every field of the schema, in
+its order. The limits are those of the model's fields; rules over several fields are the model's own
+validators, called as they are.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from itertools import chain
+from typing import Annotated, Any, Final, Union, get_args, get_origin
+
+from annotated_types import Ge, Lt, MaxLen, MinLen
+from pydantic import AwareDatetime, BaseModel, TypeAdapter
+from pydantic.fields import FieldInfo
+
+from tidegate.events.assembled import put_extra, put_fields, put_names, put_private
+from tidegate.events.base import Event, Fact
+from tidegate.events.identity import id_of
+
+Read = Callable[[bytes, int], Event | None]
+"""Reads the body that begins at an index of a value; None: let the general way decide."""
+Json = Any
+_CHECKED: Final = 8_192
+"""Tables and locations that are remembered as valid, each: they repeat."""
+_FURTHER: Final = ((28, 4), (35, 5), (42, 6), (49, 7), (56, 8))
+"""The fifth byte of a number and those after it: where its bits begin, and where it lies. With a
+tenth byte, a number may not fit into 64 bits."""
+_LARGEST: Final = 2**63
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+
+
+class _UnsupportedError(Exception):
+    """The schema or the model has something that only the general way can read."""
+
+
+def compile_reader(model: type[Event], schema: Json) -> Read | None:
+    """Compile the reader of a fact's bodies; None where only the general way can read them.
+
+    Args:
+        model: The event. Of other kinds than facts the id is not the content's, so its form would
+            have to be checked besides.
+        schema: The parsed Avro schema of this version.
+    """
+    if not issubclass(model, Fact) or not _has_a_facts_id(model):
+        return None
+    source = _Source()
+    try:
+        source.body(model, schema)
+    except _UnsupportedError:
+        return None
+    names = source.names
+    exec("\n".join(source.lines), names)  # noqa: S102 - made here, of our own schemas alone
+    return names["read"]  # type: ignore[no-any-return]
+
+
+def _number(value: bytes, at: int) -> tuple[int, int]:
+    """A number of two bytes or more, still in zigzag order, and where it ends.
+
+    Each byte but the last has a bit that says so; it is subtracted where it was added. That takes
+    half the time of a loop over masks, and most numbers have less than five bytes.
+
+    Raises:
+        ValueError, IndexError: it has too many bytes, or is cut off.
+    """
+    number = value[at] + ((byte := value[at + 1]) << 7) - 0x80
+    if byte < 0x80:
+        return number, at + 2
+    number += ((byte := value[at + 2]) << 14) - 0x4000
+    if byte < 0x80:
+        return number, at + 3
+    number += ((byte := value[at + 3]) << 21) - 0x20_0000
+    if byte < 0x80:
+        return number, at + 4
+    for shift, end in _FURTHER:
+        number += ((byte := value[at + end]) << shift) - (1 << shift)
+        if byte < 0x80:
+            return number, at + end + 1
+    raise ValueError("a number of too many bytes")
+
+
+def _time(value: bytes, at: int) -> tuple[int, int]:
+    """A number of any bytes, as `_number`; microseconds since the epoch have eight, up to 3111."""
+    number = int.from_bytes(value[at : at + 8], "little")
+    if number & 0x80808080_80808080 != 0x00808080_80808080:
+        return _number(value, at) if value[at] & 0x80 else (value[at], at + 1)
+    # the bits of each pair of bytes, then of pairs of pairs, are moved together
+    number = number & 0x007F007F_007F007F | (number & 0x7F007F00_7F007F00) >> 1
+    number = number & 0x00003FFF_00003FFF | (number & 0x3FFF0000_3FFF0000) >> 2
+    return number & 0x0FFFFFFF | (number & 0x0FFFFFFF_00000000) >> 4, at + 8
+
+
+class _Valid(dict[str, str]):
+    """Values that pydantic has found valid, and what it made of them.
+
+    Where there are too many, all are forgotten: it is used for every fact, and a look into this
+    takes a quarter of the time that `lru_cache` takes to keep its order.
+    """
+
+    def __init__(self, adapter: TypeAdapter[str]) -> None:
+        super().__init__()
+        self._adapter = adapter
+
+    def __missing__(self, value: str) -> str:
+        valid = self._adapter.validate_python(value)  # pydantic's error is a ValueError
+        if len(self) >= _CHECKED:
+            self.clear()
+        self[value] = valid
+        return valid
+
+
+class _Source:
+    """The lines of a reader, and the names that they use."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.names: dict[str, Any] = {
+            "number": _number,
+            "time": _time,
+            "new": object.__new__,
+            "put_fields": put_fields,
+            "put_names": put_names,
+            "put_extra": put_extra,
+            "put_private": put_private,
+            "id_of": id_of,
+            "epoch": _EPOCH,
+            "delta": timedelta,
+        }
+        self._indent = 0
+        self._count = 0
+
+    def body(self, model: type[Event], schema: Json) -> None:
+        """The function `read`."""
+        self._add("def read(b, i):")
+        self._indent = 1
+        self._add("try:")
+        self._indent = 2
+        event, values = self._record(model, schema)
+        self._add("if i != len(b): return None")
+        parts = (self._id_part(event, values, name) for name in model.identified_by)
+        text = "\\x1f".join((model.__name__, *parts))
+        self._add(f'if id_of(f"{text}") != {values["event_id"]}: return None')
+        for rule in _rules(model):
+            self._add(f"{self._name('rule', rule)}({event})")
+        self._add(f"return {event}")
+        self._indent = 1
+        self._add("except (ValueError, IndexError, OverflowError): return None")
+
+    @staticmethod
+    def _id_part(event: str, values: Mapping[str, str], name: str) -> str:
+        """What `derived_id` joins of a field or a property, as a part of an f-string."""
+        value = values.get(name, f"{event}.{name}")
+        return f"{{'' if (part := {value}) is None else part}}"
+
+    def _record(self, model: type[BaseModel], schema: Json) -> tuple[str, Mapping[str, str]]:
+        """A record as an instance of its model, without the rules over several fields.
+
+        Returns:
+            Its variable, and by field that of the value.
+        """
+        fields = {each["name"]: each["type"] for each in schema["fields"]}
+        if list(fields) != list(model.model_fields):
+            raise _UnsupportedError
+        values: dict[str, str] = {}
+        for name, kind in fields.items():
+            info = model.model_fields[name]
+            metadata = [] if issubclass(model, Event) and name == "event_id" else info.metadata
+            values[name] = self._value(kind, info.annotation, metadata)
+        made, known = self._variable(), ", ".join(f"{n!r}: {v}" for n, v in values.items())
+        self._add(f"{made} = new({self._name('model', model)})")
+        self._add(f"put_fields({made}, {{{known}}})")
+        # shared: it has every field, so nothing can add to it, and a frozen model removes nothing
+        self._add(f"put_names({made}, {self._name('names', set(fields))})")
+        self._add(f"put_extra({made}, None)")
+        self._add(f"put_private({made}, None)")
+        return made, values
+
+    def _value(self, kind: Json, annotation: Any, metadata: list[Any]) -> str:  # noqa: ANN401 - any type
+        """The lines that read and check a value; the variable that has it then."""
+        annotation, metadata = _plain(annotation, metadata)
+        match kind:
+            case ["null", other]:
+                return self._optional(other, annotation, metadata)
+            case "string":
+                return self._text(annotation, metadata)
+            case "long":
+                return self._long(annotation, metadata)
+            case "boolean" if annotation is bool and not metadata:
+                return self._boolean()
+            case {"type": "long", "logicalType": "timestamp-micros"}:
+                return self._time(annotation, metadata)
+            case {"type": "enum"}:
+                return self._enum(kind, annotation, metadata)
+            case {"type": "array"}:
+                return self._tuple(kind["items"], annotation, metadata)
+            case {"type": "record"} if _is_model(annotation) and not metadata:
+                if list(_rules(annotation)):
+                    raise _UnsupportedError
+                return self._record(annotation, kind)[0]
+            case _:
+                raise _UnsupportedError
+
+    def _optional(self, kind: Json, annotation: Any, metadata: list[Any]) -> str:  # noqa: ANN401
+        parts = get_args(annotation)
+        if get_origin(annotation) not in {Union, types.UnionType} or metadata or len(parts) != 2:  # noqa: PLR2004
+            raise _UnsupportedError
+        (inner,) = (each for each in parts if each is not type(None))
+        made, branch = self._variable(), self._byte()
+        self._add(f"if {branch} == 0: {made} = None")
+        self._add(f"elif {branch} == 2:")
+        self._indent += 1
+        self._add(f"{made} = {self._value(kind, inner, [])}")
+        self._indent -= 1
+        self._add("else: return None")
+        return made
+
+    def _text(self, annotation: Any, metadata: list[Any]) -> str:  # noqa: ANN401
+        if annotation is not str:
+            raise _UnsupportedError
+        made, length = self._variable(), self._zigzag()
+        self._add(f"if {length} & 1: return None")  # negative
+        self._add(f"i = (j := i) + ({length} >> 1)")
+        self._add(f"{made} = b[j:i].decode()")  # cut off: `i` lies behind the end, see `body`
+        patterns = [each.pattern for each in metadata if hasattr(each, "pattern")]
+        if all(isinstance(each, MinLen | MaxLen) for each in metadata):
+            self._check_length(made, metadata)
+        elif len(patterns) == len(metadata) == 1:
+            match = self._name("match", re.compile(patterns[0]).fullmatch)
+            self._add(f"if not {match}({made}): return None")
+        else:  # a function of ours checks it, which may also give another spelling
+            adapter: TypeAdapter[str] = TypeAdapter(Annotated[str, *metadata])
+            self._add(f"{made} = {self._name('valid', _Valid(adapter))}[{made}]")
+        return made
+
+    def _long(self, annotation: Any, metadata: list[Any]) -> str:  # noqa: ANN401
+        if annotation is not int or set(metadata) != {Ge(0), Lt(_LARGEST)}:
+            raise _UnsupportedError
+        made = self._zigzag()
+        self._add(f"if {made} & 1: return None")
+        self._add(f"{made} >>= 1")
+        return made
+
+    def _boolean(self) -> str:
+        made = self._byte()
+        self._add(f"if {made} > 1: return None")
+        self._add(f"{made} = {made} == 1")
+        return made
+
+    def _time(self, annotation: Any, metadata: list[Any]) -> str:  # noqa: ANN401
+        if annotation is not AwareDatetime or metadata:
+            raise _UnsupportedError
+        made = self._variable()
+        self._add(f"{made}, i = time(b, i)")
+        self._add(f"if {made} & 1: return None")  # before 1970
+        self._add(f"{made} = epoch + delta(0, 0, {made} >> 1)")
+        return made
+
+    def _enum(self, kind: Json, annotation: Any, metadata: list[Any]) -> str:  # noqa: ANN401
+        if not isinstance(annotation, type) or not issubclass(annotation, StrEnum) or metadata:
+            raise _UnsupportedError
+        # each number takes two codes in zigzag order, of which the odd one is negative
+        by_code = {2 * number: annotation(name) for number, name in enumerate(kind["symbols"])}
+        made, members = self._variable(), self._name("members", by_code)
+        self._add(f"{made} = {members}.get({self._byte()})")
+        self._add(f"if {made} is None: return None")
+        return made
+
+    def _tuple(self, kind: Json, annotation: Any, metadata: list[Any]) -> str:  # noqa: ANN401
+        parts = get_args(annotation)
+        if get_origin(annotation) is not tuple or parts[1:] != (...,):
+            raise _UnsupportedError
+        made, count = self._variable(), self._variable()
+        limits = [each.max_length for each in metadata if isinstance(each, MaxLen)]
+        if len(limits) != 1 or not all(isinstance(each, MinLen | MaxLen) for each in metadata):
+            raise _UnsupportedError
+        self._add(f"{made} = []")
+        self._add("while True:")
+        self._indent += 1
+        self._add(f"{count} = {self._zigzag()}")
+        self._add(f"if not {count}: break")
+        # a negative count has the block's size behind it
+        self._add(f"if {count} & 1 or {count} >> 1 > {limits[0]}: return None")
+        self._add(f"for _ in range({count} >> 1):")
+        self._indent += 1
+        self._add(f"{made}.append({self._value(kind, parts[0], [])})")
+        self._indent -= 2
+        self._check_length(made, metadata)
+        self._add(f"{made} = tuple({made})")
+        return made
+
+    def _check_length(self, made: str, metadata: list[Any]) -> None:
+        for each in metadata:
+            beyond = f"< {each.min_length}" if isinstance(each, MinLen) else f"> {each.max_length}"
+            self._add(f"if len({made}) {beyond}: return None")
+
+    def _zigzag(self) -> str:
+        """A number in zigzag order; most have one byte."""
+        made = self._byte()
+        self._add(f"if {made} > 127: {made}, i = number(b, i - 1)")
+        return made
+
+    def _byte(self) -> str:
+        made = self._variable()
+        self._add(f"{made} = b[i]; i += 1")
+        return made
+
+    def _variable(self) -> str:
+        self._count += 1
+        return f"v{self._count}"
+
+    def _name(self, stem: str, value: object) -> str:
+        """A name for an object that the reader uses."""
+        name = f"{stem}_{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def _add(self, line: str) -> None:
+        self.lines.append("    " * self._indent + line)
+
+
+def _plain(annotation: Any, metadata: list[Any]) -> tuple[Any, list[Any]]:  # noqa: ANN401
+    """A type without its annotations, and these."""
+    if get_origin(annotation) is not Annotated:
+        return annotation, metadata
+    kind, *more = get_args(annotation)
+    unpacked = chain.from_iterable(
+        each.metadata if isinstance(each, FieldInfo) else [each] for each in more
+    )
+    return _plain(kind, [*unpacked, *metadata])
+
+
+def _is_model(annotation: object) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _rules(model: type[BaseModel]) -> Iterator[Callable[[Any], Any]]:
+    """The model's rules over several fields, but for that of the id, which the reader has.
+
+    Raises:
+        _UnsupportedError: it has rules that are applied before its fields are known.
+    """
+    found = model.__pydantic_decorators__
+    if found.field_validators or found.validators or found.root_validators:
+        raise _UnsupportedError
+    for name, each in found.model_validators.items():
+        if each.info.mode != "after":
+            raise _UnsupportedError
+        if name != Event._set_id.__name__:  # noqa: SLF001 - the one rule that every event has
+            yield each.func
+
+
+def _has_a_facts_id(model: type[Fact]) -> bool:
+    """Whether its id is derived and checked as that of any fact."""
+    return model.checked_id is Fact.checked_id and model.content_id is Event.content_id
