@@ -116,6 +116,7 @@ class Peer:
         )
         self._consumer.assign([TopicPartition(topic, 0, 0) for topic in topics])
         self._consumer.consume(1, 5)
+        self._consumer.pause([TopicPartition(topic, 0) for topic in topics])
 
     def consume(self, seconds: float, most: int, decode: Decode = decoded) -> tuple[float, float]:
         """Consume and decode for so long, or so many events; give events a second.
@@ -129,7 +130,10 @@ class Peer:
             for message in self._consumer.consume(_BATCH, 0.5):
                 decode(message.key(), message.value() or b"")
                 seen += 1
-        return seen / (time.perf_counter() - began), seen / (time.process_time() - cpu)
+        rates = seen / (time.perf_counter() - began), seen / (time.process_time() - cpu)
+        # it fetches nothing while others are measured
+        self._consumer.pause([TopicPartition(topic, 0) for topic in self._topics])
+        return rates
 
     def take(self, count: int) -> float:
         """Take so many records and keep them by key; give records a second."""
@@ -146,6 +150,7 @@ class Peer:
         self._consumer.close()
 
     def _begin(self) -> None:
+        self._consumer.resume([TopicPartition(topic, 0) for topic in self._topics])
         for topic in self._topics:
             self._consumer.seek(TopicPartition(topic, 0, 0))
         self._consumer.consume(1, 5)

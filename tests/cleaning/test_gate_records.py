@@ -8,7 +8,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tidegate.cleaning.gate_decision import command, command_of_event
 from tidegate.cleaning.gate_state import (
     MAX_UNPACKED,
     HeldLock,
@@ -19,6 +22,7 @@ from tidegate.cleaning.gate_state import (
 )
 from tidegate.errors import PermanentError
 from tidegate.events import VacuumKind
+from tidegate.events.codec import encode
 
 NAME: Final = "v0000000000000001"
 
@@ -49,3 +53,23 @@ def test_what_could_not_be_read_again_is_not_written() -> None:
     # many publications of one vacuum, each with other holds, whose owners compress to nothing
     with pytest.raises(PermanentError, match="limit"):
         dump_piece(waiting(MAX_UNPACKED // 1_000, "a" * 1_000))
+
+
+@given(
+    partition=st.none() | st.text("abc=1", min_size=1),
+    directories=st.lists(st.sampled_from(["base_7", "delta_0000001_0000003_v12", "ü"]), min_size=1),
+    kind=st.sampled_from(VacuumKind),
+    ids=st.tuples(*[st.integers(0, 2**63 - 1)] * 3),
+)
+def test_the_command_of_an_event_is_the_one_that_is_checked_again(
+    partition: str | None, directories: list[str], kind: VacuumKind, ids: tuple[int, int, int]
+) -> None:
+    first, last, txn = ids
+    vacuum = Vacuum("/w/t", kind, partition, tuple(directories), first, last, "a.b:2::", txn)
+    at = datetime(2026, 11, 22, tzinfo=UTC)
+
+    made, checked = (make("c.a.b", "an-id", vacuum, at) for make in (command_of_event, command))
+
+    assert made == checked
+    assert repr(made) == repr(checked)
+    assert encode(made) == encode(checked)

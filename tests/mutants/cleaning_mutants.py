@@ -40,8 +40,8 @@ CLEANING_MUTANTS = (
     ),
     _gate(
         "an open transaction is a hold",
-        "        for txn in self.transactions:\n",
-        "        for txn in ():\n",
+        "for txn in self.transactions]",
+        "for txn in ()]",
         _STATE,
     ),
     _gate(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from mutants.mutants import Mutant
 
+_READER = "schemas/tidegate/events/compiled_reader.py"
+_COMPILED = "tests/events/test_compiled.py"
+
 EVENT_MUTANTS = (
     Mutant(
         "a fact under another fact's id is refused",
@@ -15,6 +18,58 @@ EVENT_MUTANTS = (
             ),
         ),
         "tests/events/test_fact_ids.py",
+    ),
+    Mutant(
+        "a fact under another fact's id is not read at once",
+        _READER,
+        (("""!= {values["event_id"]}: return None')""", """== "": return None')"""),),
+        _COMPILED,
+    ),
+    Mutant(
+        "a value beyond a limit is not read at once",
+        _READER,
+        (
+            (
+                '            self._add(f"if len({made}) {beyond}: return None")\n',
+                "            pass\n",
+            ),
+        ),
+        _COMPILED,
+    ),
+    Mutant(
+        "a rule over several fields is applied at once, too",
+        _READER,
+        (
+            (
+                """            self._add(f"{self._name('rule', rule)}({event})")\n""",
+                "            pass\n",
+            ),
+        ),
+        _COMPILED,
+    ),
+    Mutant(
+        "what is behind a body is not passed over",
+        _READER,
+        (('        self._add("if i != len(b): return None")\n', ""),),
+        _COMPILED,
+    ),
+    Mutant(
+        "a rule over several fields is applied to checked values, too",
+        "schemas/tidegate/events/assembled.py",
+        (("    for rule in _rules(kind):\n", "    for rule in ():\n"),),
+        _COMPILED,
+    ),
+    Mutant(
+        "the key of a known table does not open another partition",
+        "consumers/tidegate/runtime/input/decoder.py",
+        (("readers is None or place[1] != number:", "readers is None:"),),
+        "tests/runtime/test_decoder.py",
+    ),
+    Mutant(
+        "the key of a known table carries no other table's event",
+        "consumers/tidegate/runtime/input/decoder.py",
+        (("event is not None and event.table == place[0] else None", "event else None"),),
+        "tests/runtime/test_decoder.py",
     ),
     Mutant(
         "every attempt to publish a request has the same id",

@@ -318,16 +318,20 @@ class Turn:
 
 def _locks(event: VacuumFinished) -> tuple[HeldLock, ...]:
     own, own_txn = event.own_lock_id, event.own_transaction_id
-    return tuple([
-        HeldLock(
-            each.lock_id,
-            own_txn if each.lock_id == own and each.transaction_id is None else each.transaction_id,
-            each.partition,
-            each.lock_type,
-            each.owner,
-        )
-        for each in event.locks
-    ])
+    return tuple(
+        [
+            HeldLock(
+                each.lock_id,
+                own_txn
+                if each.lock_id == own and each.transaction_id is None
+                else each.transaction_id,
+                each.partition,
+                each.lock_type,
+                each.owner,
+            )
+            for each in event.locks
+        ]
+    )
 
 
 def index_vacuum(

@@ -111,8 +111,7 @@ class WaitingVacuum:
             else (lock_token(lock_id), transaction_token(txn))  # it ends with its transaction, too
             for lock_id, txn, *_ in self.locks
         ]
-        for txn in self.transactions:
-            holds.append((transaction_token(txn),))
+        holds += [(transaction_token(txn),) for txn in self.transactions]
         holds.sort(reverse=True)
         self.holds = tuple(holds)
 

@@ -32,12 +32,19 @@ from tidegate.events.identity import id_of
 Read = Callable[[bytes, int], Event | None]
 """Reads the body that begins at an index of a value; None: let the general way decide."""
 Json = Any
+Hint = Any
+"""The type of a field, as it is annotated."""
 _CHECKED: Final = 8_192
 """Tables and locations that are remembered as valid, each: they repeat."""
 _FURTHER: Final = ((28, 4), (35, 5), (42, 6), (49, 7), (56, 8))
 """The fifth byte of a number and those after it: where its bits begin, and where it lies. With a
 tenth byte, a number may not fit into 64 bits."""
 _LARGEST: Final = 2**63
+_MORE: Final = 0x80
+"""The bit of a byte after which there are more of the number."""
+_LAST_BITS: Final = 0x80808080_80808080
+_EIGHT_BYTES: Final = 0x00808080_80808080
+"""Those bits of a number of eight bytes, little endian."""
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
@@ -75,17 +82,17 @@ def _number(value: bytes, at: int) -> tuple[int, int]:
         ValueError, IndexError: it has too many bytes, or is cut off.
     """
     number = value[at] + ((byte := value[at + 1]) << 7) - 0x80
-    if byte < 0x80:
+    if byte < _MORE:
         return number, at + 2
     number += ((byte := value[at + 2]) << 14) - 0x4000
-    if byte < 0x80:
+    if byte < _MORE:
         return number, at + 3
     number += ((byte := value[at + 3]) << 21) - 0x20_0000
-    if byte < 0x80:
+    if byte < _MORE:
         return number, at + 4
     for shift, end in _FURTHER:
         number += ((byte := value[at + end]) << shift) - (1 << shift)
-        if byte < 0x80:
+        if byte < _MORE:
             return number, at + end + 1
     raise ValueError("a number of too many bytes")
 
@@ -93,7 +100,7 @@ def _number(value: bytes, at: int) -> tuple[int, int]:
 def _time(value: bytes, at: int) -> tuple[int, int]:
     """A number of any bytes, as `_number`; microseconds since the epoch have eight, up to 3111."""
     number = int.from_bytes(value[at : at + 8], "little")
-    if number & 0x80808080_80808080 != 0x00808080_80808080:
+    if number & _LAST_BITS != _EIGHT_BYTES:
         return _number(value, at) if value[at] & 0x80 else (value[at], at + 1)
     # the bits of each pair of bytes, then of pairs of pairs, are moved together
     number = number & 0x007F007F_007F007F | (number & 0x7F007F00_7F007F00) >> 1
@@ -186,7 +193,9 @@ class _Source:
         self._add(f"put_private({made}, None)")
         return made, values
 
-    def _value(self, kind: Json, annotation: Any, metadata: list[Any]) -> str:  # noqa: ANN401 - any type
+    def _value(  # noqa: PLR0911 - one for each kind of type
+        self, kind: Json, annotation: Hint, metadata: list[Any]
+    ) -> str:
         """The lines that read and check a value; the variable that has it then."""
         annotation, metadata = _plain(annotation, metadata)
         match kind:
@@ -211,9 +220,9 @@ class _Source:
             case _:
                 raise _UnsupportedError
 
-    def _optional(self, kind: Json, annotation: Any, metadata: list[Any]) -> str:  # noqa: ANN401
+    def _optional(self, kind: Json, annotation: Hint, metadata: list[Any]) -> str:
         parts = get_args(annotation)
-        if get_origin(annotation) not in {Union, types.UnionType} or metadata or len(parts) != 2:  # noqa: PLR2004
+        if get_origin(annotation) not in {Union, types.UnionType} or metadata or len(parts) != 2:  # noqa: PLR2004 - itself and None
             raise _UnsupportedError
         (inner,) = (each for each in parts if each is not type(None))
         made, branch = self._variable(), self._byte()
@@ -225,7 +234,7 @@ class _Source:
         self._add("else: return None")
         return made
 
-    def _text(self, annotation: Any, metadata: list[Any]) -> str:  # noqa: ANN401
+    def _text(self, annotation: Hint, metadata: list[Any]) -> str:
         if annotation is not str:
             raise _UnsupportedError
         made, length = self._variable(), self._zigzag()
@@ -243,7 +252,7 @@ class _Source:
             self._add(f"{made} = {self._name('valid', _Valid(adapter))}[{made}]")
         return made
 
-    def _long(self, annotation: Any, metadata: list[Any]) -> str:  # noqa: ANN401
+    def _long(self, annotation: Hint, metadata: list[Any]) -> str:
         if annotation is not int or set(metadata) != {Ge(0), Lt(_LARGEST)}:
             raise _UnsupportedError
         made = self._zigzag()
@@ -257,7 +266,7 @@ class _Source:
         self._add(f"{made} = {made} == 1")
         return made
 
-    def _time(self, annotation: Any, metadata: list[Any]) -> str:  # noqa: ANN401
+    def _time(self, annotation: Hint, metadata: list[Any]) -> str:
         if annotation is not AwareDatetime or metadata:
             raise _UnsupportedError
         made = self._variable()
@@ -266,7 +275,7 @@ class _Source:
         self._add(f"{made} = epoch + delta(0, 0, {made} >> 1)")
         return made
 
-    def _enum(self, kind: Json, annotation: Any, metadata: list[Any]) -> str:  # noqa: ANN401
+    def _enum(self, kind: Json, annotation: Hint, metadata: list[Any]) -> str:
         if not isinstance(annotation, type) or not issubclass(annotation, StrEnum) or metadata:
             raise _UnsupportedError
         # each number takes two codes in zigzag order, of which the odd one is negative
@@ -276,9 +285,10 @@ class _Source:
         self._add(f"if {made} is None: return None")
         return made
 
-    def _tuple(self, kind: Json, annotation: Any, metadata: list[Any]) -> str:  # noqa: ANN401
+    def _tuple(self, kind: Json, annotation: Hint, metadata: list[Any]) -> str:
+        origin: object = get_origin(annotation)
         parts = get_args(annotation)
-        if get_origin(annotation) is not tuple or parts[1:] != (...,):
+        if origin is not tuple or parts[1:] != (...,):
             raise _UnsupportedError
         made, count = self._variable(), self._variable()
         limits = [each.max_length for each in metadata if isinstance(each, MaxLen)]
@@ -329,9 +339,10 @@ class _Source:
         self.lines.append("    " * self._indent + line)
 
 
-def _plain(annotation: Any, metadata: list[Any]) -> tuple[Any, list[Any]]:  # noqa: ANN401
+def _plain(annotation: Hint, metadata: list[Any]) -> tuple[Hint, list[Any]]:
     """A type without its annotations, and these."""
-    if get_origin(annotation) is not Annotated:
+    origin: object = get_origin(annotation)
+    if origin is not Annotated:
         return annotation, metadata
     kind, *more = get_args(annotation)
     unpacked = chain.from_iterable(

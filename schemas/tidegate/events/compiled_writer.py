@@ -17,6 +17,8 @@ from tidegate.events.base import Event
 Write = Callable[[Event], bytes]
 """Writes an event's body."""
 Json = Any
+_MORE: Final = 0x80
+"""The bit of a byte after which there are more of the number."""
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
@@ -48,8 +50,8 @@ def _number(value: int) -> bytes:
     if not -(2**63) <= value < 2**63:
         raise OverflowError(f"{value} has more than 64 bits")
     left, out = (value << 1) ^ (value >> 63), bytearray()
-    while left > 0x7F:
-        out.append(left & 0x7F | 0x80)
+    while left >= _MORE:
+        out.append(left & 0x7F | _MORE)
         left >>= 7
     out.append(left)
     return bytes(out)

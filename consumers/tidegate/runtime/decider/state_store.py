@@ -215,6 +215,8 @@ class StateStore(Generic[S]):
         """Whether this offset was already applied to the table, by its own positions."""
         if table not in self._loaded:
             self._load(table)
+        if not self._ahead:  # as nearly always: this runs for every event
+            return False
         return table in self._ahead and offset < self._ahead[table].get(topic, 0)
 
     def put(self, table: str, state: S, pieces: Mapping[str, object] = NO_PIECES) -> None:
@@ -223,10 +225,12 @@ class StateStore(Generic[S]):
         The very same state object, and no pieces, mean that nothing changed.
         """
         loaded = self._loaded.get(table) or self._load(table)
-        if state is not loaded.state or pieces:
-            loaded.state = state
+        if pieces:
             loaded.changed.update(pieces)
-            self._changed.add(table)
+        elif state is loaded.state:
+            return
+        loaded.state = state
+        self._changed.add(table)
 
     def reopen(self, table: str) -> None:
         """Discard what a decision that raised may have changed in place."""

@@ -149,7 +149,7 @@ class DeadLetterLimit:
 
     def succeeded(self, partition: Partition) -> None:
         """Count a processed message, where any failed before: this runs for every message."""
-        if recent := self._recent.get(partition):
+        if self._recent and (recent := self._recent.get(partition)):
             recent.append(_SUCCEEDED)
 
     def failed(self, record: Record, error: BaseException, service: str) -> None:
@@ -181,7 +181,9 @@ class DeadLetterLimit:
         """Continue from a committed history; anything else counts as an empty one."""
         valid = set(history) <= {_SUCCEEDED, _FAILED, *_INVALID}
         with self._lock:
-            self._recent[partition] = deque(history if valid else "", self.window)
+            self._recent.pop(partition, None)
+            if history and valid:
+                self._recent[partition] = deque(history, self.window)
 
     def _begin(self, partition: Partition) -> deque[str]:
         with self._lock:
