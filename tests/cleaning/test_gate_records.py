@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.cleaning.gate_decision import command, command_of_event
+from tidegate.cleaning.gate_commands import command, command_of_event
 from tidegate.cleaning.gate_state import (
     MAX_UNPACKED,
     HeldLock,
