@@ -96,7 +96,7 @@ MUTANTS = (
     Mutant(
         "rule 3: an id is derived from its cause",
         "schemas/tidegate/events/identity.py",
-        (("    text = digest[:16].hex()\n", "    text = uuid.uuid4().hex\n"),),
+        (("    variant = _VARIANT", "    name = uuid.uuid4().hex\n    variant = _VARIANT"),),
         f"{DECIDERS} -k rule_3",
     ),
     Mutant(
