@@ -87,8 +87,8 @@ PINNED_MUTANTS = (
         _IDS,
         (
             (
-                "return derived_id(type(self).__name__, *",
-                "return derived_id(type(self).__name__, self.occurred_at, *",
+                "return derived_id(kind.__name__, *",
+                "return derived_id(kind.__name__, self.occurred_at, *",
             ),
         ),
         "tests/events/test_fact_ids.py",
@@ -98,11 +98,10 @@ PINNED_MUTANTS = (
         _IDS,
         (
             (
-                "        return self._derived_from(self.identified_by)\n",
-                """        if type(self).__name__ == "CleaningReleased":
-            return self._derived_from((*self.identified_by, "occurred_at"))
-        return self._derived_from(self.identified_by)
-""",
+                "        return derived_id(kind.__name__, *",
+                """        if kind.__name__ == "CleaningReleased":
+            return derived_id(str(self.occurred_at), *_identity_of(kind)(self))
+        return derived_id(kind.__name__, *""",
             ),
         ),
         "tests/cleaning/test_gate.py -k id_of_a_command",
