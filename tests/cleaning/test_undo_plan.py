@@ -93,6 +93,37 @@ def test_what_a_crash_left_in_several_entries_comes_back_as_one() -> None:
     assert reason([MINOR_3], alive, cleaning="other") == "not-quarantined"
 
 
+@pytest.mark.parametrize(
+    ("product", "name", "is_hidden"),
+    [
+        ("delta_1_3_v20", "delta_2_2_0000", True),
+        ("delta_1_3_v20", "delete_delta_2_2_0000", True),
+        ("delta_1_3_v20", "delta_1_2_v9", True),
+        ("delta_2_2_v20", "delta_2_2_0000", True),
+        ("delta_1_3_v20", "delta_1_3", False),
+        ("delta_1_3_v20", "delta_1_3_v9", False),
+        ("delta_1_3_v20", "delta_3_4_v9", False),
+        ("delta_1_3_v20", "delta_4_4_0000", False),
+        ("delta_1_3_v20", "base_2_v9", False),
+        ("delta_2_2_0000", "delta_2_2_0001", False),
+        ("base_3_v20", "delta_3_3_0000", True),
+        ("base_3_v20", "base_2_v9", True),
+        ("base_3_v20", "base_3", True),
+        ("base_3_v20", "base_3_v9", False),
+        ("base_3", "base_3_v9", False),
+        ("base_3_v20", "delta_1_4_v9", False),
+        ("base_3_v20", "base_4_v9", False),
+    ],
+)
+def test_what_hides_what(product: str, name: str, *, is_hidden: bool) -> None:
+    """And who sees the product reads the same with it: as getAcidState says."""
+    assert hides(FoundDirectory.named(product), FoundDirectory.named(name)) is is_hidden
+    latest = ValidWriteIds("default.t", 9)
+    changes = _reads([product, name], latest) != _reads([product], latest)
+    assert not (is_hidden and changes)
+    assert is_hidden or changes or product == "base_3" or name.startswith("base")
+
+
 NAMES = st.builds(
     lambda low, width, statement, txn, kind: (
         f"base_{low}{'' if txn is None else f'_v{txn}'}"

@@ -50,12 +50,6 @@ QUARANTINE_MUTANTS = (
         f"{_DISK} -k come_back_first",
     ),
     Mutant(
-        "undo: once the removal has begun nothing is put back",
-        _UNDO,
-        (("    _check_none_leaving(own, kept)\n    if kept:", "    if kept:"),),
-        f"{_DISK} -k harm",
-    ),
-    Mutant(
         "quarantine: a name in the target is never replaced",
         "consumers/tidegate/tables/warehouse/moves.py",
         (("        if self._is_there(as_name):", "        if False:"),),

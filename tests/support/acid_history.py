@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
+from typing import TypeVar
 
 from tidegate.hive import Base, Delta, IdRanges, ValidTxns, ValidWriteIds
 from tidegate.hive.id_lists import NOTHING_OPEN
@@ -93,10 +94,55 @@ class History:
             self.base = high
 
 
+@dataclass
+class RecordedHistory(History):
+    """A history that remembers its compactions which committed."""
+
+    vacuums: list[Vacuumed] = field(default_factory=list)
+
+    def compact(self, *, major: bool) -> None:
+        before, txn = len(self.directories), self.txn
+        self.look()
+        (write_ids, _), low = self.looks.pop(), self.base + 1
+        super().compact(major=major)
+        made = tuple(self.directories[before:])
+        if self.txn == txn or self.txn in self.open_txns | self.aborted_txns:
+            return
+        high = min(self.open) - 1 if self.open else self.write_id
+        self.vacuums.append(Vacuumed(made, low, high, write_ids, self.txn))
+
+
+@dataclass(frozen=True)
+class Vacuumed:
+    """A compaction that committed."""
+
+    made: tuple[str, ...]
+    low: int
+    high: int
+    write_ids: ValidWriteIds
+    txn: int
+
+    @property
+    def kind(self) -> str:
+        return "major" if self.made[0].startswith("base") else "minor"
+
+
+H = TypeVar("H", bound=History)
+
+
 def random_history(seed: int) -> History:
     """Write a history of five to fifteen steps, with looks in between and at its end."""
+    return _random_history(seed, History)
+
+
+def recorded_history(seed: int) -> RecordedHistory:
+    """The same history, with its compactions."""
+    return _random_history(seed, RecordedHistory)
+
+
+def _random_history(seed: int, kind: type[H]) -> H:
     random = Random(seed)  # noqa: S311 - the same history every time is the point
-    history = History(random)
+    history = kind(random)
     for _ in range(random.randint(5, 15)):
         step = random.choice(("write",) * 6 + ("settle", "minor", "minor", "major", "overwrite"))
         match step:
