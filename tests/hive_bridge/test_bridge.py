@@ -205,6 +205,30 @@ def test_a_broker_that_is_away_delays_a_release_and_loses_none(
     assert (found.lock_id, found.reason) == (locked, ReleaseReason.UNLOCKED)
 
 
+def test_a_table_whose_events_are_refused_is_named_once_and_stalls_no_other(
+    engine: HiveEngine, watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    tables = [acid_table(engine) for _ in range(2)]
+    locks = [engine.lock(db, "orders") for db, _ in tables]
+    for db, location in tables:
+        compact(engine, db, location)
+        watched.vacuums(db)
+    (good, _), (bad, bad_location) = tables
+    watched.refused = bad
+    for each in locks:
+        engine.unlock(each)
+    compact(engine, bad, bad_location)
+
+    with caplog.at_level(logging.WARNING):
+        found = [watched.releases(good) for _ in range(3)]
+
+    assert [[each.lock_id for each in releases] for releases in found] == [[locks[0]]] * 3
+    watched.bridge._compactions.wait(60)
+    watched.bridge.look()
+    said = [each for each in caplog.messages if bad in each]
+    assert len(said) == 2, said  # its release, and its vacuum
+
+
 def test_what_cannot_be_published_is_said_once(
     engine: HiveEngine, watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.metastore_model import NOON, lock, snapshot, vacuum
-from tidegate.events import LockHold, LockReleased
+from tidegate.events import LockHold, LockReleased, VacuumFlag, VacuumFlagged
 from tidegate.hive_bridge.waiting import Ended, WaitingHolds
 from tidegate.hive_metastore.holds import HeldTables
 from tidegate.hive_metastore.values import Lock, Snapshot
@@ -204,3 +204,27 @@ def released(ended: Ended) -> LockReleased:
         lock_id=ended.lock_id,
         transaction_id=ended.transaction_id,
     )
+
+
+def test_a_release_that_the_gate_may_have_forgotten_is_looked_for_again() -> None:
+    """The bridge was away so long that the gate forgot what it had published."""
+    holds = waiting()
+    event = vacuum(locks=[5, 6], open_txns=[8])
+    holds.vacuum(event)
+    for lock_id in (0, 5):
+        holds.release(LockReleased.about(event, said_by="x", occurred_at=NOON, lock_id=lock_id))
+    shown = snapshot(lock(6), open_txns=[8])
+    assert look(holds, shown) == []
+    number = holds.begin()
+    fields = {"said_by": "reader-gate", "occurred_at": NOON, "message": "m"}
+    flag = VacuumFlag.RELEASE_MAY_BE_FORGOTTEN
+    flagged = VacuumFlagged.about(event, **fields, flag=flag, locks=(0, 5, 6), transactions=(8,))
+
+    holds.forgotten(flagged)
+
+    # a look that began before it was known says nothing of it
+    assert ids(look(holds, snapshot(), number)) == {(ORDERS, 6, None), (ORDERS, None, 8)}
+    assert ids(look(holds, shown)) == {(ORDERS, 0, None), (ORDERS, 5, None)}
+    others = waiting()
+    others.forgotten(flagged.model_copy(update={"table": "lake.sales.orders"}))
+    assert len(others) == 0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from support.metastore import HiveEngine
-from tidegate.errors import DeliveryError
+from tidegate.errors import DeliveryError, InvalidEventError
 from tidegate.events import Event, LockReleased, VacuumFinished
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.bridge import MetastoreBridge
@@ -20,6 +20,8 @@ class Watched:
     def __init__(self, engine: HiveEngine, baseline: Baseline | None = None) -> None:
         self.events: list[Event] = []
         self.broken = False
+        self.refused = ""
+        """The database whose events the publisher refuses."""
         settings = BridgeSettings(uri=engine.settings.uri, interval_ms=4_000)
         storage = Storage()
         self.bridge = MetastoreBridge(settings, self._publish, storage, baseline or Baseline())
@@ -27,6 +29,8 @@ class Watched:
     def _publish(self, events: Sequence[Event]) -> None:
         if self.broken:
             raise DeliveryError("the broker is away")
+        if any(f".{self.refused}." in each.table for each in events):
+            raise InvalidEventError("it contradicts itself")
         self.events += events
 
     def vacuums(self, database: str) -> list[VacuumFinished]:

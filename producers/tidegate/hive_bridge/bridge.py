@@ -11,9 +11,17 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from tidegate.errors import MessageTooLargeError, TransientError
+from tidegate.errors import FormatError, MessageTooLargeError, TransientError
 from tidegate.errors.validation import validation_message
-from tidegate.events import Event, LockHold, LockReleased, ReleaseReason, VacuumFinished
+from tidegate.events import (
+    Event,
+    LockHold,
+    LockReleased,
+    ReleaseReason,
+    VacuumFinished,
+    VacuumFlag,
+    VacuumFlagged,
+)
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.cleanings import Cleanings, PublishedVacuum
 from tidegate.hive_bridge.compactions import Compactions
@@ -36,6 +44,9 @@ NO_LOCK: Final = 0
 """The id of a compaction's own lock where it is published by the bridge: that lock went with the
 compaction's transaction, before anybody could see the result. Metastores count from 1."""
 _BATCH: Final = 1_000
+Known = VacuumFinished | LockReleased | VacuumFlagged
+"""What is on the topics that says which holds are waited for."""
+_FORGOTTEN: Final = {VacuumFlag.RELEASE_MAY_BE_FORGOTTEN}
 _TIMEOUT_SETTINGS: Final = ("metastore.txn.timeout", "hive.txn.timeout")
 _USUAL_TIMEOUT_MS: Final = 300_000
 _LOCKLESS: Final = (("hive.acid.lockless.reads.enabled", "true"), ("hive.txn.read.locks", "false"))
@@ -80,26 +91,27 @@ class MetastoreBridge:
         self._queue_look = 0
         self._aborted = AbortedSweep(settings, storage, SAID_BY, clock)
         self._waiting: WaitingHolds | None = None
-        self._before: list[VacuumFinished | LockReleased] = []
+        self._before: list[Known] = []
         self._endings = Endings(_USUAL_TIMEOUT_MS / 1000)
         self._own: set[str] = set()
         """Vacuums that this bridge has published and not read back yet."""
+        self._refused: dict[str, str] = {}
 
     def take(self, events: Iterable[Event]) -> None:
         """Apply what is on the topics, of one read: vacuums, then ends of holds, then outcomes.
 
         The outcome of a cleaning comes after its vacuum, of an earlier read or of the same.
         """
-        known: list[VacuumFinished | LockReleased] = []
+        known: list[Known] = []
         for each in events:
             self._cleanings.take(each)
             if each.event_id in self._own:  # applied when it was published
                 self._own.discard(each.event_id)
-            elif isinstance(each, VacuumFinished | LockReleased):
+            elif isinstance(each, Known):
                 known.append(each)
         self._apply(known)
 
-    def _apply(self, known: Sequence[VacuumFinished | LockReleased]) -> None:
+    def _apply(self, known: Sequence[Known]) -> None:
         if self._waiting is None:  # the Metastore's own settings are not known yet
             self._before += known
             return
@@ -110,6 +122,9 @@ class MetastoreBridge:
         for each in known:
             if isinstance(each, LockReleased):
                 self._waiting.release(each)
+        for each in known:
+            if isinstance(each, VacuumFlagged) and each.flag in _FORGOTTEN:
+                self._waiting.forgotten(each)
 
     def look(self) -> int:
         """Look at the Metastore once, and publish what follows; how many events that were.
@@ -128,10 +143,10 @@ class MetastoreBridge:
         self.baseline = self.baseline.checked(snapshot)
         held, now = HeldTables(snapshot.locks), self._clock()
         ended = waiting.ended(number, held, snapshot.transactions)
-        releases = [self._release(each, snapshot, now) for each in ended]
+        releases = self._releases(ended, snapshot, now)
         for start in range(0, len(releases), _BATCH):
             batch = releases[start : start + _BATCH]
-            self._publish(batch)
+            self._publish_valid(batch)
             self._apply(batch)
         self._endings.look(snapshot, now)  # a release that was not confirmed keeps its reason
         published = len(releases) + self._publish_vacuums(snapshot, held)
@@ -193,6 +208,34 @@ class MetastoreBridge:
         with MetastoreClient(self._settings) as client, CompactionQueue(self._settings) as queue:
             return settle(compaction, vacuum, client, queue, self._storage)
 
+    def _releases(
+        self, ended: Iterable[Ended], snapshot: Snapshot, now: float
+    ) -> list[LockReleased]:
+        """The events of these ends; one that can't be made is said, and keeps up no other."""
+        made: list[LockReleased] = []
+        for each in ended:
+            try:
+                made.append(self._release(each, snapshot, now))
+            except ValidationError as error:
+                self._refuse(each.table, validation_message(error))
+        return made
+
+    def _publish_valid(self, events: Sequence[Event]) -> None:
+        """Publish together; where one of them would be refused, each by itself, but that one."""
+        try:
+            self._publish(events)
+        except (FormatError, MessageTooLargeError):
+            for each in events:
+                try:
+                    self._publish([each])
+                except (FormatError, MessageTooLargeError) as error:
+                    self._refuse(each.table, str(error))
+
+    def _refuse(self, table: str, why: str) -> None:
+        if self._refused.get(table) != why:
+            log.warning("an event of %s is not published: %s", table, why)
+        self._refused[table] = why
+
     def _release(self, ended: Ended, snapshot: Snapshot, now: float) -> LockReleased:
         aborted = snapshot.transactions.aborted
         if ended.elsewhere:
@@ -223,7 +266,7 @@ class MetastoreBridge:
                 self._publish(events)
             except ValidationError as error:  # too many holds, for example: they get fewer
                 self._compactions.postpone(compaction, validation_message(error))
-            except MessageTooLargeError as error:
+            except (FormatError, MessageTooLargeError) as error:
                 self._compactions.refuse(compaction, str(error))
             else:
                 self._own.add(events[1].event_id)
@@ -234,8 +277,8 @@ class MetastoreBridge:
 
     def _publish_aborted(self, snapshot: Snapshot) -> int:
         found = self._aborted.look(snapshot.transactions.aborted)
+        self._publish_valid(found)
         for each in found:
-            self._publish([each])
             self._aborted.published(each)
         return len(found)
 

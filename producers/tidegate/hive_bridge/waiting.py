@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tidegate.events import LockReleased, LockType, VacuumFinished
+from tidegate.events import LockReleased, LockType, VacuumFinished, VacuumFlagged
 from tidegate.hive_metastore.holds import HeldTables
 from tidegate.hive_metastore.values import Transactions
 
@@ -99,6 +99,20 @@ class WaitingHolds:
                 tables.pop(event.table, None)
                 if not tables:
                     del holds[key]
+
+    def forgotten(self, event: VacuumFlagged) -> None:
+        """The gate may have forgotten that these ended: they are waited for again.
+
+        So a look at the Metastore tells whether they have ended, and that is published again.
+        """
+        if event.table.split(".", 1)[0] != self._catalog:
+            return
+        known = max(event.transactions, default=0)
+        hold = _Hold(event.location, self._looks, known, event.partition)
+        for lock in event.locks:
+            self._locks.setdefault(lock, {}).setdefault(event.table, hold)
+        for txn in event.transactions:
+            self._transactions.setdefault(txn, {}).setdefault(event.table, hold)
 
     def ended(self, look: int, held: HeldTables, transactions: Transactions) -> list[Ended]:
         """The holds that have ended, as a look shows whose calls were made after its `begin`.
