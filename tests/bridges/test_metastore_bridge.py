@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from support.acid import build, names_in
 from support.deployment import Deployment, exit_code
 from support.metastore import HiveEngine, own_metastore, until_answers
 from support.waiting import wait_for
 from tidegate.bridges.position import group_of
+from tidegate.cli import app
 from tidegate.events import LockReleased, VacuumFinished
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_metastore import MetastoreClient
@@ -261,6 +263,25 @@ def test_a_metastore_that_goes_away_is_said_once_and_one_with_another_database_s
             again = bridged.bridge("two")
             assert exit_code(again, 120) == 1
             assert held not in {each.lock_id for each in bridged.releases()}
+
+            deployment.run("reader-gate", "gate")
+            settings = str(deployment.settings_file("people", {}))
+            command = ("bridge", "accept-metastore", "--why", "all engines stopped", "-c", settings)
+
+            def accept(*more: str) -> str:
+                answer = CliRunner().invoke(app, [*command, "--requested-by", "ana", *more])
+                assert answer.exit_code == 0, answer
+                return str(answer.stdout)
+
+            shown = wait_for("the gate", lambda: "1 vacuums of 1 tables" in accept(), 60)
+            assert shown
+            assert held not in {each.lock_id for each in bridged.releases()}
+            assert "1 releases were published" in accept("--release", "--execute")
+            [found] = [each for each in bridged.releases() if each.lock_id == held]
+            assert (found.reason, found.said_by) == ("expired", "ana: all engines stopped")
+            third = bridged.bridge("three")
+            wait_for("the bridge", lambda: "accepted by ana" in third.log.read_text(), 60)
+            wait_for("a look", lambda: is_active(third), 60)
         engine.close()
 
 

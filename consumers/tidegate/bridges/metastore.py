@@ -139,6 +139,8 @@ class MetastoreBridgeLoop:
         """The bridge, once it knows all that is on the topics; None if they went meanwhile."""
         if self._bridge is None or self._reader is None:
             known = Baseline.parse(self._subscription.committed_metadata(self._leading))
+            if known.accepted_by:
+                log.info("this Metastore was accepted by %s", known.accepted_by)
             self._bridge = self._make_bridge(known)
             self._reader = self._make_reader(self._topics, self._group)
         bridge = self._bridge

@@ -40,6 +40,9 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "doctor": ("tidegate doctor", "tidegate doctor restorer --write --spark --json"),
     "monitor": ("tidegate monitor --config tidegate.toml",),
+    "bridge accept-metastore": (
+        'tidegate bridge accept-metastore --why "restored after a disk fault; all engines stopped"',
+    ),
     "bridge metastore": ("tidegate bridge metastore --config tidegate.toml",),
     "broker": ("tidegate broker ./kafka-data",),
     "config init": ("tidegate config init > tidegate.toml",),

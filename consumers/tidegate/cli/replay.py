@@ -81,6 +81,11 @@ def group(
     """
     from tidegate.ops.replay import Replays  # noqa: PLC0415 - heavy
 
+    if service == "metastore-bridge":
+        raise ConfigError(
+            "a Metastore bridge reads its topics from their beginning at each start: restart it;"
+            " what it has stored of its Metastore is changed by: tidegate bridge accept-metastore"
+        )
     target = _target(to_offset, to_time, by_duration, to_earliest, shift_by)
     with Replays(reachable(config), Progress()) as replays:
         plan = replays.plan_reset(

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Final, Self
 
 from tidegate.errors import StopService
 from tidegate.hive_metastore.values import Snapshot
+
+_SAID: Final = 250
 
 
 class MetastoreReplacedError(StopService):
@@ -27,10 +29,12 @@ class Baseline:
     Attributes:
         metastore: The UUID of its database, empty while it was never seen.
         high_water_mark: The highest transaction id that it has ever named.
+        accepted_by: Who decided last to go on with another one, and why; shortened.
     """
 
     metastore: str = ""
     high_water_mark: int = 0
+    accepted_by: str = ""
 
     def checked(self, snapshot: Snapshot) -> Self:
         """The baseline after this snapshot.
@@ -43,8 +47,7 @@ class Baseline:
                 f"the Metastore's database has the UUID {snapshot.metastore}, and had"
                 f" {self.metastore} before: it is another Metastore, and says nothing of the locks"
                 " that vacuums wait for. Nothing is released. Point the bridge at the right one; if"
-                " the old one is gone for good, give the tables another catalog name, and have"
-                " people decide about the vacuums that still wait"
+                " the old one is gone for good, see: tidegate bridge accept-metastore --help"
             )
         mark = snapshot.transactions.high_water_mark
         if mark < self.high_water_mark:
@@ -52,13 +55,24 @@ class Baseline:
                 f"the Metastore's highest transaction is {mark}, and was {self.high_water_mark}"
                 " before: its database was restored from an earlier state, and has forgotten locks"
                 " whose readers may still read. Nothing is released. When no such reader is left,"
-                " let it open transactions until it is past the old mark, then start the bridge"
+                " see: tidegate bridge accept-metastore --help"
             )
         return replace(self, metastore=snapshot.metastore, high_water_mark=mark)
 
     def dumps(self) -> str:
-        """As text of at most 200 characters; the inverse of `parse`."""
-        return json.dumps({"metastore": self.metastore, "high_water_mark": self.high_water_mark})
+        """As text of at most 400 characters; the inverse of `parse`."""
+        found: dict[str, object] = {
+            "metastore": self.metastore,
+            "high_water_mark": self.high_water_mark,
+        }
+        if self.accepted_by:
+            found["accepted_by"] = self.accepted_by
+        return json.dumps(found)
+
+    def accepted(self, by: str, why: str) -> Self:
+        """The same, with who decided to go on with it, and why."""
+        said = f"{by}: {why}".encode("ascii", "replace").decode()
+        return replace(self, accepted_by=said[:_SAID])
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -71,8 +85,9 @@ class Baseline:
             return cls()
         try:
             found = json.loads(text)
-            return cls(str(found["metastore"]), int(found["high_water_mark"]))
-        except (ValueError, KeyError, TypeError) as error:
+            said = str(found.get("accepted_by", ""))
+            return cls(str(found["metastore"]), int(found["high_water_mark"]), said)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise MetastoreReplacedError(
                 f"what the bridge has stored of its Metastore can't be read: {text[:200]!r}"
             ) from error

@@ -99,7 +99,11 @@ class TopicGuard:
             OffsetGapError: the offset is one of another topic of the same name.
         """
         ids, text = split_metadata(metadata)
-        for name, topic_id in zip((topic, *self._watched), ids.split(","), strict=False):
+        if not ids:  # of an earlier version, or of another tool
+            return text
+        for name, topic_id in zip(
+            (topic, *self._watched), ids.removesuffix(_END_OF_IDS).split(","), strict=False
+        ):
             now = self._joined[name]
             require_same_topic(self._group, name, TopicIdentity(topic_id, now.partitions), now)
         return text

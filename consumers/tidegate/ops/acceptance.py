@@ -1,0 +1,111 @@
+"""Go on with another Metastore: what a person decides after `MetastoreReplacedError`.
+
+The bridge can't tell whether the readers of the one before still read. A person can; who it was,
+and why, is stored beside the position, and stands in every release that is published for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from confluent_kafka.admin import AdminClient
+
+from tidegate.bridges.position import StoredPosition, group_of, store, stored_position
+from tidegate.errors import ConfigError
+from tidegate.events import LockReleased, ReleaseReason
+from tidegate.hive_bridge.baseline import Baseline, MetastoreReplacedError
+from tidegate.hive_metastore import MetastoreClient
+from tidegate.ops.groups import Groups
+from tidegate.ops.waiting import LackingVacuum, waiting_vacuums
+from tidegate.publisher import Publisher
+from tidegate.service.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """What is accepted, and what waits for locks and transactions of the Metastore before."""
+
+    position: StoredPosition
+    before: Baseline | None
+    """None: what is stored can't be read."""
+    now: Baseline
+    waiting: tuple[LackingVacuum, ...]
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the bridge would stop as it is."""
+        if self.before is None:
+            return True
+        other = self.before.metastore not in ("", self.now.metastore)
+        return other or self.now.high_water_mark < self.before.high_water_mark
+
+    def releases(self, said_by: str) -> Iterator[LockReleased]:
+        """The end of everything that is waited for, as expired: its reader may be alive."""
+        for vacuum in self.waiting:
+            for hold in vacuum.lacks:
+                yield LockReleased(
+                    table=vacuum.table,
+                    location=vacuum.location,
+                    occurred_at=datetime.now(UTC),
+                    said_by=said_by,
+                    lock_id=hold.lock_id,
+                    transaction_id=hold.transaction_id,
+                    partition=vacuum.partition,
+                    reason=ReleaseReason.EXPIRED,
+                    reconciled=True,
+                )
+
+
+def plan_acceptance(settings: Settings) -> Acceptance:
+    """Look at what is stored, at the Metastore, and at what waits; change nothing.
+
+    Raises:
+        ConfigError: no Metastore is configured, or no bridge has ever stored anything.
+        TransientError: the broker or the Metastore does not answer.
+    """
+    watched = settings.bridge.metastore
+    if watched is None:
+        raise ConfigError("no Metastore is configured: set uri in [bridge.metastore]")
+    position = stored_position(settings.connection(), settings.topics.prefix)
+    if position is None:
+        raise ConfigError("no bridge has stored anything yet: there is nothing to accept")
+    try:
+        before = Baseline.parse(position.text)
+    except MetastoreReplacedError:
+        before = None
+    with MetastoreClient(watched) as client:
+        now = Baseline().checked(client.snapshot())
+    catalog = watched.catalog.lower()
+    waiting = tuple(
+        each for each in waiting_vacuums(settings) if each.table.split(".", 1)[0] == catalog
+    )
+    return Acceptance(position, before, now, waiting)
+
+
+def accept(  # noqa: PLR0913 - a decision, all by name
+    settings: Settings, plan: Acceptance, *, by: str, why: str, release: bool, publisher: Publisher
+) -> int:
+    """Store the Metastore as it is now; how many releases were published.
+
+    Args:
+        settings: The deployment.
+        plan: What was looked at.
+        by: Who decides it.
+        why: The reason.
+        release: Whether to publish the end of all that is waited for.
+        publisher: Publishes it.
+
+    Raises:
+        GroupInUseError: a bridge runs.
+        TransientError: the broker did not answer.
+        DeliveryError: not all releases are confirmed; nothing was stored.
+    """
+    connection, prefix = settings.connection(), settings.topics.prefix
+    Groups(AdminClient({**connection, "log_level": 0})).check_unused(group_of(prefix))
+    released = list(plan.releases(f"{by}: {why}"[:1000])) if release else []
+    if released:
+        publisher.publish(*released)
+    store(connection, prefix, plan.position, plan.now.accepted(by, why))
+    return len(released)
