@@ -1,0 +1,38 @@
+"""What the guard writes beside an offset, it reads back. Without a broker."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from tidegate.errors import OffsetGapError
+from tidegate.runtime.kafka.metadata import KafkaMetadata
+from tidegate.runtime.kafka.topic_guard import TopicGuard, split_metadata
+from tidegate.runtime.topic_identity import TopicIdentity
+
+
+def guard(**ids: str) -> TopicGuard:
+    names = list(ids)
+    made = TopicGuard("g", names[:1], names[1:], cast("KafkaMetadata", None))
+    made._joined |= {name: TopicIdentity(each, 3) for name, each in ids.items()}
+    return made
+
+
+def test_the_text_behind_the_ids_is_read_back_and_other_ids_stop_the_service() -> None:
+    ours = guard(vacuums="a", locks="b", outcomes="c")
+    written = ours.with_ids("vacuums", '{"x": 1}')
+    ids, text = split_metadata(written)
+
+    assert ours.text_of("vacuums", written) == text == '{"x": 1}'
+    assert ours.text_of("vacuums", ids + "other") == "other"
+    assert guard(vacuums="a", locks="b").text_of("vacuums", written) == text
+    for names in ({"vacuums": "z"}, {"vacuums": "a", "locks": "b", "outcomes": "z"}):
+        with pytest.raises(OffsetGapError):
+            guard(**names).text_of("vacuums", written)
+
+
+def test_metadata_of_an_earlier_version_or_of_another_tool_is_text() -> None:
+    assert guard(vacuums="a").text_of("vacuums", "plain") == "plain"
+    assert guard(vacuums="a").text_of("vacuums", None) == ""
+    assert split_metadata("plain") == ("", "plain")
