@@ -5,12 +5,13 @@ from __future__ import annotations
 import getpass
 import logging
 import threading
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.options import ConfigFile, Execute, RequestedBy
-from tidegate.cli.output import write
+from tidegate.cli.options import AsJson, ConfigFile, Execute, RequestedBy
+from tidegate.cli.output import write, write_json
 from tidegate.cli.reachable import reachable
 from tidegate.service.settings import Settings
 
@@ -57,6 +58,7 @@ def accept_metastore(
         ),
     ] = False,
     execute: Execute = False,
+    as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
     """Go on with a Metastore that has another database, or an older state of its own.
@@ -66,25 +68,43 @@ def accept_metastore(
     new one has given out higher ids; with --release it is free at once, and cleaned as after an
     expiry. Be sure that no reader of the one before still reads.
     """
-    from tidegate.ops.acceptance import accept, plan_acceptance  # noqa: PLC0415 - heavy
-    from tidegate.publisher import Publisher  # noqa: PLC0415 - heavy
+    from tidegate.ops.acceptance import plan_acceptance  # noqa: PLC0415 - heavy
 
     settings = reachable(config)
     plan = plan_acceptance(settings)
-    for line in _described(plan):
-        write(line)
-    if not execute:
-        write("nothing was changed; repeat it with --execute")
-        return
+    if not as_json:
+        for line in _described(plan):
+            write(line)
     by = requested_by or getpass.getuser()
+    count = _accepted(settings, plan, by, why, release=release) if execute else 0
+    if as_json:
+        write_json({"executed": execute, "releases": count, **_fields(plan)})
+    elif execute:
+        write(f"accepted by {by}; {count} releases were published; start the bridges")
+    else:
+        write("nothing was changed; repeat it with --execute")
+
+
+def _accepted(settings: Settings, plan: Acceptance, by: str, why: str, *, release: bool) -> int:
+    from tidegate.ops.acceptance import accept  # noqa: PLC0415 - heavy
+    from tidegate.publisher import Publisher  # noqa: PLC0415 - heavy
+
     with Publisher(
         said_by=by,
         prefix=settings.topics.prefix,
         config=settings.connection(),
         registry=settings.registry,
     ) as publisher:
-        count = accept(settings, plan, by=by, why=why, release=release, publisher=publisher)
-    write(f"accepted by {by}; {count} releases were published; start the bridges")
+        return accept(settings, plan, by=by, why=why, release=release, publisher=publisher)
+
+
+def _fields(plan: Acceptance) -> dict[str, object]:
+    return {
+        "before": None if plan.before is None else asdict(plan.before),
+        "now": asdict(plan.now),
+        "needed": plan.is_needed,
+        "waiting": [each.as_json() for each in plan.waiting],
+    }
 
 
 def _described(plan: Acceptance) -> list[str]:
