@@ -103,7 +103,7 @@ BRIDGE_MUTANTS = (
     Mutant(
         "bridge: the vacuums of another catalog are another Metastore's",
         _BRIDGE + "waiting.py",
-        (('if event.table.split(".", 1)[0] != self._catalog:', "if False:"),),
+        (('return table.split(".", 1)[0] == self._catalog', "return True"),),
         _WAITING,
     ),
     Mutant(

@@ -70,7 +70,7 @@ class WaitingHolds:
 
     def vacuum(self, event: VacuumFinished) -> None:
         """A vacuum is known: all its holds are waited for."""
-        if event.table.split(".", 1)[0] != self._catalog:
+        if not self._is_ours(event.table):
             return
         named = (*event.open_transactions, event.own_transaction_id or 0)
         known = max(named, default=0)
@@ -105,7 +105,7 @@ class WaitingHolds:
 
         So a look at the Metastore tells whether they have ended, and that is published again.
         """
-        if event.table.split(".", 1)[0] != self._catalog:
+        if not self._is_ours(event.table):
             return
         known = max(event.transactions, default=0)
         hold = _Hold(event.location, self._looks, known, event.partition)
@@ -135,6 +135,10 @@ class WaitingHolds:
                 elif self._free_elsewhere and held.is_elsewhere(txn, *_names(table)):
                     found.append(Ended(table, hold.location, None, txn, None, None, elsewhere=True))
         return found
+
+    def _is_ours(self, table: str) -> bool:
+        """Whether a table is of this Metastore's catalog."""
+        return table.split(".", 1)[0] == self._catalog
 
     def _ended_locks(
         self, look: int, held: HeldTables, transactions: Transactions
