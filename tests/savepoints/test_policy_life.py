@@ -310,6 +310,18 @@ def test_a_review_of_the_table_heals_a_lost_memory() -> None:
     assert [e.review for e in next_day.commands if isinstance(e, SavepointRequested)] == [True]
 
 
+def test_a_backlog_asks_for_one_review_and_again_when_it_was_not_answered() -> None:
+    policy = service(TierRule(tier=Tier.EVERY_COMMIT))
+    state, asked_for = policy.initial(), list[bool]()
+    for minute in (0, 1, 2, 59, 61, 62):
+        at = START + timedelta(minutes=minute)
+        decision = policy.decide(state, commit(at), at)
+        state = decision.state
+        asked_for += [e.review for e in decision.commands if isinstance(e, SavepointRequested)]
+
+    assert asked_for == [True, False, False, False, True, False]
+
+
 def test_a_review_forgets_what_is_gone() -> None:
     policy = service(TierRule(tier=Tier.DAILY, keep=1))
     simulation = run(policy, DAY, 3)

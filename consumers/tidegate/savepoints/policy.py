@@ -28,8 +28,6 @@ from tidegate.savepoints.schedule import Wanted, periods_of, wanted
 
 SAVEPOINTABLE: Final = frozenset({"commit", "deltacommit", "replacecommit"})
 """The actions whose commits may get a savepoint by policy."""
-_REVIEW_AFTER: Final = timedelta(hours=24)
-"""How often the table's own list of savepoints is asked for, with a savepoint that is made."""
 _GONE: Final = frozenset({Reason.NOT_OF_POLICY})
 """Refusals after which a savepoint is not the policy's business any more."""
 
@@ -108,7 +106,7 @@ class SavepointPolicyService:
         if state.has(event.instant, at):
             return Decision(state)
         what = wanted(rule, state, event, at)
-        review = state.reviewed_at is None or at >= state.reviewed_at + _REVIEW_AFTER
+        review = state.wants_review(at)
         requests = tuple(self._requests(rule, what, event, at, review=review))
         return Decision(_after(state, event, what, requests, at), requests)
 
@@ -231,6 +229,8 @@ def _after(
     if requests:
         fields["last_at"] = at
     if what.tiers:
+        if requests[-1].review:
+            fields["review_asked_at"] = at
         made = {
             str(tier): TierState(period=period, request=requests[-1].event_id)
             for tier, period in periods_of(what.tiers, at)

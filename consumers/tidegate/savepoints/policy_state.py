@@ -14,6 +14,7 @@ from tidegate.hudi.instant_time import is_long_ago
 REMEMBERED: Final = 256
 MAX_KEPT: Final = 1000
 """Savepoints remembered of a table; the oldest, because those go first."""
+_REVIEW_AFTER: Final = timedelta(hours=24)
 _FIRST_WAIT: Final = timedelta(hours=1)
 _LONGEST_WAIT: Final = timedelta(hours=24)
 
@@ -74,6 +75,8 @@ class PolicyState(Value, frozen=True):
     """When a savepoint was last requested."""
     tiers: dict[str, TierState] = Field(default_factory=dict[str, TierState])
     kept: tuple[KeptEntry, ...] = ()
+    review_asked_at: datetime | None = None
+    """When the table's own list of savepoints was last asked for."""
     reviewed_at: datetime | None = None
     """When the table's savepoints were last compared with these."""
 
@@ -82,6 +85,13 @@ class PolicyState(Value, frozen=True):
         full = len(self.instants) == REMEMBERED
         forgotten = full and instant < self.instants[0] and is_long_ago(instant, at)
         return forgotten or instant in self.instants
+
+    def wants_review(self, at: datetime) -> bool:
+        """Whether to ask for the table's own list: once a day, an hour after no answer."""
+        if self.review_asked_at is None:
+            return True
+        is_answered = self.reviewed_at is not None and self.reviewed_at >= self.review_asked_at
+        return at >= self.review_asked_at + (_REVIEW_AFTER if is_answered else _FIRST_WAIT)
 
     def with_(self, **fields: object) -> PolicyState:
         """The state with other fields."""
