@@ -17,6 +17,7 @@ from tidegate.events import (
     SavepointRequested,
 )
 from tidegate.events.reasons import Reason
+from tidegate.runtime.decider.state_record import StateRecord, record_adapter
 from tidegate.savepoints import (
     PolicyRule,
     SavepointPolicy,
@@ -24,7 +25,7 @@ from tidegate.savepoints import (
     Tier,
     TierRule,
 )
-from tidegate.savepoints.policy_state import PolicyState
+from tidegate.savepoints.policy_state import MAX_KEPT, REMEMBERED, PolicyState
 from tidegate.savepoints.simulation import Simulation
 
 START = datetime(2026, 3, 2, 0, 30, tzinfo=UTC)  # a Monday
@@ -320,6 +321,27 @@ def test_a_backlog_asks_for_one_review_and_again_when_it_was_not_answered() -> N
         asked_for += [e.review for e in decision.commands if isinstance(e, SavepointRequested)]
 
     assert asked_for == [True, False, False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("count", "most_bytes"), [(0, 6_000), (100, 24_000), (MAX_KEPT + 500, 190_000)]
+)
+def test_a_table_s_record_in_the_changelog_stays_small(count: int, most_bytes: int) -> None:
+    policy = service(TierRule(tier=Tier.EVERY_COMMIT, lifetime=DAY), TierRule(tier=Tier.HOURLY))
+    state = PolicyState()
+    there = tuple(kept(START + n * HOUR, tiers=("every-commit", "hourly")) for n in range(count))
+    for number in range(REMEMBERED + 10):
+        at = START + number * timedelta(seconds=7)
+        decision = policy.decide(state, commit(at), at)
+        state = decision.state
+    outcome = created(asked(START, policy="sales"), START, reviewed=True, savepoints=there)
+    state = policy.decide(state, outcome, START).state
+
+    record = record_adapter(PolicyState).dump_json(StateRecord({"tidegate.commits": 99}, state))
+
+    assert len(state.kept) == min(count, MAX_KEPT)
+    assert len(record) < most_bytes
+    assert record_adapter(PolicyState).validate_json(record).state == state
 
 
 def test_a_review_forgets_what_is_gone() -> None:

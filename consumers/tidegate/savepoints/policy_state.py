@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from tidegate.events import KeptSavepoint, SavepointCreated, Value
 from tidegate.hudi.instant_time import is_long_ago
@@ -32,6 +32,11 @@ class KeptEntry(Value, frozen=True):
     asked: int = 0
     """How often its removal was requested."""
     asked_at: datetime | None = None
+
+    @model_serializer(mode="wrap")
+    def _compact(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Without what is empty: a table may have hundreds of these in one record."""
+        return {name: value for name, value in handler(self).items() if value}
 
     @property
     def lifetime(self) -> timedelta | None:

@@ -119,6 +119,16 @@ def test_the_maximum_is_by_default_what_the_tiers_keep(tmp_path: Path) -> None:
             id="fewer than kept",
         ),
         pytest.param(
+            ("hourly = { keep = 900 }", "daily = { keep = 1 }"),
+            "901 savepoints of a table are more than 900",
+            id="too many to keep",
+        ),
+        pytest.param(
+            ('every_commit = { lifetime = "9d" }', "max_count = 901"),
+            "901 savepoints of a table are more than 900",
+            id="too many at most",
+        ),
+        pytest.param(
             ("daily = { keep = 7 }", 'lifetime = "30d"'),
             "no tier uses this lifetime",
             id="a lifetime that counts nowhere",

@@ -13,6 +13,8 @@ from tidegate.service.settings.section import Section
 
 FOREVER: Final = "forever"
 _MAX_COUNT: Final = 100
+_MOST: Final = 900
+"""Savepoints of a table that a policy may limit them to; it remembers a thousand."""
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _DURATION: Final = re.compile(r"([0-9]{1,6})([smhdw])")
 _EXAMPLE: Final = 'e.g. lifetime = "30d", or lifetime = "forever"'
@@ -187,6 +189,11 @@ class SavepointRule(Section, frozen=True):
 
     def _counts(self) -> str | None:
         tiers, most = self.tiers(), self.max_count
+        if tiers and (self.maximum() or 0) > _MOST:
+            return (
+                f"{self.maximum()} savepoints of a table are more than {_MOST}: each is read by"
+                " every clean of Hudi. Give the tiers less to keep, or lifetimes and a max_count"
+            )
         if most is None:
             return None
         if most < len(tiers):
