@@ -87,6 +87,23 @@ ATTACKS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "test_an_instant_in_the_future_is_refused_and_not_remembered",
         ),
     },
+    "forged outcomes have a savepoint removed that a person made, or the last of a tier": {
+        "savepoints/test_savepoint_removal.py": (
+            "test_a_policy_never_removes_what_is_not_its_own",
+            "test_the_last_of_a_tier_is_never_removed_by_its_policy",
+            "test_only_a_lifetime_lets_a_service_remove_a_person_s",
+        ),
+        "savepoints/test_policy_life.py": (
+            "test_what_only_looks_like_a_mark_is_none",
+            "test_a_person_can_not_write_a_mark_in_a_comment",
+        ),
+    },
+    "forged outcomes or times stop the savepoint policy, or end savepoints early": {
+        "savepoints/test_policy_life.py": (
+            "test_an_outcome_that_no_removal_can_be_requested_for_is_not_remembered",
+        ),
+        "runtime/test_ticks.py": ("test_a_record_of_the_future_does_not_make_anything_due_early",),
+    },
     "a forged fact under the id of a real one": {
         "events/test_fact_ids.py": (
             "test_a_fact_under_another_facts_id_is_a_format_error",

@@ -344,6 +344,27 @@ def test_a_table_s_record_in_the_changelog_stays_small(count: int, most_bytes: i
     assert record_adapter(PolicyState).validate_json(record).state == state
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"instant": "tomorrow"}, id="no instant"),
+        pytest.param({"location": "a/b"}, id="no absolute path"),
+        pytest.param({"lifetime_seconds": 2**62}, id="a lifetime beyond all time"),
+        pytest.param({"tiers": ("a b",), "policy": "sales"}, id="no tier"),
+        pytest.param({"policy": "two words"}, id="no policy"),
+    ],
+)
+def test_an_outcome_that_no_removal_can_be_requested_for_is_not_remembered(
+    fields: dict[str, object],
+) -> None:
+    """Else a tick would raise, where there is no event to put aside: the service would stop."""
+    policy = service(TierRule(tier=Tier.DAILY, keep=1))
+    honest = created(asked(START, lifetime_seconds=60), START).model_dump()
+
+    with pytest.raises(ValueError, match=f"{next(iter(fields))}|absolute"):
+        policy.decide(PolicyState(), SavepointCreated.model_validate(honest | fields), START)
+
+
 def test_a_review_forgets_what_is_gone() -> None:
     policy = service(TierRule(tier=Tier.DAILY, keep=1))
     simulation = run(policy, DAY, 3)

@@ -6,28 +6,40 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    AwareDatetime,
+    Field,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    model_serializer,
+)
 
 from tidegate.events import KeptSavepoint, SavepointCreated, Value
+from tidegate.events.limits import HudiInstant, Location, Text
+from tidegate.events.savepoint_marks import LifetimeSeconds, PolicyName, TierName
 from tidegate.hudi.instant_time import is_long_ago
 
 REMEMBERED: Final = 256
 MAX_KEPT: Final = 1000
 """Savepoints remembered of a table; the oldest, because those go first."""
+_LOCATION: Final = TypeAdapter[str](Location)
 _REVIEW_AFTER: Final = timedelta(hours=24)
 _FIRST_WAIT: Final = timedelta(hours=1)
 _LONGEST_WAIT: Final = timedelta(hours=24)
 
 
 class KeptEntry(Value, frozen=True):
-    """A savepoint that may have to be removed one day. Times are the broker's."""
+    """A savepoint that may have to be removed one day. Times are the broker's.
 
-    instant: str
-    policy: str | None = None
-    tiers: tuple[str, ...] = ()
-    since: datetime
-    lifetime_seconds: int | None = None
-    cause: str
+    Its fields are such that the removal can be requested: outcomes may hold other values.
+    """
+
+    instant: HudiInstant
+    policy: PolicyName | None = None
+    tiers: tuple[TierName, ...] = ()
+    since: AwareDatetime
+    lifetime_seconds: LifetimeSeconds | None = None
+    cause: Text
     """The event that made it known: a removal's id derives from it."""
     asked: int = 0
     """How often its removal was requested."""
@@ -74,6 +86,7 @@ class PolicyState(Value, frozen=True):
 
     instants: tuple[str, ...] = ()
     location: str = ""
+    """Where the savepoints are."""
     commits: int = 0
     """Since the last savepoint for every N commits."""
     last_at: datetime | None = None
@@ -119,7 +132,8 @@ class PolicyState(Value, frozen=True):
         kept = tuple(oldest)
         if kept == self.kept and reviewed_at == self.reviewed_at:
             return self
-        return self.with_(kept=kept, location=event.location, reviewed_at=reviewed_at)
+        location = _LOCATION.validate_python(event.location)
+        return self.with_(kept=kept, location=location, reviewed_at=reviewed_at)
 
     def _made(self, event: SavepointCreated, at: datetime) -> Iterable[KeptEntry]:
         if event.policy is None and event.lifetime_seconds is None:

@@ -10,7 +10,6 @@ from tidegate.events.base import Caused, Command, Request
 from tidegate.events.facts import VacuumKind
 from tidegate.events.limits import (
     MAX_DIRECTORIES,
-    Count,
     DirectoryName,
     HudiInstant,
     Id,
@@ -18,7 +17,13 @@ from tidegate.events.limits import (
     Snapshot,
     Text,
 )
-from tidegate.events.savepoint_marks import PREFIX, PolicyName, SavepointMark, TierName
+from tidegate.events.savepoint_marks import (
+    PREFIX,
+    LifetimeSeconds,
+    PolicyName,
+    SavepointMark,
+    TierName,
+)
 
 
 class SavepointRequested(Request, frozen=True):
@@ -42,7 +47,7 @@ class SavepointRequested(Request, frozen=True):
     before: HudiInstant | None = None
     policy: PolicyName | None = None
     tiers: tuple[TierName, ...] = Field(default=(), max_length=20)
-    lifetime_seconds: Count | None = None
+    lifetime_seconds: LifetimeSeconds | None = None
     review: bool = False
 
     @model_validator(mode="after")

@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, model_validator
 from tidegate.events.base import Command, Outcome, Value
 from tidegate.events.identity import derived_id
 from tidegate.events.limits import Count, LongText, Message, Text
-from tidegate.events.savepoint_marks import KeptSavepoint
+from tidegate.events.savepoint_marks import KeptSavepoint, LifetimeSeconds
 
 
 class InstantRef(Value, frozen=True):
@@ -55,7 +55,7 @@ class SavepointCreated(Answer, frozen=True):
     policy: Text | None = None
     tiers: tuple[Text, ...] = ()
     decided_at: AwareDatetime | None = None
-    lifetime_seconds: Count | None = None
+    lifetime_seconds: LifetimeSeconds | None = None
     reviewed: bool = False
     pinned_files: Count | None = None
     pinned_bytes: Count | None = None

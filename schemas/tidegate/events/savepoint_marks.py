@@ -21,6 +21,8 @@ _MARK: Final = re.compile(r"\[tidegate ([a-z]+=\S+(?: [a-z]+=\S+)*)\](?: |$)")
 
 PolicyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 """Letters, digits and . _ -, because it stands in a mark."""
+LifetimeSeconds = Annotated[int, Field(ge=0, le=100 * 366 * 86_400)]
+"""At most a hundred years: a time that is added to another one."""
 TierName = Annotated[str, Field(pattern=r"^[a-z][a-z-]{0,29}$")]
 """A tier of a policy, such as daily."""
 
@@ -36,7 +38,7 @@ class SavepointMark(Value, frozen=True):
     policy: PolicyName | None = None
     tiers: tuple[TierName, ...] = Field(default=(), max_length=20)
     decided_at: AwareDatetime
-    lifetime_seconds: Count | None = None
+    lifetime_seconds: LifetimeSeconds | None = None
 
     @property
     def lifetime(self) -> timedelta | None:
@@ -96,7 +98,7 @@ class KeptSavepoint(Value, frozen=True):
     policy: Text | None = None
     tiers: tuple[Text, ...] = ()
     decided_at: AwareDatetime | None = None
-    lifetime_seconds: Count | None = None
+    lifetime_seconds: LifetimeSeconds | None = None
     files: Count
     pinned_files: Count | None = None
     pinned_bytes: Count | None = None
