@@ -25,6 +25,7 @@ WITHOUT_JSON: Final[Mapping[str, str]] = MappingProxyType(
         "run": "a service: its log is JSON where it is not a terminal",
         "monitor": "a service",
         "bridge metastore": "a service",
+        "bridge hudi": "a service",
         "broker": "a service",
         "demo": "a story for people",
     }

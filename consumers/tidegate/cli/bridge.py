@@ -37,13 +37,37 @@ def metastore(
     Run as many as you like: one is active, another takes over within seconds. See
     [bridge.metastore] of the settings.
     """
-    from tidegate.monitoring.logs import LogFormat, configure_logging  # noqa: PLC0415 - heavy
     from tidegate.service.runner import run_metastore_bridge  # noqa: PLC0415 - heavy
+
+    _log(log_format, verbose=verbose)
+    run_metastore_bridge(Settings.load(config), threading.Event())
+
+
+@bridge.command()
+def hudi(
+    config: ConfigFile = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log at level DEBUG.")] = False,
+    log_format: Annotated[
+        str, typer.Option(help="auto (human on a terminal, else json), human or json.")
+    ] = "auto",
+) -> None:
+    """Watch the timelines of Hudi tables until SIGTERM or SIGINT, and publish their commits.
+
+    Run as many as you like: they share the tables, and take over from each other within seconds.
+    See [bridge.hudi] of the settings.
+    """
+    from tidegate.service.runner import run_hudi_bridge  # noqa: PLC0415 - heavy
+
+    _log(log_format, verbose=verbose)
+    run_hudi_bridge(Settings.load(config), threading.Event())
+
+
+def _log(log_format: str, *, verbose: bool) -> None:
+    from tidegate.monitoring.logs import LogFormat, configure_logging  # noqa: PLC0415 - heavy
 
     if log_format not in set(LogFormat):
         raise typer.BadParameter(f"choose from {', '.join(LogFormat)}", param_hint="--log-format")
     configure_logging(logging.DEBUG if verbose else logging.INFO, LogFormat(log_format))
-    run_metastore_bridge(Settings.load(config), threading.Event())
 
 
 @bridge.command()

@@ -44,6 +44,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         'tidegate bridge accept-metastore --why "restored after a disk fault; all engines stopped"',
     ),
     "bridge metastore": ("tidegate bridge metastore --config tidegate.toml",),
+    "bridge hudi": ("tidegate bridge hudi --config tidegate.toml",),
     "broker": ("tidegate broker ./kafka-data",),
     "config init": ("tidegate config init > tidegate.toml",),
     "config check": ("tidegate config check --config tidegate.toml",),

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from tidegate.authorization import Authorizer, TrustedKey
-from tidegate.bridges import MetastoreBridgeLoop
+from tidegate.bridges import HudiBridgeLoop, MetastoreBridgeLoop
 from tidegate.bridges.facts import FactsReader
 from tidegate.cleaning import Cleaner, ReaderGate
 from tidegate.cleaning.gate_alarms import AlarmRule, Alarms
@@ -23,6 +23,7 @@ from tidegate.events import CleaningMode
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.bridge import SAID_BY, MetastoreBridge
 from tidegate.hive_metastore.connection import require_thrift
+from tidegate.hudi_bridge import SAID_BY as HUDI_BRIDGE
 from tidegate.monitoring.measured import measured_decider, measured_executor
 from tidegate.monitoring.observed import ObservedBus, ObservedService
 from tidegate.monitoring.process import ProcessMonitoring
@@ -350,3 +351,36 @@ def metastore_bridge(settings: Settings, bus: Bus) -> Loop:
         return FactsReader(connection, topics, group, wire_for(settings.registry))
 
     return MetastoreBridgeLoop(bus, prefix, make_bridge, make_reader, watched.interval_ms)
+
+
+def hudi_bridge(settings: Settings, bus: Bus) -> HudiBridgeLoop:
+    """Build the bridge to the Hudi tables of the settings, and join its group.
+
+    Raises:
+        ConfigError: the settings name no tables, or a port or a topic for callbacks that is not
+            to be had.
+    """
+    watched = settings.bridge.hudi
+    if watched is None:
+        raise ConfigError("no Hudi tables are configured: set tables and catalog in [bridge.hudi]")
+    prefix, connection = settings.topics.prefix, settings.connection()
+    publisher = Publisher(
+        said_by=HUDI_BRIDGE, prefix=prefix, config=connection, registry=settings.registry
+    )
+
+    def make_reader(topics: Mapping[str, timedelta | None], group: str) -> FactsReader:
+        return FactsReader(connection, topics, group, wire_for(settings.registry))
+
+    try:
+        return HudiBridgeLoop(
+            bus,
+            prefix,
+            settings=watched,
+            storage=Storage(settings.warehouse.storage),
+            publish=lambda events: publisher.publish(*events),
+            make_reader=make_reader,
+            connection=connection,
+        )
+    except OSError as error:
+        where = f"{watched.callback_host}:{watched.callback_port}"
+        raise ConfigError(f"{where} can't be listened on: {error.strerror}") from error

@@ -17,6 +17,7 @@ from typing import Final
 import structlog
 from confluent_kafka import KafkaException
 
+from tidegate.bridges.hudi import NAME as HUDI_BRIDGE
 from tidegate.bridges.metastore import NAME as METASTORE_BRIDGE
 from tidegate.errors import StopService, TransientError
 from tidegate.events.roles import Role
@@ -28,6 +29,7 @@ from tidegate.service.assembly import (
     SERVICES,
     Loop,
     assemble,
+    hudi_bridge,
     instance_ids,
     metastore_bridge,
 )
@@ -65,6 +67,17 @@ def run_metastore_bridge(settings: Settings, stop: threading.Event) -> None:
         StopService: the Metastore is not the one that it was, or the broker refuses access.
     """
     _run_until_stopped(lambda: _run_bridge(settings, stop), settings, stop)
+
+
+def run_hudi_bridge(settings: Settings, stop: threading.Event) -> None:
+    """Run the bridge to Hudi tables until `stop` is set or SIGTERM or SIGINT arrives.
+
+    Raises:
+        ConfigError: no tables are configured, or a topic or a port is not to be had.
+        TransientError: no broker answers; it was not started.
+        StopService: the broker refuses access.
+    """
+    _run_until_stopped(lambda: _run_hudi_bridge(settings, stop), settings, stop)
 
 
 def _run_until_stopped(run: Callable[[], None], settings: Settings, stop: threading.Event) -> None:
@@ -131,6 +144,15 @@ def _run_bridge(settings: Settings, stop: threading.Event) -> None:
     require_declared_topics(settings.connection(), settings.topics, [Role.BRIDGES], DECIDERS)
     loop = metastore_bridge(settings, bus)
     _run_loops({METASTORE_BRIDGE: loop}, bus, stop, 0.9 * settings.services.stop_seconds)
+
+
+def _run_hudi_bridge(settings: Settings, stop: threading.Event) -> None:
+    session = {"session.timeout.ms": settings.services.session_timeout_ms}
+    bus = KafkaBus(settings.connection(), session)
+    bus.require_connection()
+    require_declared_topics(settings.connection(), settings.topics, [Role.BRIDGES], DECIDERS)
+    loop = hudi_bridge(settings, bus)
+    _run_loops({HUDI_BRIDGE: loop}, bus, stop, 0.9 * settings.services.stop_seconds)
 
 
 def _run_loops(

@@ -86,6 +86,7 @@ class CommitCompleted(Fact, frozen=True):
     extra_metadata: dict[MetadataKey, MetadataValue] = Field(
         default_factory=dict, max_length=MAX_METADATA
     )
+    reconciled: bool = False
 
 
 def _ordered(values: Collection[T]) -> tuple[T, ...]:

@@ -76,7 +76,7 @@ COMMITS: Final = Topic(
     events=(CommitCompleted,),
     retention=timedelta(days=30),
     written_by=(Role.UPSTREAM_WRITERS, Role.BRIDGES),
-    read_by=(Role.SAVEPOINT_POLICY,),
+    read_by=(Role.SAVEPOINT_POLICY, Role.BRIDGES),
 )
 VACUUMS: Final = Topic(
     suffix="vacuums",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from tidegate.errors import FormatError
@@ -29,6 +29,7 @@ class WriteStat:
     path: str
     previous: str | None
     size: int
+    records: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class CommitMetadata:
     replaced: Mapping[str, tuple[str, ...]]
     """partition to the ids of the file groups it replaced"""
     operation: str | None = None
+    extra: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What the writer added: checkpoints, the schema of the table."""
 
     @classmethod
     def decode(cls, content: bytes) -> Self:
@@ -60,6 +63,7 @@ class CommitMetadata:
                 ),
                 replaced={partition: tuple(ids) for partition, ids in replaced.items()},
                 operation=record.get("operationType"),
+                extra=record.get("extraMetadata") or {},
             )
 
 
@@ -107,4 +111,5 @@ def _stat(partition: str, stat: Mapping[str, Any]) -> WriteStat:
         path=stat["path"],
         previous=None if previous in (None, "", _NO_COMMIT) else previous,
         size=stat.get("fileSizeInBytes") or 0,
+        records=stat.get("numWrites") or 0,
     )

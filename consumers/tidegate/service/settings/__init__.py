@@ -116,6 +116,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from tidegate.errors import ConfigError
 from tidegate.events.topics import DEFAULT_PARTITIONS, DEFAULT_PREFIX
 from tidegate.hive_bridge.settings import BridgeSettings
+from tidegate.hudi_bridge.settings import HudiBridgeSettings
 from tidegate.registry import RegistrySettings
 from tidegate.service.settings.alarms import AlarmSettings
 from tidegate.service.settings.cleaning import CleaningSettings
@@ -222,6 +223,8 @@ class BridgesSettings(Section, frozen=True):
 
     metastore: BridgeSettings | None = None
     """The Hive Metastore to watch."""
+    hudi: HudiBridgeSettings | None = None
+    """The Hudi tables to watch."""
 
 
 class Settings(BaseSettings):

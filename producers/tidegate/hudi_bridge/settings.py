@@ -1,0 +1,40 @@
+"""The settings of the Hudi bridge."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+
+class HudiBridgeSettings(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+    """Which Hudi tables are watched, and how."""
+
+    tables: tuple[str, ...] = Field(min_length=1)
+    """The tables' directories, as absolute paths or addresses; `*` stands for any name of one
+    directory: `/warehouse/sales/*`."""
+    catalog: str = Field(min_length=1, pattern=r"^[^.\s]+$")
+    """The first part of the tables' names: `hudi` in `hudi.sales.orders`."""
+    database: str | None = Field(default=None, pattern=r"^[^.\s]+$")
+    """The second part, for tables whose hoodie.properties name no database; without it, the name
+    of the directory that holds the table."""
+    interval_ms: int = Field(default=2_000, ge=50)
+    """How often each timeline is looked at, in milliseconds."""
+    find_ms: int = Field(default=60_000, ge=50)
+    """How often the patterns are matched again, to find new tables, in milliseconds."""
+    start: Literal["latest", "earliest"] = "latest"
+    """What is published of a table that has no commit on the topic yet: its latest commit, or all
+    that its timeline has."""
+    grace_ms: int = Field(default=60_000, ge=0)
+    """How long a commit may be missing on the topic where the table's writer publishes by itself,
+    in milliseconds. After that it counts as lost, and is published as reconciled."""
+    threads: int = Field(default=4, ge=1)
+    """How many tables are looked at at the same time."""
+    callback_port: int | None = Field(default=None, ge=0, le=65535)
+    """Where Hudi's HTTP callback (`hoodie.write.commit.callback.http.url`) is listened to; a
+    callback only makes the bridge look at once. None: nowhere. 0: the system chooses."""
+    callback_host: str = "127.0.0.1"
+    """The address to listen on; 0.0.0.0 for all of the machine's."""
+    callback_topic: str | None = Field(default=None, min_length=1)
+    """The topic of Hudi's Kafka callback (`hoodie.write.commit.callback.kafka.topic`), on the same
+    brokers; its messages, too, only make the bridge look at once."""

@@ -1,0 +1,117 @@
+"""`tidegate bridge hudi` as processes, on a real Kafka."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from support.deployment import Deployment, exit_code
+from support.hudi_tables import at, four_commits
+from support.waiting import wait_for
+from tidegate.events import CommitCompleted
+from tidegate.local.embedded.process import Child
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[Deployment]:
+    settings = f"""
+        [bridge.hudi]
+        tables = ["{tmp_path}/wh/*"]
+        catalog = "hudi"
+        interval_ms = 100
+        find_ms = 200
+        callback_port = 0
+        callback_topic = "{topic_prefix}.commits"
+    """
+    with Deployment(
+        bootstrap_servers, topic_prefix, tmp_path, partitions=3, settings=settings
+    ) as made:
+        yield made
+
+
+def until(deployment: Deployment, *wanted: tuple[str, str]) -> list[CommitCompleted]:
+    """Wait until exactly these are published, each once."""
+
+    def published() -> list[CommitCompleted]:
+        found = [e for e in deployment.events("commits") if isinstance(e, CommitCompleted)]
+        return found if len(found) >= len(wanted) else []
+
+    found = wait_for(f"{len(wanted)} commits", published, 60)
+    assert sorted((each.table, each.instant) for each in found) == sorted(wanted)
+    return found
+
+
+def posted(bridge: Child, body: bytes) -> int:
+    def port() -> list[str]:
+        return re.findall(r"callback is heard on port (\d+)", bridge.log.read_text())
+
+    connection = HTTPConnection("127.0.0.1", int(wait_for("a port", port, 60)[0]), timeout=10)
+    connection.request("POST", "/any/path", body)
+    with connection.getresponse() as response:
+        return response.status
+
+
+def test_commits_are_published_once_through_deaths_and_by_two(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    tables = {name: four_commits(tmp_path / "wh" / name, 9) for name in ("a", "b", "c", "d", "e")}
+    first = deployment.run("hudi", "first", command="bridge")
+    known = [(f"hudi.wh.{name}", at(4)) for name in tables]
+    until(deployment, *known)
+
+    body = json.dumps({"commitTime": at(4), "basePath": f"file:{tmp_path}/wh/a"}).encode()
+    assert posted(first, body) == 202
+    assert posted(first, body.replace(b"/a", b"/unknown")) == 404
+    assert posted(first, b"junk") == 400
+
+    os.kill(first.pid, signal.SIGKILL)
+    tables["a"].commit(at(5), at(4))
+    tables["a"].commit(at(6), at(5))
+    both = [deployment.run("hudi", name, command="bridge") for name in ("second", "third")]
+    known += [("hudi.wh.a", at(5)), ("hudi.wh.a", at(6))]
+    found = until(deployment, *known)
+    assert {each.instant for each in found if each.reconciled} == {at(5), at(6)}
+    for name, table in tables.items():
+        table.commit(at(7), at(4))
+        known.append((f"hudi.wh.{name}", at(7)))
+    four_commits(tmp_path / "wh" / "new", 6)
+    known.append(("hudi.wh.new", at(4)))
+    until(deployment, *known)
+    for each in both:
+        os.kill(each.pid, signal.SIGTERM)
+        assert exit_code(each) == 0
+
+
+@pytest.mark.slow
+def test_a_kafka_callback_makes_it_look_at_once(
+    bootstrap_servers: str, topic_prefix: str, tmp_path: Path
+) -> None:
+    topic = f"{topic_prefix}.locks"  # any topic: what Hudi sends is told from the rest
+    settings = f"""
+        [bridge.hudi]
+        tables = ["{tmp_path}/wh/*"]
+        catalog = "hudi"
+        interval_ms = 3600000
+        callback_topic = "{topic}"
+    """
+    table = four_commits(tmp_path / "wh" / "a", 9)
+    with Deployment(bootstrap_servers, topic_prefix, tmp_path, settings=settings) as deployment:
+        deployment.run("hudi", command="bridge")
+        until(deployment, ("hudi.wh.a", at(4)))
+        table.commit(at(5), at(4))
+        producer = Producer({"bootstrap.servers": bootstrap_servers})
+        producer.produce(topic, b"junk")
+        message = {"commitTime": at(5), "basePath": f"file://{table.location}"}
+        producer.produce(topic, json.dumps(message).encode())
+        producer.flush(30)
+        until(deployment, ("hudi.wh.a", at(4)), ("hudi.wh.a", at(5)))

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.hudi_tables import HandMade, at, end_of, four_commits
+from tidegate.errors import FormatError
+from tidegate.events import CommitCompleted, TableType
+from tidegate.hudi_bridge import HudiBridgeSettings, WatchedTable
+from tidegate.hudi_reader import NoSuchTable
+from tidegate.storage import Storage
+
+STORAGE = Storage()
+
+
+def settings_for(path: Path, **more: object) -> HudiBridgeSettings:
+    fields = {"tables": (str(path / "*"),), "catalog": "hudi"} | more
+    return HudiBridgeSettings.model_validate(fields)
+
+
+def watched(table: HandMade, now: list[float] | None = None, **more: object) -> WatchedTable:
+    clock = now or [0.0]
+    made = WatchedTable(table.location, settings_for(table.path.parent, **more), lambda: clock[-1])
+    made.identify(STORAGE)
+    return made
+
+
+def taken(table: WatchedTable, events: list[CommitCompleted]) -> list[str]:
+    """Publish what is due; the instants."""
+    for each in events:
+        table.published.take(each)
+    return [each.instant for each in events]
+
+
+@pytest.mark.parametrize("version", [6, 8, 9])
+def test_a_new_table_begins_with_its_latest_commit(tmp_path: Path, version: int) -> None:
+    table = four_commits(tmp_path / "sales" / "orders", version)
+    watch = watched(table)
+    [event] = watch.look(STORAGE)
+    assert event.table == "hudi.sales.orders"
+    assert (event.instant, event.completion_time) == (at(4), end_of(at(4)))
+    assert (event.action, event.table_type) == ("commit", TableType.COPY_ON_WRITE)
+    assert (event.files_written, event.location) == (2, table.location)
+    assert not event.reconciled
+    assert taken(watch, [event]) == [at(4)]
+    assert watch.look(STORAGE) == []
+
+
+def test_or_with_all_that_the_timeline_has(tmp_path: Path) -> None:
+    watch = watched(four_commits(tmp_path / "orders", 9), start="earliest")
+    assert taken(watch, watch.look(STORAGE)) == [at(1), at(2), at(3), at(4)]
+
+
+def test_each_further_commit_is_due_once(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    watch = watched(table)
+    taken(watch, watch.look(STORAGE))
+    table.begin(at(5))
+    assert watch.look(STORAGE) == []
+    table.commit(at(5), at(4))
+    [event] = watch.look(STORAGE)
+    assert not event.reconciled
+    assert taken(watch, [event]) == [at(5)]
+    assert watch.look(STORAGE) == []
+
+
+def test_a_write_that_began_earlier_and_completed_later_is_due(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    table.begin(at(2)[:-3] + "500")
+    watch = watched(table)
+    taken(watch, watch.look(STORAGE))
+    table.commit(at(2)[:-3] + "500", at(4), completed=end_of(at(6)))
+    assert taken(watch, watch.look(STORAGE)) == [at(2)[:-3] + "500"]
+
+
+def test_what_a_stopped_bridge_missed_is_due_and_reconciled(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    before = watched(table)
+    [first] = before.look(STORAGE)
+    table.commit(at(5), at(4))
+    table.commit(at(6), at(5))
+    after = watched(table)
+    after.published.take(first)
+    events = after.look(STORAGE)
+    assert [(each.instant, each.reconciled) for each in events] == [(at(5), True), (at(6), True)]
+
+
+def test_a_writer_that_publishes_by_itself_has_its_grace(tmp_path: Path) -> None:
+    table, now = four_commits(tmp_path / "orders", 9), [0.0]
+    watch = watched(table, now, grace_ms=60_000)
+    fields = {"table": "hudi.orders.orders", "location": table.location, "action": "commit"}
+    said = {"said_by": "the-writer", "occurred_at": "2026-01-01T00:00:00Z"}
+    for instant in (at(2), at(4)):
+        watch.published.take(
+            CommitCompleted.model_validate(
+                fields | said | {"instant": instant, "completion_time": end_of(instant)}
+            )
+        )
+    assert watch.look(STORAGE) == []
+    now.append(59.0)
+    assert watch.look(STORAGE) == []
+    now.append(61.0)
+    [lost] = watch.look(STORAGE)
+    assert (lost.instant, lost.reconciled) == (at(3), True)
+
+
+def test_the_database_is_the_tables_own_or_the_settings_or_the_folders(tmp_path: Path) -> None:
+    own = four_commits(tmp_path / "a" / "orders", 9, hoodie__database__name="Sales")
+    none = four_commits(tmp_path / "b" / "orders", 9)
+    assert watched(own).name == "hudi.sales.orders"
+    assert watched(none).name == "hudi.b.orders"
+    assert watched(none, database="raw").name == "hudi.raw.orders"
+
+
+def test_no_table_and_a_broken_one_say_so(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    with pytest.raises(NoSuchTable):
+        WatchedTable(str(tmp_path / "nothing"), settings).identify(STORAGE)
+    odd = HandMade(tmp_path / "odd").create(hoodie__table__name="a.b")
+    with pytest.raises(FormatError):
+        WatchedTable(odd.location, settings).identify(STORAGE)
+
+
+def test_a_look_reads_the_commits_that_are_due_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    watch = watched(table)
+    taken(watch, watch.look(STORAGE))
+    table.commit(at(5), at(4))
+    read: list[str] = []
+    plain = Storage.read
+
+    def reading(self: Storage, location: str, limit: int | None = None) -> bytes:
+        read.append(location.rpartition("/")[2])
+        return plain(self, location, limit)
+
+    monkeypatch.setattr(Storage, "read", reading)
+    taken(watch, watch.look(STORAGE))
+    assert read == ["hoodie.properties", f"{at(5)}_{end_of(at(5))}.commit"]
