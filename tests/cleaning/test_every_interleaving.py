@@ -40,6 +40,7 @@ def test_no_reader_misses_a_row_and_every_vacuum_is_cleaned(scenario: Scenario) 
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("scenario", LARGE, ids=lambda each: each.title)
 def test_so_it_is_in_larger_worlds(scenario: Scenario) -> None:
     print(Model(scenario).run(), scenario.title)  # noqa: T201 - how much was looked at

@@ -1,0 +1,55 @@
+"""What real Hudi says of its commits: by its HTTP callback, and on the timeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader looks
+
+from support.real_hudi import RealTable, rows
+from support.waiting import wait_for
+from tidegate.bridges.callbacks import HttpCallbacks
+from tidegate.hudi_bridge import Callback, HudiBridgeSettings, WatchedTable
+from tidegate.storage import Storage
+
+pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
+
+
+@pytest.mark.parametrize("version", [6, 9])
+def test_a_callback_of_hudi_names_the_commit_that_the_timeline_has(
+    spark: SparkSession, tmp_path: Path, version: int
+) -> None:
+    heard: list[Callback] = []
+
+    def hear(callback: Callback) -> bool:
+        heard.append(callback)
+        return True
+
+    table = RealTable(spark, tmp_path / "sales" / "orders", version, metadata_table=False)
+    settings = HudiBridgeSettings(tables=(f"{tmp_path}/sales/*",), catalog="hudi")
+    watched = WatchedTable(table.location, settings)
+    endpoint = HttpCallbacks("127.0.0.1", 0, hear)
+    endpoint.start()
+    try:
+        callback = {
+            "hoodie.write.commit.callback.on": "true",
+            "hoodie.write.commit.callback.http.url": f"http://127.0.0.1:{endpoint.port}/hudi",
+        }
+        table.write(rows(range(4), "one", 1), more=callback)
+        [said] = wait_for("the callback", lambda: heard, 30)
+    finally:
+        endpoint.close()
+    [event] = watched.look(Storage())
+    assert event.instant == said.instant
+    assert said.location.removeprefix("file:").rstrip("/").endswith("/sales/orders")
+    assert (event.table, event.operation) == ("hudi.sales.orders", "upsert")
+    assert (event.files_written, event.records_written) == (2, 4)
+    assert event.bytes_written == sum(
+        file.stat().st_size for file in Path(table.location).rglob("*.parquet")
+    )
+    watched.published.take(event)
+    table.write(rows(range(2), "two", 2), operation="insert_overwrite")
+    [second] = watched.look(Storage())
+    assert (second.action, second.operation) == ("replacecommit", "insert_overwrite")
+    assert not second.reconciled
