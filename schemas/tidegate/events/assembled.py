@@ -38,12 +38,18 @@ def assemble(kind: type[E], values: dict[str, Any]) -> E:
     """
     made = object.__new__(kind)
     put_fields(made, values)
-    put_names(made, set(values))
+    put_names(made, _names(kind))
     put_extra(made, None)
     put_private(made, None)
     for rule in _rules(kind):
         rule(made)
     return made
+
+
+@cache
+def _names(kind: type[Event]) -> set[str]:
+    """Shared: it has every field, so nothing can add to it, and a frozen model removes nothing."""
+    return set(kind.model_fields)
 
 
 @cache
