@@ -237,7 +237,7 @@ def test_a_call_that_can_t_be_meant_is_told_in_one_line(
     assert said(*group, "--partition", "9") == (2, none)
     assert said(*group, "--topic", "locks") == (
         2,
-        "tidegate: savepoint-policy does not consume locks, only commits",
+        "tidegate: savepoint-policy does not consume locks, only commits, outcomes",
     )
     assert said(*group, "--topic", f"{place.prefix}.commits") == (
         0,
