@@ -56,10 +56,8 @@ def test_savepoints_are_made_and_removed_by_policy_by_time_and_by_people(
         wait_for("two savepoints", lambda: savepoints(table) == [at(2), at(3)])
         wait_for("the outcome", lambda: _count(place, SavepointRemoved) == 1)
 
-        with place.publisher() as publisher:
-            publisher.request_savepoint(
-                **subject, instant=at(4), requested_by="ana", lifetime_seconds=1
-            )
+        named = ("-t", subject["table"], "-l", table.location)
+        call(place, "publish", "savepoint", *named, "--instant", at(4), "--lifetime", "1s")
         # nothing else happens on the table: time alone removes it
         wait_for("its end", lambda: _count(place, SavepointRemoved) == 2)
         assert savepoints(table) == [at(2), at(3)]
@@ -71,10 +69,8 @@ def test_savepoints_are_made_and_removed_by_policy_by_time_and_by_people(
             ("shop", "every-commit"),
             ("shop", "every-commit"),
         ]
-        options = ("-t", subject["table"], "-l", table.location, "--instant", at(3))
-        *_, answer = call(
-            place, "publish", "savepoint-removal", *options, "--reason", "done", "--wait"
-        )
+        removal = ("publish", "savepoint-removal", *named, "--instant", at(3), "--reason", "done")
+        *_, answer = call(place, *removal, "--wait")
         assert answer["verdict"] == "done"
         assert savepoints(table) == [at(2)]
 

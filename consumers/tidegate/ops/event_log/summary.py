@@ -157,7 +157,9 @@ def _(event: SavepointCreated) -> str:
     there = ", was there already" if event.already_there else ""
     partitions = _count(event.partitions, "partition")
     tiers = f", for {', '.join(event.tiers)}" if event.tiers else ""
-    return f"{event.instant}: {_count(event.files, 'file')} in {partitions}{tiers}{there}"
+    pinned = f"; the table's pin {size(event.pinned_bytes)}" if event.pinned_bytes else ""
+    files = f"{_count(event.files, 'file')} in {partitions}"
+    return f"{event.instant}: {files}{tiers}{there}{pinned}"
 
 
 @says.register

@@ -1,0 +1,53 @@
+"""What savepoints' commands and outcomes say in one line."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+
+import pytest
+
+from tidegate.events.catalogue import EVENT_TYPES
+from tidegate.ops.event_log.summary import says
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed", "line"),
+    [
+        ("SavepointRequested", {}, "of 20261121041551845, for hourly, daily"),
+        (
+            "SavepointRequested",
+            {"instant": None, "before": "20261121041551845"},
+            "of the commit before 20261121041551845, for hourly, daily",
+        ),
+        (
+            "SavepointCreated",
+            {},
+            (
+                "20261121041551845: 3 files in 3 partitions, for hourly, daily; the table's pin"
+                " 850.9 KiB"
+            ),
+        ),
+        (
+            "SavepointRemovalRequested",
+            {},
+            "of 20261120040011845: the policy's tier daily keeps 1",
+        ),
+        (
+            "SavepointRemoved",
+            {},
+            "20261120040011845 of policy:sales, which kept 3 files; 1 savepoint left",
+        ),
+        ("SavepointRemoved", {"already_gone": True}, "20261120040011845: was gone already"),
+        (
+            "SavepointRemovalRejected",
+            {},
+            "20261120040011845: restore-pending: a restore of this table has not completed yet",
+        ),
+    ],
+)
+def test_an_event_says_what_it_is_about(kind: str, changed: dict[str, object], line: str) -> None:
+    text = files("tidegate.events").joinpath("examples", f"{kind}.json").read_text("utf-8")
+    event = EVENT_TYPES[kind].model_validate(json.loads(text) | changed)
+
+    assert says(event) == line
