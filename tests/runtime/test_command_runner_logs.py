@@ -10,9 +10,10 @@ from typing import ClassVar
 import pytest
 import structlog
 
-from support.samples import Recorder, memory_bus, savepoint_request
+from support.samples import NOON, Recorder, memory_bus, savepoint_request
+from support.told import restore_request, started
 from tidegate.errors import TransientError
-from tidegate.events import Command, Outcome, SavepointRequested
+from tidegate.events import Command, Outcome, RestoreFailed, SavepointRequested
 from tidegate.events.wire import Wire
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.executor import command_runner
@@ -98,3 +99,43 @@ def test_a_slow_command_is_logged_once_while_it_runs(
     [line] = caplog.records
     assert "has been running for 0 s and goes on" in line.getMessage()
     assert executor.runner.running == {}
+
+
+@dataclass
+class Yields:
+    """Publishes these outcomes."""
+
+    outcomes: Sequence[Outcome]
+    name: ClassVar[str] = "restorer"
+    consumes: ClassVar[tuple[type[Command], ...]] = (SavepointRequested,)
+    checks_past_outcomes: ClassVar[bool] = False
+
+    def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:  # noqa: ARG002
+        return False
+
+    def execute(self, command: Command) -> Iterator[Outcome]:  # noqa: ARG002 - the protocol's
+        yield from self.outcomes
+
+
+def test_a_restore_that_is_resumed_or_fails_says_what_that_means(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    request = restore_request()
+    begun = started(request)
+    resumed = type(begun).model_validate(begun.model_dump() | {"resumed": True})
+    failed = RestoreFailed.about(
+        request,
+        said_by="restorer",
+        occurred_at=NOON,
+        savepoint="20261121120000001",
+        restore_instant="20261121130000000",
+        message="a file is in the way",
+    )
+    runner_of(Yields([begun, resumed, failed])).attempt(savepoint_request(1), Attempts(AT_ZERO))
+
+    instant = getattr(begun, "restore_instant", "")
+    assert [each.getMessage() for each in caplog.records] == [
+        "RestoreStarted",
+        f"RestoreStarted: it resumes the restore {instant}, which an earlier attempt began",
+        "RestoreFailed: a file is in the way; the same request, published again, resumes it",
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import ssl
 from collections.abc import Callable
@@ -121,3 +122,28 @@ def test_waits_grow_up_to_the_longest_after_any_number_of_attempts() -> None:
     assert 0.5 < longest_wait(1) <= 1.0
     assert 2.0 < longest_wait(3) <= 4.0
     assert 4.0 < longest_wait(10**5) <= 8.0
+
+
+@pytest.mark.parametrize(
+    ("policy", "levels"),
+    [
+        pytest.param(QUICK, ["WARNING", "DEBUG"], id="by default the first failure is a warning"),
+        pytest.param(QUICK.quiet(), ["DEBUG", "DEBUG"], id="quiet"),
+        pytest.param(
+            QUICK.quiet().at_most(TABLE_RETRIES), ["DEBUG", "DEBUG"], id="the stricter one"
+        ),
+    ],
+)
+def test_the_caller_says_how_loud_a_first_failure_is(
+    policy: RetryPolicy, levels: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    faults = iter([TransientError("away"), TransientError("away")])
+
+    def action() -> int:
+        for fault in faults:
+            raise fault
+        return 7
+
+    assert policy.call(action) == 7
+    assert [each.levelname for each in caplog.records] == levels

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from typing import Annotated
 
@@ -34,8 +33,6 @@ def monitor(
     from tidegate.ops.monitor import DeploymentMonitor, MonitorHealth  # noqa: PLC0415 - heavy
 
     configure_logging()
-    # an outage would fill the log with every look's first attempt; it is logged once as such
-    logging.getLogger("tidegate.runtime.retry").setLevel(logging.ERROR)
     settings, stop = Settings.load(config), threading.Event()
     metrics, health = Metrics(DEPLOYMENT_METRICS), MonitorHealth(interval)
     deployment = DeploymentMonitor(settings, metrics)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient  # noqa: TC002 - stands where a reader looks
@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient  # noqa: TC002 - stands where a re
 from tidegate.errors import TidegateError
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.errors import translate_kafka_errors
+from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.retry import RetryPolicy
 
 _REQUEST_TIMEOUT: Final = 10.0
@@ -31,11 +32,21 @@ class GroupInUseError(TidegateError):
     """The service is running, so its group can't be changed. Stop the service, then try again."""
 
 
+class Lag(NamedTuple):
+    """How far a group is on a partition."""
+
+    committed: int | None
+    """The offset of the next record to read; None where nothing was committed."""
+    records: int
+    """How many records it has not committed: kafka_consumergroup_lag."""
+
+
 @dataclass(frozen=True, slots=True)
 class Groups:
     """The consumer groups of a cluster."""
 
     admin: AdminClient
+    retries: RetryPolicy = _RETRIES
 
     def check_unused(self, group: str) -> None:
         """Refuse a group that has members; a group that does not exist has none.
@@ -50,7 +61,7 @@ class Groups:
 
     def members(self, group: str) -> list[str]:
         """The members of a group, by client and host; none of one that does not exist."""
-        return _RETRIES.call(lambda: self._members(group))
+        return self.retries.call(lambda: self._members(group))
 
     def _members(self, group: str) -> list[str]:
         try:
@@ -73,7 +84,7 @@ class Groups:
             group: Its name, with the prefix.
             partitions: Those of interest; None: all.
         """
-        return _RETRIES.call(lambda: self._committed(group, partitions))
+        return self.retries.call(lambda: self._committed(group, partitions))
 
     def _committed(
         self, group: str, partitions: Sequence[Partition] | None
@@ -93,7 +104,7 @@ class Groups:
         Raises:
             GroupInUseError: the service was started meanwhile; no offset was changed.
         """
-        _RETRIES.call(lambda: self._set_offsets(group, offsets))
+        self.retries.call(lambda: self._set_offsets(group, offsets))
 
     def _set_offsets(self, group: str, offsets: Mapping[Partition, int]) -> None:
         changed = [TopicPartition(*part, offset) for part, offset in offsets.items()]
@@ -117,3 +128,29 @@ def _check(errors: Iterable[KafkaError | None]) -> None:
     for error in errors:
         if error is not None:
             raise KafkaException(error)
+
+
+def lags_of(
+    metadata: KafkaMetadata, group: str, ends: Mapping[Partition, int]
+) -> dict[Partition, Lag]:
+    """How far a group is on each partition that it reads.
+
+    Where it has committed nothing, it will begin with the first record that there is: all of them
+    are still to be read.
+
+    Args:
+        metadata: Of the cluster.
+        group: Its name, with the prefix.
+        ends: The end offset of each partition.
+
+    Raises:
+        TransientError: the broker did not answer.
+    """
+    committed = {part: at.offset for part, at in metadata.committed(group, list(ends)).items()}
+    new = [part for part in ends if part not in committed]
+    first = {part: each.first for part, each in metadata.watermarks(new).items()} if new else {}
+    return {
+        # a commit may be newer than the end that was read before it
+        part: Lag(committed.get(part), max(0, end - (committed | first)[part]))
+        for part, end in ends.items()
+    }

@@ -7,7 +7,8 @@ import logging
 import random
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, TypeVar
 
 from tenacity import (
@@ -98,11 +99,15 @@ def _is_denied(error: BaseException) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often to try, and how long to wait: `first` to `longest` seconds, with full jitter."""
+    """How often to try, and how long to wait: `first` to `longest` seconds, with full jitter.
+
+    The first failure of a call is logged at `level`; further ones would only repeat it.
+    """
 
     attempts: int = 8
     first: float = 0.2
     longest: float = 30.0
+    level: int = logging.WARNING
 
     def at_most(self, other: RetryPolicy) -> RetryPolicy:
         """The stricter of two policies: the lower limit of each kind."""
@@ -110,7 +115,12 @@ class RetryPolicy:
             min(self.attempts, other.attempts),
             min(self.first, other.first),
             min(self.longest, other.longest),
+            self.level,
         )
+
+    def quiet(self) -> RetryPolicy:
+        """The same for a caller that reports an outage itself: nothing is logged above DEBUG."""
+        return replace(self, level=logging.DEBUG)
 
     def wait_after(self, failed: int, error: BaseException) -> float | None:
         """Give the seconds to wait after so many failed attempts, the last with this error.
@@ -137,7 +147,7 @@ class RetryPolicy:
             wait=wait_random_exponential(self.first, self.longest),
             stop=stop_any(stop_after_attempt(self.attempts), stop_when_event_set(halt)),
             sleep=sleep_using_event(halt),
-            before_sleep=_log_failure,
+            before_sleep=partial(_log_failure, self.level),
             reraise=True,
         )(action)
 
@@ -148,8 +158,8 @@ TABLE_RETRIES: Final = RetryPolicy(attempts=150, longest=60.0)
 """Over an hour in all: a storage outage must not leave a restore half done."""
 
 
-def _log_failure(state: RetryCallState) -> None:
+def _log_failure(level: int, state: RetryCallState) -> None:
     fault = state.outcome.exception() if state.outcome else None
     # once: every attempt of an outage would only repeat it
-    level = logging.WARNING if state.attempt_number == 1 else logging.DEBUG
+    level = level if state.attempt_number == 1 else logging.DEBUG
     log.log(level, "attempt %d failed and will be repeated: %s", state.attempt_number, fault)

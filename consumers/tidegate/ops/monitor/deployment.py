@@ -14,7 +14,7 @@ from tidegate.events import Outcome
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC, topic_of
 from tidegate.monitoring import catalog
 from tidegate.monitoring.metrics import Metrics
-from tidegate.ops.groups import Groups
+from tidegate.ops.groups import Groups, lags_of
 from tidegate.ops.monitor.pinned import PinnedFiles
 from tidegate.ops.topics.creating import connect
 from tidegate.ops.waiting import LackingVacuum, waiting_vacuums
@@ -29,7 +29,9 @@ from tidegate.service.settings import Settings
 log = logging.getLogger(__name__)
 _MISSED_LOOKS: Final = 4
 _BROKER_SECONDS: Final = 3.0
-_RETRIES: Final = RetryPolicy(attempts=3, longest=1.0)
+_MEMBER_RETRIES: Final = RetryPolicy(attempts=6, longest=2.0).quiet()
+"""An outage is logged once, by the look that fails."""
+_RETRIES: Final = RetryPolicy(attempts=3, longest=1.0).quiet()
 """Right after topics were created their leaders are not known yet."""
 
 
@@ -184,18 +186,17 @@ class DeploymentMonitor:
 
     def _look_at_groups(self, ends: Mapping[Partition, int]) -> None:
         # a new client: one that saw its broker die was seen to time out for a minute afterwards
-        groups = Groups(connect(self._config))
+        groups = Groups(connect(self._config), _MEMBER_RETRIES)
         for service, kinds in CONSUMED_EVENTS.items():
             group = f"{self._prefix}.{service}"
             topics = {topic_of(kind).name(self._prefix) for kind in kinds}
-            parts = [each for each in ends if each.topic in topics]
-            committed = self._metadata.committed(group, parts)
+            read = {part: end for part, end in ends.items() if part.topic in topics}
             self._metrics.set(catalog.MEMBERS, len(groups.members(group)), group)
-            for part, at in committed.items():
+            for part, lag in lags_of(self._metadata, group, read).items():
                 labels = (group, part.topic, str(part.number))
-                self._metrics.set(catalog.CURRENT, at.offset, *labels)
-                # a commit may be newer than the end that was read before it
-                self._metrics.set(catalog.LAG, max(0, ends[part] - at.offset), *labels)
+                if lag.committed is not None:
+                    self._metrics.set(catalog.CURRENT, lag.committed, *labels)
+                self._metrics.set(catalog.LAG, lag.records, *labels)
 
     def _count_appended(self, ends: Mapping[Partition, int]) -> None:
         outcomes, letters = OUTCOME_TOPIC.name(self._prefix), DEAD_LETTERS.name(self._prefix)

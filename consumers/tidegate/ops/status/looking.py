@@ -10,7 +10,7 @@ from typing import Final
 from tidegate.events.topics import topic_of
 from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
 from tidegate.ops.event_log import EventLog
-from tidegate.ops.groups import Groups
+from tidegate.ops.groups import Groups, Lag, lags_of
 from tidegate.ops.status.recent import Recent
 from tidegate.ops.status.snapshot import ServiceStatus, Snapshot
 from tidegate.ops.topics.creating import connect
@@ -78,26 +78,19 @@ def _service(
     group = f"{prefix}.{name}"
     members = Groups(connect(settings.connection())).members(group)
     topics = sorted({topic_of(kind).name(prefix) for kind in CONSUMED_EVENTS[name]})
-    lags = _RETRIES.call(lambda: lag_of(metadata, group, topics))
+    lags = _RETRIES.call(lambda: _lags(metadata, group, topics))
     return ServiceStatus(
-        name, tuple(members), sum(lags.values()), recent.last_by_service.get(name), letters
+        name,
+        tuple(members),
+        sum(each.records for each in lags.values()),
+        recent.last_by_service.get(name),
+        letters,
     )
 
 
-def lag_of(metadata: KafkaMetadata, group: str, topics: list[str]) -> Mapping[Partition, int]:
-    """How many records a group has not committed, by partition: kafka_consumergroup_lag.
-
-    Raises:
-        ConfigError: a topic does not exist.
-        TransientError: the broker did not answer.
-    """
+def _lags(metadata: KafkaMetadata, group: str, topics: list[str]) -> Mapping[Partition, Lag]:
     parts = [Partition(t, number) for t in topics for number in range(metadata.partitions(t))]
-    committed = metadata.committed(group, parts)
-    marks = metadata.watermarks(parts)
-    return {
-        part: max(0, mark.end - (committed[part].offset if part in committed else mark.first))
-        for part, mark in marks.items()
-    }
+    return lags_of(metadata, group, metadata.ends(parts))
 
 
 def _dead_letters(settings: Settings) -> Counter[str]:

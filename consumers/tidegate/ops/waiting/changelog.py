@@ -20,7 +20,8 @@ from tidegate.runtime.kafka.records import as_record
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.service.settings import Settings
 
-_RETRIES: Final = RetryPolicy(attempts=6, first=0.1, longest=1.0)
+_RETRIES: Final = RetryPolicy(attempts=6, first=0.1, longest=1.0).quiet()
+"""The caller says that the broker is away: the monitor once an outage, a command with its end."""
 _SEPARATOR: Final = b"\x00"
 _SIGNS: Final = frozenset("*?[")
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from tidegate.events import Answer, Command, Outcome
+from tidegate.events import Answer, Command, Outcome, RestoreFailed, RestoreStarted
 from tidegate.events.refusals import refusal
 from tidegate.events.topics import OUTCOME_TOPIC
 from tidegate.events.wire import Wire
@@ -157,6 +157,16 @@ class CommandRunner:
 
     def _publish(self, outcome: Outcome) -> None:
         topic = OUTCOME_TOPIC.name(self.prefix)
-        reason = getattr(outcome, "reason", None)
-        log.info("%s%s", type(outcome).__name__, f": {reason}" if reason else "")
+        hint = _hint(outcome)
+        log.info("%s%s", type(outcome).__name__, f": {hint}" if hint else "")
         self.bus.send([self.wire.serialize(outcome, topic)])
+
+
+def _hint(outcome: Outcome) -> str:
+    """What whoever reads the log should know of an outcome beside its kind."""
+    if isinstance(outcome, RestoreStarted) and outcome.resumed:
+        return f"it resumes the restore {outcome.restore_instant}, which an earlier attempt began"
+    if isinstance(outcome, RestoreFailed):
+        return f"{outcome.message}; the same request, published again, resumes it"
+    reason = getattr(outcome, "reason", None)
+    return f"{reason}" if reason else ""
