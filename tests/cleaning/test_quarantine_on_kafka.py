@@ -17,6 +17,10 @@ from support.waiting import wait_for
 from tidegate.cleaning.quarantine_record import FOLDER
 from tidegate.cli import app
 from tidegate.events import LockReleased, ReleaseReason, VacuumFinished
+from tidegate.monitoring.catalog import DEPLOYMENT_METRICS
+from tidegate.monitoring.metrics import Metrics
+from tidegate.ops.monitor.deployment import DeploymentMonitor
+from tidegate.service.settings import Settings
 
 pytestmark = [pytest.mark.kafka]
 
@@ -86,6 +90,10 @@ def test_a_hold_an_expired_lock_quarantine_undo_and_the_end_of_one(
         )
     wait_for("the vacuum of the held table", lambda: "held by mara" in run("waiting").stdout)
     assert "mara" in run("hold", "list").stdout
+    metrics = Metrics(DEPLOYMENT_METRICS)
+    monitor = DeploymentMonitor(Settings.load(config), metrics)
+    monitor.look_at_waiting()
+    assert metrics.registry.get_sample_value("tidegate_held_tables", {"tables": "*"}) == 1
     assert "held by mara" in run("explain", TABLE).stdout
     assert visible(long) == sorted(AFTER_MINOR)
 
@@ -98,6 +106,11 @@ def test_a_hold_an_expired_lock_quarantine_undo_and_the_end_of_one(
     cleaned = wait_for("the outcome", lambda: outcome(deployment, command["event_id"]))
     assert (cleaned["mode"], cleaned["keep_ms"]) == ("quarantine", 72 * 3_600_000)
 
+    monitor.look_at_waiting()
+    kept = metrics.registry.get_sample_value("tidegate_quarantine_directories", {"tables": "*"})
+    assert kept is not None
+    assert kept >= len(INSERTS)
+    assert "3 directories in quarantine until" in run("waiting").stdout
     planned = ask("undo", TABLE, "--because", "it was alive")
     assert (planned["kind"], planned["event"]["directories"]) == (
         "CleaningUndoPlanned",

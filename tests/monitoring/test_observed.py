@@ -20,7 +20,14 @@ from support.samples import (
 )
 from tidegate.cleaning import ReaderGate
 from tidegate.errors import PermanentError, TransientError
-from tidegate.events import CleaningReleased, Command, DirectoriesCleaned, Outcome
+from tidegate.events import (
+    CleaningReleased,
+    CleaningUndone,
+    Command,
+    DirectoriesCleaned,
+    Outcome,
+    QuarantineRemoved,
+)
 from tidegate.monitoring.catalog import PROCESS_METRICS, Kind
 from tidegate.monitoring.measured import measured_decider, measured_executor
 from tidegate.monitoring.metrics import Metrics
@@ -146,6 +153,33 @@ def test_what_was_removed_is_counted_once_it_is_published(monitoring: ProcessMon
     assert next(outcomes, None) is None
     assert value(monitoring, removed, service="recorder") == 300
     assert value(monitoring, "tidegate_directories_removed_total", service="recorder") == 2
+
+
+class Quarantine(Cleaning):
+    """Quarantines two directories of 300 bytes, then puts one back and removes the other."""
+
+    def execute(self, command: Command) -> Iterator[Outcome]:
+        fields = {"files": 1, "duration_ms": 1, "said_by": self.name, "occurred_at": NOON}
+        both = {"directories": ("delta_1_1", "delta_2_2"), "bytes": 300}
+        one = {"directories": ("delta_1_1",), "bytes": 100, "cleaning": "c"}
+        quarantined = {"mode": "quarantine", "keep_ms": 1}
+        yield DirectoriesCleaned.about(command, **fields, **both, **quarantined)
+        yield CleaningUndone.about(command, **fields, **one)
+        yield QuarantineRemoved.about(command, **fields, **one)
+
+
+def test_what_is_quarantined_counts_as_removed_only_once_it_is(
+    monitoring: ProcessMonitoring,
+) -> None:
+    executor = measured_executor(Quarantine(), monitoring.service("recorder"))
+    list(executor.execute(savepoint_request(1)))
+
+    def counted(name: str) -> float | None:
+        return value(monitoring, f"tidegate_{name}_total", service="recorder")
+
+    assert (counted("directories_quarantined"), counted("quarantined_bytes")) == (2, 300)
+    assert (counted("directories_removed"), counted("removed_bytes")) == (1, 100)
+    assert counted("directories_put_back") == 1
 
 
 def test_a_scrape_has_what_the_catalog_lists_and_nothing_else_of_ours() -> None:

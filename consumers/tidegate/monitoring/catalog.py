@@ -102,6 +102,19 @@ DIRECTORIES: Final = Metric(
 BYTES: Final = Metric(
     "tidegate_removed_bytes_total", Kind.COUNTER, "Bytes of the files removed by cleaning."
 )
+QUARANTINED: Final = Metric(
+    "tidegate_directories_quarantined_total",
+    Kind.COUNTER,
+    "Obsolete directories moved into quarantine; they count as removed once they are.",
+)
+QUARANTINED_BYTES: Final = Metric(
+    "tidegate_quarantined_bytes_total", Kind.COUNTER, "Bytes of the files moved into quarantine."
+)
+PUT_BACK: Final = Metric(
+    "tidegate_directories_put_back_total",
+    Kind.COUNTER,
+    "Directories put back out of quarantine by an undo.",
+)
 FILES: Final = Metric(
     "tidegate_restore_files_removed_total", Kind.COUNTER, "Files removed by restores."
 )
@@ -142,6 +155,7 @@ LAST_POLL: Final = Metric(
 PROCESS_METRICS: Final = (
     *(BUILD_INFO, RECORDS, PUBLISHED, OUTCOMES, LATENCY, COMMAND_SECONDS, RUNNING),
     *(OLDEST_RUNNING, RETRIES, DIRECTORIES, BYTES, FILES, DEAD_LETTERS, REBALANCES),
+    *(QUARANTINED, QUARANTINED_BYTES, PUT_BACK),
     *(ASSIGNED, RESTORE_SECONDS, RESTORED, WRITTEN, LAST_POLL),
 )
 """What a process of `tidegate run` exports, beside prometheus-client's `process_*`, `python_*`."""
@@ -206,6 +220,24 @@ WAITING_HOLDS: Final = Metric(
     "Locks and transactions that waiting vacuums still lack.",
     ("tables", "kind"),
 )
+KEPT: Final = Metric(
+    "tidegate_quarantine_directories",
+    Kind.GAUGE,
+    "Directories in quarantine that wait to be removed, by the patterns of [monitoring].",
+    ("tables",),
+)
+KEPT_BYTES: Final = Metric(
+    "tidegate_quarantine_bytes",
+    Kind.GAUGE,
+    "Bytes of the files in quarantine, by the patterns of [monitoring].",
+    ("tables",),
+)
+HELD: Final = Metric(
+    "tidegate_held_tables",
+    Kind.GAUGE,
+    "Tables whose cleaning somebody holds, by the patterns of [monitoring].",
+    ("tables",),
+)
 PINNED: Final = Metric(
     "tidegate_savepoint_pinned_bytes",
     Kind.GAUGE,
@@ -228,6 +260,7 @@ LAST_LOOK: Final = Metric(
 
 DEPLOYMENT_METRICS: Final = (
     *(BUILD_INFO, LAG, CURRENT, MEMBERS, END, SEEN, NEW_DEAD_LETTERS, WAITING),
+    *(KEPT, KEPT_BYTES, HELD),
     *(OVERDUE, OLDEST_WAITING, WAITING_HOLDS, PINNED, PINNED_SINCE, LAST_LOOK),
 )
 """What `tidegate monitor` exports, read off the broker: a service that stands still is seen too."""

@@ -9,10 +9,13 @@ from datetime import datetime
 from typing import Final, Generic, TypeVar, cast
 
 from tidegate.events import (
+    CleaningMode,
+    CleaningUndone,
     Command,
     DirectoriesCleaned,
     Event,
     Outcome,
+    QuarantineRemoved,
     RestoreCompleted,
 )
 from tidegate.monitoring import catalog
@@ -165,8 +168,21 @@ class _Executor:
             labels = (self.name, type(outcome).__name__, catalog.reason_of(outcome))
             if getattr(outcome, "part", None) in {None, 1}:  # an outcome in parts is one
                 service.metrics.add(catalog.OUTCOMES, 1, *labels)
-            if isinstance(outcome, DirectoriesCleaned):
-                service.metrics.add(catalog.DIRECTORIES, len(outcome.directories), self.name)
-                service.metrics.add(catalog.BYTES, outcome.bytes, self.name)
-            elif isinstance(outcome, RestoreCompleted):
-                service.metrics.add(catalog.FILES, outcome.files_deleted, self.name)
+            self._count(outcome)
+
+    def _count(self, outcome: Outcome) -> None:
+        """Count what was done to tables."""
+        add = self._service.metrics.add
+        match outcome:
+            case DirectoriesCleaned(mode=CleaningMode.QUARANTINE):
+                add(catalog.QUARANTINED, len(outcome.directories), self.name)
+                add(catalog.QUARANTINED_BYTES, outcome.bytes, self.name)
+            case DirectoriesCleaned() | QuarantineRemoved():
+                add(catalog.DIRECTORIES, len(outcome.directories), self.name)
+                add(catalog.BYTES, outcome.bytes, self.name)
+            case CleaningUndone():
+                add(catalog.PUT_BACK, len(outcome.directories), self.name)
+            case RestoreCompleted():
+                add(catalog.FILES, outcome.files_deleted, self.name)
+            case _:
+                pass

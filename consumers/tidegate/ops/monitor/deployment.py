@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import Final, NamedTuple
 
 from tidegate.errors import FormatError, TransientError
@@ -17,7 +18,14 @@ from tidegate.monitoring.metrics import Metrics
 from tidegate.ops.groups import Groups, lags_of
 from tidegate.ops.monitor.pinned import PinnedFiles
 from tidegate.ops.topics.creating import connect
-from tidegate.ops.waiting import LackingVacuum, waiting_vacuums
+from tidegate.ops.waiting import (
+    HeldTable,
+    KeptCleaning,
+    LackingVacuum,
+    gate_stores,
+    held_and_kept,
+    lacking_vacuums,
+)
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.metadata import KafkaMetadata
@@ -44,15 +52,29 @@ class _Waiting(NamedTuple):
     oldest: float | None = None
     overdue: int = 0
 
-    def plus(self, vacuum: LackingVacuum) -> _Waiting:
+    kept: int = 0
+    kept_bytes: int = 0
+    held: int = 0
+
+    def plus(self, found: LackingVacuum | HeldTable | KeptCleaning) -> _Waiting:
+        match found:
+            case HeldTable():
+                return self._replace(held=self.held + 1)
+            case KeptCleaning():
+                kept, size = self.kept + found.directories, self.kept_bytes + found.bytes
+                return self._replace(kept=kept, kept_bytes=size)
+            case LackingVacuum():
+                return self._plus_vacuum(found)
+
+    def _plus_vacuum(self, vacuum: LackingVacuum) -> _Waiting:
         since = vacuum.since.timestamp()
         locks = sum(each.lock_id is not None for each in vacuum.lacks)
-        return _Waiting(
-            self.vacuums + 1,
-            self.locks + locks,
-            self.transactions + len(vacuum.lacks) - locks,
-            since if self.oldest is None else min(self.oldest, since),
-            self.overdue + (vacuum.overdue_since is not None),
+        return self._replace(
+            vacuums=self.vacuums + 1,
+            locks=self.locks + locks,
+            transactions=self.transactions + len(vacuum.lacks) - locks,
+            oldest=since if self.oldest is None else min(self.oldest, since),
+            overdue=self.overdue + (vacuum.overdue_since is not None),
         )
 
 
@@ -60,6 +82,9 @@ _NONE: Final = _Waiting()
 _ABOUT_WAITING: Final = (
     catalog.WAITING,
     catalog.OVERDUE,
+    catalog.KEPT,
+    catalog.KEPT_BYTES,
+    catalog.HELD,
     catalog.OLDEST_WAITING,
     catalog.WAITING_HOLDS,
 )
@@ -160,15 +185,19 @@ class DeploymentMonitor:
             TransientError: the broker did not answer; what is exported stays as it was.
         """
         found = dict.fromkeys(self._settings.monitoring.tables, _NONE)
-        for vacuum in waiting_vacuums(self._settings):
-            pattern = next((each for each in found if fnmatchcase(vacuum.table, each)), None)
-            if pattern is not None:
-                found[pattern] = found[pattern].plus(vacuum)
+        for store in gate_stores(self._settings):
+            for what in chain(lacking_vacuums(store), held_and_kept(store)):
+                pattern = next((it for it in found if fnmatchcase(what.table, it)), None)
+                if pattern is not None:
+                    found[pattern] = found[pattern].plus(what)
         for each in _ABOUT_WAITING:
             self._metrics.forget(each)
         for pattern, waiting in found.items():
             self._metrics.set(catalog.WAITING, waiting.vacuums, pattern)
             self._metrics.set(catalog.OVERDUE, waiting.overdue, pattern)
+            self._metrics.set(catalog.KEPT, waiting.kept, pattern)
+            self._metrics.set(catalog.KEPT_BYTES, waiting.kept_bytes, pattern)
+            self._metrics.set(catalog.HELD, waiting.held, pattern)
             self._metrics.set(catalog.WAITING_HOLDS, waiting.locks, pattern, "lock")
             self._metrics.set(catalog.WAITING_HOLDS, waiting.transactions, pattern, "transaction")
             if waiting.oldest is not None:
