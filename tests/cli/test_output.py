@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import io
 import json
 import sys
 from pathlib import Path
@@ -52,6 +54,44 @@ def test_a_styled_line_shows_them_too(capsys: pytest.CaptureFixture[str]) -> Non
     output.write_styled((CLEAR, "bold"), (": end", None))
 
     assert capsys.readouterr().out == f"{SHOWN}: end\n"
+
+
+@given(
+    st.lists(
+        st.tuples(st.text("ab xé漢\u0301", max_size=9), st.integers(), st.none()),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_a_pipe_gets_the_same_table_as_rich_would_print(
+    rows: list[tuple[str, int, None]],
+) -> None:
+    named = [dict(zip(("a_name", "at", "漢"), row, strict=True)) for row in rows]
+    pages = []
+    for quick in (True, False):
+        with pytest.MonkeyPatch.context() as patch:
+            if not quick:
+                patch.setattr(output, "_aligned", lambda _: [])
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                output.write_table(named)
+        pages.append(out.getvalue())
+
+    assert pages[0] == pages[1]
+
+
+def test_very_many_rows_are_printed_without_a_layout_of_each(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    laid_out: list[object] = []
+    monkeypatch.setattr(output, "_write_rich", lambda *rows, **_: laid_out.append(rows))
+    output.write_table([{"id": number, "reason": "x" * 100} for number in range(500)])
+
+    assert len(capsys.readouterr().out.splitlines()) == 501
+    assert laid_out == []
+    output.write_table([{"id": 1, "reason": "x" * 500}])
+    output.write_table([{"id": 1, "lines": ("a", "b")}])
+    assert len(laid_out) == 2
 
 
 def test_a_dead_letter_with_a_hostile_reason_is_one_row(
