@@ -5,7 +5,9 @@
 
 (a) one look with so many lock rows and waiting vacuums, and what of it is the Metastore's answer;
 (b) from an unlock or a commit to the release's publication, while the bridge looks at an interval:
-what comes on top of the interval; (c) how many calls a minute the Metastore gets.
+what comes on top of the interval; (c) how many calls a minute the Metastore gets meanwhile;
+(d) with --removals: from an unlock or a commit to the first directory that is gone, through bridge,
+gate and cleaner as processes, on an embedded Kafka.
 """
 
 from __future__ import annotations
@@ -19,20 +21,25 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from support.acid import build
+from support.deployment import Deployment
 from support.metastore import SHARED_READ, HiveEngine, own_metastore
 from support.metastore_model import vacuum
 from tidegate.events import Event, LockReleased
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.bridge import MetastoreBridge
 from tidegate.hive_bridge.settings import BridgeSettings
+from tidegate.hive_metastore.connection import Connection
+from tidegate.local.embedded.broker import EmbeddedBroker
 from tidegate.storage import Storage
 
 COMPONENTS = 100
 LOOKS = 20
 PARTITION_LEVEL = 3
 SELECT = 1
+TOO_LONG = 60.0
 
 
 def take_locks(engine: HiveEngine, database: str, rows: int) -> list[int]:
@@ -133,9 +140,73 @@ def latencies(
     }
 
 
-def calls_a_minute(settings: BridgeSettings) -> float:
-    """(c): uuid, locks and transactions on one connection, compactions on another."""
-    return 4 * 60_000 / settings.interval_ms
+class Calls:
+    """Counts the bridge's calls of the Metastore, on all of its connections."""
+
+    def __enter__(self) -> Self:
+        """Count from now on."""
+        self.count, self._real, self.began = 0, Connection.call, time.monotonic()
+
+        def counted(connection: Connection, name: str, *arguments: object) -> Any:  # noqa: ANN401
+            if not name.startswith(("unlock", "commit")):  # the engine's own
+                self.count += 1
+            return self._real(connection, name, *arguments)
+
+        Connection.call = counted  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Count no more."""
+        Connection.call = self._real  # type: ignore[method-assign]
+        self.a_minute = 60 * self.count / (time.monotonic() - self.began)
+
+
+def removals(engine: HiveEngine, folder: Path, rounds: int, interval_ms: int) -> dict[str, float]:
+    """(d): each at a random moment of the interval."""
+    settings = f"""
+        [bridge.metastore]
+        uri = "{engine.settings.uri}"
+        interval_ms = {interval_ms}
+    """
+    warehouse = engine.metastore.warehouse
+    with (
+        EmbeddedBroker(folder / "kafka") as broker,
+        Deployment(broker.bootstrap_servers, "bench", warehouse, settings=settings) as deployment,
+    ):
+        deployment.run("metastore", "bridge", command="bridge")
+        deployment.run("reader-gate")
+        deployment.run("cleaner")
+        each_round = (removal(engine, deployment, interval_ms, n) for n in range(rounds))
+        took = sorted(1000 * seconds for seconds in each_round)
+    return {
+        "removal_p50_ms": statistics.median(took),
+        "removal_p99_ms": took[min(len(took) - 1, int(0.99 * len(took)))],
+    }
+
+
+def removal(engine: HiveEngine, deployment: Deployment, interval_ms: int, number: int) -> float:
+    """From the end of one reader to the first directory that is gone, in seconds."""
+    database = engine.database()
+    location = engine.table(database)
+    ids = [engine.write(database, "orders") for _ in range(2)]
+    old = [location / f"delta_{each:07}_{each:07}_0000" for each in ids]
+    reader = engine.open_txn() if number % 2 else None
+    lock = None if reader else engine.lock(database, "orders")
+    txn = engine.compact(database, "orders", ids[-1])
+    build(location, {each.name: 10 for each in old} | {f"delta_0000001_0000002_v{txn:07}": 20})
+    while f"hive.{database}.orders" not in {e.table for e in deployment.events("vacuums")}:
+        time.sleep(0.05)
+    time.sleep(random.uniform(0, interval_ms / 1000))  # noqa: S311 - no secret
+    if lock is not None:
+        engine.unlock(lock)
+    if reader is not None:
+        engine.commit(reader)
+    began = time.perf_counter()
+    while all(each.exists() for each in old):
+        if time.perf_counter() - began > TOO_LONG:
+            raise SystemExit(f"nothing was removed in {location}")
+        time.sleep(0.001)
+    return time.perf_counter() - began
 
 
 def main() -> None:
@@ -145,6 +216,7 @@ def main() -> None:
     parser.add_argument("--vacuums", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--interval-ms", type=int, default=200)
+    parser.add_argument("--removals", type=int, default=0, help="rounds of (d)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     found: dict[str, Any] = {"locks": args.locks, "vacuums": args.vacuums}
@@ -153,7 +225,11 @@ def main() -> None:
         database = engine.database()
         engine.table(database, partitioned_by=["day"])
         settings = BridgeSettings(uri=metastore.uri, interval_ms=args.interval_ms)
-        found |= latencies(engine, settings, database, args.rounds)
+        with Calls() as calls:
+            found |= latencies(engine, settings, database, args.rounds)
+        found["calls_a_minute"] = calls.a_minute
+        if args.removals:
+            found |= removals(engine, Path(name), args.removals, args.interval_ms)
         locks = take_locks(engine, database, args.locks)
         reader = engine.open_txn()
         bridge = MetastoreBridge(settings, lambda _: None, Storage(), Baseline())
@@ -167,8 +243,6 @@ def main() -> None:
         found |= looks(bridge)
         bridge.close()
         engine.close()
-    found["calls_a_minute"] = calls_a_minute(settings)
-    found["calls_a_minute_at_2000_ms"] = calls_a_minute(BridgeSettings(uri=metastore.uri))
     if args.json:
         print(json.dumps(found))
         return

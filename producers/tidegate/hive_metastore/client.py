@@ -220,17 +220,19 @@ def _write_ids(found: Any) -> ValidWriteIds:  # noqa: ANN401 - as above
 
 
 def _lock(row: Any) -> Lock:  # noqa: ANN401 - as above
-    txn = row.txnid or None
+    lock_id, database, table, txn = row.lockid, row.dbname, row.tablename, row.txnid
+    if lock_id is None or database is None:
+        raise TransientError("the Metastore's answer is not whole: a lock's id or database")
     owner = f"{row.user or '?'}@{row.hostname or '?'}"
     return Lock(
-        _whole(row.lockid, "a lock's id"),
-        _whole(row.dbname, "a lock's database").lower(),
-        row.tablename.lower() if row.tablename else None,
+        lock_id,
+        database.lower(),
+        table.lower() if table else None,
         row.partname or None,
         _LOCK_TYPES.get(row.type),
-        txn,
-        int(row.lastheartbeat or 0),
-        owner if txn is None else f"{owner} (transaction {txn})",
+        txn or None,
+        row.lastheartbeat or 0,
+        f"{owner} (transaction {txn})" if txn else owner,
     )
 
 

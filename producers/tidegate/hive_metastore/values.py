@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tidegate.events import LockType, VacuumKind
 from tidegate.hive import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
@@ -14,12 +15,12 @@ READY_FOR_CLEANING = "ready for cleaning"
 """The state of a compaction whose result is complete, as the Metastore writes it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lock:
+class Lock(NamedTuple):
     """A component of a lock, held or waited for: rows of one lock share its id.
 
-    `table` None: the whole database; `partition` None: the whole table. `heartbeat_ms` is by the
-    clock of the Metastore's database, and 0 where a transaction's heartbeat counts.
+    A tuple, because a look makes thousands of them. `table` None: the whole database; `partition`
+    None: the whole table. `heartbeat_ms` is by the clock of the Metastore's database, and 0 where a
+    transaction's heartbeat counts.
     """
 
     lock_id: int
