@@ -90,6 +90,8 @@ def test_a_compaction_is_marked_when_its_cleaning_is_done_and_not_before(
     queued.settle()
 
     assert queued.state(engine, db) == [SUCCEEDED]
+    assert (queued.marks, queued.calls["mark_cleaned"]) == (1, 1)
+    assert queued.calls["show_locks"] == len(queued.seen)
     assert names_in(location) == [made]
     last = wrote(engine, db, location)
     compacted(engine, db, location, (last - 2, last))

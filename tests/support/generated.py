@@ -19,7 +19,12 @@ from tidegate.events.reasons import reasons_table
 from tidegate.events.schema import schema_text
 from tidegate.events.topics import TOPICS
 from tidegate.monitoring.alerts import rules
-from tidegate.monitoring.catalog import DEPLOYMENT_METRICS, PROCESS_METRICS, Metric
+from tidegate.monitoring.catalog import (
+    BRIDGE_METRICS,
+    DEPLOYMENT_METRICS,
+    PROCESS_METRICS,
+    Metric,
+)
 from tidegate.monitoring.dashboard import dashboard
 from tidegate.service.settings import Settings
 from tidegate.service.settings.reference import settings_reference
@@ -61,6 +66,10 @@ No label holds a table's name: the number of time series does not grow with what
 {_table(PROCESS_METRICS)}
 
 prometheus-client's own `process_*` and `python_*` are there too.
+
+## `tidegate bridge metastore` has these besides
+
+{_table(BRIDGE_METRICS)}
 
 ## `tidegate monitor`: the whole deployment, read off the broker
 

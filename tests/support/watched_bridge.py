@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,7 +25,26 @@ class Watched:
         """The database whose events the publisher refuses."""
         settings = BridgeSettings(uri=engine.settings.uri, interval_ms=4_000)
         storage = Storage()
-        self.bridge = MetastoreBridge(settings, self._publish, storage, baseline or Baseline())
+        self.calls: Counter[str] = Counter()
+        self.seen: list[tuple[int, int]] = []
+        """The holds that are waited for, and the compactions that are not marked, of each look."""
+        self.marks = 0
+        self.bridge = MetastoreBridge(
+            settings, self._publish, storage, baseline or Baseline(), observer=self
+        )
+
+    def called(self, name: str) -> None:
+        self.calls[name] += 1
+
+    def looked(self, seconds: float, holds: int, unmarked: int) -> None:
+        assert seconds > 0
+        self.seen.append((holds, unmarked))
+
+    def marked(self, count: int) -> None:
+        self.marks += count
+
+    def is_active(self, *, active: bool) -> None:
+        """It has no process."""
 
     def _publish(self, events: Sequence[Event]) -> None:
         if self.broken:

@@ -20,6 +20,7 @@ from tidegate.errors import DeliveryError, DeliveryRefusedError, StopService, Tr
 from tidegate.events.topics import LOCKS, OUTCOME_TOPIC, VACUUMS
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.bridge import MetastoreBridge
+from tidegate.hive_bridge.observer import UNOBSERVED, Observer
 from tidegate.runtime.bus import Bus, Offsets, Partition
 
 log = logging.getLogger(__name__)
@@ -32,13 +33,15 @@ _RECORDS: Final = 1_000
 class MetastoreBridgeLoop:
     """A member of the group; while it has partition 0, it watches the Metastore."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one of them by name
         self,
         bus: Bus,
         prefix: str,
         make_bridge: Callable[[Baseline], MetastoreBridge],
         make_reader: Callable[[Mapping[str, timedelta | None], str], FactsReader],
         interval_ms: int,
+        *,
+        observer: Observer = UNOBSERVED,
     ) -> None:
         """Join the group.
 
@@ -48,6 +51,7 @@ class MetastoreBridgeLoop:
             make_bridge: Makes the bridge, from what the one before it knew of the Metastore.
             make_reader: Makes the reader of these topics under this group's access rights.
             interval_ms: How often the Metastore is looked at, in milliseconds.
+            observer: Is told whether it is active.
         """
         vacuums, locks, outcomes = (each.name(prefix) for each in (VACUUMS, LOCKS, OUTCOME_TOPIC))
         self._group = group_of(prefix)
@@ -55,7 +59,7 @@ class MetastoreBridgeLoop:
         self._topics = {vacuums: None, locks: None, outcomes: VACUUMS.retention}
         self._leading = Partition(vacuums, 0)
         self._make_bridge, self._make_reader = make_bridge, make_reader
-        self._interval = interval_ms / 1000
+        self._interval, self._observer = interval_ms / 1000, observer
         self._next_look = 0.0
         self._offsets: dict[Partition, int] = {}
         self._bridge: MetastoreBridge | None = None
@@ -90,6 +94,7 @@ class MetastoreBridgeLoop:
         """These partitions are ours; with partition 0 comes the work."""
         self._offsets = dict(starts)
         self._committed = ({}, "")
+        self._observer.is_active(active=self._leads)
         if self._leads:
             log.info("this process watches the Metastore")
         else:
@@ -106,6 +111,7 @@ class MetastoreBridgeLoop:
             part: at for part, at in self._offsets.items() if part not in set(partitions)
         }
         if not self._leads:
+            self._observer.is_active(active=False)
             self._resign()
 
     @property

@@ -160,6 +160,47 @@ PROCESS_METRICS: Final = (
 )
 """What a process of `tidegate run` exports, beside prometheus-client's `process_*`, `python_*`."""
 
+BRIDGE_ACTIVE: Final = Metric(
+    "tidegate_bridge_active", Kind.GAUGE, "1: this bridge watches the Metastore; 0: it stands by."
+)
+BRIDGE_CALLS: Final = Metric(
+    "tidegate_metastore_calls_total",
+    Kind.COUNTER,
+    "Calls of the Metastore, by name; those that failed too.",
+    ("service", "call"),
+)
+BRIDGE_LOOK: Final = Metric(
+    "tidegate_metastore_look_seconds",
+    Kind.HISTOGRAM,
+    "How long one look at the Metastore took, publication included.",
+    buckets=_QUICK,
+)
+BRIDGE_LAST_LOOK: Final = Metric(
+    "tidegate_metastore_last_look_timestamp_seconds",
+    Kind.GAUGE,
+    "When the last look at the Metastore succeeded, in seconds since the epoch.",
+)
+BRIDGE_HOLDS: Final = Metric(
+    "tidegate_metastore_waiting_holds",
+    Kind.GAUGE,
+    "Locks and transactions that are waited for, each counted for each table.",
+)
+BRIDGE_VACUUMS: Final = Metric(
+    "tidegate_metastore_unmarked_compactions",
+    Kind.GAUGE,
+    "Published compactions that are not marked as cleaned in the Metastore's queue yet.",
+)
+BRIDGE_MARKED: Final = Metric(
+    "tidegate_metastore_marked_cleaned_total",
+    Kind.COUNTER,
+    "Compactions that were marked as cleaned in the Metastore's queue.",
+)
+BRIDGE_METRICS: Final = (
+    *(BRIDGE_ACTIVE, BRIDGE_CALLS, BRIDGE_LOOK, BRIDGE_LAST_LOOK),
+    *(BRIDGE_HOLDS, BRIDGE_VACUUMS, BRIDGE_MARKED),
+)
+"""What `tidegate bridge metastore` exports besides."""
+
 LAG: Final = Metric(
     "kafka_consumergroup_lag",
     Kind.GAUGE,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from tidegate.errors import ConfigError
+from tidegate.monitoring.catalog import PROCESS_METRICS, Metric
 from tidegate.monitoring.endpoint import serve
 from tidegate.monitoring.health import Health, ServiceHealth
 from tidegate.monitoring.metrics import Metrics
@@ -31,13 +32,15 @@ def _exporting() -> Callable[[str], Traces]:
 class ProcessMonitoring:
     """Measures the services of this process."""
 
-    def __init__(self, executors: Iterable[str], *, traces: bool = False) -> None:
-        """Take the names of the services that execute commands, and whether to export spans.
+    def __init__(
+        self, executors: Iterable[str], *, traces: bool = False, more: Sequence[Metric] = ()
+    ) -> None:
+        """Take which services execute commands, whether to export spans, and further metrics.
 
         Raises:
             ConfigError: OpenTelemetry is not installed.
         """
-        self.metrics = Metrics()
+        self.metrics = Metrics((*PROCESS_METRICS, *more))
         self._traces_of = _exporting() if traces else None
         self._executors = frozenset(executors)
         self._services: dict[str, ServiceHealth] = {}

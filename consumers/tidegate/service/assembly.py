@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 from tidegate.authorization import Authorizer, TrustedKey
 from tidegate.bridges import HudiBridgeLoop, MetastoreBridgeLoop
 from tidegate.bridges.facts import FactsReader
+from tidegate.bridges.metastore import NAME as METASTORE_BRIDGE
 from tidegate.cleaning import Cleaner, ReaderGate
 from tidegate.cleaning.gate_alarms import AlarmRule, Alarms
 from tidegate.cleaning.hold_lookup import HoldLookup
@@ -22,6 +23,7 @@ from tidegate.errors import ConfigError
 from tidegate.events import CleaningMode
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.bridge import SAID_BY, MetastoreBridge
+from tidegate.hive_bridge.observer import UNOBSERVED, Observer
 from tidegate.hive_metastore.connection import require_thrift
 from tidegate.hudi_bridge import SAID_BY as HUDI_BRIDGE
 from tidegate.monitoring.measured import measured_decider, measured_executor
@@ -45,6 +47,7 @@ from tidegate.savepoints import (
     TierRule,
 )
 from tidegate.service import catalogue
+from tidegate.service.bridge_metrics import BridgeMetrics
 from tidegate.service.settings import Settings
 from tidegate.service.settings.savepoints import (
     EveryNSettings,
@@ -328,8 +331,10 @@ def assemble(
     return SERVICES[name](settings, bus, monitoring.service(name) if monitoring else None)
 
 
-def metastore_bridge(settings: Settings, bus: Bus) -> Loop:
-    """Build the bridge to the Hive Metastore of the settings, and join its group.
+def metastore_bridge(
+    settings: Settings, bus: Bus, monitoring: ProcessMonitoring | None = None
+) -> Loop:
+    """Build the bridge to the Hive Metastore of the settings, and join its group; measure it.
 
     Raises:
         ConfigError: the settings name no Metastore, or a library is missing.
@@ -343,14 +348,25 @@ def metastore_bridge(settings: Settings, bus: Bus) -> Loop:
         said_by=SAID_BY, prefix=prefix, config=connection, registry=settings.registry
     )
     storage = Storage(settings.warehouse.storage)
+    observer: Observer = UNOBSERVED
+    if monitoring is not None:
+        observer = BridgeMetrics(monitoring.metrics)
+        bus = ObservedBus(bus, monitoring.service(METASTORE_BRIDGE))
 
     def make_bridge(known: Baseline) -> MetastoreBridge:
-        return MetastoreBridge(watched, lambda events: publisher.publish(*events), storage, known)
+        return MetastoreBridge(
+            watched,
+            lambda events: publisher.publish(*events),
+            storage,
+            known,
+            observer=observer,
+        )
 
     def make_reader(topics: Mapping[str, timedelta | None], group: str) -> FactsReader:
         return FactsReader(connection, topics, group, wire_for(settings.registry))
 
-    return MetastoreBridgeLoop(bus, prefix, make_bridge, make_reader, watched.interval_ms)
+    interval = watched.interval_ms
+    return MetastoreBridgeLoop(bus, prefix, make_bridge, make_reader, interval, observer=observer)
 
 
 def hudi_bridge(settings: Settings, bus: Bus) -> HudiBridgeLoop:

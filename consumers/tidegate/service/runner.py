@@ -21,6 +21,7 @@ from tidegate.bridges.hudi import NAME as HUDI_BRIDGE
 from tidegate.bridges.metastore import NAME as METASTORE_BRIDGE
 from tidegate.errors import StopService, TransientError
 from tidegate.events.roles import Role
+from tidegate.monitoring.catalog import BRIDGE_METRICS
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.service.assembly import (
@@ -142,8 +143,13 @@ def _run_bridge(settings: Settings, stop: threading.Event) -> None:
     bus = KafkaBus(settings.connection(), session)
     bus.require_connection()
     require_declared_topics(settings.connection(), settings.topics, [Role.BRIDGES], DECIDERS)
-    loop = metastore_bridge(settings, bus)
-    _run_loops({METASTORE_BRIDGE: loop}, bus, stop, 0.9 * settings.services.stop_seconds)
+    with ExitStack() as stack:
+        monitoring, wanted = None, settings.monitoring
+        if wanted.port is not None:
+            monitoring = ProcessMonitoring((), more=BRIDGE_METRICS)
+            stack.enter_context(monitoring.serve(wanted.host, wanted.port))
+        loop = metastore_bridge(settings, bus, monitoring)
+        _run_loops({METASTORE_BRIDGE: loop}, bus, stop, 0.9 * settings.services.stop_seconds)
 
 
 def _run_hudi_bridge(settings: Settings, stop: threading.Event) -> None:

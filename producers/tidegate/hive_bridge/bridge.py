@@ -28,6 +28,7 @@ from tidegate.hive_bridge.compactions import Compactions
 from tidegate.hive_bridge.describing import describe
 from tidegate.hive_bridge.endings import Endings
 from tidegate.hive_bridge.marking import Marking, settle
+from tidegate.hive_bridge.observer import UNOBSERVED, Observer
 from tidegate.hive_bridge.products import Description
 from tidegate.hive_bridge.settings import BridgeSettings, milliseconds
 from tidegate.hive_bridge.sweeping import AbortedSweep
@@ -59,13 +60,15 @@ class MetastoreBridge:
     from one thread. What was published is applied at once; reading it back changes nothing.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - two of them by name
         self,
         settings: BridgeSettings,
         publish: Callable[[Sequence[Event]], object],
         storage: Storage,
         baseline: Baseline,
+        *,
         clock: Callable[[], float] = time.monotonic,
+        observer: Observer = UNOBSERVED,
     ) -> None:
         """Take over; nothing is called yet.
 
@@ -75,12 +78,14 @@ class MetastoreBridge:
             storage: Reads the tables' directories.
             baseline: What the bridge before this one knew of the Metastore.
             clock: A monotonic clock, in seconds.
+            observer: Measures it.
         """
         self.baseline = baseline
         self._settings, self._publish, self._storage = settings, publish, storage
         self._clock = clock
-        self._client = MetastoreClient(settings)
-        self._queue_client = MetastoreClient(settings)
+        self._observer = observer
+        self._client = MetastoreClient(settings, observer.called)
+        self._queue_client = MetastoreClient(settings, observer.called)
         self._queue_thread = ThreadPoolExecutor(1, thread_name_prefix="show-compact")
         self._asked: Future[tuple[Compaction, ...]] | None = None
         self._queue: tuple[Compaction, ...] = ()
@@ -89,7 +94,7 @@ class MetastoreBridge:
         self._cleanings = Cleanings(settings.catalog)
         self._marking = Marking(settings.catalog, self._settled, settings.threads, clock)
         self._queue_look = 0
-        self._aborted = AbortedSweep(settings, storage, SAID_BY, clock)
+        self._aborted = AbortedSweep(settings, storage, SAID_BY, clock, observer)
         self._waiting: WaitingHolds | None = None
         self._before: list[Known] = []
         self._endings = Endings(_USUAL_TIMEOUT_MS / 1000)
@@ -134,6 +139,7 @@ class MetastoreBridge:
             MetastoreReplacedError: it is not the same Metastore. Nothing was concluded.
             DeliveryError: the broker did not confirm; the next look publishes it again.
         """
+        began = self._clock()
         waiting = self._waiting or self._prepare()
         queue = self._asked_queue()  # before the locks: what it shows is visible by then
         number = waiting.begin()
@@ -151,7 +157,8 @@ class MetastoreBridge:
         self._endings.look(snapshot, now)  # a release that was not confirmed keeps its reason
         published = len(releases) + self._publish_vacuums(snapshot, held)
         published += self._publish_aborted(snapshot)
-        self._marking.look(self._cleanings.cleaned(queue))
+        self._observer.marked(self._marking.look(self._cleanings.cleaned(queue)))
+        self._observer.looked(self._clock() - began, self.waiting_holds, len(self._cleanings))
         return published
 
     @property
@@ -201,11 +208,15 @@ class MetastoreBridge:
         return self._queue
 
     def _described(self, compaction: Compaction) -> Description:
-        with MetastoreClient(self._settings) as client:
+        with MetastoreClient(self._settings, self._observer.called) as client:
             return describe(compaction, client, self._storage)
 
     def _settled(self, compaction: Compaction, vacuum: PublishedVacuum) -> bool:
-        with MetastoreClient(self._settings) as client, CompactionQueue(self._settings) as queue:
+        called = self._observer.called
+        with (
+            MetastoreClient(self._settings, called) as client,
+            CompactionQueue(self._settings, called) as queue,
+        ):
             return settle(compaction, vacuum, client, queue, self._storage)
 
     def _releases(

@@ -16,6 +16,7 @@ from tidegate.errors import (
 from tidegate.events import WritesAborted
 from tidegate.hive import ValidWriteIds
 from tidegate.hive_bridge.aborted import AbortedTable, forget, look_at_table, tables_with_aborted
+from tidegate.hive_bridge.observer import UNOBSERVED, Observer
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.queue import CompactionQueue
@@ -36,11 +37,16 @@ class AbortedSweep:
     """
 
     def __init__(
-        self, settings: BridgeSettings, storage: Storage, said_by: str, clock: Callable[[], float]
+        self,
+        settings: BridgeSettings,
+        storage: Storage,
+        said_by: str,
+        clock: Callable[[], float],
+        observer: Observer = UNOBSERVED,
     ) -> None:
         """Begin with nothing; nothing is called yet."""
         self._settings, self._storage, self._said_by = settings, storage, said_by
-        self._clock = clock
+        self._clock, self._called = clock, observer.called
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="aborted")
         self._running: Future[list[WritesAborted]] | None = None
         self._next = 0.0
@@ -89,7 +95,11 @@ class AbortedSweep:
     def _sweep(self) -> list[WritesAborted]:
         found: list[WritesAborted] = []
         seen: set[tuple[str, str]] = set()
-        with MetastoreClient(self._settings) as client, CompactionQueue(self._settings) as queue:
+        called = self._called
+        with (
+            MetastoreClient(self._settings, called) as client,
+            CompactionQueue(self._settings, called) as queue,
+        ):
             transactions = client.transactions().valid()
             for database, name, write_ids in tables_with_aborted(client, transactions):
                 key = (database, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidegate.errors import MetastoreRefusedError, TransientError
@@ -47,13 +47,15 @@ class MetastoreClient:
     MetastoreRefusedError: it answered that it won't, for example that a table does not exist.
     """
 
-    def __init__(self, settings: MetastoreSettings) -> None:
-        """Take the settings; nothing is connected yet.
+    def __init__(
+        self, settings: MetastoreSettings, called: Callable[[str], object] | None = None
+    ) -> None:
+        """Take the settings, and who counts the calls; nothing is connected yet.
 
         Raises:
             ConfigError: a library is missing that the settings need.
         """
-        self._connection = Connection(settings)
+        self._connection = Connection(settings, called=called)
 
     def snapshot(self) -> Snapshot:
         """Look at everything once, in the order that `Snapshot` describes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -62,8 +63,13 @@ def require_thrift() -> None:
 class Connection:
     """A connection for one thread; see `MetastoreClient` for what a call may raise."""
 
-    def __init__(self, settings: MetastoreSettings, service: object = None) -> None:
-        """Take the settings, and a Thrift service other than the reader's, for tests.
+    def __init__(
+        self,
+        settings: MetastoreSettings,
+        service: object = None,
+        called: Callable[[str], object] | None = None,
+    ) -> None:
+        """Take the settings, a Thrift service other than the reader's, and who counts the calls.
 
         Raises:
             ConfigError: a library is missing that the settings need.
@@ -71,6 +77,7 @@ class Connection:
         self._settings = settings
         self._service: Any = service or interface().ReadMetastore
         self._client: Any = None
+        self._called = called
         if settings.kerberos is not None:
             _require_sasl()
 
@@ -78,6 +85,8 @@ class Connection:
         """Call the Metastore; see `MetastoreClient` for what is raised."""
         from thriftpy2.thrift import TApplicationException, TException  # noqa: PLC0415 - an extra
 
+        if self._called is not None:
+            self._called(name)
         try:
             if self._client is None:
                 self._client = self._connect()

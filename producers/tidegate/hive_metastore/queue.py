@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -32,13 +33,15 @@ class CompactionQueue:
     calls has made sure that none of their directories is left.
     """
 
-    def __init__(self, settings: MetastoreSettings) -> None:
-        """Take the settings; nothing is connected yet.
+    def __init__(
+        self, settings: MetastoreSettings, called: Callable[[str], object] | None = None
+    ) -> None:
+        """Take the settings, and who counts the calls; nothing is connected yet.
 
         Raises:
             ConfigError: a library is missing that the settings need.
         """
-        self._connection = Connection(settings, _interface().CompactionQueue)
+        self._connection = Connection(settings, _interface().CompactionQueue, called)
 
     def mark_cleaned(self, compaction: Compaction) -> None:
         """The compaction's cleaning is done. Marked twice is marked once."""

@@ -1,0 +1,37 @@
+"""The metrics of the Metastore bridge."""
+
+from __future__ import annotations
+
+import time
+
+from tidegate.bridges.metastore import NAME
+from tidegate.monitoring import catalog
+from tidegate.monitoring.metrics import Metrics
+
+
+class BridgeMetrics:
+    """An `Observer` that counts in a process's metrics."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        """Start as one that stands by."""
+        self._metrics = metrics
+        metrics.set(catalog.BRIDGE_ACTIVE, 0, NAME)
+
+    def called(self, name: str) -> None:
+        """Count a call."""
+        self._metrics.add(catalog.BRIDGE_CALLS, 1, NAME, name)
+
+    def looked(self, seconds: float, holds: int, unmarked: int) -> None:
+        """Take how long a look took, and what waits."""
+        self._metrics.observe(catalog.BRIDGE_LOOK, seconds, NAME)
+        self._metrics.set(catalog.BRIDGE_LAST_LOOK, time.time(), NAME)
+        self._metrics.set(catalog.BRIDGE_HOLDS, holds, NAME)
+        self._metrics.set(catalog.BRIDGE_VACUUMS, unmarked, NAME)
+
+    def marked(self, count: int) -> None:
+        """Count what was marked."""
+        self._metrics.add(catalog.BRIDGE_MARKED, count, NAME)
+
+    def is_active(self, *, active: bool) -> None:
+        """Say whether this is the bridge that watches."""
+        self._metrics.set(catalog.BRIDGE_ACTIVE, int(active), NAME)

@@ -1,0 +1,45 @@
+"""What a Metastore bridge exports."""
+
+from __future__ import annotations
+
+from tidegate.hive_bridge.observer import UNOBSERVED, Observer
+from tidegate.monitoring.catalog import BRIDGE_METRICS, Kind
+from tidegate.monitoring.process import ProcessMonitoring
+from tidegate.service.bridge_metrics import BridgeMetrics
+
+
+def test_calls_looks_and_marks_are_in_the_metrics_of_the_process() -> None:
+    monitoring = ProcessMonitoring((), more=BRIDGE_METRICS)
+    observer: Observer = BridgeMetrics(monitoring.metrics)
+    service = {"service": "metastore-bridge"}
+
+    def value(name: str, **labels: str) -> float | None:
+        return monitoring.metrics.registry.get_sample_value(name, service | labels)
+
+    assert value("tidegate_bridge_active") == 0
+    for name in ("show_locks", "show_locks", "mark_cleaned"):
+        observer.called(name)
+    observer.looked(0.2, 7, 3)
+    observer.marked(0)
+    observer.marked(2)
+    observer.is_active(active=True)
+
+    assert value("tidegate_metastore_calls_total", call="show_locks") == 2
+    assert value("tidegate_metastore_look_seconds_count") == 1
+    assert value("tidegate_metastore_waiting_holds") == 7
+    assert value("tidegate_metastore_unmarked_compactions") == 3
+    assert value("tidegate_metastore_marked_cleaned_total") == 2
+    assert value("tidegate_bridge_active") == 1
+    assert (value("tidegate_metastore_last_look_timestamp_seconds") or 0) > 1e9
+
+
+def test_every_metric_of_a_bridge_has_a_name_of_its_kind() -> None:
+    for each in BRIDGE_METRICS:
+        assert each.name.endswith("_total") == (each.kind is Kind.COUNTER)
+
+
+def test_a_bridge_that_nobody_measures_works_too() -> None:
+    UNOBSERVED.called("x")
+    UNOBSERVED.looked(0, 0, 0)
+    UNOBSERVED.marked(1)
+    UNOBSERVED.is_active(active=True)
