@@ -75,7 +75,8 @@ class HiveEngine:
 
     def __init__(self, metastore: EmbeddedMetastore) -> None:
         self.metastore = metastore
-        self.settings = MetastoreSettings(uri=metastore.uri)
+        # Derby takes its time to end a deadlock of two calls
+        self.settings = MetastoreSettings(uri=metastore.uri, timeout_ms=60_000)
         self.types = _interface()
         self._connection = Connection(self.settings, self.types.WriteMetastore)
 
