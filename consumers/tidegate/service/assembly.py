@@ -10,9 +10,8 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from tidegate.authorization import Authorizer, TrustedKey
-from tidegate.bridges import HudiBridgeLoop, MetastoreBridgeLoop
+from tidegate.bridges import HudiBridgeLoop
 from tidegate.bridges.facts import FactsReader
-from tidegate.bridges.metastore import NAME as METASTORE_BRIDGE
 from tidegate.cleaning import Cleaner, ReaderGate
 from tidegate.cleaning.gate_alarms import AlarmRule, Alarms
 from tidegate.cleaning.hold_lookup import HoldLookup
@@ -21,10 +20,6 @@ from tidegate.compute.parallel_map import AdaptiveMap, SparkMap
 from tidegate.compute.spark import lazy_session
 from tidegate.errors import ConfigError
 from tidegate.events import CleaningMode
-from tidegate.hive_bridge.baseline import Baseline
-from tidegate.hive_bridge.bridge import SAID_BY, MetastoreBridge
-from tidegate.hive_bridge.observer import UNOBSERVED, Observer
-from tidegate.hive_metastore.connection import require_thrift
 from tidegate.hudi_bridge import SAID_BY as HUDI_BRIDGE
 from tidegate.monitoring.measured import measured_decider, measured_executor
 from tidegate.monitoring.observed import ObservedBus, ObservedService
@@ -47,7 +42,6 @@ from tidegate.savepoints import (
     TierRule,
 )
 from tidegate.service import catalogue
-from tidegate.service.bridge_metrics import BridgeMetrics
 from tidegate.service.settings import Settings
 from tidegate.service.settings.savepoints import (
     EveryNSettings,
@@ -329,44 +323,6 @@ def assemble(
     if name not in SERVICES:
         raise ConfigError(f"unknown service {name!r}: choose from {', '.join(SERVICES)}")
     return SERVICES[name](settings, bus, monitoring.service(name) if monitoring else None)
-
-
-def metastore_bridge(
-    settings: Settings, bus: Bus, monitoring: ProcessMonitoring | None = None
-) -> Loop:
-    """Build the bridge to the Hive Metastore of the settings, and join its group; measure it.
-
-    Raises:
-        ConfigError: the settings name no Metastore, or a library is missing.
-    """
-    watched = settings.bridge.metastore
-    if watched is None:
-        raise ConfigError("no Metastore is configured: set uri in [bridge.metastore]")
-    require_thrift()
-    prefix, connection = settings.topics.prefix, settings.connection()
-    publisher = Publisher(
-        said_by=SAID_BY, prefix=prefix, config=connection, registry=settings.registry
-    )
-    storage = Storage(settings.warehouse.storage)
-    observer: Observer = UNOBSERVED
-    if monitoring is not None:
-        observer = BridgeMetrics(monitoring.metrics)
-        bus = ObservedBus(bus, monitoring.service(METASTORE_BRIDGE))
-
-    def make_bridge(known: Baseline) -> MetastoreBridge:
-        return MetastoreBridge(
-            watched,
-            lambda events: publisher.publish(*events),
-            storage,
-            known,
-            observer=observer,
-        )
-
-    def make_reader(topics: Mapping[str, timedelta | None], group: str) -> FactsReader:
-        return FactsReader(connection, topics, group, wire_for(settings.registry))
-
-    interval = watched.interval_ms
-    return MetastoreBridgeLoop(bus, prefix, make_bridge, make_reader, interval, observer=observer)
 
 
 def hudi_bridge(settings: Settings, bus: Bus) -> HudiBridgeLoop:

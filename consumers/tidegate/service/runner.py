@@ -32,8 +32,8 @@ from tidegate.service.assembly import (
     assemble,
     hudi_bridge,
     instance_ids,
-    metastore_bridge,
 )
+from tidegate.service.bridge_assembly import metastore_bridge
 from tidegate.service.settings import Settings
 from tidegate.service.signals import stop_on_signals
 from tidegate.service.topics.requirement import require_declared_topics

@@ -1,0 +1,61 @@
+"""Build the Metastore bridge from the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from tidegate.bridges import MetastoreBridgeLoop
+from tidegate.bridges.facts import FactsReader
+from tidegate.bridges.metastore import NAME as METASTORE_BRIDGE
+from tidegate.errors import ConfigError
+from tidegate.hive_bridge.baseline import Baseline
+from tidegate.hive_bridge.bridge import SAID_BY, MetastoreBridge
+from tidegate.hive_bridge.observer import UNOBSERVED, Observer
+from tidegate.hive_metastore.connection import require_thrift
+from tidegate.monitoring.observed import ObservedBus
+from tidegate.monitoring.process import ProcessMonitoring
+from tidegate.publisher import Publisher
+from tidegate.registry import wire_for
+from tidegate.runtime.bus import Bus
+from tidegate.service.bridge_metrics import BridgeMetrics
+from tidegate.service.settings import Settings
+from tidegate.storage import Storage
+
+
+def metastore_bridge(
+    settings: Settings, bus: Bus, monitoring: ProcessMonitoring | None = None
+) -> MetastoreBridgeLoop:
+    """Build the bridge to the Hive Metastore of the settings, and join its group; measure it.
+
+    Raises:
+        ConfigError: the settings name no Metastore, or a library is missing.
+    """
+    watched = settings.bridge.metastore
+    if watched is None:
+        raise ConfigError("no Metastore is configured: set uri in [bridge.metastore]")
+    require_thrift()
+    prefix, connection = settings.topics.prefix, settings.connection()
+    publisher = Publisher(
+        said_by=SAID_BY, prefix=prefix, config=connection, registry=settings.registry
+    )
+    storage = Storage(settings.warehouse.storage)
+    observer: Observer = UNOBSERVED
+    if monitoring is not None:
+        observer = BridgeMetrics(monitoring.metrics)
+        bus = ObservedBus(bus, monitoring.service(METASTORE_BRIDGE))
+
+    def make_bridge(known: Baseline) -> MetastoreBridge:
+        return MetastoreBridge(
+            watched,
+            lambda events: publisher.publish(*events),
+            storage,
+            known,
+            observer=observer,
+        )
+
+    def make_reader(topics: Mapping[str, timedelta | None], group: str) -> FactsReader:
+        return FactsReader(connection, topics, group, wire_for(settings.registry))
+
+    interval = watched.interval_ms
+    return MetastoreBridgeLoop(bus, prefix, make_bridge, make_reader, interval, observer=observer)
