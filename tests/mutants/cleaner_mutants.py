@@ -88,13 +88,13 @@ CLEANER_MUTANTS = (
     Mutant(
         "warehouse: a directory that changed since it was listed is listed again",
         _KNOWN,
-        (("        return all(\n", "        return True or all(\n"),),
+        (("        return identity_of(", "        return True or identity_of("),),
         "tests/tables/warehouse/test_known_directory.py",
     ),
     Mutant(
         "warehouse: what changed just now may change again without a new time",
         _KNOWN,
-        ((" or any(each[_CHANGED] > latest", " or any(False"),),
+        ((" or any(\n            each[_CHANGED] > latest", " or any(\n            False"),),
         "tests/tables/warehouse/test_known_directory.py",
     ),
 )

@@ -28,19 +28,20 @@ class KnownDirectory:
     """
 
     files: Sequence[FileInfo]
-    names: tuple[str, ...]
-    """The directory and its files, relative to its parent."""
+    identity: _Identity
+    """The directory's own."""
     identities: tuple[_Identity, ...]
+    """Those of the files."""
 
     @classmethod
     def of(
-        cls, parent: int, path: LocalPath, before: _Identity, files: Sequence[FileInfo]
+        cls, directory: int, path: LocalPath, before: _Identity, files: Sequence[FileInfo]
     ) -> Self | None:
-        """Know a directory whose parent is open.
+        """Know an open directory.
 
         Args:
-            parent: The parent's descriptor.
-            path: The directory.
+            directory: Its descriptor.
+            path: Where it is.
             before: Its identity before it was listed, so that a name which came or went during the
                 listing is seen as a change.
             files: What was listed.
@@ -51,33 +52,42 @@ class KnownDirectory:
         """
         if any(file.path != f"{path}/{file.name}" for file in files):
             return None
-        names = (path.name, *(f"{path.name}/{file.name}" for file in files))
-        found = [identity_of(parent, name) for name in names[1:]]
-        identities = (before, *(each for each in found if each is not None))
+        found = [_identity_below(directory, file.name) for file in files]
+        identities = tuple(each for each in found if each is not None)
         latest = time.time_ns() - _SETTLED_NS
-        if len(identities) < len(names) or any(each[_CHANGED] > latest for each in identities):
+        if len(identities) < len(files) or any(
+            each[_CHANGED] > latest for each in (before, *identities)
+        ):
             return None
-        if any(_differs(file, found) for file, found in zip(files, identities[1:], strict=True)):
+        if any(_differs(file, found) for file, found in zip(files, identities, strict=True)):
             return None
-        return cls(files, names, identities)
+        return cls(files, before, identities)
 
-    def is_unchanged(self, parent: int) -> bool:
-        """Whether a listing would find the same files."""
-        return all(
-            identity_of(parent, name) == identity
-            for name, identity in zip(self.names, self.identities, strict=True)
+    def is_unchanged(self, directory: int) -> bool:
+        """Whether a listing of the directory of that name, opened just now, would be the same.
+
+        Opened, because a network file system asks its server then, and not at every stat.
+        """
+        return identity_of(directory) == self.identity and all(
+            _identity_below(directory, file.name) == identity
+            for file, identity in zip(self.files, self.identities, strict=True)
         )
 
 
-def identity_of(parent: int, name: str) -> _Identity | None:
-    """Device, inode, size and the times of change of a path below an open directory.
+def identity_of(directory: int) -> _Identity:
+    """Device, inode, size and the times of change of an open directory."""
+    return _identity(os.fstat(directory))
 
-    None if it does not exist. A link counts as itself.
-    """
+
+def _identity_below(directory: int, name: str) -> _Identity | None:
+    """The same of a file in it, None if it is gone. A link counts as itself."""
     try:
-        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except (FileNotFoundError, NotADirectoryError):
+        return _identity(os.stat(name, dir_fd=directory, follow_symlinks=False))
+    except FileNotFoundError:
         return None
+
+
+def _identity(found: os.stat_result) -> _Identity:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from tidegate.storage import FileInfo, NotFound, Storage
-from tidegate.storage.local import LocalPath, naming, open_below, walk_below, walk_open
+from tidegate.storage.local import LocalPath, naming, open_below, walk_open
 from tidegate.tables.warehouse.known_directory import KnownDirectory, identity_of
 from tidegate.tables.warehouse.local_files import empty_directory
 from tidegate.tables.warehouse.remote_files import RemoteFiles
@@ -59,15 +59,27 @@ class LocalFolder:
 
     def files_below(self, name: str) -> Sequence[FileInfo] | None:
         """See `OpenFolder`. What is asked for again is listed again only if it has changed."""
-        known = self.known.get(name)
-        if known is not None and known.is_unchanged(self.descriptor):
+        path = self.path.child(name)
+        try:
+            directory = open_below(self.descriptor, name, path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise naming(error, path) from error
+        try:
+            return self._files_in(directory, path)
+        finally:
+            os.close(directory)
+
+    def _files_in(self, directory: int, path: LocalPath) -> Sequence[FileInfo]:
+        known = self.known.get(path.name)
+        if known is not None and known.is_unchanged(directory):
             return known.files
-        path, before = self.path.child(name), identity_of(self.descriptor, name)
-        files = walk_below(self.descriptor, path)
-        if before is not None and files is not None:
-            known = KnownDirectory.of(self.descriptor, path, before, files)
-            if known is not None:
-                self.known[name] = known
+        before = identity_of(directory)
+        files = walk_open(directory, path)
+        known = KnownDirectory.of(directory, path, before, files)
+        if known is not None:
+            self.known[path.name] = known
         return files
 
     def remove_if(self, name: str, may_go: MayGo) -> bool:
