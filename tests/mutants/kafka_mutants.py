@@ -83,7 +83,7 @@ KAFKA_MUTANTS = (
         RUNTIME + "kafka/fenced_producer.py",
         (
             (
-                "            if self._is_committing:  # it may yet",
+                "            if self._unfinished is not None:  # it may yet",
                 "            if False:  # it may yet",
             ),
         ),
@@ -94,10 +94,16 @@ KAFKA_MUTANTS = (
         RUNTIME + "kafka/fenced_producer.py",
         (
             (
-                "                self._commit()\n            self._producer.begin",
-                "                return self._commit()\n            self._producer.begin",
+                "                self._finish(self._unfinished)\n",
+                "                return self._finish(self._unfinished)\n",
             ),
         ),
+        "tests/runtime/test_fenced_producer.py",
+    ),
+    Mutant(
+        "an abort of unknown outcome is gone on with",
+        RUNTIME + "kafka/fenced_producer.py",
+        (("            is_over = self._unfinished is None\n", "            is_over = True\n"),),
         "tests/runtime/test_fenced_producer.py",
     ),
     Mutant(

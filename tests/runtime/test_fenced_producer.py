@@ -13,6 +13,9 @@ from tidegate.runtime.kafka.fenced_producer import FencedProducer
 
 TIMED_OUT = KafkaError(KafkaError._TIMED_OUT, "retry call to resume", retriable=True)
 REFUSED = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "no access", txn_requires_abort=True)
+UNDELIVERED = KafkaError(
+    KafkaError._MSG_TIMED_OUT, "1 message(s) failed delivery", txn_requires_abort=True
+)
 CONFLICT = KafkaError(KafkaError._CONFLICT, "commit_transaction is in progress", retriable=True)
 
 
@@ -23,7 +26,8 @@ class Transactional:
         self.answers: list[KafkaError] = []
         self.open: list[bytes] = []
         self.stored: list[bytes] = []
-        self.is_committing = False
+        self.abort_answers: list[KafkaError] = []
+        self.is_committing = self.is_aborting = False
         self.calls: list[str] = []
 
     def begin_transaction(self) -> None:
@@ -36,6 +40,8 @@ class Transactional:
     def commit_transaction(self, timeout: float) -> None:
         assert timeout > 0
         self.calls.append("commit")
+        if self.is_aborting:
+            raise KafkaException(CONFLICT)
         self.is_committing = True
         if self.answers:
             error = self.answers.pop(0)
@@ -48,11 +54,14 @@ class Transactional:
     def abort_transaction(self, timeout: float) -> None:
         assert timeout > 0
         self._step("abort")
+        self.is_aborting = bool(self.abort_answers)
+        if self.is_aborting:
+            raise KafkaException(self.abort_answers.pop(0))
         self.open.clear()
 
     def _step(self, name: str) -> None:
         self.calls.append(name)
-        if self.is_committing:
+        if self.is_committing or (self.is_aborting and name != "abort"):
             raise KafkaException(CONFLICT)
 
 
@@ -101,3 +110,28 @@ def test_a_commit_that_is_refused_after_all_is_aborted_and_stops(client: Transac
 
     assert client.calls[-1] == "abort"
     assert client.stored == []
+
+
+def test_an_abort_of_unknown_outcome_is_gone_on_with_before_all_is_written_again(
+    client: Transactional,
+) -> None:
+    producer = FencedProducer({}, "log", "mine")
+    client.answers = [UNDELIVERED]
+    client.abort_answers = [TIMED_OUT] * 5
+    for _ in range(2):
+        with pytest.raises(TransientError):
+            producer.write(written(b"1"))
+    client.abort_answers.clear()
+    producer.write(written(b"1"))
+    producer.write(written(b"2"))
+
+    assert client.stored == [b"1", b"2"]
+
+
+def test_an_abort_that_is_refused_stops(client: Transactional) -> None:
+    producer = FencedProducer({}, "log", "mine")
+    client.answers = [UNDELIVERED]
+    client.abort_answers = [KafkaError(KafkaError.INVALID_TXN_STATE, "not now")]
+
+    with pytest.raises(StopService, match="failed delivery"):
+        producer.write(written(b"1"))

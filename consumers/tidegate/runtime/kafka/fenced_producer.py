@@ -25,6 +25,7 @@ from tidegate.errors import StopService, TransientError
 from tidegate.runtime.bus import ChangelogRecord
 from tidegate.runtime.kafka.records import LARGE, Config
 
+_Step = Callable[[float], None]
 _OnDelivery = Callable[[KafkaError | None, Message], None]
 _WAIT: Final = 30.0
 _PAUSE: Final = 0.1
@@ -57,8 +58,8 @@ class FencedProducer:
         self._producer = _take_id(config, transactional_id)
         self.ends: dict[int, int] = {}
         """By partition the offset after the last record that was written here."""
-        self._is_committing = False
-        """Whether a commit was begun whose outcome the broker has not said."""
+        self._unfinished: _Step | None = None
+        """The commit or abort that was begun, and of which the broker has not said the outcome."""
         self.appended_ms: int | None = None
         """When the broker appended the last of them, in ms since the epoch."""
 
@@ -71,21 +72,21 @@ class FencedProducer:
             StopService: it never will.
         """
         try:
-            if self._is_committing:
-                self._commit()
+            if self._unfinished is not None:
+                self._finish(self._unfinished)
             self._producer.begin_transaction()
             for number, records in entries.items():
                 for key, value in records[:-1]:
                     self._append(number, key, value, None)
                 for key, value in records[-1:]:  # only the last one's offset matters
                     self._append(number, key, value, self._on_delivery)
-            self._commit()
+            self._finish(self._producer.commit_transaction)
         except KafkaException as error:
             fault: KafkaError = error.args[0]
             if fault.fatal() or fault.code() in {*FENCED, FORGOTTEN}:
                 raise
             reason = f"changelog {self._topic}: {fault.str()}"
-            if self._is_committing:  # it may yet succeed, so the client lets nobody abort it
+            if self._unfinished is not None:  # it may yet succeed: the client allows nothing else
                 raise TransientError(reason) from error
             self._abort(reason)
             raise (StopService if fault.code() in _PERMANENT else TransientError)(reason) from error
@@ -105,15 +106,16 @@ class FencedProducer:
             else:
                 return
 
-    def _commit(self) -> None:
-        """Commit, or go on with a commit of which the broker has not said whether it succeeded."""
-        self._is_committing = True
+    def _finish(self, step: _Step) -> None:
+        """Commit or abort, or go on with that where the broker has not said the outcome."""
+        self._unfinished = step
         try:
-            _persist(self._producer.commit_transaction, _WAIT)  # the caller repeats it
+            _persist(step, _WAIT)  # the caller repeats it
         except KafkaException as error:
-            self._is_committing = error.args[0].retriable()
+            if not error.args[0].retriable():
+                self._unfinished = None
             raise
-        self._is_committing = False
+        self._unfinished = None
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
@@ -126,11 +128,12 @@ class FencedProducer:
     def _abort(self, reason: str) -> None:
         """Abort: after any failure only that allows the next transaction to begin."""
         try:
-            _persist(self._producer.abort_transaction)
+            self._finish(self._producer.abort_transaction)
         except KafkaException as error:
             if is_fence(error):
                 raise
-            raise StopService(reason) from error
+            is_over = self._unfinished is None
+            raise (StopService if is_over else TransientError)(reason) from error
 
 
 def fence(config: Config, transactional_ids: Collection[str]) -> None:
@@ -168,7 +171,7 @@ def _take_id(config: Config, transactional_id: str) -> Producer:
     return producer
 
 
-def _persist(step: Callable[[float], None], seconds: float = 2 * _WAIT) -> None:
+def _persist(step: _Step, seconds: float = 2 * _WAIT) -> None:
     """Repeat a step of a transaction while the broker is away: librdkafka resumes it."""
     deadline = time.monotonic() + seconds
     while True:
