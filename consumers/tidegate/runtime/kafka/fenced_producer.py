@@ -159,6 +159,8 @@ def _take_id(config: Config, transactional_id: str) -> Producer:
             **config,
             "transactional.id": transactional_id,
             **LARGE,
+            # as long as the group waits for a poll: what it began is still its own after an outage
+            "transaction.timeout.ms": 300_000,
             "allow.auto.create.topics": False,
             "retry.backoff.ms": 1,
             "retry.backoff.max.ms": 20,
