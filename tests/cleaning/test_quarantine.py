@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -48,6 +49,9 @@ from tidegate.events import (
     CleaningUndoRefused,
     QuarantineRemoved,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 AFTER_MINOR = FIVE_LISTINGS[1].directories
 DELETES = FIVE_LISTINGS[4]
@@ -428,3 +432,16 @@ def _during(root: Path, warehouse: DyingWarehouse, command: CleaningReleased) ->
         yield from quarantining(root, warehouse=warehouse).execute(undo_of(command))
     except Exception as error:  # noqa: BLE001 - the loop would try again; here only the disk counts
         yield error
+
+
+def test_spark_passes_over_a_quarantine_as_over_every_hidden_directory(
+    root: Path, spark: SparkSession
+) -> None:
+    table = build(root / "t", AFTER_MINOR)
+    command = release(str(table))
+    reading = spark.read.option("recursiveFileLookup", "true")
+    before = len(reading.text(str(table)).inputFiles())
+    clean(quarantining(root), command)
+    (file,) = reading.text(str(table)).inputFiles()
+    assert before == len(AFTER_MINOR)
+    assert MINOR_3 in file
