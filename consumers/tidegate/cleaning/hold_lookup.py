@@ -64,38 +64,47 @@ class HoldLookup:
         self._authorization = authorization or AclAlone()
         self._lock = threading.Lock()
         self._held: dict[str, CleaningHoldRequested] = {}
-        self._read: dict[Partition, tuple[int, range]] = {}
-        """By partition from which time on (ms), and which offsets, were read."""
+        self._read: dict[Partition, tuple[int, int]] = {}
+        """By partition from which time on (ms), and up to which offset, it was read."""
+        self._count = 0
+        """Partitions of the topic; another number stops the service."""
 
     def hold_on(self, command: Command) -> CleaningHoldRequested | None:
         """See `Holds`."""
         since_ms = max(1, int(command.occurred_at.timestamp() * 1000) - BEFORE_MS)
         with self._lock:
-            self._read_up(command.table, since_ms)
+            try:
+                self._read_up(command.table, since_ms)
+            except ConfigError as error:  # it was there at the start: a broker does not know it yet
+                raise TransientError(str(error)) from error
             return self._held.get(command.table)
 
     def _read_up(self, table: str, since_ms: int) -> None:
-        try:
-            spans = self._bus.spans(self._topic, since_ms)
-            ends = self._bus.spans(self._topic)
-        except ConfigError as error:  # it was there at the start: a broker does not know it yet
-            raise TransientError(str(error)) from error
-        home = Partition(self._topic, partition_of(table, len(spans)))
-        first, last = spans[home].start, ends[home].stop
-        from_ms, known = self._read.get(home, (since_ms, range(first, first)))
-        if since_ms < from_ms or not known.start <= last >= known.stop:
-            from_ms, known = since_ms, range(first, first)  # an older command, or another topic
-            self._forget(home, len(spans))
-        for record in self._bus.read({home: range(known.stop, last)}):
-            self._note(record)
-        self._read[home] = from_ms, range(known.start, last)
+        """Read what was appended since the last look; it costs one request where nothing was."""
+        home = Partition(self._topic, partition_of(table, self._partitions()))
+        known = self._read.get(home)
+        last = self._bus.watermarks([home])[home].end
+        if known is None or since_ms < known[0] or last < known[1]:
+            # the first look, an older command, or another topic of the same name
+            self._forget(home)
+            known = since_ms, self._bus.spans(self._topic, since_ms)[home].start
+        from_ms, read_up_to = known
+        if read_up_to < last:
+            for record in self._bus.read({home: range(read_up_to, last)}):
+                self._note(record)
+        self._read[home] = from_ms, last
 
-    def _forget(self, home: Partition, count: int) -> None:
+    def _partitions(self) -> int:
+        if self._count == 0:
+            self._count = self._bus.partitions(self._topic)
+        return self._count
+
+    def _forget(self, home: Partition) -> None:
         """Forget what a partition said: it is read again."""
         self._held = {
             table: hold
             for table, hold in self._held.items()
-            if partition_of(table, count) != home.number
+            if partition_of(table, self._count) != home.number
         }
 
     def _note(self, record: Record) -> None:
