@@ -609,6 +609,6 @@ def test_the_state_of_two_hundred_partitions_takes_few_readers_and_three_request
     assert sum(readers) == 200
     assert len(readers) == 25
     assert metadata.spans_asked == ["lake.reader-gate.changelog"]
-    assert metadata.watermarks_asked == [400]
+    assert metadata.watermarks_asked == [800]  # of its four inputs
     [fault] = summary.faults
     assert "offset 11 of lake.vacuums is to be applied next" in fault
