@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -47,6 +48,7 @@ def options_of(name: str) -> set[str]:
     return {each for option in ALL[name].params for each in option.opts}
 
 
+@cache
 def help_of(name: str, columns: str = NARROW) -> str:
     return CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": columns}).output
 

@@ -47,11 +47,15 @@ def sentences(story: PolicyStory) -> list[str]:
 
 
 def test_a_savepoint_on_every_commit_names_its_tier() -> None:
-    story = told(rule(TierRule(tier=Tier.EVERY_COMMIT, keep=3)), commit(1), commit(2))
+    story = told(
+        rule(TierRule(tier=Tier.EVERY_COMMIT, keep=3, lifetime=timedelta(days=30))),
+        commit(1),
+        commit(2),
+    )
 
     assert story.rule == (
         "rule 1 of [[savepoints]] (policy default, tables 'lake.sales.*'):"
-        " every-commit (kept: the newest 3)"
+        " every-commit (kept: the newest 3 for 30d)"
     )
     assert sentences(story) == ["True: policy default, tier every-commit"] * 2
 
@@ -67,7 +71,7 @@ def test_one_a_day_says_which_commit_has_it() -> None:
 
 def test_a_gap_an_operation_and_one_in_n_are_said() -> None:
     gap = told(rule(TierRule(tier=Tier.EVERY_COMMIT), gap=2 * HOUR), commit(1), commit(2))
-    assert sentences(gap)[1] == f"False: within 2:00:00 of the one on commit {commit(1).instant}"
+    assert sentences(gap)[1] == f"False: within 2h of the one on commit {commit(1).instant}"
 
     every = told(rule(TierRule(tier=Tier.EVERY_N, commits=3)), commit(1))
     assert sentences(every) == ["False: every-n: one for 3 commits"]

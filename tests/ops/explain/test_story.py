@@ -15,7 +15,7 @@ from support.told import (
     started,
     vacuum,
 )
-from tidegate.events import Event, LackedHold, RestoreFailed
+from tidegate.events import Event, LackedHold, RestoreFailed, UnknownTableReleased
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.explain.story import Story, ids_of_chain, is_release_for
 from tidegate.ops.waiting import LackingVacuum
@@ -109,4 +109,24 @@ def test_a_release_belongs_to_the_vacuum_that_waits_for_it() -> None:
     by_transaction = release(1).model_dump(exclude={"event_id", "lock_id"})
     assert is_release_for(
         type(release(1)).model_validate(by_transaction | {"transaction_id": 90}), waiting
+    )
+
+
+def test_releases_of_a_table_nobody_knows_are_a_matter_until_its_vacuum_comes() -> None:
+    alarm = UnknownTableReleased.about(
+        release(5),
+        said_by="reader-gate",
+        occurred_at=NOON,
+        since=NOON,
+        limit_seconds=1,
+        published_by="bridge",
+        message="unknown",
+    )
+    [step] = story(release(5), alarm).next_steps()
+
+    assert step.startswith(f"bridge publishes releases of {alarm.table}, and no vacuum")
+    known = vacuum(7)
+    assert not any(
+        "no vacuum of it" in each
+        for each in story(release(5), alarm, known, released(known)).next_steps()
     )

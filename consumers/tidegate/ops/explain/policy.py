@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from tidegate.cleaning.gate_alarms import span
 from tidegate.events import CommitCompleted, SavepointRequested
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.savepoints.policy import SAVEPOINTABLE
@@ -99,7 +100,7 @@ def _why_not(
         return f"a {commit.action} gets none"
     before = [each for each in asked if each[1] <= at]
     if rule.min_gap and before and at < before[-1][1] + rule.min_gap:
-        return f"within {rule.min_gap} of the one on commit {before[-1][0].instant}"
+        return f"within {span(rule.min_gap)} of the one on commit {before[-1][0].instant}"
     return "; ".join(_not_due(each, commit, at, before) for each in rule.tiers)
 
 
@@ -129,7 +130,7 @@ def _sentence(policy: SavepointPolicy, rule: PolicyRule | None, table: str) -> s
     if rule is None:
         return f"{named}: savepoints on request only"
     parts = [_kept(each) for each in rule.tiers]
-    parts += [f"at least {rule.min_gap} apart"] if rule.min_gap else []
+    parts += [f"at least {span(rule.min_gap)} apart"] if rule.min_gap else []
     parts += [f"at most {rule.max_count} in all"] if rule.max_count else []
     return f"{named}: {', '.join(parts)}"
 
@@ -139,7 +140,7 @@ def _kept(tier: TierRule) -> str:
     if tier.operations:
         named += f" {', '.join(tier.operations)}"
     keep = [f"the newest {tier.keep}"] if tier.keep else []
-    keep += [f"for {tier.lifetime}"] if tier.lifetime else []
+    keep += [f"for {span(tier.lifetime)}"] if tier.lifetime else []
     return f"{named} (kept: {' '.join(keep) or 'for ever'})"
 
 

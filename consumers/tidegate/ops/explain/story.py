@@ -22,6 +22,8 @@ from tidegate.events import (
     RestoreFailed,
     RestoreRequested,
     SavepointRequested,
+    UnknownTableReleased,
+    UnknownTableResolved,
     VacuumFinished,
 )
 from tidegate.events.verdict import Verdict, verdict_of
@@ -60,7 +62,7 @@ class Story:
 
     def next_steps(self) -> list[str]:
         """What happens next, or who has to do what; one sentence at least."""
-        steps = [*self._commands(), *self._vacuums()]
+        steps = [*self._commands(), *self._vacuums(), *self._unknown_tables()]
         steps += [
             f"dead letter {each.dead_letter.dead_letter_id} of {each.dead_letter.service} waits for"
             f" a decision ({each.dead_letter.error}): tidegate dead-letters show"
@@ -105,6 +107,19 @@ class Story:
                     " not read it yet, or its release is older than what is shown; see: tidegate"
                     " status"
                 )
+
+    def _unknown_tables(self) -> Iterator[str]:
+        unknown: dict[str, str] = {}
+        for event in self._events():
+            if isinstance(event, UnknownTableReleased):
+                unknown[event.table] = event.published_by
+            elif isinstance(event, UnknownTableResolved | VacuumFinished):
+                unknown.pop(event.table, None)
+        for table, publisher in unknown.items():
+            yield (
+                f"{publisher} publishes releases of {table}, and no vacuum of it is known: if a"
+                " vacuum waits under another name (tidegate waiting), correct the name"
+            )
 
     def _events(self) -> Iterator[Event]:
         return (each.event for each in self.events if each.event is not None)
