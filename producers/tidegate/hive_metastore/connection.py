@@ -130,7 +130,7 @@ class Connection:
             except ConfigError:
                 raise
             except Exception as error:  # noqa: BLE001 - raised below, with those of the others
-                faults.append(f"{host}:{port}: {getattr(error, 'message', None) or error}")
+                faults.append(f"{host}:{port}: {_said(error)}")
         raise OSError("; ".join(faults))
 
     def _connect_to(self, host: str, port: int) -> Any:  # noqa: ANN401 - Thrift's types
@@ -149,6 +149,13 @@ class Connection:
             opened.close()
             raise
         return TClient(self._service, TBinaryProtocolFactory().get_protocol(transport))
+
+
+def _said(error: Exception) -> str:
+    """What went wrong, with what was met before: thriftpy2 says only that it could not connect."""
+    said = str(getattr(error, "message", None) or error)
+    met = error.__cause__ or error.__context__
+    return said if met is None or str(met) in said else f"{said}: {met}"
 
 
 def _socket(host: str, port: int, settings: MetastoreSettings) -> Any:  # noqa: ANN401
