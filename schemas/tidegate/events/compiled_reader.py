@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import chain
-from typing import Annotated, Any, Final, Union, get_args, get_origin
+from typing import Annotated, Any, Final, TypeGuard, Union, get_args, get_origin
 
 from annotated_types import Ge, Lt, MaxLen, MinLen
 from pydantic import AwareDatetime, BaseModel, TypeAdapter
@@ -46,6 +46,10 @@ _LAST_BITS: Final = 0x80808080_80808080
 _EIGHT_BYTES: Final = 0x00808080_80808080
 """Those bits of a number of eight bytes, little endian."""
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
+
+
+_ID_RULE: Final = "_set_id"
+"""The rule that every event has. Under another name it would be applied, and change nothing."""
 
 
 class _UnsupportedError(Exception):
@@ -351,7 +355,7 @@ def _plain(annotation: Hint, metadata: list[Any]) -> tuple[Hint, list[Any]]:
     return _plain(kind, [*unpacked, *metadata])
 
 
-def _is_model(annotation: object) -> bool:
+def _is_model(annotation: object) -> TypeGuard[type[BaseModel]]:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
@@ -367,7 +371,7 @@ def _rules(model: type[BaseModel]) -> Iterator[Callable[[Any], Any]]:
     for name, each in found.model_validators.items():
         if each.info.mode != "after":
             raise _UnsupportedError
-        if name != Event._set_id.__name__:  # noqa: SLF001 - the one rule that every event has
+        if name != _ID_RULE:
             yield each.func
 
 
