@@ -10,7 +10,9 @@ from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader look
 from support.real_hudi import RealTable, rows
 from support.waiting import wait_for
 from tidegate.bridges.callbacks import HttpCallbacks
-from tidegate.hudi_bridge import Callback, HudiBridgeSettings, WatchedTable
+from tidegate.hudi_bridge.callbacks import Callback
+from tidegate.hudi_bridge.settings import HudiBridgeSettings
+from tidegate.hudi_bridge.watched import WatchedTable
 from tidegate.storage import Storage
 
 pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]

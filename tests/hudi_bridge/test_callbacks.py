@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tidegate.errors import FormatError
-from tidegate.hudi_bridge import Callback, parse_callback
+from tidegate.hudi_bridge.callbacks import Callback, parse_callback
 
 MESSAGE = {
     "commitTime": "20260101100000000",

@@ -7,7 +7,8 @@ import pytest
 from support.hudi_tables import HandMade, at, end_of, four_commits
 from tidegate.errors import FormatError
 from tidegate.events import CommitCompleted, TableType
-from tidegate.hudi_bridge import HudiBridgeSettings, WatchedTable
+from tidegate.hudi_bridge.settings import HudiBridgeSettings
+from tidegate.hudi_bridge.watched import WatchedTable
 from tidegate.hudi_reader import NoSuchTable
 from tidegate.storage import Storage
 

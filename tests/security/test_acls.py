@@ -75,7 +75,7 @@ def test_an_upstream_writer_says_facts_and_nothing_else() -> None:
 def test_a_bridge_reads_back_what_it_publishes_and_what_came_of_it() -> None:
     assert rights("bridges") == {
         *(f"write topic t.{n}" for n in ("commits", "vacuums", "locks")),
-        *(f"read topic t.{n}" for n in ("vacuums", "locks", "outcomes")),
+        *(f"read topic t.{n}" for n in ("commits", "vacuums", "locks", "outcomes")),
         "read group t.bridges*",
     }
 

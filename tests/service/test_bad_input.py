@@ -148,7 +148,7 @@ def test_good_input_is_worked_off_by_these_very_services(
         ("tidegate.commits", ["savepoint-policy"]),
         ("tidegate.vacuums", ["reader-gate"]),
         ("tidegate.locks", ["reader-gate"]),
-        ("tidegate.commands", ["cleaner", "restorer", "savepoint-writer"]),
+        ("tidegate.commands", ["cleaner", "reader-gate", "restorer", "savepoint-writer"]),
     ],
 )
 @pytest.mark.parametrize(

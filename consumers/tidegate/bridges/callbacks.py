@@ -13,8 +13,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from tidegate.errors import FormatError
-from tidegate.hudi_bridge import Callback, parse_callback
-from tidegate.hudi_bridge.callbacks import MAX_BYTES
+from tidegate.hudi_bridge.callbacks import MAX_BYTES, Callback, parse_callback
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.records import Config
 

@@ -27,13 +27,10 @@ from tidegate.errors import (
 from tidegate.events import CommitCompleted, Event
 from tidegate.events.keys import partition_of
 from tidegate.events.topics import COMMITS
-from tidegate.hudi_bridge import (
-    Callback,
-    HudiBridgeSettings,
-    PublishedCommits,
-    WatchedTable,
-    find_tables,
-)
+from tidegate.hudi_bridge.callbacks import Callback
+from tidegate.hudi_bridge.folders import find_tables
+from tidegate.hudi_bridge.settings import HudiBridgeSettings
+from tidegate.hudi_bridge.watched import PublishedCommits, WatchedTable
 from tidegate.hudi_reader import NoSuchTable
 from tidegate.runtime.bus import Bus, Offsets, Partition
 from tidegate.runtime.kafka.metadata import KafkaMetadata
