@@ -28,6 +28,7 @@ from tidegate.events.assembled import assemble
 from tidegate.events.catalogue import EVENT_TYPES
 from tidegate.events.codec import (
     compiled_reader,
+    decode,
     decode_body,
     decode_generally,
     encode_body,
@@ -37,8 +38,10 @@ from tidegate.events.schema import current_writers, schema_of, schema_text, writ
 
 HOT: Final[tuple[type[Event], ...]] = (VacuumFinished, LockReleased)
 WRITERS: Final = {each.reader.model: each for each in current_writers().values()}
-_EXAMPLES: Final = {
-    name: files("tidegate.events").joinpath("examples", f"{name}.bin").read_bytes()[10:]
+_EXAMPLES: Final = {  # some were written by an earlier version: these are their bodies today
+    name: encode_generally(
+        decode(files("tidegate.events").joinpath(f"examples/{name}.bin").read_bytes())
+    )
     for name in EVENT_TYPES
 }
 _TEXTS: Final = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=80)
