@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,7 +28,7 @@ from tidegate.events import (
 from tidegate.events.reasons import Reason
 from tidegate.events.wire import Wire
 from tidegate.runtime.authorization import Unauthorized
-from tidegate.runtime.bus import Record
+from tidegate.runtime.bus import Partition, Record, Watermarks
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
@@ -102,12 +104,48 @@ def test_a_hold_from_before_the_command_counts_also_for_a_cleaner_that_was_just_
 
 
 def test_a_command_that_is_older_than_what_was_read_is_looked_up_anew(bus: MemoryBus) -> None:
-    bus.now_ms = lambda: round((NOON - timedelta(days=3)).timestamp() * 1000)
+    bus.now_ms = lambda: round((NOON - timedelta(days=9)).timestamp() * 1000)
     bus.send([message(hold())])
     holds = lookup(bus)
     assert holds.hold_on(command()) is None  # so old that the gate has seen it
-    old = release("/wh/t", occurred_at=NOON - timedelta(days=3))
+    old = release("/wh/t", occurred_at=NOON - timedelta(days=9))
     assert holds.hold_on(old) == hold()
+
+
+def test_a_hold_from_a_long_weekend_on_which_the_gate_was_down_counts(bus: MemoryBus) -> None:
+    """The gate reads its topics side by side: it may meet a release of today before that hold."""
+    bus.now_ms = lambda: round((NOON - timedelta(days=4)).timestamp() * 1000)
+    bus.send([message(hold())])
+    assert lookup(bus).hold_on(command()) == hold()
+
+
+class Trimmed(MemoryBus):
+    """Its topics' retention has removed what is before an offset."""
+
+    first = 0
+
+    def watermarks(self, partitions: Collection[Partition]) -> dict[Partition, Watermarks]:
+        found = super().watermarks(partitions)
+        return {each: replace(marks, first=self.first) for each, marks in found.items()}
+
+    def spans(self, topic: str, since_ms: int = 0) -> dict[Partition, range]:
+        found = super().spans(topic, since_ms)
+        return {each: range(max(self.first, span.start), span.stop) for each, span in found.items()}
+
+    def read(self, spans: Mapping[Partition, range]) -> list[Record]:
+        return [each for each in super().read(spans) if each.offset >= self.first]
+
+
+def test_a_hold_whose_removal_is_gone_by_retention_is_forgotten_too() -> None:
+    """Else its table would never be cleaned again: the gate knows of no hold to remove."""
+    bus = Trimmed(["tidegate.commands"], 1)
+    bus.now_ms = lambda: round(NOON.timestamp() * 1000)
+    holds = lookup(bus)
+    bus.send([message(hold())])
+    assert holds.hold_on(command()) == hold()
+    bus.send([message(removal()), message(hold("ben", "hive.default.other"))])
+    bus.first = 2
+    assert holds.hold_on(command()) is None
 
 
 def test_who_has_not_signed_neither_holds_nor_lets_go(bus: MemoryBus) -> None:

@@ -86,6 +86,12 @@ QUARANTINE_MUTANTS = (
         f"{_DISK} -k leaves_the_others",
     ),
     Mutant(
+        "undo: it is said to be done only where all of it is in its place",
+        _CLEANING + "kept.py",
+        (("plan.sizes.keys() - there):", "plan.sizes.keys() - plan.sizes.keys()):"),),
+        f"{_DISK} -k half_done",
+    ),
+    Mutant(
         "hiding: a delta of the very same range without a statement is read as well",
         _HIDES,
         (("return not same or acid.statement is not None", "return True"),),
@@ -125,6 +131,12 @@ QUARANTINE_MUTANTS = (
         _CLEANING + "hold_lookup.py",
         (("* 1000) - BEFORE_MS)", "* 1000))"),),
         f"{_LOOKUP} -k before",
+    ),
+    Mutant(
+        "holds: what was known before a gap in the topic is forgotten",
+        _CLEANING + "hold_lookup.py",
+        (("not marks.first <= known[1] <= last:", "last < known[1]:"),),
+        f"{_LOOKUP} -k gone_by_retention",
     ),
     Mutant(
         "holds: whose signature proves nothing neither holds nor lets go",

@@ -18,9 +18,10 @@ from tidegate.events.wire import Wire
 from tidegate.runtime.authorization import AclAlone, Authorization, Unauthorized
 from tidegate.runtime.bus import Bus, Partition, Record
 
-BEFORE_MS: Final = 24 * 60 * 60 * 1000
+BEFORE_MS: Final = 7 * 24 * 60 * 60 * 1000
 """How far behind the reader gate may be: a hold that is older than the command by more than this,
-the gate has applied before it released the command."""
+the gate has applied before it released the command. After an outage the gate reads its topics side
+by side, so a release of today may come before a hold of the day on which it stopped."""
 
 
 class Holds(Protocol):
@@ -83,9 +84,11 @@ class HoldLookup:
         """Read what was appended since the last look; it costs one request where nothing was."""
         home = Partition(self._topic, partition_of(table, self._partitions()))
         known = self._read.get(home)
-        last = self._bus.watermarks([home])[home].end
-        if known is None or since_ms < known[0] or last < known[1]:
-            # the first look, an older command, or another topic of the same name
+        marks = self._bus.watermarks([home])[home]
+        last = marks.end
+        if known is None or since_ms < known[0] or not marks.first <= known[1] <= last:
+            # the first look, an older command, another topic of the same name, or one whose
+            # retention has removed what was never read: a hold's removal may be among it
             self._forget(home)
             known = since_ms, self._bus.spans(self._topic, since_ms)[home].start
         from_ms, read_up_to = known
