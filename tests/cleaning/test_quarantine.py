@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +38,7 @@ from support.quarantined import (
     visible,
 )
 from support.stepwise import Killed, killed_at
-from tidegate.cleaning.quarantine_record import FOLDER, LEAVING, RECORD
+from tidegate.cleaning.quarantine_record import FOLDER, LEAVING, RECORD, UNDONE
 from tidegate.cleaning.rules import CleaningRule, CleaningRules
 from tidegate.errors import ConfinementError
 from tidegate.events import (
@@ -181,6 +183,16 @@ def spoil_the_record(table: Path) -> None:
     record.write_text("[]")
 
 
+def spoil_what_was_undone(table: Path) -> None:
+    (entry,) = table.glob(f"{FOLDER}/*")
+    (entry / UNDONE).write_text("[]")
+
+
+def nest_the_record(table: Path) -> None:
+    (record,) = table.glob(f"{FOLDER}/*/{RECORD}")
+    record.write_text("[" * 200_000)
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -192,6 +204,8 @@ def spoil_the_record(table: Path) -> None:
         pytest.param(make_it_leave, "quarantine-incomplete", id="its removal began"),
         pytest.param(add_a_stranger, "unreadable-quarantine", id="a directory of others"),
         pytest.param(spoil_the_record, "unreadable-quarantine", id="a record that is none"),
+        pytest.param(spoil_what_was_undone, "unreadable-quarantine", id="an undo that is none"),
+        pytest.param(nest_the_record, "unreadable-quarantine", id="a record nested too deeply"),
     ],
 )
 def test_an_undo_that_could_harm_is_refused_and_changes_nothing(
@@ -425,6 +439,25 @@ def test_an_undo_and_a_removal_at_once_leave_each_directory_whole_or_gone(root: 
             pass
         for name in visible(table):
             assert (table / name / "bucket_00000").stat().st_size == AFTER_MINOR[name]
+
+
+def test_an_undo_that_met_a_half_done_removal_does_not_say_that_all_is_back(root: Path) -> None:
+    for step, killed in product(range(1, 6), range(1, 9)):
+        table = build(root / f"t{step}-{killed}", AFTER_MINOR)
+        command = release(str(table))
+        clean(quarantining(root), command)
+
+        def let_in(
+            number: int, step: int = step, killed: int = killed, its: CleaningReleased = command
+        ) -> None:
+            if number == step:
+                dying = DyingWarehouse(root, killed_at(killed))
+                with suppress(Killed):
+                    list(quarantining(root, warehouse=dying).execute(removal_of(its)))
+
+        answers = list(_during(root, DyingWarehouse(root, let_in), command))
+        if any(isinstance(each, CleaningUndone) for each in answers):
+            assert visible(table) == sorted(AFTER_MINOR), (step, killed)
 
 
 def _during(root: Path, warehouse: DyingWarehouse, command: CleaningReleased) -> Iterator[object]:

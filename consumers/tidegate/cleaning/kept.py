@@ -65,7 +65,7 @@ class Kept:
                 yield CleaningUndoPlanned.about(command, **fields)
             return
         put_back(self.warehouse, location, plan)
-        self._verify(location, command)
+        self._verify(location, plan)
         mark_undone(self.warehouse, plan, command.event_id)
         took = self._took(began)
         for fields in self._parts(command, plan.sizes):
@@ -102,15 +102,15 @@ class Kept:
             raise refusal_of(error) from error
         return plan_undo(listing, entries, command.cleaning, command.event_id)
 
-    def _verify(self, location: str, command: CleaningUndoRequested) -> None:
-        """Look again: nothing may be left in quarantine.
+    def _verify(self, location: str, plan: UndoPlan) -> None:
+        """Look again: all of it must be in its place, wherever else it may have gone meanwhile.
 
         Raises:
-            TransientError: something is.
+            TransientError: something is not, as when the quarantine's removal began meanwhile.
         """
-        own = [e for e in self._entries(location) if e.record.cleaning == command.cleaning]
-        if left := [name for entry in own for name in entry.kept]:
-            raise TransientError(f"not put back: {', '.join(left[:5])}")
+        there = {each.name for each in self.warehouse.list(location) if each.is_dir}
+        if missing := sorted(plan.sizes.keys() - there):
+            raise TransientError(f"not put back: {', '.join(missing[:5])}")
 
     def _entries(self, location: str) -> list[Entry]:
         try:

@@ -7,7 +7,6 @@ directory which is half removed is never put back.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,8 @@ from tidegate.cleaning.quarantine_record import (
     UNDONE,
     Entry,
     QuarantineRecord,
+    dump_undone,
+    parse_undone,
 )
 from tidegate.cleaning.removal import NotRemoved, not_removed, was_planned
 from tidegate.cleaning.undo_plan import UndoPlan
@@ -143,7 +144,7 @@ def _read_entry(warehouse: Warehouse, path: str, parallel_map: ParallelMap | Non
         for name, each in zip(kept, files, strict=False)
         if each is not None
     }
-    by = None if undone is None else str(json.loads(undone)["request"])
+    by = None if undone is None else parse_undone(undone)
     return Entry(path.rpartition("/")[2], path, record, kept, leaving, by, sizes)
 
 
@@ -165,9 +166,8 @@ def put_back(warehouse: Warehouse, location: str, plan: UndoPlan) -> None:
 
 def mark_undone(warehouse: Warehouse, plan: UndoPlan, request: str) -> None:
     """Write into the entries which request put everything back."""
-    content = json.dumps({"request": request}).encode()
     for path in plan.entries:
-        warehouse.replace(join(path, UNDONE), content)
+        warehouse.replace(join(path, UNDONE), dump_undone(request))
 
 
 def remove_for_good(

@@ -28,6 +28,8 @@ LEAVING: Final = ".leaving-"
 """What the names of directories begin with that are being removed: they are never put back."""
 MAX_RECORD_BYTES: Final = 64 * 2**20
 _VERSION: Final = 1
+_NOT_OURS: Final = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
+"""What JSON of others raises; it may be nested as deep as its author liked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class QuarantineRecord:
             sizes = {str(n): (int(f), int(b)) for n, (f, b) in read.pop("directories").items()}
             products = tuple(map(str, read.pop("products")))
             return cls(**read, directories=sizes, products=products)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except _NOT_OURS as error:
             raise FormatError(f"not a quarantine record: {error!r}") from error
 
     def dump(self) -> bytes:
@@ -90,6 +92,23 @@ class QuarantineRecord:
         prefix = f"{self.partition}/" if self.partition else ""
         content = asdict(self) | {"paths": [prefix + name for name in self.directories]}
         return json.dumps(content, indent=1).encode("utf-8", "surrogatepass")
+
+
+def dump_undone(request: str) -> bytes:
+    """The content of the file that says which request put everything back."""
+    return json.dumps({"request": request}).encode()
+
+
+def parse_undone(content: bytes) -> str:
+    """Read which request put everything back.
+
+    Raises:
+        FormatError: it is not such a file.
+    """
+    try:
+        return str(json.loads(content)["request"])
+    except _NOT_OURS as error:
+        raise FormatError(f"not the record of an undo: {error!r}") from error
 
 
 @dataclass(frozen=True, slots=True)
