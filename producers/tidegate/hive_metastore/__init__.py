@@ -1,4 +1,4 @@
-"""Read a Hive Metastore: locks, transactions, compactions. Nothing here can change one.
+"""Read a Hive Metastore: locks, transactions, compactions. `queue` makes the one call that changes it.
 
 Needs `pip install 'tidegate[metastore]'`.
 """
