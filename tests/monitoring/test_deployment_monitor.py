@@ -20,6 +20,7 @@ from tidegate.monitoring.catalog import DEPLOYMENT_METRICS
 from tidegate.monitoring.metrics import Metrics
 from tidegate.ops.groups import Groups
 from tidegate.ops.monitor import DeploymentMonitor, MonitorHealth
+from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.service.settings import Settings
 
 pytestmark = pytest.mark.kafka
@@ -91,7 +92,9 @@ def test_a_service_that_does_not_run_is_seen_with_its_lag(
 
     gate = deployment.run("reader-gate")
     wait_for("the gate", lambda: members() == 1)
-    [member] = Groups(AdminClient({"bootstrap.servers": deployment.servers})).members(group)
+    connection = {"bootstrap.servers": deployment.servers}
+    groups = Groups(AdminClient({**connection}), KafkaMetadata(connection))
+    [member] = groups.members(group)
     assert member.startswith(f"{group}-")
     assert f"-{gate.pid} on " in member
     publish(deployment.servers, deployment.prefix, vacuum(1))

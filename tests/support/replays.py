@@ -23,6 +23,7 @@ from tidegate.local.demo.monitor import TopicMonitor
 from tidegate.ops.groups import Groups
 from tidegate.publisher import Publisher
 from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.topic_reader import TopicReader
 from tidegate.service.assembly import CONSUMED_EVENTS, SERVICES, assemble
 from tidegate.service.settings import Settings
@@ -108,7 +109,8 @@ class Place:
     def unread(self, service: str) -> int:
         connection: dict[str, str | int | bool] = {"bootstrap.servers": self.servers}
         bus = KafkaBus(connection)
-        log, groups = TopicReader(connection, bus), Groups(AdminClient({**connection}))
+        log = TopicReader(connection, bus)
+        groups = Groups(AdminClient({**connection}), KafkaMetadata(connection))
         topics = {topic_of(kind).name(self.prefix) for kind in CONSUMED_EVENTS[service]}
         held = {part: span for topic in topics for part, span in log.spans(topic).items()}
         stands = groups.committed(f"{self.prefix}.{service}", list(held))

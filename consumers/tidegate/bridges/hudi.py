@@ -116,11 +116,6 @@ class HudiBridgeLoop:
             each.start()
         self._subscription = bus.subscribe(self._group, [self._topic], self)
 
-    @property
-    def port(self) -> int | None:
-        """Where the HTTP callback is heard."""
-        return next((each.port for each in self._listening if hasattr(each, "port")), None)
-
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set.
 
@@ -249,9 +244,8 @@ class HudiBridgeLoop:
                 self._publish_due(watch)
             if watch.job is None and time.monotonic() >= watch.next_look:
                 watch.next_look = time.monotonic() + self._settings.interval_ms / 1000
-                work = watch.table.look if watch.is_identified else _identified
-                given = (self._storage,) if watch.is_identified else (watch.table, self._storage)
-                watch.job = self._pool.submit(work, *given)
+                work = _looked if watch.is_identified else _identified
+                watch.job = self._pool.submit(work, watch.table, self._storage)
 
     def _take(self, watch: _Watch, job: Future[list[CommitCompleted]]) -> None:
         watch.job = None
@@ -321,6 +315,10 @@ class HudiBridgeLoop:
 def _identified(table: WatchedTable, storage: Storage) -> list[CommitCompleted]:
     table.identify(storage)
     return []
+
+
+def _looked(table: WatchedTable, storage: Storage) -> list[CommitCompleted]:
+    return table.look(storage)
 
 
 def _location(text: str) -> str:

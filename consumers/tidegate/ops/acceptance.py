@@ -20,6 +20,7 @@ from tidegate.hive_metastore import MetastoreClient
 from tidegate.ops.groups import Groups
 from tidegate.ops.waiting import LackingVacuum, waiting_vacuums
 from tidegate.publisher import Publisher
+from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.service.settings import Settings
 
 
@@ -103,7 +104,8 @@ def accept(  # noqa: PLR0913 - a decision, all by name
         DeliveryError: not all releases are confirmed; nothing was stored.
     """
     connection, prefix = settings.connection(), settings.topics.prefix
-    Groups(AdminClient({**connection, "log_level": 0})).check_unused(group_of(prefix))
+    admin = AdminClient({**connection, "log_level": 0})
+    Groups(admin, KafkaMetadata(connection)).check_unused(group_of(prefix))
     released = list(plan.releases(f"{by}: {why}"[:1000])) if release else []
     if released:
         publisher.publish(*released)

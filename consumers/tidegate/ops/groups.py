@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -43,9 +43,17 @@ class Lag(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The consumer groups of a cluster."""
+    """The consumer groups of a cluster.
+
+    Attributes:
+        admin: Its client.
+        metadata: Of the same cluster; it asks for committed offsets without the admin client, whose
+            ListConsumerGroupOffsets may abort the process (librdkafka 2.16).
+        retries: How often a request is repeated.
+    """
 
     admin: AdminClient
+    metadata: KafkaMetadata
     retries: RetryPolicy = _RETRIES
 
     def check_unused(self, group: str) -> None:
@@ -75,28 +83,15 @@ class Groups:
             with translate_kafka_errors(f"group {group}"):
                 raise
 
-    def committed(
-        self, group: str, partitions: Sequence[Partition] | None = None
-    ) -> dict[Partition, int]:
-        """The group's committed offsets; partitions without one are left out.
+    def committed(self, group: str, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """The group's committed offsets of these partitions; those without one are left out.
 
         Args:
             group: Its name, with the prefix.
-            partitions: Those of interest; None: all.
+            partitions: Those of interest.
         """
-        return self.retries.call(lambda: self._committed(group, partitions))
-
-    def _committed(
-        self, group: str, partitions: Sequence[Partition] | None
-    ) -> dict[Partition, int]:
-        wanted = None if partitions is None else [TopicPartition(*each) for each in partitions]
-        request = ConsumerGroupTopicPartitions(group, wanted)
-        with translate_kafka_errors(f"group {group}"):
-            [future] = self.admin.list_consumer_group_offsets(
-                [request], request_timeout=_REQUEST_TIMEOUT
-            ).values()
-            found = future.result(_RESULT_TIMEOUT).topic_partitions or []
-        return {Partition(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
+        found = self.retries.call(lambda: self.metadata.committed(group, partitions))
+        return {part: each.offset for part, each in found.items()}
 
     def set_offsets(self, group: str, offsets: Mapping[Partition, int]) -> None:
         """Commit offsets in the group's name.

@@ -65,7 +65,8 @@ class RemovalRecord:
 def _is_of(file: PlannedFile, timestamp: str) -> bool:
     """Whether a recorded file is one of an instant. Anybody may have written the record."""
     try:
-        file.path.encode(), file.partition.encode()
+        for each in (file.path, file.partition):
+            each.encode()
         data = parse_data_file(file.path.rpartition("/")[2])
     except (UnicodeEncodeError, FormatError):
         # no name of a file, or of no known form: a restore that is under way does not end for it

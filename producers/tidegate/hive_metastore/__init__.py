@@ -1,4 +1,4 @@
-"""Read a Hive Metastore: locks, transactions, compactions. `queue` makes the one call that changes it.
+"""Read a Hive Metastore: locks, transactions, compactions. One call of `queue` changes it.
 
 Needs `pip install 'tidegate[metastore]'`.
 """

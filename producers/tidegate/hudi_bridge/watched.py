@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from tidegate.errors import FormatError
 from tidegate.events import CommitCompleted, TableType, table_identity
@@ -150,7 +150,7 @@ class WatchedTable:
         return table_identity(f"{self._settings.catalog}.{database}.{table.properties.name}")
 
 
-def _numbers(metadata: CommitMetadata | None) -> dict[str, object]:
+def _numbers(metadata: CommitMetadata | None) -> dict[str, Any]:
     if metadata is None:
         return {}
     return {

@@ -601,7 +601,7 @@ def test_the_state_of_two_hundred_partitions_takes_few_readers_and_three_request
     broker = SimpleNamespace(
         connection={},
         topics=TopicSettings(prefix="lake"),
-        groups=SimpleNamespace(committed=lambda _: {}),
+        groups=SimpleNamespace(committed=lambda *_: {}),
     )
     summary = changelogs._read(cast("Broker", broker), "reader-gate", 200, counted)
 

@@ -20,6 +20,7 @@ from tidegate.ops.topics import create_topics
 from tidegate.publisher import ConfirmedProducer, Message
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.service.assembly import DECIDERS, assemble
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -169,7 +170,8 @@ def test_a_decider_goes_on_after_its_topic_was_deleted_and_created_again(place: 
 def test_a_group_that_was_put_back_by_another_tool_is_followed_by_the_memory(place: Place) -> None:
     publish_commits(place, [1, 2])
     work_off(place, rules="")
-    groups = Groups(AdminClient({**place.settings().connection()}))
+    connection = place.settings().connection()
+    groups = Groups(AdminClient({**connection}), KafkaMetadata(connection))
     groups.set_offsets(f"{place.prefix}.{SERVICE}", {Partition(f"{place.prefix}.commits", 1): 0})
     assert place.unread(SERVICE) == 2
 

@@ -26,6 +26,7 @@ from tidegate.runtime.bus import Partition
 from tidegate.runtime.decider.state_store import POSITIONS_KEY
 from tidegate.runtime.input.dead_letters import ID_HEADER, VALUE_LEFT_OUT
 from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.service.catalogue import CONSUMED_EVENTS, DECIDERS
 from tidegate.service.settings import Settings
 
@@ -65,7 +66,7 @@ def plan_skip(settings: Settings, service: str, topic: str, number: int, offset:
     if suffix not in topics:
         raise ConfigError(f"{service} does not consume {topic}, only {', '.join(topics)}")
     partition = Partition(f"{prefix}.{suffix}", number)
-    groups = Groups(AdminClient({**settings.connection(), "log_level": 0}))
+    groups = _groups(settings)
     group = f"{prefix}.{service}"
     groups.check_unused(group)
     bus = KafkaBus(settings.connection())
@@ -95,7 +96,7 @@ def carry_out_skip(settings: Settings, skip: Skip, by: str, because: str, at: da
     """
     prefix = settings.topics.prefix
     bus = KafkaBus(settings.connection())
-    groups = Groups(AdminClient({**settings.connection(), "log_level": 0}))
+    groups = _groups(settings)
     try:
         groups.check_unused(f"{prefix}.{skip.service}")
         outcomes = OUTCOME_TOPIC.name(prefix)
@@ -158,3 +159,8 @@ def _audit_event(skip: Skip, by: str, because: str, at: datetime) -> DeadLetterD
         requested_by=by,
         reason=because,
     )
+
+
+def _groups(settings: Settings) -> Groups:
+    connection = settings.connection()
+    return Groups(AdminClient({**connection, "log_level": 0}), KafkaMetadata(connection))

@@ -13,6 +13,7 @@ from tidegate.events.topics import COMMAND_TOPIC, changelog, topic_of
 from tidegate.ops.doctor.finding import Finding, Status
 from tidegate.ops.groups import Groups
 from tidegate.ops.topics import deployment, describe_topics, differences
+from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.service.catalogue import CONSUMED_EVENTS, DECIDERS
 from tidegate.service.settings import Settings, TopicSettings
 
@@ -44,7 +45,7 @@ class Broker:
             self.admin = AdminClient(config)
         except KafkaException as error:
             raise ConfigError(f"Kafka: {error.args[0].str()}") from error
-        self.groups = Groups(self.admin)
+        self.groups = Groups(self.admin, KafkaMetadata(self.connection))
 
     def reached(self) -> Finding:
         """Whether a broker responds, and how many there are."""

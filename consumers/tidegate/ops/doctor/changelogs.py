@@ -142,7 +142,8 @@ def _read(broker: Broker, decider: str, partitions: int, progress: Observer) -> 
     inputs = sorted({topic_of(each).name(prefix) for each in CONSUMED_EVENTS[decider]})
     # offsets, then changelog, then watermarks: a running decider writes its changelog before it
     # commits, and its inputs grow meanwhile
-    starts = broker.groups.committed(f"{prefix}.{decider}")
+    parts = [Partition(name, number) for name in inputs for number in range(partitions)]
+    starts = broker.groups.committed(f"{prefix}.{decider}", parts)
     metadata = KafkaMetadata(broker.connection)
     spans = metadata.spans(topic)
     whole, positions = ChangelogSummary(), dict[int, StateStore[Any]]()

@@ -23,9 +23,10 @@ def check_offsets(broker: Broker, service: str) -> Finding:
     """Whether the committed offsets of a service's group are still in its topics."""
     prefix = broker.topics.prefix
     topics = sorted({topic_of(kind).name(prefix) for kind in CONSUMED_EVENTS[service]})
-    committed = broker.groups.committed(f"{prefix}.{service}")
-    wanted = {part: at for part, at in committed.items() if part.topic in topics}
-    return compare_offsets(service, prefix, wanted, offset_ranges(broker.admin, topics))
+    found = describe_topics(broker.admin, topics, REQUEST_TIMEOUT)
+    parts = [Partition(name, each) for name in found for each in range(found[name].partitions)]
+    committed = broker.groups.committed(f"{prefix}.{service}", parts)  # before the ends
+    return compare_offsets(service, prefix, committed, offset_ranges(broker.admin, topics))
 
 
 def compare_offsets(

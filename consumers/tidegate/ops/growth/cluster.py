@@ -30,6 +30,7 @@ from tidegate.ops.growth.moves import Entry, GrowthPlan, latest, records_to_move
 from tidegate.runtime.bus import Changelog, Partition
 from tidegate.runtime.decider.state_store import PARTITIONS_KEY
 from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.topic_reader import Observer, TopicReader
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.service.catalogue import CONSUMED_EVENTS, DECIDERS
@@ -57,7 +58,7 @@ class Growth:
         self._log = TopicReader(connection, self._bus)
         self._progress = progress
         self._admin = AdminClient({**connection, "log_level": 0})
-        self._groups = Groups(self._admin)
+        self._groups = Groups(self._admin, KafkaMetadata(connection))
 
     def __enter__(self) -> Self:
         """Close the connection at the end of the block."""
@@ -129,7 +130,7 @@ class Growth:
 
     def _unread(self, service: str) -> dict[Partition, int]:
         spans = {p: s for topic in self._inputs(service) for p, s in self._log.spans(topic).items()}
-        committed = self._groups.committed(f"{self._prefix}.{service}")
+        committed = self._groups.committed(f"{self._prefix}.{service}", list(spans))
         return {part: span.stop - committed.get(part, span.start) for part, span in spans.items()}
 
     def _tables_to_move(self, decider: str, counts: Mapping[str, int], partitions: int) -> int:
@@ -186,12 +187,11 @@ class Growth:
         """Step 4: a group that never committed reads a new partition from its beginning, too."""
         for service in CONSUMED_EVENTS:
             group = f"{self._prefix}.{service}"
-            committed = self._groups.committed(group)
-            if not committed:
-                continue
-            spans = (self._log.spans(topic) for topic in self._inputs(service))
-            new = {p: s.start for each in spans for p, s in each.items() if p not in committed}
-            if new:
+            each = (self._log.spans(topic) for topic in self._inputs(service))
+            spans = {part: span for found in each for part, span in found.items()}
+            committed = self._groups.committed(group, list(spans))
+            new = {part: span.start for part, span in spans.items() if part not in committed}
+            if committed and new:
                 self._groups.set_offsets(group, new)
 
     @contextmanager

@@ -215,7 +215,7 @@ class DeploymentMonitor:
 
     def _look_at_groups(self, ends: Mapping[Partition, int]) -> None:
         # a new client: one that saw its broker die was seen to time out for a minute afterwards
-        groups = Groups(connect(self._config), _MEMBER_RETRIES)
+        groups = Groups(connect(self._config), KafkaMetadata(self._config), _MEMBER_RETRIES)
         for service, kinds in CONSUMED_EVENTS.items():
             group = f"{self._prefix}.{service}"
             topics = {topic_of(kind).name(self._prefix) for kind in kinds}

@@ -32,6 +32,7 @@ from tidegate.ops.replay.targets import Target
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.topic_reader import Observer, TopicReader
 from tidegate.service.catalogue import CONSUMED_EVENTS, DECIDERS
 from tidegate.service.settings import Settings
@@ -50,7 +51,8 @@ class Replays:
         prefix = self._prefix = settings.topics.prefix
         self._bus = KafkaBus(connection)
         self._log = TopicReader(connection, self._bus, progress)
-        self._groups = Groups(AdminClient({**connection, "log_level": 0}))
+        admin = AdminClient({**connection, "log_level": 0})
+        self._groups = Groups(admin, KafkaMetadata(connection))
         self._positions = GroupPositions(self._bus, self._log, self._groups, prefix)
         self._wire: Wire = wire_for(settings.registry)
 

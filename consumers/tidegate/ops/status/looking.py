@@ -76,7 +76,8 @@ def _service(
 ) -> ServiceStatus:
     prefix = settings.topics.prefix
     group = f"{prefix}.{name}"
-    members = Groups(connect(settings.connection())).members(group)
+    connection = settings.connection()
+    members = Groups(connect(connection), KafkaMetadata(connection)).members(group)
     topics = sorted({topic_of(kind).name(prefix) for kind in CONSUMED_EVENTS[name]})
     lags = _RETRIES.call(lambda: _lags(metadata, group, topics))
     return ServiceStatus(
