@@ -19,6 +19,7 @@ from tidegate.events import (
 from tidegate.events.reasons import Reason
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, Timeline
 from tidegate.hudi_reader import HudiTable, list_partitions, slice_rules
+from tidegate.savepoints.claims import claim, is_wish
 from tidegate.savepoints.lookup import clean_bound, read_commits
 from tidegate.savepoints.pins import newest_files, review_savepoints
 from tidegate.savepoints.plan import (
@@ -102,6 +103,7 @@ class SavepointWriter:
         existing = self._existing(table, commit)
         plan = None if existing else self._begin(table, commit)
         metadata = existing or self._metadata(command, plan)
+        is_claimed = existing is not None and self._claim_existing(table, command, commit, existing)
         review = self._review(table, metadata, commit) if command.review else {}
         ended = self.clock()
         created = SavepointCreated.about(
@@ -114,13 +116,24 @@ class SavepointWriter:
             already_there=existing is not None,
             duration_ms=max(0, int((ended - began).total_seconds() * 1000)),
             bytes=plan.bytes if plan else None,
-            **_marked(metadata, command),
+            **({} if is_claimed else _marked(metadata, command)),
             **review,
         )
         repeats.put(created, ended)
         if existing is None:
             self._complete(table, commit, metadata)
         return created
+
+    def _claim_existing(
+        self, table: HudiTable, command: SavepointRequested, commit: str, there: SavepointMetadata
+    ) -> bool:
+        """Record a person's wish to keep what another made; whether it is kept for good now."""
+        if not is_wish(command, there):
+            return False
+        claim(self.warehouse, table.location, command, commit)
+        if self._existing(table.reloaded(), commit) is None:
+            raise TransientError(f"savepoint {commit} of {table.location} was removed meanwhile")
+        return command.lifetime_seconds is None
 
     @staticmethod
     def _commit(
@@ -149,7 +162,9 @@ class SavepointWriter:
 
         Costs one more listing, and the metadata of each: a policy asks for it once a day.
         """
-        found = review_savepoints(table, newest_files(table, self.parallel_map), {commit: made})
+        found = review_savepoints(
+            table, newest_files(table, self.parallel_map), {commit: made}, self.clock()
+        )
         return {
             "reviewed": True,
             "savepoints": found.savepoints,

@@ -16,6 +16,7 @@ from typing import Final
 from tidegate.events import KeptSavepoint, SavepointMark
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, latest_slices
 from tidegate.hudi_reader import HudiTable, list_partitions, slice_rules
+from tidegate.savepoints.claims import claimed_for_good
 from tidegate.savepoints.lookup import read_replaced
 from tidegate.storage import NotFound, ParallelMap
 
@@ -65,7 +66,7 @@ class Review:
 
 
 def review_savepoints(
-    table: HudiTable, listed: ListedFiles, made: Mapping[str, SavepointMetadata]
+    table: HudiTable, listed: ListedFiles, made: Mapping[str, SavepointMetadata], now: datetime
 ) -> Review:
     """Look at every savepoint of a table, and at those that are about to be completed (`made`).
 
@@ -79,7 +80,9 @@ def review_savepoints(
         pinned |= own
         if all(each.instant != instant for each in kept):
             kept.append(kept_savepoint(instant, metadata, own))
-    may_end = [each for each in kept if each.policy or each.lifetime_seconds is not None]
+    ending = [each for each in kept if each.policy or each.lifetime_seconds is not None]
+    claimed = claimed_for_good(table.storage, table.location, now)
+    may_end = [each for each in ending if each.instant not in claimed]
     oldest = tuple(sorted(may_end, key=lambda each: each.instant)[:MAX_REVIEWED])
     return Review(oldest, len(pinned), sum(pinned.values()))
 

@@ -23,7 +23,13 @@ from tidegate.events import (
 from tidegate.events.reasons import Reason
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
 from tidegate.hudi_reader import HudiTable
-from tidegate.savepoints.removal_plan import RemovalPlan, plan_removal, savepoint_on
+from tidegate.savepoints.claims import forget_claims
+from tidegate.savepoints.removal_plan import (
+    RemovalPlan,
+    check_claims,
+    plan_removal,
+    savepoint_on,
+)
 from tidegate.storage import NotFound
 from tidegate.tables.hudi import OutcomeStore, TimelineWriter, open_table, remove_before
 from tidegate.tables.refusal import Refused, refusal_of
@@ -77,6 +83,7 @@ class SavepointRemover:
         removed = self._removed(command, table.reloaded(), content, began)
         if not was_there and content is None:
             return removed.model_validate(removed.model_dump() | {"already_gone": True})
+        forget_claims(self.warehouse, table.location, command.instant)
         store.put(command.event_id, removed)
         self.warehouse.remove_files([backup.path])
         oldest = (self.clock() - _REMEMBERED).astimezone(UTC).date()
@@ -96,11 +103,16 @@ class SavepointRemover:
         if found.state is not InstantState.COMPLETED and kept is not None:
             plan = RemovalPlan(found)  # an earlier attempt of this request has removed it
         else:
-            plan = plan_removal(table, found, command)
+            plan = plan_removal(table, found, command, self.clock())
             kept = self._unpublish(writer, plan, backup)
         if table.reloaded().timeline.pending_restores:
             self._take_back(writer, kept)
             raise Refused(Reason.RESTORE_PENDING, "a restore of this table has begun")
+        try:
+            check_claims(table, command, self.clock())
+        except Refused:  # a person asked for it while it was removed, and was told that it is there
+            self._take_back(writer, kept)
+            raise
         writer.remove([plan.inflight])
         if savepoint_on(table.reloaded().timeline, command.instant) is not None:
             raise TransientError(f"savepoint {command.instant} was written again meanwhile")

@@ -14,6 +14,7 @@ from tidegate.events import SavepointMark, SavepointRemovalRequested
 from tidegate.events.reasons import Reason
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, Timeline
 from tidegate.hudi_reader import HudiTable
+from tidegate.savepoints.claims import claimant
 from tidegate.savepoints.pins import read_savepoints
 from tidegate.tables.refusal import Refused
 
@@ -49,7 +50,7 @@ def savepoint_on(timeline: Timeline, timestamp: str) -> Instant | None:
 
 
 def plan_removal(
-    table: HudiTable, savepoint: Instant, command: SavepointRemovalRequested
+    table: HudiTable, savepoint: Instant, command: SavepointRemovalRequested, now: datetime
 ) -> RemovalPlan:
     """Check that this savepoint may be removed for this request.
 
@@ -61,9 +62,36 @@ def plan_removal(
     check_no_restore(table.timeline)
     is_complete = savepoint.state is InstantState.COMPLETED
     plan = RemovalPlan(savepoint, table.read(savepoint) if is_complete else None)
-    if command.policy is not None or command.by_lifetime:
+    if is_by_service(command):
         _check_maker(table, plan, command)
+        check_claims(table, command, now)
     return plan
+
+
+def is_by_service(command: SavepointRemovalRequested) -> bool:
+    """Whether a service asks, which may remove only what it is allowed to; a person may any."""
+    return command.policy is not None or command.by_lifetime
+
+
+def check_claims(table: HudiTable, command: SavepointRemovalRequested, now: datetime) -> None:
+    """Check that no person asked for this savepoint, too.
+
+    Raises:
+        Refused: one did.
+        FormatError: nobody can say.
+        TransientError: the wish went while it was read.
+    """
+    if not is_by_service(command):
+        return
+    claim = claimant(table.storage, table.location, command.instant, now)
+    if claim is None:
+        return
+    until = "" if claim.until is None else f" until {claim.until:%Y-%m-%dT%H:%M:%S%z}"
+    raise Refused(
+        Reason.NOT_OF_POLICY if claim.until is None else Reason.CLAIMED,
+        f"{claim.by} asked for savepoint {command.instant} when it was there already, and wants it"
+        f" kept{until}",
+    )
 
 
 def check_no_restore(timeline: Timeline) -> None:

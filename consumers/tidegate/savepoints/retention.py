@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Final, Protocol
 
 from tidegate.savepoints.rules import PERIODIC, PolicyRule, TierRule, period_of
 
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)
 _BY_AGE: Final = attrgetter("since", "instant")
 
 
@@ -55,6 +56,14 @@ class Removal:
     why: str
 
 
+def end_of(since: datetime, lifetime: timedelta) -> datetime:
+    """When a lifetime ends; the end of the calendar where it ends after that."""
+    try:
+        return since + lifetime
+    except OverflowError:  # a mark may say any year
+        return _NEVER
+
+
 def newest_of_tiers(rule: PolicyRule, savepoints: Iterable[Kept]) -> frozenset[str]:
     """The newest savepoint of each tier of the policy: these stay, whatever else is said."""
     own = own_of(rule, savepoints)
@@ -80,7 +89,9 @@ def removals(
     found = {
         each.instant: f"its lifetime of {each.lifetime} is over"
         for each in savepoints
-        if each.policy is None and each.lifetime is not None and each.since + each.lifetime <= now
+        if each.policy is None
+        and each.lifetime is not None
+        and end_of(each.since, each.lifetime) <= now
     }
     if rule is not None:
         found |= _of_policy(rule, own_of(rule, savepoints), now)
@@ -106,7 +117,9 @@ def _held(tier: TierRule, own: Sequence[Kept], now: datetime) -> set[str]:
     if tier.keep is not None:
         found = found[-tier.keep :]
     lifetime = tier.lifetime
-    return {each.instant for each in found if lifetime is None or each.since + lifetime > now}
+    return {
+        each.instant for each in found if lifetime is None or end_of(each.since, lifetime) > now
+    }
 
 
 def _of_tier(tier: TierRule, own: Sequence[Kept]) -> list[Kept]:
@@ -131,11 +144,11 @@ def expires_at(rule: PolicyRule | None, savepoint: Kept) -> datetime | None:
     """When its lifetime ends, if nothing removes it before; None: it has none, or nobody knows."""
     if savepoint.policy is None:
         lifetime = savepoint.lifetime
-        return None if lifetime is None else savepoint.since + lifetime
+        return None if lifetime is None else end_of(savepoint.since, lifetime)
     if rule is None or savepoint.policy != rule.name:
         return None
     tiers = [found for name in savepoint.tiers if (found := rule.tier(name))]
     lifetimes = [each.lifetime for each in tiers if each.lifetime is not None]
     if not tiers or len(lifetimes) < len(tiers):
         return None
-    return savepoint.since + max(lifetimes)
+    return end_of(savepoint.since, max(lifetimes))

@@ -97,13 +97,18 @@ class Reason(StrEnum):
     # about the removal of a savepoint
     NOT_OF_POLICY = (
         "not-of-policy",
-        "The savepoint's own metadata does not say that the policy made it, or has no lifetime.",
+        "Its metadata does not say that the policy made it or has no lifetime, or a person claimed it.",
         "Nothing: a savepoint of unknown origin counts as a person's; only a person removes it.",
     )
     LAST_OF_TIER = (
         "last-of-tier",
         "It is the newest savepoint of one of its policy's tiers.",
         "Nothing: it goes when its successor is there; a person may remove it.",
+    )
+    CLAIMED = (
+        "claimed",
+        "A person asked for this savepoint as well, with a lifetime that is not over.",
+        "Nothing: it goes when that lifetime is over, too; a person may remove it.",
     )
     SAVEPOINT_INCOMPLETE = (
         "savepoint-incomplete",

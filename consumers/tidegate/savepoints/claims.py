@@ -1,0 +1,119 @@
+"""What people want kept although another made it: a claim on a savepoint that is there already.
+
+Hudi has one savepoint a commit. Where a person asks for one that a policy made, or that somebody
+else gave a lifetime, the savepoint's own mark would let a service remove it one day. So the wish is
+recorded beside the timeline, one file a request, and every removal by a service looks for it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from tidegate.errors import FormatError, TransientError
+from tidegate.events import SavepointMark, SavepointRequested
+from tidegate.hudi import SavepointMetadata
+from tidegate.hudi.instant_time import CLOCK_TOLERANCE
+from tidegate.savepoints.retention import end_of
+from tidegate.storage import NotFound, Storage, join
+from tidegate.tables.hudi import OutcomeStore
+from tidegate.tables.hudi.outcome_store import FOLDER
+from tidegate.tables.warehouse import AlreadyExists, Warehouse
+
+_FOLDER: Final = "savepoint-claims"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who wants a savepoint kept, and until when."""
+
+    by: str
+    until: datetime | None
+    """None: until a person removes it."""
+
+    def holds(self, now: datetime) -> bool:
+        """Whether it is not over, whatever the difference of the clocks."""
+        return self.until is None or now < end_of(self.until, CLOCK_TOLERANCE)
+
+
+def is_wish(command: SavepointRequested, there: SavepointMetadata) -> bool:
+    """Whether a request means to keep a savepoint that its mark lets a service remove."""
+    mark, _ = SavepointMark.parse(there.comment)
+    if command.policy is not None or mark is None:
+        return False
+    return mark != command.mark  # else an earlier attempt of this request has made it
+
+
+def claim(warehouse: Warehouse, location: str, command: SavepointRequested, instant: str) -> None:
+    """Record that a person wants this savepoint kept; again is the same."""
+    mark = command.mark
+    lifetime = mark.lifetime if mark else None
+    until = None if lifetime is None else end_of(command.occurred_at, lifetime)
+    content = {"by": command.requested_by, "until": until and until.isoformat()}
+    path = OutcomeStore(warehouse, location, join(_FOLDER, instant)).path_of(command.event_id)
+    try:
+        warehouse.create(path, json.dumps(content).encode())
+    except AlreadyExists:
+        return
+
+
+def claims_on(storage: Storage, location: str, instant: str) -> list[Claim]:
+    """The claims on a savepoint.
+
+    Raises:
+        FormatError: one can't be read: nobody can say then that it does not hold.
+        TransientError: one was removed meanwhile.
+    """
+    try:
+        files = storage.list(_folder(location, instant))
+    except NotFound:
+        return []
+    return [_read(storage, each.path) for each in files if each.name.endswith(".json")]
+
+
+def claimant(storage: Storage, location: str, instant: str, now: datetime) -> Claim | None:
+    """The claim that keeps a savepoint: of several the one that lasts; None: there is none.
+
+    Raises: as `claims_on`.
+    """
+    held = [each for each in claims_on(storage, location, instant) if each.holds(now)]
+    return min(held, key=lambda each: each.until is not None, default=None)
+
+
+def claimed_for_good(storage: Storage, location: str, now: datetime) -> frozenset[str]:
+    """The instants of a table's savepoints that only a person may remove because of a claim.
+
+    Raises: as `claims_on`.
+    """
+    try:
+        folders = storage.list(join(location, FOLDER, _FOLDER))
+    except NotFound:
+        return frozenset()
+    claims = {each.name: claimant(storage, location, each.name, now) for each in folders}
+    return frozenset(name for name, each in claims.items() if each and each.until is None)
+
+
+def forget_claims(warehouse: Warehouse, location: str, instant: str) -> None:
+    """A savepoint was removed: one that is made on its commit later is another."""
+    try:
+        warehouse.list(_folder(location, instant))
+    except NotFound:
+        return
+    warehouse.remove_tree(_folder(location, instant))
+
+
+def _folder(location: str, instant: str) -> str:
+    return join(location, FOLDER, _FOLDER, instant)
+
+
+def _read(storage: Storage, path: str) -> Claim:
+    try:
+        read = json.loads(storage.read(path))
+        until = read["until"]
+        return Claim(str(read["by"]), None if until is None else datetime.fromisoformat(until))
+    except NotFound as error:
+        raise TransientError(f"{path} was removed while it was needed") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise FormatError(f"the claim {path} can't be read") from error

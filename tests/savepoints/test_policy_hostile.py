@@ -1,0 +1,132 @@
+"""Clocks that jump, marks that somebody wrote by hand, repeated answers: what a policy must bear."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tidegate.events import (
+    CommitCompleted,
+    KeptSavepoint,
+    SavepointCreated,
+    SavepointRemovalRequested,
+    SavepointRequested,
+)
+from tidegate.savepoints import (
+    PolicyRule,
+    SavepointPolicy,
+    SavepointPolicyService,
+    Tier,
+    TierRule,
+)
+from tidegate.savepoints.policy_state import PolicyState
+
+START = datetime(2026, 3, 2, 0, 30, tzinfo=UTC)
+TABLE = "lake.sales.orders"
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+LAST_YEAR = datetime.max.replace(tzinfo=UTC)
+
+
+def service(*tiers: TierRule, **fields: object) -> SavepointPolicyService:
+    given = {"name": "sales", "pattern": "lake.*", "tiers": tiers} | fields
+    return SavepointPolicyService(SavepointPolicy(rules=(PolicyRule.model_validate(given),)))
+
+
+def commit(at: datetime) -> CommitCompleted:
+    return CommitCompleted(
+        table=TABLE,
+        location="/lake/orders",
+        occurred_at=at,
+        said_by="writer",
+        instant=f"{at:%Y%m%d%H%M%S}000",
+        action="commit",
+    )
+
+
+def created(at: datetime, **fields: object) -> SavepointCreated:
+    given = {
+        "table": TABLE,
+        "location": "/lake/orders",
+        "occurred_at": at,
+        "said_by": "savepoint-writer",
+        "caused_by": f"request of {at}",
+        "instant": f"{at:%Y%m%d%H%M%S}000",
+        "partitions": 1,
+        "files": 1,
+        "already_there": False,
+        "duration_ms": 1,
+        "policy": "sales",
+        "tiers": ("daily",),
+        "decided_at": at,
+    }
+    return SavepointCreated.model_validate(given | fields)
+
+
+def requests(commands: object) -> list[str]:
+    assert isinstance(commands, tuple)
+    return [each.instant for each in commands if isinstance(each, SavepointRequested)]
+
+
+@pytest.mark.parametrize("lifetime", [DAY, 36_500 * DAY], ids=str)
+def test_a_mark_of_the_last_year_stops_nothing(lifetime: timedelta) -> None:
+    policy = service(TierRule(tier=Tier.DAILY, lifetime=lifetime))
+    state = PolicyState()
+    for number in range(3):
+        moment = LAST_YEAR - number * DAY
+        event = created(START + number * HOUR, decided_at=moment)
+        state = policy.decide(state, event, START).state
+    listed = KeptSavepoint(
+        instant="20260302000000000",
+        made_by="?",
+        made_at=LAST_YEAR,
+        lifetime_seconds=100 * 366 * 86_400,
+        files=1,
+    )
+    review = created(START + 4 * HOUR, reviewed=True, savepoints=(listed,))
+
+    assert policy.due(TABLE, state) is not None
+    assert policy.tick(TABLE, state, START + DAY).commands == ()
+    state = policy.decide(state, review, START).state
+    assert [each.instant for each in state.kept] == [listed.instant]
+    assert policy.due(TABLE, state) is not None
+
+
+def test_after_a_jump_of_the_broker_s_clock_savepoints_are_made_as_before() -> None:
+    policy = service(TierRule(tier=Tier.EVERY_COMMIT, lifetime=DAY), min_gap=HOUR)
+    wrong = datetime(2099, 1, 1, tzinfo=UTC)
+    state = policy.decide(PolicyState(), commit(START), wrong).state
+
+    later = START + 2 * HOUR
+    found = policy.decide(state, commit(later), later)
+
+    assert requests(found.commands) == [commit(later).instant]
+    assert [e.review for e in found.commands if isinstance(e, SavepointRequested)] == [True]
+
+
+def test_a_period_of_the_future_does_not_end_a_tier() -> None:
+    policy = service(TierRule(tier=Tier.DAILY, lifetime=DAY))
+    wrong = datetime(2099, 1, 1, tzinfo=UTC)
+    state = policy.decide(PolicyState(), commit(wrong), wrong).state
+
+    found = policy.decide(state, commit(START), START)
+
+    assert requests(found.commands) == [commit(START).instant]
+
+
+def test_what_was_asked_for_in_the_future_is_asked_for_again() -> None:
+    policy = service(TierRule(tier=Tier.EVERY_COMMIT, lifetime=DAY))
+    state = PolicyState()
+    for number in range(2):
+        at = START + number * HOUR
+        state = policy.decide(state, created(at, tiers=("every-commit",)), at).state
+    wrong = datetime(2099, 1, 1, tzinfo=UTC)
+    jumped = policy.tick(TABLE, state, wrong)
+    assert len(jumped.commands) == 1
+
+    at = START + 3 * DAY
+    again = policy.tick(TABLE, jumped.state, at).commands
+
+    assert [e.attempt for e in again if isinstance(e, SavepointRemovalRequested)] == [1]
+    due = policy.due(TABLE, jumped.state)
+    assert due is not None

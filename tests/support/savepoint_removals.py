@@ -1,0 +1,63 @@
+"""Savepoints of a hand-made table, made and removed by the savepoint writer."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from support.hudi_tables import (
+    NOW,
+    HandMade,
+    at,
+    savepoint_request,
+    ticking,
+    timeline_names,
+    warehouse_over,
+)
+from tidegate.compute.parallel_map import ThreadMap
+from tidegate.events import Outcome, SavepointCreated, SavepointRemovalRequested, derived_id
+from tidegate.savepoints import SavepointWriter
+from tidegate.tables.warehouse import Warehouse
+
+
+def keep(
+    table: HandMade, minute: int, *tiers: str, policy: str | None = "sales", **fields: object
+) -> SavepointCreated:
+    """A savepoint, by default one of the policy `sales`, made in the order of the minutes."""
+    given: dict[str, object] = {"policy": policy, "tiers": tiers, "comment": "", **fields}
+    given |= {"requested_by": f"policy:{policy}"} if policy else {}
+    given |= {"occurred_at": NOW + timedelta(minutes=minute)}
+    (outcome,) = SavepointWriter(warehouse_over(table.path.parent), ThreadMap(), ticking()).execute(
+        savepoint_request(table, at(minute), **given)
+    )
+    assert isinstance(outcome, SavepointCreated), outcome
+    return outcome
+
+
+def removal(table: HandMade, minute: int, **fields: object) -> SavepointRemovalRequested:
+    given: dict[str, object] = {
+        "table": f"lake.sales.{table.path.name}",
+        "location": table.location,
+        "occurred_at": NOW,
+        "said_by": "test",
+        "instant": at(minute),
+        "requested_by": "ana",
+        "reason": "no longer needed",
+    }
+    given |= fields
+    given["event_id"] = derived_id("removal", *map(str, given.values()))
+    return SavepointRemovalRequested.model_validate(given)
+
+
+def by_policy(table: HandMade, minute: int, *tiers: str) -> SavepointRemovalRequested:
+    return removal(table, minute, policy="sales", tiers=tiers, requested_by="policy:sales")
+
+
+def remove(command: SavepointRemovalRequested, warehouse: Warehouse | None = None) -> Outcome:
+    ours = warehouse or warehouse_over(Path(command.location).parent)
+    (outcome,) = SavepointWriter(ours, ThreadMap(), ticking()).execute(command)
+    return outcome
+
+
+def savepoints(table: HandMade) -> set[str]:
+    return {name for name in timeline_names(table) if ".savepoint" in name}
