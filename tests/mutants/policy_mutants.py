@@ -55,6 +55,30 @@ POLICY_MUTANTS: Final = (
         _LIFE,
     ),
     Mutant(
+        "removals: what a person asked for as well stays",
+        "consumers/tidegate/savepoints/executor.py",
+        (("        if not is_wish(command, there):\n", "        if there:\n"),),
+        "tests/savepoints/test_savepoint_claims.py",
+    ),
+    Mutant(
+        "removals: a wish that comes during the removal counts",
+        "consumers/tidegate/savepoints/removal.py",
+        (("            check_claims(table, command, self.clock())\n", "            pass\n"),),
+        "tests/savepoints/test_savepoint_claims.py",
+    ),
+    Mutant(
+        "removals: the writer's own clock is asked, too",
+        "consumers/tidegate/savepoints/removal_plan.py",
+        (("        _check_time(plan, command, now)\n", ""),),
+        _REMOVAL,
+    ),
+    Mutant(
+        "policies: a clock that was wrong once stops no savepoints",
+        "schemas/tidegate/hudi/instant_time.py",
+        (("    return moment > now + CLOCK_TOLERANCE\n", "    return False\n"),),
+        f"tests/savepoints/test_policy_hostile.py {_REMOVAL}",
+    ),
+    Mutant(
         "removals: what a service may remove is what the table itself says",
         "consumers/tidegate/savepoints/removal_plan.py",
         (("    if mark is None or mark.policy != command.policy:\n", "    if mark is None:\n"),),

@@ -1,13 +1,15 @@
-"""Clocks that jump, marks that somebody wrote by hand, repeated answers: what a policy must bear."""
+"""Clocks that jump, marks that somebody wrote by hand: what a policy must bear."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from tidegate.events import (
     CommitCompleted,
+    Event,
     KeptSavepoint,
     SavepointCreated,
     SavepointRemovalRequested,
@@ -63,8 +65,7 @@ def created(at: datetime, **fields: object) -> SavepointCreated:
     return SavepointCreated.model_validate(given | fields)
 
 
-def requests(commands: object) -> list[str]:
-    assert isinstance(commands, tuple)
+def requests(commands: Sequence[Event]) -> list[str | None]:
     return [each.instant for each in commands if isinstance(each, SavepointRequested)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -379,3 +380,48 @@ def test_a_review_lists_what_may_end_and_what_each_pins(tmp_path: Path) -> None:
         len(pinned),
         sum(each.stat().st_size for each in pinned),
     )
+
+
+def test_a_service_s_request_from_the_future_is_refused(tmp_path: Path) -> None:
+    """The broker's clock has jumped: by it, every lifetime is over."""
+    table = four_commits(tmp_path / "orders", 9)
+    keep(table, 1, "daily")
+    keep(table, 2, policy=None, lifetime_seconds=60)
+    keep(table, 3, "daily")
+    jumped = {"occurred_at": NOW.replace(year=2099)}
+    services: list[tuple[int, dict[str, object]]] = [
+        (1, {"policy": "sales", "tiers": ("daily",)}),
+        (2, {"by_lifetime": True}),
+    ]
+
+    for minute, fields in services:
+        refused = remove(removal(table, minute, **fields, **jumped))
+        assert isinstance(refused, SavepointRemovalRejected)
+        assert refused.reason == "not-due"
+    assert isinstance(remove(removal(table, 1, **jumped)), SavepointRemoved)  # a person's
+
+
+def test_a_lifetime_that_is_not_over_is_not_ended_by_an_event(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    keep(table, 2, policy=None, lifetime_seconds=30 * 86_400)
+
+    refused = remove(removal(table, 2, by_lifetime=True))
+
+    assert isinstance(refused, SavepointRemovalRejected)
+    assert refused.reason == "not-due"
+
+
+def test_a_savepoint_of_no_time_that_is_known_is_listed_and_removed(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    keep(table, 1, "daily")
+    keep(table, 3, "daily")
+    (path,) = table.timeline.glob(f"{at(1)}*.savepoint")
+    metadata = SavepointMetadata.decode(path.read_bytes())
+    path.write_bytes(replace(metadata, at_ms=2**62).encode())
+    (table.timeline / f".{path.name}.crc").unlink(missing_ok=True)
+
+    reviewed = keep(table, 4, "daily", review=True)
+    removed = remove(by_policy(table, 1, "daily"))
+
+    assert [each.made_at.year for each in reviewed.savepoints if each.instant == at(1)] == [1970]
+    assert isinstance(removed, SavepointRemoved)

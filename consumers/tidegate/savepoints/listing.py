@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from tidegate.errors import ConfigError
 from tidegate.events import SavepointMark
 from tidegate.hudi import Action, InstantState, SavepointMetadata
-from tidegate.savepoints.pins import newest_files
+from tidegate.savepoints.pins import made_at, newest_files
 from tidegate.savepoints.retention import expires_at
 from tidegate.savepoints.rules import PolicyRule
 from tidegate.storage import ParallelMap
@@ -94,7 +94,7 @@ def savepoints_of(
             instant.timestamp,
             state,
             saved.by,
-            datetime.fromtimestamp(saved.at_ms / 1000, UTC),
+            made_at(saved),
             saved.file_count,
             comment,
             mark,

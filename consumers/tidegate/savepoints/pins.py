@@ -104,6 +104,14 @@ def read_savepoints(
         yield instant, SavepointMetadata.decode(content)
 
 
+def made_at(metadata: SavepointMetadata) -> datetime:
+    """When a savepoint was made, by its maker's clock; 1970 where that is no time at all."""
+    try:
+        return datetime.fromtimestamp(metadata.at_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(0, UTC)
+
+
 def kept_savepoint(
     instant: str, metadata: SavepointMetadata, pinned: Mapping[tuple[str, str], int] | None
 ) -> KeptSavepoint:
@@ -113,7 +121,7 @@ def kept_savepoint(
     return KeptSavepoint(
         instant=instant,
         made_by=metadata.by or "?",
-        made_at=datetime.fromtimestamp(metadata.at_ms / 1000, UTC),
+        made_at=made_at(metadata),
         files=metadata.file_count,
         pinned_files=None if pinned is None else len(pinned),
         pinned_bytes=None if pinned is None else sum(pinned.values()),

@@ -171,11 +171,7 @@ class SavepointPolicyService:
     def _removals(self, table: str, state: PolicyState, at: datetime) -> Decision[PolicyState]:
         rule = self.policy.rule_of(table)
         found = {each.instant: each.why for each in removals(rule, state.kept, at)}
-        due = [
-            each
-            for each in state.kept
-            if each.instant in found and (each.ask_again_at is None or each.ask_again_at <= at)
-        ]
+        due = [each for each in state.kept if each.instant in found and each.may_be_asked(at)]
         if not due:
             return Decision(state)
         asked = {each.instant for each in due}

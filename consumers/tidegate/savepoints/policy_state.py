@@ -17,7 +17,7 @@ from pydantic import (
 from tidegate.events import KeptSavepoint, SavepointCreated, Value
 from tidegate.events.limits import HudiInstant, Location, Text
 from tidegate.events.savepoint_marks import LifetimeSeconds, PolicyName, TierName
-from tidegate.hudi.instant_time import is_long_ago
+from tidegate.hudi.instant_time import is_after, is_long_ago
 
 REMEMBERED: Final = 256
 MAX_KEPT: Final = 1000
@@ -54,6 +54,13 @@ class KeptEntry(Value, frozen=True):
     def lifetime(self) -> timedelta | None:
         """How long a person wanted it kept."""
         return None if self.lifetime_seconds is None else timedelta(seconds=self.lifetime_seconds)
+
+    def may_be_asked(self, at: datetime) -> bool:
+        """Whether its removal may be requested now: not, while an answer may be on its way."""
+        again = self.ask_again_at
+        if again is None or self.asked_at is None:
+            return True
+        return again <= at or is_after(self.asked_at, at)
 
     @property
     def ask_again_at(self) -> datetime | None:
@@ -106,7 +113,7 @@ class PolicyState(Value, frozen=True):
 
     def wants_review(self, at: datetime) -> bool:
         """Whether to ask for the table's own list: once a day, an hour after no answer."""
-        if self.review_asked_at is None:
+        if self.review_asked_at is None or is_after(self.review_asked_at, at):
             return True
         is_answered = self.reviewed_at is not None and self.reviewed_at >= self.review_asked_at
         return at >= self.review_asked_at + (_REVIEW_AFTER if is_answered else _FIRST_WAIT)

@@ -24,6 +24,7 @@ from tidegate.events.reasons import Reason
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
 from tidegate.hudi_reader import HudiTable
 from tidegate.savepoints.claims import forget_claims
+from tidegate.savepoints.pins import made_at
 from tidegate.savepoints.removal_plan import (
     RemovalPlan,
     check_claims,
@@ -215,6 +216,6 @@ def _described(content: bytes) -> dict[str, object]:
         "policy": mark.policy if mark else None,
         "tiers": mark.tiers if mark else (),
         "made_by": metadata.by or None,
-        "made_at": datetime.fromtimestamp(metadata.at_ms / 1000, UTC),
+        "made_at": made_at(metadata),
         "files": metadata.file_count,
     }

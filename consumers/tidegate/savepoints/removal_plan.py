@@ -13,9 +13,11 @@ from datetime import datetime
 from tidegate.events import SavepointMark, SavepointRemovalRequested
 from tidegate.events.reasons import Reason
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, Timeline
+from tidegate.hudi.instant_time import is_after
 from tidegate.hudi_reader import HudiTable
 from tidegate.savepoints.claims import claimant
-from tidegate.savepoints.pins import read_savepoints
+from tidegate.savepoints.pins import made_at, read_savepoints
+from tidegate.savepoints.retention import end_of
 from tidegate.tables.refusal import Refused
 
 
@@ -64,6 +66,7 @@ def plan_removal(
     plan = RemovalPlan(savepoint, table.read(savepoint) if is_complete else None)
     if is_by_service(command):
         _check_maker(table, plan, command)
+        _check_time(plan, command, now)
         check_claims(table, command, now)
     return plan
 
@@ -71,6 +74,30 @@ def plan_removal(
 def is_by_service(command: SavepointRemovalRequested) -> bool:
     """Whether a service asks, which may remove only what it is allowed to; a person may any."""
     return command.policy is not None or command.by_lifetime
+
+
+def _check_time(plan: RemovalPlan, command: SavepointRemovalRequested, now: datetime) -> None:
+    """Check with a second clock that the time of a savepoint has come.
+
+    The service that asks knows the broker's clock alone: if that jumps ahead, every lifetime seems
+    to be over. Differences that clocks may have delay nothing.
+    """
+    if is_after(command.occurred_at, now):
+        raise Refused(
+            Reason.NOT_DUE,
+            f"{command.said_by} asked at {command.occurred_at:%Y-%m-%dT%H:%M:%S%z}, and it is"
+            f" {now:%Y-%m-%dT%H:%M:%S%z} here",
+        )
+    metadata = plan.metadata
+    mark, _ = SavepointMark.parse(metadata.comment) if metadata else (None, "")
+    if metadata is None or mark is None or mark.lifetime is None or mark.policy is not None:
+        return
+    ends = end_of(made_at(metadata), mark.lifetime)
+    if is_after(ends, now):
+        raise Refused(
+            Reason.NOT_DUE,
+            f"savepoint {plan.instant.timestamp} is kept until {ends:%Y-%m-%dT%H:%M:%S%z}",
+        )
 
 
 def check_claims(table: HudiTable, command: SavepointRemovalRequested, now: datetime) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidegate.events import CommitCompleted
-from tidegate.hudi.instant_time import is_long_ago
+from tidegate.hudi.instant_time import CLOCK_TOLERANCE, is_after, is_long_ago
 from tidegate.savepoints.policy_state import PolicyState
 from tidegate.savepoints.rules import OPERATIONS, PERIODIC, PolicyRule, Tier, TierRule, period_of
 
@@ -45,13 +45,18 @@ def _is_due(tier: TierRule, state: PolicyState, commit: CommitCompleted, at: dat
     if tier.tier in PERIODIC:
         last = state.tiers.get(tier.tier)
         # a commit of long ago that is published now is no state of this period
-        is_new = last is None or period_of(tier.tier, at) > last.period
+        period, latest = period_of(tier.tier, at), period_of(tier.tier, at + CLOCK_TOLERANCE)
+        # a period of the future is one of a clock that was wrong once: it must not end the tier
+        is_new = last is None or period > last.period or last.period > latest
         return is_new and not is_long_ago(commit.instant, at)
     return True
 
 
 def _is_within_gap(rule: PolicyRule, state: PolicyState, at: datetime) -> bool:
-    return bool(rule.min_gap) and state.last_at is not None and at < state.last_at + rule.min_gap
+    last = state.last_at
+    if not rule.min_gap or last is None or is_after(last, at):
+        return False
+    return at < last + rule.min_gap
 
 
 def periods_of(tiers: tuple[Tier, ...], at: datetime) -> Iterator[tuple[Tier, str]]:

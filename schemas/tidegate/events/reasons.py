@@ -97,13 +97,18 @@ class Reason(StrEnum):
     # about the removal of a savepoint
     NOT_OF_POLICY = (
         "not-of-policy",
-        "Its metadata does not say that the policy made it or has no lifetime, or a person claimed it.",
+        "Its mark does not say that the policy made it, or has no lifetime; or a person claimed it.",
         "Nothing: a savepoint of unknown origin counts as a person's; only a person removes it.",
     )
     LAST_OF_TIER = (
         "last-of-tier",
         "It is the newest savepoint of one of its policy's tiers.",
         "Nothing: it goes when its successor is there; a person may remove it.",
+    )
+    NOT_DUE = (
+        "not-due",
+        "By the writer's clock and the savepoint's own metadata it is too early to remove it.",
+        "Find out whose clock is wrong, the broker's or the writer's.",
     )
     CLAIMED = (
         "claimed",

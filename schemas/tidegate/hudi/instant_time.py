@@ -46,6 +46,14 @@ def is_in_the_future(instant: str, moment: datetime) -> bool:
     return instant > instant_of(moment + _EASTERNMOST + CLOCK_TOLERANCE, UTC)
 
 
+def is_after(moment: datetime, now: datetime) -> bool:
+    """Whether a moment lies in the future of `now`, however far two clocks may differ.
+
+    A clock was wrong when it was written down: what waits for it to come would wait for ever.
+    """
+    return moment > now + CLOCK_TOLERANCE
+
+
 def is_long_ago(instant: str, moment: datetime) -> bool:
     """Whether an instant is earlier than `moment`, whatever the writer's time zone and clock."""
     return instant < instant_of(moment - _WESTERNMOST - CLOCK_TOLERANCE, UTC)
