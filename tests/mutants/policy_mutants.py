@@ -8,6 +8,7 @@ from mutants.mutants import Mutant
 
 _LIFE: Final = "tests/savepoints/test_policy_life.py"
 _PROPERTIES: Final = "tests/savepoints/test_policy_properties.py"
+_HOSTILE: Final = "tests/savepoints/test_policy_hostile.py"
 _REMOVAL: Final = "tests/savepoints/test_savepoint_removal.py"
 _TICKS: Final = "tests/runtime/test_ticks.py"
 _SETTINGS: Final = "tests/service/settings/test_savepoint_settings.py"
@@ -28,7 +29,7 @@ POLICY_MUTANTS: Final = (
         "policies: a maximum leaves each tier its newest",
         "consumers/tidegate/savepoints/retention.py",
         ((" and s.instant not in protected]", "]"),),
-        _PROPERTIES,
+        _HOSTILE,
     ),
     Mutant(
         "policies: only its own savepoints are a policy's to remove",
@@ -63,7 +64,7 @@ POLICY_MUTANTS: Final = (
     Mutant(
         "removals: a wish that comes during the removal counts",
         "consumers/tidegate/savepoints/removal.py",
-        (("            check_claims(table, command, self.clock())\n", "            pass\n"),),
+        (("            check_claims(table, command, self.clock())\n", ""),),
         "tests/savepoints/test_savepoint_claims.py",
     ),
     Mutant(
@@ -76,7 +77,7 @@ POLICY_MUTANTS: Final = (
         "policies: a clock that was wrong once stops no savepoints",
         "schemas/tidegate/hudi/instant_time.py",
         (("    return moment > now + CLOCK_TOLERANCE\n", "    return False\n"),),
-        f"tests/savepoints/test_policy_hostile.py {_REMOVAL}",
+        f"{_HOSTILE} {_REMOVAL}",
     ),
     Mutant(
         "removals: what a service may remove is what the table itself says",
@@ -89,8 +90,8 @@ POLICY_MUTANTS: Final = (
         "consumers/tidegate/savepoints/removal_plan.py",
         (
             (
-                "    if command.policy is not None or command.by_lifetime:\n",
-                "    if command.by_lifetime:\n",
+                "    return command.policy is not None or command.by_lifetime\n",
+                "    return command.by_lifetime\n",
             ),
         ),
         _REMOVAL,
@@ -112,8 +113,8 @@ POLICY_MUTANTS: Final = (
         "consumers/tidegate/savepoints/removal.py",
         (
             (
-                "        if table.reloaded().timeline.pending_restores:",
-                "        if table.timeline.pending_restores:",
+                "            check_no_restore(table.reloaded().timeline)",
+                "            check_no_restore(table.timeline)",
             ),
         ),
         _REMOVAL,

@@ -131,3 +131,17 @@ def test_what_was_asked_for_in_the_future_is_asked_for_again() -> None:
     assert [e.attempt for e in again if isinstance(e, SavepointRemovalRequested)] == [1]
     due = policy.due(TABLE, jumped.state)
     assert due is not None
+
+
+def test_a_maximum_takes_the_oldest_but_no_tier_s_newest() -> None:
+    before = TierRule(tier=Tier.BEFORE, lifetime=90 * DAY, operations=("delete",))
+    policy = service(TierRule(tier=Tier.DAILY, lifetime=90 * DAY), before, max_count=3)
+    state, asked = PolicyState(), list[str]()
+    for number in range(4):
+        at = START + number * DAY
+        tiers = ("daily",) if number else ("before",)
+        decision = policy.decide(state, created(at, tiers=tiers), at)
+        state = decision.state
+        asked += [e.instant for e in decision.commands if isinstance(e, SavepointRemovalRequested)]
+
+    assert asked == [f"{START + DAY:%Y%m%d%H%M%S}000"]

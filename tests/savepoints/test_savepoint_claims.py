@@ -134,6 +134,8 @@ def test_asked_for_during_its_removal_it_is_there_or_the_person_is_told(tmp_path
         except TransientError:  # it was written anew meanwhile: the second attempt sees whose it is
             outcome = remove(by_policy(table, 1, "daily"))
 
+        if said and said[0].already_there:
+            assert isinstance(outcome, SavepointRemovalRejected), step
         there = [name for name in savepoints(table) if name.startswith(at(1))]
         if isinstance(outcome, SavepointRemovalRejected):
             assert any(name.endswith(".savepoint") for name in there), step

@@ -20,7 +20,6 @@ from tidegate.events import (
     SavepointRemovalRequested,
     SavepointRemoved,
 )
-from tidegate.events.reasons import Reason
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
 from tidegate.hudi_reader import HudiTable
 from tidegate.savepoints.claims import forget_claims
@@ -28,6 +27,7 @@ from tidegate.savepoints.pins import made_at
 from tidegate.savepoints.removal_plan import (
     RemovalPlan,
     check_claims,
+    check_no_restore,
     plan_removal,
     savepoint_on,
 )
@@ -106,12 +106,11 @@ class SavepointRemover:
         else:
             plan = plan_removal(table, found, command, self.clock())
             kept = self._unpublish(writer, plan, backup)
-        if table.reloaded().timeline.pending_restores:
-            self._take_back(writer, kept)
-            raise Refused(Reason.RESTORE_PENDING, "a restore of this table has begun")
         try:
+            check_no_restore(table.reloaded().timeline)
             check_claims(table, command, self.clock())
-        except Refused:  # a person asked for it while it was removed, and was told that it is there
+        except (Refused, FormatError, TransientError):
+            # a restore began, or a person asked for it and was told that it is there
             self._take_back(writer, kept)
             raise
         writer.remove([plan.inflight])

@@ -97,7 +97,7 @@ class Reason(StrEnum):
     # about the removal of a savepoint
     NOT_OF_POLICY = (
         "not-of-policy",
-        "Its mark does not say that the policy made it, or has no lifetime; or a person claimed it.",
+        "Its mark does not name the policy, or has no lifetime; or a person asked for it as well.",
         "Nothing: a savepoint of unknown origin counts as a person's; only a person removes it.",
     )
     LAST_OF_TIER = (
