@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,7 +11,8 @@ import pytest
 
 from support.acid import build, listed, names_in
 from tidegate.cleaning import Cleaner, ReaderGate
-from tidegate.cleaning.aborted import plan_aborted_cleaning
+from tidegate.cleaning.aborted import content_of, plan_aborted_cleaning
+from tidegate.cleaning.directory_reader import read_acid_directories
 from tidegate.cleaning.gate import aborted_command
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import (
@@ -23,6 +26,7 @@ from tidegate.events import (
     WritesAborted,
 )
 from tidegate.events.reasons import Reason
+from tidegate.storage import Storage
 from tidegate.tables.refusal import Refused
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
@@ -33,15 +37,20 @@ NOTHING_OPEN = 2**63 - 1
 def fact(location: object = "/wh/t", ids: str = "", **fields: object) -> WritesAborted:
     given = {"table": "lake.sales.t", "location": str(location), "said_by": "test"}
     snapshot = ids or f"sales.t:9:{NOTHING_OPEN}::4,6,7"
-    return WritesAborted.model_validate(
-        given | {"occurred_at": NOON, "valid_write_ids": snapshot} | fields
-    )
+    seen = {"valid_write_ids": snapshot, "content": content_of([])}
+    return WritesAborted.model_validate(given | {"occurred_at": NOON} | seen | fields)
 
 
-def removed(*names: str, ids: str = "") -> list[str]:
-    return list(
-        plan_aborted_cleaning(listed(*names), aborted_command(fact(ids=ids), NOON)).directories
-    )
+def seen_in(directory: Path, *names: str) -> str:
+    """What the bridge sees in directories of a table's or a partition's directory."""
+    found = read_acid_directories(Storage(), str(directory), ThreadMap(1)) or ()
+    return content_of(each for each in found if each.name in names)
+
+
+def removed(*names: str, ids: str = "", gone: Collection[str] = ()) -> list[str]:
+    seen = content_of(each for each in listed(*names) if each.name in gone)
+    its = fact(ids=ids, content=seen)
+    return list(plan_aborted_cleaning(listed(*names), aborted_command(its, NOON)).directories)
 
 
 def test_only_directories_with_nothing_but_aborted_writes_go() -> None:
@@ -59,14 +68,14 @@ def test_only_directories_with_nothing_but_aborted_writes_go() -> None:
         "delta_0000004_0000007_v0000009",
         "delta_0000010_0000010_0000",  # above the snapshot: nothing is known of it
     ]
-    assert removed(*aborted, *kept) == aborted
+    assert removed(*aborted, *kept, gone=aborted) == aborted
 
 
 def test_what_another_directory_replaces_stays() -> None:
     """A base makes the deltas below it obsolete; that is not this command's to decide."""
-    assert removed("base_0000008_v0000020", "delta_0000001_0000001", "delta_0000004_0000004") == [
-        "delta_0000004_0000004"
-    ]
+    aborted = ["delta_0000004_0000004"]
+    names = ("base_0000008_v0000020", "delta_0000001_0000001", *aborted)
+    assert removed(*names, gone=aborted) == aborted
 
 
 @pytest.mark.parametrize(
@@ -101,6 +110,22 @@ def test_the_gate_waits_for_nobody_and_the_same_fact_makes_the_same_command() ->
     assert fact(partition="p=1").event_id != fact().event_id
 
 
+def test_a_table_that_was_created_again_keeps_what_committed_there(tmp_path: Path) -> None:
+    """Its write ids begin anew: what aborted in the table before has committed in this one."""
+    name = "delta_0000004_0000004_0000"
+    table = build(tmp_path / "t", {name: 10})
+    command = aborted_command(fact(table, content=seen_in(table, name)), NOON)
+    shutil.rmtree(table)
+    build(table, {name: 11})
+    cleaner = Cleaner(Warehouse(WarehouseRoots.of(str(tmp_path))), ThreadMap(2), lambda: NOON)
+
+    [refused] = cleaner.execute(command)
+
+    assert isinstance(refused, CleaningRefused)
+    assert refused.reason == Reason.OTHER_CONTENT
+    assert names_in(table) == [name]
+
+
 class Held:
     """Somebody holds every table."""
 
@@ -124,7 +149,8 @@ def test_the_cleaner_removes_them_for_good_and_twice_is_once(tmp_path: Path) -> 
     cleaner = Cleaner(
         Warehouse(WarehouseRoots.of(str(tmp_path))), ThreadMap(2), lambda: datetime.now(UTC)
     )
-    command = aborted_command(fact(tmp_path / "t", partition="p=1"), NOON)
+    seen = seen_in(table, "delta_0000004_0000004_0000")
+    command = aborted_command(fact(tmp_path / "t", partition="p=1", content=seen), NOON)
 
     started, cleaned = cleaner.execute(command)
     [again] = cleaner.execute(command)

@@ -150,6 +150,24 @@ QUARANTINE_MUTANTS = (
         f"{_LOOKUP} -k sign",
     ),
     Mutant(
+        "aborted: a table that was created again is not taken for the one that the bridge saw",
+        _CLEANING + "aborted.py",
+        (("    if remove and content_of(remove) != command.content:", "    if False:"),),
+        "tests/cleaning/test_aborted.py -k created_again",
+    ),
+    Mutant(
+        "aborted: write ids are asked for once more after the walk",
+        "producers/tidegate/hive_bridge/aborted.py",
+        (("    return final.aborted == write_ids.aborted and", "    return True or"),),
+        "tests/hive_bridge/test_aborted_recreated.py -k during_the_walk",
+    ),
+    Mutant(
+        "aborted: a new table of a name has a grace time of its own",
+        "producers/tidegate/hive_bridge/ages.py",
+        (("        del self._seen[key]\n        return True", "        return True"),),
+        "tests/hive_bridge/test_aborted_recreated.py -k grace",
+    ),
+    Mutant(
         "expiry: a hold that ended because it expired is remembered as such",
         _CLEANING + "gate_decision.py",
         (("tokens if event.reason is ReleaseReason.EXPIRED else ()", "()"),),

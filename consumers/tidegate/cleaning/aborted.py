@@ -1,19 +1,20 @@
 """Which directories hold nothing but aborted writes. Pure.
 
 Each directory is judged by its own name alone: nothing here is obsolete because another directory
-replaces it, so that what lies in one partition never decides about another (HIVE-25502).
+replaces it, so that what lies in one partition never decides about another (HIVE-25502). But names
+come again where a table is created again: so the files must be those that the bridge saw, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tidegate.cleaning.listing import ListedDirectory
 from tidegate.cleaning.plan import CleaningPlan, check_links, parsed, place, snapshot_of
 from tidegate.cleaning.products import AcidEntry
 from tidegate.events import AbortedCleaningReleased
 from tidegate.events.reasons import Reason
-from tidegate.hive import Base, RangeResponse, ValidWriteIds
+from tidegate.hive import Base, RangeResponse, ValidWriteIds, content_hash
 from tidegate.tables.refusal import Refused
 
 
@@ -38,7 +39,23 @@ def plan_aborted_cleaning(
         )
     remove = [each.listed for each in parsed(listing) if _is_aborted(each, snapshot)]
     check_links(remove)
+    if remove and content_of(remove) != command.content:
+        raise Refused(
+            Reason.OTHER_CONTENT,
+            f"{remove[0].name} or others do not hold what the bridge saw in them: their write ids"
+            " may be those of a table that was created since, where they did not abort",
+        )
     return CleaningPlan(tuple(sorted(remove, key=lambda each: each.name)))
+
+
+def content_of(directories: Iterable[ListedDirectory]) -> str:
+    """What lies in directories, as the bridge hashes it."""
+    return content_hash(
+        {
+            each.name: [(file.name, file.size, file.modified_ms) for file in each.files]
+            for each in directories
+        }
+    )
 
 
 def _is_aborted(entry: AcidEntry, snapshot: ValidWriteIds) -> bool:

@@ -180,6 +180,8 @@ class Cleaner:
             try:
                 plan = self.plan(command)
             except Refused as refused:
+                if failed and refused.reason is Reason.OTHER_CONTENT:  # some went, some did not
+                    raise _fault(plan, failed) from refused
                 raise TransientError(f"the table changed during cleaning: {refused}") from refused
         if plan.remove:
             raise _fault(plan, failed)

@@ -168,4 +168,5 @@ def aborted_command(event: WritesAborted, at: datetime) -> AbortedCleaningReleas
         occurred_at=at,
         partition=event.partition,
         valid_write_ids=event.valid_write_ids,
+        content=event.content,
     )

@@ -8,7 +8,7 @@ directories of partitions that the Metastore has never heard of (HIVE-21052).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -20,13 +20,20 @@ from tidegate.hive import (
     RangeResponse,
     ValidTxns,
     ValidWriteIds,
+    content_hash,
     is_acid_name,
 )
 from tidegate.hive_bridge.cleanup_properties import has_no_cleanup
 from tidegate.hive_bridge.leftovers import holds_aborted
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.queue import CompactionQueue
-from tidegate.hive_metastore.values import ABORT_CLEAN_UP, Compaction, Table, final_write_ids
+from tidegate.hive_metastore.values import (
+    ABORT_CLEAN_UP,
+    Compaction,
+    Table,
+    final_write_ids,
+    write_ids_of_compaction,
+)
 from tidegate.storage import NotFound, Storage, is_below, join, normalise
 
 _TABLES_A_CALL: Final = 200
@@ -44,6 +51,8 @@ class AbortedPlace:
     mixed: tuple[str, ...]
     """Those that stay: with rows of others beside them, which a compaction makes obsolete, or in a
     partition that is not to be cleaned."""
+    content: str = ""
+    """What lies in those that are alone, see `content_hash`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +76,7 @@ class AbortedTable:
                     said_by=said_by,
                     partition=each.partition,
                     valid_write_ids=str(self.write_ids),
+                    content=each.content,
                 )
 
 
@@ -91,7 +101,10 @@ def tables_with_aborted(
 def look_at_table(
     database: str, name: str, write_ids: ValidWriteIds, client: MetastoreClient, storage: Storage
 ) -> AbortedTable | None:
-    """Walk a table's directory; None where it is not ours to clean.
+    """Walk a table's directory; None where it is not ours to clean, or was created again.
+
+    The write ids were asked for before, perhaps of a table that had this name then; so they are
+    asked for once more after the walk.
 
     Raises:
         TransientError, OSError: the Metastore or the store did not answer.
@@ -106,9 +119,18 @@ def look_at_table(
         return None
     location = normalise(table.location)
     spared = _spared(location, client.partitions(database, name))
-    found = _places(storage, location, "", write_ids)
+    found = list(_places(storage, location, "", write_ids))
+    if not _is_same(database, name, write_ids, client):
+        return None
     places = tuple(_kept(each) if each.partition in spared else each for each in found)
     return AbortedTable(database, name, location, write_ids, places)
+
+
+def _is_same(database: str, name: str, write_ids: ValidWriteIds, client: MetastoreClient) -> bool:
+    """Whether it is still the table of these write ids: another of its name would have others."""
+    now = client.write_ids(database, name, client.transactions().valid())
+    final = write_ids_of_compaction(now, write_ids.high_water_mark)
+    return final.aborted == write_ids.aborted and not final.has_open
 
 
 def _spared(location: str, partitions: Iterable[Table]) -> frozenset[str]:
@@ -169,7 +191,18 @@ def _places(
             yield from _places(storage, location, inner, write_ids)
     place = judged(below or None, names, write_ids)
     if place.alone or place.mixed:
-        yield place
+        where = join(location, below) if below else location
+        yield replace(place, content=_content(storage, where, place.alone))
+
+
+def _content(storage: Storage, where: str, names: Iterable[str]) -> str:
+    files = {name: storage.walk(join(where, name)) for name in names}
+    return content_hash(
+        {
+            name: [(each.name, each.size, each.modified_ms) for each in found]
+            for name, found in files.items()
+        }
+    )
 
 
 def judged(partition: str | None, names: Iterable[str], write_ids: ValidWriteIds) -> AbortedPlace:

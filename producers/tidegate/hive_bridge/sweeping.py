@@ -14,13 +14,12 @@ from tidegate.errors import (
     TransientError,
 )
 from tidegate.events import WritesAborted
-from tidegate.hive import ValidWriteIds
 from tidegate.hive_bridge.aborted import AbortedTable, forget, look_at_table, tables_with_aborted
+from tidegate.hive_bridge.ages import Ages
 from tidegate.hive_bridge.observer import UNOBSERVED, Observer
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.queue import CompactionQueue
-from tidegate.hive_metastore.values import write_ids_of_compaction
 from tidegate.storage import NotFound, Storage
 
 log = logging.getLogger(__name__)
@@ -50,8 +49,7 @@ class AbortedSweep:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="aborted")
         self._running: Future[list[WritesAborted]] | None = None
         self._next = 0.0
-        self._seen: dict[tuple[str, str], list[tuple[float, int]]] = {}
-        """By table when it was first seen up to which write id it had aborted ones, all final."""
+        self._ages = Ages(settings.aborted_grace_ms / 1000, clock)
         self._published: dict[str, float] = {}
         self._forgotten: dict[tuple[str, str], str] = {}
         self._said: dict[str, str] = {}
@@ -104,7 +102,9 @@ class AbortedSweep:
             for database, name, write_ids in tables_with_aborted(client, transactions):
                 key = (database, name)
                 seen.add(key)
-                old = self._old_enough(key, write_ids)
+                if self._ages.is_of_new_table(key, write_ids):
+                    self._forgotten.pop(key, None)
+                old = self._ages.old_enough(key, write_ids)
                 if not old.aborted.firsts or self._forgotten.get(key) == str(old.aborted):
                     continue
                 try:
@@ -113,8 +113,7 @@ class AbortedSweep:
                         found += self._dealt_with(table, client, queue)
                 except _KNOWN as error:
                     self._say_once(f"{database}.{name}", f"{type(error).__name__}: {error}")
-        for gone in self._seen.keys() - seen:
-            del self._seen[gone]
+        for gone in self._ages.keep_only(seen):
             self._forgotten.pop(gone, None)
         return found
 
@@ -131,19 +130,6 @@ class AbortedSweep:
             why = "has rows of aborted writes beside others, or may not be cleaned: compact it"
             self._say_once(name, f"{mixed[0]} {why}")
         return list(table.facts(self._settings.catalog, self._said_by))
-
-    def _old_enough(self, key: tuple[str, str], write_ids: ValidWriteIds) -> ValidWriteIds:
-        """What has been seen as aborted for the grace time; a later abort does not delay it."""
-        now, last = self._clock(), write_ids.high_water_mark
-        seen = self._seen.setdefault(key, [])
-        if not seen or seen[-1][1] < last:
-            seen.append((now, last))
-        grace = self._settings.aborted_grace_ms / 1000
-        old = [at for at, each in enumerate(seen) if now - each[0] >= grace]
-        if not old:
-            return write_ids_of_compaction(write_ids, 0)
-        del seen[: old[-1]]
-        return write_ids_of_compaction(write_ids, seen[0][1])
 
     def _say_once(self, table: str, text: str) -> None:
         if self._said.get(table) != text:

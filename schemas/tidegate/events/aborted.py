@@ -10,24 +10,34 @@ from __future__ import annotations
 from typing import ClassVar
 
 from tidegate.events.base import Caused, Command, Fact
-from tidegate.events.limits import Snapshot, Text
+from tidegate.events.limits import ContentHash, Snapshot, Text
 
 
 class WritesAborted(Fact, frozen=True):
     """Directories hold nothing but rows of aborted writes.
 
     `valid_write_ids` says which ids up to its high-water mark aborted; no id up to it is open, so
-    none of this changes any more.
+    none of this changes any more. `content` says what lies in the directories, see
+    `tidegate.hive.content_hash`: a table that is dropped and created again under the same name
+    begins with the same write ids anew, and there they may have committed.
     """
 
-    identified_by: ClassVar[tuple[str, ...]] = ("table", "partition", "location", "valid_write_ids")
+    identified_by: ClassVar[tuple[str, ...]] = (
+        "table",
+        "partition",
+        "location",
+        "valid_write_ids",
+        "content",
+    )
 
     partition: Text | None = None
     valid_write_ids: Snapshot
+    content: ContentHash
 
 
 class AbortedCleaningReleased(Caused, Command, frozen=True):
-    """Remove the directories whose write ids have all aborted, by the fact's snapshot."""
+    """Remove the directories whose write ids have all aborted, if they are those of the fact."""
 
     partition: Text | None = None
     valid_write_ids: Snapshot
+    content: ContentHash

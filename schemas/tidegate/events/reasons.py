@@ -222,6 +222,11 @@ class Reason(StrEnum):
         "The compaction's kind, write ids, directories and snapshot contradict each other.",
         "Correct the event and publish it again.",
     )
+    OTHER_CONTENT = (
+        "other-content",
+        "Directories of aborted writes hold other files now: the table was created again, say.",
+        "Nothing: the Metastore bridge looks again, and asks for what is still to go.",
+    )
     NOT_ENOUGH_HISTORY = (
         "not-enough-history",
         "No base in the table serves the compaction's snapshot.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tidegate.hive.bases import FoundDirectory
 from tidegate.hive.compaction import Compaction, InconsistentCompaction, covers
+from tidegate.hive.content import content_hash
 from tidegate.hive.hiding import hides
 from tidegate.hive.id_lists import NOTHING_OPEN, IdRanges, shortened
 from tidegate.hive.names import AcidDirectory, Base, Delta, is_acid_name, parse_name
@@ -36,6 +37,7 @@ __all__ = [
     "ValidWriteIds",
     "acid_state",
     "always_obsolete",
+    "content_hash",
     "covers",
     "hides",
     "is_acid_name",

@@ -1,0 +1,100 @@
+"""A table that is dropped and created again begins with the same write ids, and others aborted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from support.acid import build
+from tidegate.cleaning.aborted import content_of
+from tidegate.cleaning.directory_reader import read_acid_directories
+from tidegate.compute.parallel_map import ThreadMap
+from tidegate.hive import NOTHING_OPEN, ValidWriteIds
+from tidegate.hive_bridge.aborted import AbortedTable, look_at_table
+from tidegate.hive_bridge.ages import Ages
+from tidegate.hive_metastore import MetastoreClient
+from tidegate.hive_metastore.values import Table, Transactions
+from tidegate.storage import Storage
+
+ABORTED = "delta_0000004_0000004_0000"
+GRACE = 100.0
+KEY = ("sales", "t")
+
+
+def ids(last: int, aborted: str) -> ValidWriteIds:
+    return ValidWriteIds.parse(f"sales.t:{last}:{NOTHING_OPEN}::{aborted}")
+
+
+@dataclass
+class Metastore:
+    """Has one table, and says of it what is valid now."""
+
+    location: Path
+    valid: ValidWriteIds
+
+    def table(self, database: str, name: str) -> Table:
+        return Table(database, name, str(self.location), {"transactional": "true"})
+
+    def partitions(self, database: str, name: str) -> list[Table]:
+        del database, name
+        return []
+
+    def transactions(self) -> Transactions:
+        return Transactions(10)
+
+    def write_ids(self, database: str, name: str, transactions: object) -> ValidWriteIds:
+        del database, name, transactions
+        return self.valid
+
+
+def look(metastore: Metastore, before: ValidWriteIds) -> AbortedTable | None:
+    client = cast("MetastoreClient", metastore)
+    return look_at_table("sales", "t", before, client, Storage())
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return build(tmp_path / "t", {ABORTED: 10, "delta_0000005_0000005_0000": 10})
+
+
+def test_the_fact_says_what_the_cleaner_will_find(table: Path) -> None:
+    before = ids(4, "4")
+    found = look(Metastore(table, ids(9, "4")), before)
+    assert found is not None
+    [fact] = found.facts("lake", "test")
+    listed = read_acid_directories(Storage(), str(table), ThreadMap(1)) or ()
+    assert fact.content == content_of(each for each in listed if each.name == ABORTED)
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        pytest.param(ids(9, ""), id="nothing aborted in the new one"),
+        pytest.param(ids(9, "2,4"), id="others aborted too"),
+        pytest.param(ids(3, ""), id="it has fewer writes"),
+    ],
+)
+def test_a_table_that_was_created_again_during_the_walk_is_left_alone(
+    now: ValidWriteIds, table: Path
+) -> None:
+    assert look(Metastore(table, now), ids(4, "4")) is None
+
+
+def test_a_new_table_of_a_name_has_a_grace_time_of_its_own() -> None:
+    now = 0.0
+    ages = Ages(GRACE, lambda: now)
+
+    def old_enough(write_ids: ValidWriteIds) -> ValidWriteIds:
+        ages.is_of_new_table(KEY, write_ids)
+        return ages.old_enough(KEY, write_ids)
+
+    assert not old_enough(ids(50, "50")).aborted.firsts
+    now = GRACE
+    assert old_enough(ids(50, "50")) == ids(50, "50")
+    assert not ages.is_of_new_table(KEY, ids(50, "50"))
+    assert not old_enough(ids(2, "2")).aborted.firsts
+    now = 2 * GRACE
+    assert old_enough(ids(2, "2")) == ids(2, "2")
