@@ -69,6 +69,14 @@ def test_the_fact_says_what_the_cleaner_will_find(table: Path) -> None:
     assert fact.content == content_of(each for each in listed if each.name == ABORTED)
 
 
+def test_an_object_stores_markers_hinder_nothing(table: Path) -> None:
+    for name in (ABORTED, "delta_0000005_0000005_0000", "base_0000003_v0000009"):
+        (table / f"{name}_$folder$").touch()
+    found = look(Metastore(table, ids(9, "4")), ids(4, "4"))
+    assert found is not None
+    assert [each.alone for each in found.places] == [(ABORTED,)]
+
+
 @pytest.mark.parametrize(
     "now",
     [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidegate.cleaning.listing import MARKER_SUFFIX, ListedDirectory, ListedFile
-from tidegate.hive import is_acid_name
+from tidegate.cleaning.listing import ListedDirectory, ListedFile
+from tidegate.hive import MARKER_SUFFIX, is_acid_name
 from tidegate.storage import FileInfo, NotFound, ParallelMap, Storage
 
 

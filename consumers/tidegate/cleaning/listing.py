@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-MARKER_SUFFIX: Final = "_$folder$"
-"""Hadoop's file systems for object stores mark a directory by an empty file of this suffix."""
+from tidegate.hive import MARKER_SUFFIX
 
 
 class ListedFile(NamedTuple):

@@ -25,6 +25,7 @@ from tidegate.hive import (
 )
 from tidegate.hive_bridge.cleanup_properties import has_no_cleanup
 from tidegate.hive_bridge.leftovers import holds_aborted
+from tidegate.hive_bridge.listed import acid_names
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.queue import CompactionQueue
 from tidegate.hive_metastore.values import (
@@ -182,16 +183,14 @@ def _places(
 ) -> Iterator[AbortedPlace]:
     if below.count("/") > _DEEPEST:
         raise NotFound(f"directories are nested too deeply in {location}")
-    names: list[str] = []
-    for each in storage.list(join(location, below) if below else location):
-        if is_acid_name(each.name):
-            names.append(each.name)
-        elif each.is_dir and not each.name.startswith((".", "_")):
+    where = join(location, below) if below else location
+    entries = storage.list(where)
+    for each in entries:
+        if each.is_dir and not each.name.startswith((".", "_")) and not is_acid_name(each.name):
             inner = f"{below}/{each.name}" if below else each.name
             yield from _places(storage, location, inner, write_ids)
-    place = judged(below or None, names, write_ids)
+    place = judged(below or None, acid_names(entries), write_ids)
     if place.alone or place.mixed:
-        where = join(location, below) if below else location
         yield replace(place, content=_content(storage, where, place.alone))
 
 

@@ -20,6 +20,7 @@ from tidegate.hive_bridge.cleanings import PublishedVacuum
 from tidegate.hive_bridge.compactions import Key, key_of, named
 from tidegate.hive_bridge.describing import NotDescribed, directory_of
 from tidegate.hive_bridge.leftovers import StillNeeded, check_nothing_left
+from tidegate.hive_bridge.listed import acid_names
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.queue import CompactionQueue
 from tidegate.hive_metastore.values import Compaction, write_ids_of_compaction
@@ -78,7 +79,7 @@ def _check_directory(
     where = directory_of(compaction, client, location)
     # before the listing: what is final then stays so
     valid = client.write_ids(database, name, client.transactions().valid())
-    names = [each.name for each in storage.list(where)]
+    names = acid_names(storage.list(where))
     moved = "" if location == vacuum.location else f" (its table was in {vacuum.location} before)"
     try:
         check_nothing_left(

@@ -11,7 +11,7 @@ from tidegate.hive.compaction import Compaction, InconsistentCompaction, covers
 from tidegate.hive.content import content_hash
 from tidegate.hive.hiding import hides
 from tidegate.hive.id_lists import NOTHING_OPEN, IdRanges, shortened
-from tidegate.hive.names import AcidDirectory, Base, Delta, is_acid_name, parse_name
+from tidegate.hive.names import MARKER_SUFFIX, AcidDirectory, Base, Delta, is_acid_name, parse_name
 from tidegate.hive.obsolete import (
     AcidState,
     NotEnoughHistory,
@@ -21,6 +21,7 @@ from tidegate.hive.obsolete import (
 from tidegate.hive.write_ids import CleanerWriteIds, RangeResponse, ValidTxns, ValidWriteIds
 
 __all__ = [
+    "MARKER_SUFFIX",
     "NOTHING_OPEN",
     "AcidDirectory",
     "AcidState",

@@ -79,6 +79,10 @@ class Delta:
 AcidDirectory = Base | Delta
 
 
+MARKER_SUFFIX: Final = "_$folder$"
+"""Hadoop's file systems for object stores mark a directory by an empty file of this suffix."""
+
+
 def is_acid_name(name: str) -> bool:
     """Whether Hive would try to parse this as the name of an ACID directory."""
     return name.startswith(_PREFIXES)
