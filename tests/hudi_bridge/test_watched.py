@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -140,3 +141,59 @@ def test_a_look_reads_the_commits_that_are_due_and_no_others(
     monkeypatch.setattr(Storage, "read", reading)
     taken(watch, watch.look(STORAGE))
     assert read == ["hoodie.properties", f"{at(5)}_{end_of(at(5))}.commit"]
+
+
+def test_numbers_that_no_event_takes_do_not_keep_a_commit_from_being_published(
+    tmp_path: Path,
+) -> None:
+    table = four_commits(tmp_path / "orders", 6)
+    content = json.loads((table.timeline / f"{at(4)}.commit").read_bytes())
+    for stats in content["partitionToWriteStats"].values():
+        for each in stats:
+            each["numWrites"] = -(2**40)
+    (table.timeline / f"{at(4)}.commit").write_text(json.dumps(content))
+
+    [event] = watched(table).look(STORAGE)
+
+    assert (event.instant, event.records_written) == (at(4), None)
+
+
+def test_an_instant_that_no_event_takes_is_passed_over_and_the_others_are_not(
+    tmp_path: Path,
+) -> None:
+    table = four_commits(tmp_path / "orders", 6)
+    odd = table.timeline / f"{at(4)}123.commit"  # Hudi's own are of 14 or 17 digits
+    odd.write_bytes((table.timeline / f"{at(4)}.commit").read_bytes())
+
+    found = watched(table, start="earliest").look(STORAGE)
+
+    assert [each.instant for each in found] == [at(1), at(2), at(3), at(4)]
+
+
+def test_what_a_writer_adds_to_a_commit_does_not_outgrow_a_message(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 6)
+    content = json.loads((table.timeline / f"{at(4)}.commit").read_bytes())
+    content["extraMetadata"] = {f"key {n:04}": "x" * 1_000 for n in range(3_000)}
+    (table.timeline / f"{at(4)}.commit").write_text(json.dumps(content))
+
+    [event] = watched(table).look(STORAGE)
+
+    assert 50 < len(event.extra_metadata) < 200
+
+
+def test_a_table_whose_timeline_outgrows_the_memory_is_not_published_over_and_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hudi archives nothing after the first savepoint: a timeline may have any length."""
+    monkeypatch.setattr("tidegate.hudi_bridge.watched._KEPT", 2)
+    table = four_commits(tmp_path / "orders", 9)
+    watch = watched(table, start="earliest")
+    assert taken(watch, watch.look(STORAGE)) == [at(1), at(2), at(3), at(4)]
+
+    assert watch.look(STORAGE) == []
+    table.commit(at(5), at(4))
+    found = watch.look(STORAGE)
+    assert taken(watch, found) == [at(5)]
+    watch.published.take(found[0].model_copy(update={"instant": at(1), "completion_time": at(1)}))
+    assert watch.look(STORAGE) == []
+    assert len(watch.published.instants) <= 4

@@ -254,11 +254,17 @@ class HudiBridgeLoop:
         except NoSuchTable as error:
             watch.next_look = time.monotonic() + self._settings.find_ms / 1000
             log.debug("%s", error)
-        except (OSError, TidegateError) as error:
+        except Exception as error:
             wait = min(_SLOWEST, self._settings.interval_ms / 1000 * 2**watch.faults)
             watch.next_look = time.monotonic() + wait
             if not watch.faults:
-                log.warning("%s can't be looked at; again later: %s", watch.table.location, error)
+                is_foreseen = isinstance(error, OSError | TidegateError)
+                log.warning(
+                    "%s can't be looked at; again later: %s",
+                    watch.table.location,
+                    error,
+                    exc_info=None if is_foreseen else error,
+                )
             watch.faults = min(watch.faults + 1, 16)
         else:
             if watch.faults:

@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any, Final
 
 from tidegate.errors import FormatError
 from tidegate.events import CommitCompleted, TableType, table_identity
+from tidegate.events.limits import MAX_METADATA
 from tidegate.hudi import CommitMetadata, Instant
 from tidegate.hudi_bridge.settings import HudiBridgeSettings
 from tidegate.hudi_reader import HudiTable, load_table
@@ -19,8 +21,9 @@ from tidegate.storage import NotFound, Storage
 log = logging.getLogger(__name__)
 SAID_BY: Final = "hudi-bridge"
 _MAX_TEXT: Final = 1_000
+_MAX_METADATA_CHARS: Final = 100_000
 _KEPT: Final = 20_000
-"""Instants of a table that are remembered: more than a timeline has before it is archived."""
+"""Instants of a table that are remembered: the latest, and at most twice as many."""
 
 
 @dataclass
@@ -29,22 +32,30 @@ class PublishedCommits:
 
     Attributes:
         instants: The latest instants, and when each completed.
-        start: When the first commit completed that the topic has; None without one.
+        start: When the first commit completed that is remembered; None without one.
         others: Whether somebody else published the last one.
     """
 
     instants: dict[str, str] = field(default_factory=dict[str, str])
     start: str | None = None
     others: bool = False
+    _forgotten: str = ""
 
     def take(self, event: CommitCompleted) -> None:
         """A commit of this table is on the topic, whoever published it."""
         completed = event.completion_time or event.instant
         self.instants[event.instant] = completed
-        self.start = completed if self.start is None else min(self.start, completed)
+        earliest = completed if self.start is None else min(self.start, completed)
+        self.start = max(earliest, self._forgotten)
         self.others = event.said_by != SAID_BY
-        if len(self.instants) > _KEPT:
-            del self.instants[next(iter(self.instants))]
+        if len(self.instants) > 2 * _KEPT:
+            self._forget_the_earliest()
+
+    def _forget_the_earliest(self) -> None:
+        """Nothing that completed until then is due: a timeline may be longer than this memory."""
+        ordered = sorted(self.instants.items(), key=itemgetter(1))
+        self.instants = dict(ordered[-_KEPT:])
+        self.start = self._forgotten = ordered[-_KEPT - 1][1]
 
 
 class WatchedTable:
@@ -73,6 +84,7 @@ class WatchedTable:
         self.published = PublishedCommits()
         self._settings, self._clock = settings, clock
         self._missing_since: dict[str, float] = {}
+        self._unpublishable = set[str]()
         self._is_first = True
 
     def identify(self, storage: Storage) -> None:
@@ -103,11 +115,14 @@ class WatchedTable:
         self._missing_since = {
             each: at for each, at in self._missing_since.items() if each in there
         }
+        self._unpublishable &= there
         self._is_first = False
         return events
 
     def _due(self, table: HudiTable) -> list[Instant]:
-        writes = sorted(table.timeline.completed_writes, key=_completion)
+        completed = table.timeline.completed_writes
+        writes = [each for each in completed if each.timestamp not in self._unpublishable]
+        writes.sort(key=_completion)
         start, known = self.published.start, self.published.instants
         if start is None:
             return writes if self._settings.start == "earliest" else writes[-1:]
@@ -130,6 +145,18 @@ class WatchedTable:
         except FormatError as error:
             log.warning("%s: published without its numbers: %s", self.location, error)
             metadata = None
+        for numbers in (_numbers(metadata), {}):
+            try:
+                return self._commit(table, instant, numbers)
+            except ValueError as error:  # a file may say anything: of this commit, of no other
+                what = f"{instant.timestamp}.{instant.action}"
+                log.warning("%s: %s has what no event takes: %s", self.location, what, error)
+        self._unpublishable.add(instant.timestamp)
+        return None
+
+    def _commit(
+        self, table: HudiTable, instant: Instant, numbers: dict[str, Any]
+    ) -> CommitCompleted:
         return CommitCompleted(
             table=self.name or "",
             location=self.location,
@@ -141,7 +168,7 @@ class WatchedTable:
             table_type=TableType(table.properties.table_type.lower()),
             reconciled=self.published.start is not None
             and (self._is_first or self.published.others),
-            **_numbers(metadata),
+            **numbers,
         )
 
     def _name_of(self, table: HudiTable) -> str:
@@ -164,11 +191,15 @@ def _numbers(metadata: CommitMetadata | None) -> dict[str, Any]:
 
 def _publishable(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """What a writer added to its commit; the table's schema is no news, and may be large."""
-    return {
-        name: value
-        for name, value in pairs
-        if name != "schema" and 0 < len(name) <= _MAX_TEXT and len(value) <= _MAX_TEXT
-    }
+    found, size = dict[str, str](), 0
+    for name, value in pairs:
+        if name == "schema" or not 0 < len(name) <= _MAX_TEXT or len(value) > _MAX_TEXT:
+            continue
+        size += len(name) + len(value)
+        if size > _MAX_METADATA_CHARS or len(found) == MAX_METADATA:
+            break
+        found[name] = value
+    return found
 
 
 def _completion(instant: Instant) -> str:
