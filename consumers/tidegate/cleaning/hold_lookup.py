@@ -45,7 +45,7 @@ class NoHolds:
 
 
 class HoldLookup:
-    """Reads the holds off the commands topic: each partition once from a day before, then its tail.
+    """Reads the holds off the commands topic: each partition from a week before, then its tail.
 
     A hold that may not be asked for, by its signature, is passed over, as the reader gate does.
     """

@@ -67,6 +67,8 @@ class AbortedSweep:
                 found = [each for each in done.result() if self._is_due(each)]
             except TransientError as error:
                 log.debug("aborted writes are looked for again: %s", error)
+            except MetastoreRefusedError as error:  # it must not end the release of locks
+                self._say_once("any table", str(error))
         wanted = self._settings.aborted_interval_ms
         if self._running is None and wanted and aborted and self._clock() >= self._next:
             self._next = self._clock() + wanted / 1000
