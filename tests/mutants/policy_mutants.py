@@ -56,6 +56,12 @@ POLICY_MUTANTS: Final = (
         _LIFE,
     ),
     Mutant(
+        "policies: a savepoint stays while somebody is about to restore to it",
+        "consumers/tidegate/savepoints/policy.py",
+        (("            and not state.is_wanted(each.instant, at)\n", ""),),
+        _HOSTILE,
+    ),
+    Mutant(
         "removals: what a person asked for as well stays",
         "consumers/tidegate/savepoints/executor.py",
         (("        if not is_wish(command, there):\n", "        if there:\n"),),

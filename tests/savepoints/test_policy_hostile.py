@@ -11,6 +11,10 @@ from tidegate.events import (
     CommitCompleted,
     Event,
     KeptSavepoint,
+    Outcome,
+    RestoreFailed,
+    RestorePlanned,
+    RestoreRejected,
     SavepointCreated,
     SavepointRemovalRequested,
     SavepointRequested,
@@ -145,3 +149,52 @@ def test_a_maximum_takes_the_oldest_but_no_tier_s_newest() -> None:
         asked += [e.instant for e in decision.commands if isinstance(e, SavepointRemovalRequested)]
 
     assert asked == [f"{START + DAY:%Y%m%d%H%M%S}000"]
+
+
+def restore_outcome(kind: type[Outcome], savepoint: str, at: datetime) -> Outcome:
+    given: dict[str, object] = {
+        "table": TABLE,
+        "location": "/lake/orders",
+        "occurred_at": at,
+        "said_by": "restorer",
+        "caused_by": "a person's request",
+        "savepoint": savepoint,
+    }
+    given |= {"plan_id": "a plan", "instants": (), "files": 1, "bytes": 1}
+    given |= {"restore_instant": savepoint, "message": "not now", "reason": "writer-active"}
+    given = {name: value for name, value in given.items() if name in kind.model_fields}
+    return kind.model_validate(given)
+
+
+@pytest.mark.parametrize("kind", [RestorePlanned, RestoreRejected, RestoreFailed])
+def test_a_savepoint_that_a_person_is_about_to_restore_to_stays_for_a_day(
+    kind: type[Outcome],
+) -> None:
+    policy = service(TierRule(tier=Tier.EVERY_COMMIT, lifetime=DAY))
+    state = PolicyState()
+    for number in range(3):
+        at = START + number * HOUR
+        state = policy.decide(state, created(at, tiers=("every-commit",)), at).state
+    wanted, other = (each.instant for each in state.kept[:2])
+    asked_at = START + DAY - HOUR / 2
+    state = policy.decide(state, restore_outcome(kind, wanted, asked_at), asked_at).state
+
+    assert policy.due(TABLE, state) == START + HOUR + DAY  # the other's
+    at = START + HOUR + DAY
+    found = policy.tick(TABLE, state, at)
+    removed = [e.instant for e in found.commands if isinstance(e, SavepointRemovalRequested)]
+    assert removed == [other]
+    at = asked_at + DAY
+    assert policy.due(TABLE, found.state) == min(at, START + DAY + 2 * HOUR)
+    found = policy.tick(TABLE, found.state, at)
+    removed = [e.instant for e in found.commands if isinstance(e, SavepointRemovalRequested)]
+    assert wanted in removed
+
+
+def test_wishes_for_savepoints_that_are_not_known_are_not_remembered() -> None:
+    policy = service(TierRule(tier=Tier.DAILY, lifetime=DAY))
+    state = policy.decide(PolicyState(), created(START), START).state
+
+    after = policy.decide(state, restore_outcome(RestorePlanned, "20200101000000000", START), START)
+
+    assert after.state == state

@@ -11,6 +11,9 @@ from tidegate.errors import FormatError
 from tidegate.events import (
     CommitCompleted,
     Event,
+    RestoreFailed,
+    RestorePlanned,
+    RestoreRejected,
     SavepointCreated,
     SavepointRejected,
     SavepointRemovalRejected,
@@ -46,6 +49,9 @@ class SavepointPolicyService:
         SavepointRejected,
         SavepointRemoved,
         SavepointRemovalRejected,
+        RestorePlanned,
+        RestoreRejected,
+        RestoreFailed,
     )
     state_type: type[PolicyState] = PolicyState
 
@@ -72,7 +78,7 @@ class SavepointPolicyService:
         """When the next lifetime ends, or a refused removal is to be requested again."""
         rule = self.policy.rule_of(table)
         newest = newest_of_tiers(rule, state.kept) if rule else frozenset[str]()
-        times = (self._due(rule, each) for each in state.kept if each.instant not in newest)
+        times = (self._due(rule, state, e) for e in state.kept if e.instant not in newest)
         return min((each for each in times if each is not None), default=None)
 
     def tick(self, table: str, state: PolicyState, at: datetime) -> Decision[PolicyState]:
@@ -80,8 +86,10 @@ class SavepointPolicyService:
         return self._removals(table, state, at)
 
     @staticmethod
-    def _due(rule: PolicyRule | None, entry: KeptEntry) -> datetime | None:
-        return entry.ask_again_at or expires_at(rule, entry)
+    def _due(rule: PolicyRule | None, state: PolicyState, entry: KeptEntry) -> datetime | None:
+        due = entry.ask_again_at or expires_at(rule, entry)
+        wanted_until = state.wanted_until(entry.instant)
+        return due if due is None or wanted_until is None else max(due, wanted_until)
 
     @singledispatchmethod
     def _apply(
@@ -148,6 +156,18 @@ class SavepointPolicyService:
     ) -> Decision[PolicyState]:
         return Decision(_without(state, event.instant) if event.reason in _GONE else state)
 
+    @_apply.register(RestorePlanned)
+    @_apply.register(RestoreRejected)
+    @_apply.register(RestoreFailed)
+    def _(
+        self,
+        event: RestorePlanned | RestoreRejected | RestoreFailed,
+        state: PolicyState,
+        at: datetime,
+    ) -> Decision[PolicyState]:
+        # whoever asked for a plan, or was told to ask again, is about to need the savepoint
+        return Decision(state.with_wanted(event.savepoint, at))
+
     def _requests(
         self,
         rule: PolicyRule,
@@ -171,7 +191,13 @@ class SavepointPolicyService:
     def _removals(self, table: str, state: PolicyState, at: datetime) -> Decision[PolicyState]:
         rule = self.policy.rule_of(table)
         found = {each.instant: each.why for each in removals(rule, state.kept, at)}
-        due = [each for each in state.kept if each.instant in found and each.may_be_asked(at)]
+        due = [
+            each
+            for each in state.kept
+            if each.instant in found
+            and each.may_be_asked(at)
+            and not state.is_wanted(each.instant, at)
+        ]
         if not due:
             return Decision(state)
         asked = {each.instant for each in due}

@@ -23,6 +23,7 @@ REMEMBERED: Final = 256
 MAX_KEPT: Final = 1000
 """Savepoints remembered of a table; the oldest, because those go first."""
 _LOCATION: Final = TypeAdapter[str](Location)
+_WANTED_FOR: Final = timedelta(hours=24)
 _REVIEW_AFTER: Final = timedelta(hours=24)
 _FIRST_WAIT: Final = timedelta(hours=1)
 _LONGEST_WAIT: Final = timedelta(hours=24)
@@ -100,6 +101,8 @@ class PolicyState(Value, frozen=True):
     """When a savepoint was last requested."""
     tiers: dict[str, TierState] = Field(default_factory=dict[str, TierState])
     kept: tuple[KeptEntry, ...] = ()
+    wanted: dict[str, datetime] = Field(default_factory=dict[str, datetime])
+    """The savepoints that somebody was about to restore to, and when that was said."""
     review_asked_at: datetime | None = None
     """When the table's own list of savepoints was last asked for."""
     reviewed_at: datetime | None = None
@@ -117,6 +120,23 @@ class PolicyState(Value, frozen=True):
             return True
         is_answered = self.reviewed_at is not None and self.reviewed_at >= self.review_asked_at
         return at >= self.review_asked_at + (_REVIEW_AFTER if is_answered else _FIRST_WAIT)
+
+    def wanted_until(self, instant: str) -> datetime | None:
+        """Until when a savepoint is kept for a restore that somebody was about to request."""
+        said_at = self.wanted.get(instant)
+        return None if said_at is None else said_at + _WANTED_FOR
+
+    def is_wanted(self, instant: str, at: datetime) -> bool:
+        """Whether a savepoint is kept for a restore now."""
+        until = self.wanted_until(instant)
+        return until is not None and at < until and not is_after(self.wanted[instant], at)
+
+    def with_wanted(self, instant: str, at: datetime) -> PolicyState:
+        """The state after somebody showed that they may restore to a savepoint."""
+        if all(each.instant != instant for each in self.kept):
+            return self
+        there = {i: said for i, said in self.wanted.items() if self.is_wanted(i, at)}
+        return self.with_(wanted=there | {instant: at})
 
     def with_(self, **fields: object) -> PolicyState:
         """The state with other fields."""
