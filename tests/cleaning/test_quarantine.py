@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+import shutil
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,7 +41,7 @@ from support.quarantined import (
 from support.stepwise import Killed, killed_at
 from tidegate.cleaning.quarantine_record import FOLDER, LEAVING, RECORD, UNDONE
 from tidegate.cleaning.rules import CleaningRule, CleaningRules
-from tidegate.errors import ConfinementError
+from tidegate.errors import ConfinementError, TransientError
 from tidegate.events import (
     CleaningMode,
     CleaningRefused,
@@ -51,6 +52,7 @@ from tidegate.events import (
     CleaningUndoRefused,
     QuarantineRemoved,
 )
+from tidegate.tables.warehouse import Moves, Warehouse, WarehouseRoots
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -458,6 +460,26 @@ def test_an_undo_that_met_a_half_done_removal_does_not_say_that_all_is_back(root
         answers = list(_during(root, DyingWarehouse(root, let_in), command))
         if any(isinstance(each, CleaningUndone) for each in answers):
             assert visible(table) == sorted(AFTER_MINOR), (step, killed)
+
+
+def test_an_undo_whose_table_is_dropped_meanwhile_is_refused_at_the_next_attempt(
+    root: Path,
+) -> None:
+    table = build(root / "t", AFTER_MINOR)
+    command = release(str(table))
+    clean(quarantining(root), command)
+
+    class Dropping(Warehouse):
+        @contextmanager
+        def moving(self, source: str, target: str) -> Generator[Moves]:
+            with super().moving(source, target) as moves:
+                yield moves
+            shutil.rmtree(table)
+
+    dropping = quarantining(root, warehouse=Dropping(WarehouseRoots.of(str(root))))
+    with pytest.raises(TransientError, match="gone"):
+        list(dropping.execute(undo_of(command)))
+    assert refused(cleaner_answer(root, command)) == "no-such-table"
 
 
 def _during(root: Path, warehouse: DyingWarehouse, command: CleaningReleased) -> Iterator[object]:

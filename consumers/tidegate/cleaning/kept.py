@@ -25,7 +25,7 @@ from tidegate.events import (
 )
 from tidegate.events.parts import split_by_names
 from tidegate.events.reasons import Reason
-from tidegate.storage import ParallelMap, join
+from tidegate.storage import NotFound, ParallelMap, join
 from tidegate.tables.refusal import Refused, refusal_of
 from tidegate.tables.warehouse import Warehouse
 
@@ -108,7 +108,10 @@ class Kept:
         Raises:
             TransientError: something is not, as when the quarantine's removal began meanwhile.
         """
-        there = {each.name for each in self.warehouse.list(location) if each.is_dir}
+        try:
+            there = {each.name for each in self.warehouse.list(location) if each.is_dir}
+        except NotFound as error:  # dropped meanwhile; the next attempt's plan says so
+            raise TransientError(f"the directory is gone: {error}") from error
         if missing := sorted(plan.sizes.keys() - there):
             raise TransientError(f"not put back: {', '.join(missing[:5])}")
 
