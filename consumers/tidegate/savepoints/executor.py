@@ -31,7 +31,7 @@ from tidegate.savepoints.plan import (
 )
 from tidegate.savepoints.relevance import commits_to_read
 from tidegate.savepoints.removal import SavepointRemover
-from tidegate.savepoints.repeats import Repeats, was_removed
+from tidegate.savepoints.repeats import Repeats, was_removed, without_review
 from tidegate.storage import NotFound, ParallelMap
 from tidegate.tables.hudi import TimelineWriter, open_table
 from tidegate.tables.refusal import Refused, refusal_of
@@ -98,7 +98,7 @@ class SavepointWriter:
         repeats = Repeats.of(self.warehouse, table.location, command)
         previous = repeats.outcome()
         if previous and was_removed(table.timeline, previous):
-            return previous
+            return without_review(previous)
         commit = self._commit(table, command, previous)
         existing = self._existing(table, commit)
         plan = None if existing else self._begin(table, commit)

@@ -50,6 +50,15 @@ class Repeats:
         remove_before(store.warehouse, store.location, _FOLDER, oldest)
 
 
+def without_review(created: SavepointCreated) -> SavepointCreated:
+    """An earlier outcome as it is said again: the savepoints that it lists are those of then.
+
+    Who remembered them as those of now would forget every later one.
+    """
+    nothing = {"reviewed": False, "savepoints": (), "pinned_files": None, "pinned_bytes": None}
+    return SavepointCreated.model_validate(created.model_dump() | nothing)
+
+
 def was_removed(timeline: Timeline, created: SavepointCreated) -> bool:
     """Whether a savepoint that was created is gone: a crash leaves at least its inflight file."""
     savepoints = timeline.of_action(Action.SAVEPOINT)
