@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
+import sys
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
@@ -18,10 +21,19 @@ from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.records import Config
 
 log = logging.getLogger(__name__)
+_Request = socket.socket | tuple[bytes, socket.socket]
+_Address = Any
 Hint = Callable[[Callback], bool]
 """Told of a callback, from any thread; whether the table is one that is watched."""
 _SECONDS: Final = 30
 _WAIT: Final = 0.5
+_CONNECTIONS: Final = 16
+"""Answered at the same time; a further one is closed: the table is looked at all the same."""
+_LONGEST: Final = 60.0
+"""Seconds that a connection may take in all."""
+_LARGE: Final = 256 * 1024
+"""Bytes of a message beyond which messages are read one after the other, for the memory's sake."""
+_LONGEST_LENGTH: Final = len(str(MAX_BYTES))
 
 
 class HttpCallbacks:
@@ -41,8 +53,7 @@ class HttpCallbacks:
         class Handler(_Handler):
             heard = staticmethod(hint)
 
-        self._server = ThreadingHTTPServer((host, port), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server((host, port), Handler)
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="http-callbacks", daemon=True
         )
@@ -64,18 +75,61 @@ class HttpCallbacks:
         self._server.server_close()
 
 
+class _Server(ThreadingHTTPServer):
+    """A thread for each connection, but never more than a few, and none for long."""
+
+    daemon_threads = True
+    request_queue_size = 4 * _CONNECTIONS
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._free = threading.BoundedSemaphore(_CONNECTIONS)
+        super().__init__(address, handler)
+
+    def process_request(self, request: _Request, client_address: _Address) -> None:
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._free.release()
+            raise
+
+    def process_request_thread(self, request: _Request, client_address: _Address) -> None:
+        end = threading.Timer(_LONGEST, _hang_up, (request,))
+        end.daemon = True
+        try:
+            end.start()
+            super().process_request_thread(request, client_address)
+        finally:
+            end.cancel()
+            self._free.release()
+
+    def handle_error(self, request: _Request, client_address: _Address) -> None:  # noqa: ARG002
+        log.debug("a callback of %s was not read: %s", client_address, sys.exception())
+
+
+def _hang_up(request: _Request) -> None:
+    connection = request[1] if isinstance(request, tuple) else request
+    with suppress(OSError):  # it has ended meanwhile
+        connection.shutdown(socket.SHUT_RDWR)
+
+
 class _Handler(BaseHTTPRequestHandler):
+    one_large = threading.Lock()
     heard: Hint
     timeout = _SECONDS  # a client that sends nothing holds its thread no longer
 
     def do_POST(self) -> None:
         """Take a message."""
         length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or not 0 < int(length) <= MAX_BYTES:
+        is_number = length.isdecimal() and len(length) <= _LONGEST_LENGTH
+        if not is_number or not 0 < int(length) <= MAX_BYTES:
             self._answer(HTTPStatus.BAD_REQUEST, f"a message of 1 to {MAX_BYTES} bytes is expected")
             return
         try:
-            callback = parse_callback(self.rfile.read(int(length)))
+            with self.one_large if int(length) > _LARGE else nullcontext():
+                callback = parse_callback(self.rfile.read(int(length)))
         except FormatError as error:
             self._answer(HTTPStatus.BAD_REQUEST, str(error))
             return

@@ -1,0 +1,92 @@
+"""The endpoint of Hudi's HTTP callback, and clients that mean harm."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from support.waiting import wait_for
+from tidegate.bridges import callbacks
+from tidegate.bridges.callbacks import HttpCallbacks
+from tidegate.hudi_bridge.callbacks import Callback
+
+BODY = json.dumps({"commitTime": "20260301100400000", "basePath": "/wh/a"}).encode()
+
+
+class Endpoint:
+    """An endpoint that listens, and what it heard."""
+
+    def __init__(self) -> None:
+        self.heard: list[Callback] = []
+        self.http = HttpCallbacks("127.0.0.1", 0, self._hear)
+
+    def _hear(self, callback: Callback) -> bool:
+        self.heard.append(callback)
+        return callback.location == "/wh/a"
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.http.port), timeout=30)
+
+    def ask(self, request: bytes) -> bytes:
+        """The first line of the answer; empty if the connection was closed without one."""
+        with self.connect() as client:
+            try:
+                client.sendall(request)
+                return client.makefile("rb").readline().strip()
+            except ConnectionError:
+                return b""
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[Endpoint]:
+    made = Endpoint()
+    made.http.start()
+    yield made
+    made.http.close()
+
+
+def post(body: bytes, *headers: bytes) -> bytes:
+    return b"\r\n".join((b"POST / HTTP/1.1", *headers, b"", body))
+
+
+def test_a_message_is_heard(endpoint: Endpoint) -> None:
+    length = b"Content-Length: %d" % len(BODY)
+
+    assert b" 202 " in endpoint.ask(post(BODY, length))
+    assert b" 404 " in endpoint.ask(post(BODY.replace(b"/wh/a", b"/wh/b"), length))
+    assert [each.location for each in endpoint.heard[-2:]] == ["/wh/a", "/wh/b"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param((), id="no length"),
+        pytest.param((b"Transfer-Encoding: chunked",), id="chunked"),
+        pytest.param((b"Content-Length: -1",), id="negative"),
+        pytest.param((b"Content-Length: " + b"9" * 5_000,), id="no number that is read"),
+        pytest.param((b"Content-Length: 99999999",), id="too large"),
+    ],
+)
+def test_other_lengths_are_refused(endpoint: Endpoint, headers: tuple[bytes, ...]) -> None:
+    assert b" 400 " in endpoint.ask(post(b"", *headers))
+
+
+def test_many_slow_clients_take_a_few_threads_and_none_for_long(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as stack:
+        slow = [stack.enter_context(endpoint.connect()) for _ in range(3 * callbacks._CONNECTIONS)]
+        closed = [each for each in slow[callbacks._CONNECTIONS :] if each.recv(1) == b""]
+        assert len(closed) == 2 * callbacks._CONNECTIONS
+    request = post(BODY, b"Content-Length: %d" % len(BODY))
+    # the threads of the clients that have gone are free again
+    wait_for("an answer", lambda: b" 202 " in endpoint.ask(request), 30)
+
+    monkeypatch.setattr(callbacks, "_LONGEST", 0.1)
+    with endpoint.connect() as slower:
+        slower.sendall(b"POST / HTTP/1.1\r\nX-Never: ")
+        assert slower.recv(1) == b""
