@@ -24,10 +24,11 @@ class Ages:
         """By table when it was first seen up to which write id it had aborted ones, all final."""
 
     def is_of_new_table(self, key: _TableName, write_ids: ValidWriteIds) -> bool:
-        """Whether another table had this name before: the last final id of one only grows.
+        """Whether another table may have had this name before: the last final id is a lesser one.
 
         Then what was seen of that one is forgotten: it says nothing of this one's writes, which
-        have a grace time of their own.
+        have a grace time of their own. Where it is the same table after all, of which the Metastore
+        has forgotten the last write, that costs one grace time more.
         """
         seen = self._seen.get(key)
         if not seen or seen[-1][1] <= write_ids.high_water_mark:
