@@ -62,6 +62,17 @@ POLICY_MUTANTS: Final = (
         _HOSTILE,
     ),
     Mutant(
+        "removals: a slow writer looks once more at what it removes",
+        "consumers/tidegate/savepoints/removal.py",
+        (
+            (
+                "            if writer.table.read(plan.instant) != plan.content:\n",
+                "            if False:\n",
+            ),
+        ),
+        _REMOVAL,
+    ),
+    Mutant(
         "removals: what a person asked for as well stays",
         "consumers/tidegate/savepoints/executor.py",
         (("        if not is_wish(command, there):\n", "        if there:\n"),),

@@ -31,6 +31,7 @@ from tidegate.events import (
     RestoreRejected,
     SavepointCreated,
     SavepointRemovalRejected,
+    SavepointRemovalRequested,
     SavepointRemoved,
 )
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
@@ -425,3 +426,69 @@ def test_a_savepoint_of_no_time_that_is_known_is_listed_and_removed(tmp_path: Pa
 
     assert [each.made_at.year for each in reviewed.savepoints if each.instant == at(1)] == [1970]
     assert isinstance(removed, SavepointRemoved)
+
+
+@VERSIONS
+def test_two_writers_at_once_remove_it_once(tmp_path: Path, version: int) -> None:
+    """A whole removal for the same request, before any step of another."""
+    seen = set[int]()
+    for step in range(1, 12):
+        root = tmp_path / f"{step}"
+        table = four_commits(root / "orders", version)
+        keep(table, 1, "daily")
+        keep(table, 3, "daily")
+        command = by_policy(table, 1, "daily")
+        others: list[Outcome] = []
+
+        def meanwhile(
+            number: int,
+            command: SavepointRemovalRequested = command,
+            others: list[Outcome] = others,
+        ) -> None:
+            if number == step and not others:  # noqa: B023 - called within this round
+                others.append(remove(command))
+
+        try:
+            outcome = remove(command, Stepwise(root, meanwhile))
+        except TransientError:
+            outcome = remove(command)
+        assert isinstance(outcome, SavepointRemoved), step
+        assert not [name for name in savepoints(table) if name.startswith(at(1))], step
+        for other in others:
+            assert isinstance(other, SavepointRemoved)
+            seen.add(step)
+        left = (table.path / ".hoodie/.tidegate/savepoint-removal").rglob("*.savepoint")
+        assert not list(left), step
+    assert len(seen) >= 6
+
+
+@VERSIONS
+def test_a_slow_writer_does_not_remove_what_was_made_anew_meanwhile(
+    tmp_path: Path, version: int
+) -> None:
+    """A savepoint that a person makes on the commit once it was removed stays."""
+    for step in range(1, 12):
+        root = tmp_path / f"{step}"
+        table = four_commits(root / "orders", version)
+        keep(table, 1, "daily")
+        keep(table, 3, "daily")
+        command = by_policy(table, 1, "daily")
+        others: list[Outcome] = []
+
+        def meanwhile(
+            number: int,
+            table: HandMade = table,
+            command: SavepointRemovalRequested = command,
+            others: list[Outcome] = others,
+        ) -> None:
+            if number == step and not others:  # noqa: B023 - called within this round
+                others.append(remove(command))
+                keep(table, 1, policy=None, requested_by="ada", comment="mine")
+
+        with suppress(TransientError):
+            remove(command, Stepwise(root, meanwhile))
+        # in layout 1 the new one has the name of the old: between the last look at it and its
+        # removal, the steps 4 and 5, nothing tells them apart
+        if others and (version == 9 or step not in {4, 5}):
+            there = {name for name in savepoints(table) if name.startswith(at(1))}
+            assert any(name.endswith(".savepoint") for name in there), step

@@ -8,6 +8,7 @@ that a removal during which a restore began is taken back. Any step can be repea
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -129,6 +130,10 @@ class SavepointRemover:
         kept = path.rpartition("/")[2], plan.content
         backup.write(*kept)
         writer.begin(plan.inflight)
+        with suppress(NotFound):  # another attempt has removed it: the inflight file is left
+            if writer.table.read(plan.instant) != plan.content:
+                # in layout 1 a new savepoint of this commit has the same name
+                raise TransientError(f"savepoint {plan.instant.timestamp} was made anew meanwhile")
         writer.remove([plan.instant])
         return kept
 
