@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from support.hudi_tables import four_commits
+from support.hudi_tables import at, four_commits
 from support.waiting import wait_for
 from tidegate.bridges import hudi
 from tidegate.bridges.hudi import HudiBridgeLoop
@@ -55,37 +56,79 @@ class _Faulty(Storage):
         return super().list(location)
 
 
+class Bridge:
+    """A loop that owns all tables below a folder, and what it published."""
+
+    def __init__(self, folder: Path, storage: Storage) -> None:
+        self.events: list[Event] = []
+        silent: object = _Silent()
+        settings = HudiBridgeSettings(
+            tables=(f"{folder}/*",), catalog="hudi", interval_ms=50, find_ms=50
+        )
+        self.loop = HudiBridgeLoop(
+            silent,  # type: ignore[arg-type]
+            PREFIX,
+            settings=settings,
+            storage=storage,
+            publish=self.events.extend,
+            make_reader=lambda *_: silent,  # type: ignore[arg-type]
+            connection={},
+        )
+        self.loop.assigned({Partition(f"{PREFIX}.commits", 0): 0})
+
+    def published(self) -> list[tuple[str, str]]:
+        """Go round once; the tables and locations of all commits so far."""
+        self.loop._step()
+        return [(e.table, e.location) for e in self.events if isinstance(e, CommitCompleted)]
+
+
+@pytest.fixture
+def bridged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bridge]:
+    monkeypatch.setattr(hudi, "KafkaMetadata", _OnePartition)
+    monkeypatch.setattr(hudi, "_AGAIN", 0.05)
+    made = Bridge(tmp_path, _Faulty())
+    yield made
+    made.loop.close()
+
+
 @pytest.mark.parametrize("fault", [RuntimeError("of a library"), ValueError("not a time")])
 def test_a_fault_that_nobody_foresaw_stops_its_own_table_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
+    tmp_path: Path, bridged: Bridge, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
-    monkeypatch.setattr(hudi, "KafkaMetadata", _OnePartition)
+    monkeypatch.setattr(_Faulty, "fault", fault, raising=False)
     four_commits(tmp_path / "odd", 6)
     sound = four_commits(tmp_path / "sound", 6)
-    published: list[Event] = []
-    monkeypatch.setattr(_Faulty, "fault", fault, raising=False)
 
-    def publish(events: Sequence[Event]) -> None:
-        published.extend(events)
+    (found,) = wait_for("a commit", bridged.published, 30)
 
-    silent: object = _Silent()
-    settings = HudiBridgeSettings(tables=(f"{tmp_path}/*",), catalog="hudi", interval_ms=50)
-    loop = HudiBridgeLoop(
-        silent,  # type: ignore[arg-type]
-        PREFIX,
-        settings=settings,
-        storage=_Faulty(),
-        publish=publish,
-        make_reader=lambda *_: silent,  # type: ignore[arg-type]
-        connection={},
-    )
-    loop.assigned({Partition(f"{PREFIX}.commits", 0): 0})
+    assert found[1] == sound.location
 
-    def step() -> list[str]:
-        loop._step()
-        return [e.location for e in published if isinstance(e, CommitCompleted)]
 
-    try:
-        assert wait_for("a commit", step, 30) == [sound.location]
-    finally:
-        loop.close()
+def test_a_table_whose_name_another_had_is_watched_once_that_is_gone(
+    tmp_path: Path, bridged: Bridge
+) -> None:
+    first = four_commits(tmp_path / "a", 9, hoodie__table__name="orders")
+    wait_for("a commit", bridged.published, 30)
+    second = four_commits(tmp_path / "b", 9, hoodie__table__name="orders")
+    second.commit(at(5), at(4))
+    shutil.rmtree(first.path)
+
+    found = wait_for("two commits", lambda: ([*bridged.published(), None])[1], 30)
+
+    assert found is not None
+    assert found[1] == second.location
+    assert list(bridged.loop._watches) == [second.location]
+
+
+def test_a_table_that_was_replaced_by_one_of_another_name_is_that_table(
+    tmp_path: Path, bridged: Bridge
+) -> None:
+    table = four_commits(tmp_path / "a", 9, hoodie__table__name="orders")
+    wait_for("a commit", bridged.published, 30)
+    properties = table.path / ".hoodie/hoodie.properties"
+    properties.write_text(properties.read_text().replace("=orders", "=sales"))
+
+    found = wait_for("two commits", lambda: ([*bridged.published(), None])[1], 30)
+
+    assert found is not None
+    assert found[0].endswith(".sales")

@@ -42,6 +42,8 @@ NAME: Final = "hudi-bridge"
 _LONGEST_POLL: Final = 0.2
 _COMMIT_SECONDS: Final = 5.0
 _RECORDS: Final = 1_000
+_AGAIN: Final = 600.0
+"""Seconds until a table that is another member's, or has another's name, is looked up again."""
 _SLOWEST: Final = 60.0
 """Seconds between two looks at a table that can't be read, at most."""
 
@@ -58,7 +60,9 @@ class _Watch:
     table: WatchedTable
     next_look: float = 0.0
     job: Future[list[CommitCompleted]] | None = None
-    is_identified: bool = False
+    name: str = ""
+    """Of the table that is watched; empty until it is known to be this member's."""
+    warned_of: str = ""
     faults: int = 0
     due: list[CommitCompleted] = field(default_factory=list[CommitCompleted])
 
@@ -244,7 +248,7 @@ class HudiBridgeLoop:
                 self._publish_due(watch)
             if watch.job is None and time.monotonic() >= watch.next_look:
                 watch.next_look = time.monotonic() + self._settings.interval_ms / 1000
-                work = _looked if watch.is_identified else _identified
+                work = _looked if watch.name else _identified
                 watch.job = self._pool.submit(work, watch.table, self._storage)
 
     def _take(self, watch: _Watch, job: Future[list[CommitCompleted]]) -> None:
@@ -252,7 +256,8 @@ class HudiBridgeLoop:
         try:
             watch.due = job.result()
         except NoSuchTable as error:
-            watch.next_look = time.monotonic() + self._settings.find_ms / 1000
+            # if its directory is there still, it is found again
+            self._watches.pop(watch.table.location, None)
             log.debug("%s", error)
         except Exception as error:
             wait = min(_SLOWEST, self._settings.interval_ms / 1000 * 2**watch.faults)
@@ -270,7 +275,8 @@ class HudiBridgeLoop:
             if watch.faults:
                 log.info("%s can be looked at again", watch.table.location)
             watch.faults = 0
-            if not watch.is_identified:
+            if watch.table.name != watch.name:
+                watch.name, watch.due = "", []
                 self._identify(watch)
 
     def _identify(self, watch: _Watch) -> None:
@@ -280,13 +286,14 @@ class HudiBridgeLoop:
             (
                 each.table.location
                 for each in self._watches.values()
-                if each.is_identified and each.table.name == name and each is not watch
+                if each.name == name and each is not watch
             ),
             None,
         )
         if not self._is_ours(name) or twin is not None:
-            watch.next_look = float("inf")
-            if twin is not None:
+            watch.next_look = time.monotonic() + _AGAIN
+            if twin is not None and watch.warned_of != twin:
+                watch.warned_of = twin
                 log.warning(
                     "%s is called %s, as %s is: it is not watched. Set hoodie.database.name of one",
                     watch.table.location,
@@ -295,7 +302,7 @@ class HudiBridgeLoop:
                 )
             return
         watch.table.published = self._of(name)
-        watch.is_identified, watch.next_look = True, 0.0
+        watch.name, watch.next_look = name, 0.0
 
     def _publish_due(self, watch: _Watch) -> None:
         """Publish what the topic still lacks; a fault leaves the rest for the next step."""
