@@ -44,7 +44,9 @@ def unbroken(*, needs_kafka: bool) -> Mutant:
     "mutant",
     [
         pytest.param(unbroken(needs_kafka=False), id="without Kafka"),
-        pytest.param(unbroken(needs_kafka=True), id="on Kafka", marks=pytest.mark.kafka),
+        pytest.param(
+            unbroken(needs_kafka=True), id="on Kafka", marks=(pytest.mark.kafka, pytest.mark.soak)
+        ),
     ],
 )
 def test_what_turns_a_mutants_tests_red_is_the_mutant(mutant: Mutant, runs: Runs) -> None:
