@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
-from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader looks
 
 from support.hudi_tables import data_files, warehouse_over
 from support.judged import NOW, savepoint, timeline_of
@@ -17,6 +17,9 @@ from tidegate.hudi_reader import load_table
 from tidegate.savepoints import SavepointWriter
 from tidegate.savepoints.freeing import plan_freeing
 from tidegate.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
 CLEANING = {

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader looks
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Row = tuple[int, str, int, str]
 _LAYOUT_TWO: Final = 8
