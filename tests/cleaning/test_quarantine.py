@@ -489,6 +489,7 @@ def _during(root: Path, warehouse: DyingWarehouse, command: CleaningReleased) ->
         yield error
 
 
+@pytest.mark.spark
 def test_spark_passes_over_a_quarantine_as_over_every_hidden_directory(
     root: Path, spark: SparkSession
 ) -> None:
