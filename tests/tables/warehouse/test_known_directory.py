@@ -120,7 +120,8 @@ def test_a_name_that_comes_during_the_listing_is_seen_afterwards(
 
     def scandir(directory: int) -> object:
         entries = list(real(directory))
-        if len(list((table / "product").iterdir())) == len(entries):
+        # not by iterdir, which calls scandir from Python 3.13 on
+        if len(os.listdir(table / "product")) == len(entries):  # noqa: PTH208
             (table / "product/late").touch()
         return _Listed(entries)
 
