@@ -139,10 +139,7 @@ def _run_all(names: Sequence[str], settings: Settings, stop: threading.Event) ->
 
 
 def _run_bridge(settings: Settings, stop: threading.Event) -> None:
-    session = {"session.timeout.ms": settings.services.session_timeout_ms}
-    bus = KafkaBus(settings.connection(), session)
-    bus.require_connection()
-    require_declared_topics(settings.connection(), settings.topics, [Role.BRIDGES], DECIDERS)
+    bus = _bus_of_bridges(settings)
     with ExitStack() as stack:
         monitoring, wanted = None, settings.monitoring
         if wanted.port is not None:
@@ -153,12 +150,17 @@ def _run_bridge(settings: Settings, stop: threading.Event) -> None:
 
 
 def _run_hudi_bridge(settings: Settings, stop: threading.Event) -> None:
+    bus = _bus_of_bridges(settings)
+    loop = hudi_bridge(settings, bus)
+    _run_loops({HUDI_BRIDGE: loop}, bus, stop, 0.9 * settings.services.stop_seconds)
+
+
+def _bus_of_bridges(settings: Settings) -> KafkaBus:
     session = {"session.timeout.ms": settings.services.session_timeout_ms}
     bus = KafkaBus(settings.connection(), session)
     bus.require_connection()
     require_declared_topics(settings.connection(), settings.topics, [Role.BRIDGES], DECIDERS)
-    loop = hudi_bridge(settings, bus)
-    _run_loops({HUDI_BRIDGE: loop}, bus, stop, 0.9 * settings.services.stop_seconds)
+    return bus
 
 
 def _run_loops(
