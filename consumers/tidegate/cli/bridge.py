@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import getpass
-import logging
 import threading
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidegate.cli.options import AsJson, ConfigFile, Execute, RequestedBy
+from tidegate.cli.options import (
+    AsJson,
+    ConfigFile,
+    Execute,
+    LogFormatName,
+    RequestedBy,
+    Verbose,
+    configure_log,
+)
 from tidegate.cli.output import write, write_json
 from tidegate.cli.reachable import reachable
 from tidegate.service.settings import Settings
@@ -27,10 +34,8 @@ bridge = typer.Typer(
 @bridge.command()
 def metastore(
     config: ConfigFile = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log at level DEBUG.")] = False,
-    log_format: Annotated[
-        str, typer.Option(help="auto (human on a terminal, else json), human or json.")
-    ] = "auto",
+    verbose: Verbose = False,
+    log_format: LogFormatName = "auto",
 ) -> None:
     """Watch a Hive Metastore until SIGTERM or SIGINT: compactions, and the locks they wait for.
 
@@ -39,17 +44,15 @@ def metastore(
     """
     from tidegate.service.runner import run_metastore_bridge  # noqa: PLC0415 - heavy
 
-    _log(log_format, verbose=verbose)
+    configure_log(log_format, verbose=verbose)
     run_metastore_bridge(Settings.load(config), threading.Event())
 
 
 @bridge.command()
 def hudi(
     config: ConfigFile = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log at level DEBUG.")] = False,
-    log_format: Annotated[
-        str, typer.Option(help="auto (human on a terminal, else json), human or json.")
-    ] = "auto",
+    verbose: Verbose = False,
+    log_format: LogFormatName = "auto",
 ) -> None:
     """Watch the timelines of Hudi tables until SIGTERM or SIGINT, and publish their commits.
 
@@ -58,16 +61,8 @@ def hudi(
     """
     from tidegate.service.runner import run_hudi_bridge  # noqa: PLC0415 - heavy
 
-    _log(log_format, verbose=verbose)
+    configure_log(log_format, verbose=verbose)
     run_hudi_bridge(Settings.load(config), threading.Event())
-
-
-def _log(log_format: str, *, verbose: bool) -> None:
-    from tidegate.monitoring.logs import LogFormat, configure_logging  # noqa: PLC0415 - heavy
-
-    if log_format not in set(LogFormat):
-        raise typer.BadParameter(f"choose from {', '.join(LogFormat)}", param_hint="--log-format")
-    configure_logging(logging.DEBUG if verbose else logging.INFO, LogFormat(log_format))
 
 
 @bridge.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +17,7 @@ from tidegate.cli.explain import explain
 from tidegate.cli.hold import hold
 from tidegate.cli.keys import keys
 from tidegate.cli.monitor import monitor
-from tidegate.cli.options import ConfigFile
+from tidegate.cli.options import ConfigFile, LogFormatName, Verbose, configure_log
 from tidegate.cli.outcomes import outcomes
 from tidegate.cli.output import write_json
 from tidegate.cli.plans import plan
@@ -62,19 +61,14 @@ def operate(app: typer.Typer) -> None:
 def run(
     services: Annotated[list[str] | None, typer.Argument(help="Default: all services.")] = None,
     config: ConfigFile = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log at level DEBUG.")] = False,
-    log_format: Annotated[
-        str, typer.Option(help="auto (human on a terminal, else json), human or json.")
-    ] = "auto",
+    verbose: Verbose = False,
+    log_format: LogFormatName = "auto",
 ) -> None:
     """Run services until SIGTERM or SIGINT."""
-    from tidegate.monitoring.logs import LogFormat, configure_logging  # noqa: PLC0415 - heavy
     from tidegate.service.assembly import SERVICES  # noqa: PLC0415 - heavy
     from tidegate.service.runner import run_services  # noqa: PLC0415 - heavy
 
-    if log_format not in set(LogFormat):
-        raise typer.BadParameter(f"choose from {', '.join(LogFormat)}", param_hint="--log-format")
-    configure_logging(logging.DEBUG if verbose else logging.INFO, LogFormat(log_format))
+    configure_log(log_format, verbose=verbose)
     run_services(services or list(SERVICES), Settings.load(config), threading.Event())
 
 

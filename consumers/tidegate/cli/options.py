@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import sys
 from collections.abc import Callable, Collection
 from dataclasses import fields
@@ -48,6 +49,11 @@ Since = Annotated[
 ]
 RequestedBy = Annotated[
     str | None, typer.Option(help="Your name, for the audit trail; default: the login name.")
+]
+
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log at level DEBUG.")]
+LogFormatName = Annotated[
+    str, typer.Option(help="auto (human on a terminal, else json), human or json.")
 ]
 
 
@@ -114,6 +120,19 @@ def since_of(text: str | None) -> datetime | None:
     from tidegate.ops.moments import moment_or_ago  # noqa: PLC0415 - heavy
 
     return moment_or_ago(text, datetime.now(UTC))
+
+
+def configure_log(log_format: str, *, verbose: bool) -> None:
+    """Configure the log of a command that runs until it is stopped.
+
+    Raises:
+        typer.BadParameter: there is no such format.
+    """
+    from tidegate.monitoring.logs import LogFormat, configure_logging  # noqa: PLC0415 - heavy
+
+    if log_format not in set(LogFormat):
+        raise typer.BadParameter(f"choose from {', '.join(LogFormat)}", param_hint="--log-format")
+    configure_logging(logging.DEBUG if verbose else logging.INFO, LogFormat(log_format))
 
 
 def one_of(names: Collection[str], text: str, what: str = "kind") -> str:
