@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,10 @@ class Counting(Warehouse):
     def list(self, location: str) -> list[FileInfo]:
         self.counts["timeline listed" if location.endswith("/timeline") else "listed"] += 1
         return super().list(location)
+
+    def names(self, location: str) -> Sequence[str]:
+        self.counts["timeline listed" if location.endswith("/timeline") else "listed"] += 1
+        return super().names(location)
 
     def read(self, location: str, limit: int | None = None) -> bytes:
         self.counts[location.rpartition(".")[2] + " read"] += 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,7 +14,7 @@ import pytest
 from support.hudi_tables import HandMade, at, savepoint_request, ticking, warehouse_over
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import Outcome, SavepointCreated, SavepointRejected
-from tidegate.hudi import CommitMetadata, Instant
+from tidegate.hudi import CommitMetadata, Instant, Layout
 from tidegate.hudi_reader import HudiTable, load_table
 from tidegate.savepoints import SavepointWriter
 from tidegate.savepoints.lookup import read_commits
@@ -39,6 +41,10 @@ def table_of(root: Path, commits: int) -> HandMade:
     for minute in range(1, commits + 1):
         table.commit(at(minute), at(minute - 1) if minute > 1 else None, GROUPS)
     return table
+
+
+def _names(table: HudiTable) -> set[Instant]:
+    return set(table.files)
 
 
 def opened(table: HandMade) -> HudiTable:
@@ -140,23 +146,98 @@ def test_a_savepoint_reads_each_commit_once(tmp_path: Path, read: Counter[str]) 
     assert read == Counter({at(minute): 1 for minute in range(1, 32)})
 
 
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if every read had waited for the disk."""
+    looks = count(step=1000)
+    monkeypatch.setattr("tidegate.savepoints.lookup._waited", lambda: next(looks))
+
+
+@pytest.mark.usefixtures("waiting")
 def test_few_commits_are_held_at_a_time_however_many_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten files each: with room for forty, four of them."""
     monkeypatch.setattr("tidegate.savepoints.lookup._HELD", 40)
     table, watched = opened(table_of(tmp_path, 50)), Watched()
-    commits = table.timeline.completed_writes
-    stream = read_commits(table, commits, watched)
-    assert next(stream)[0] == at(1)
-    assert watched.calls == [1]
-    assert [timestamp for timestamp, _ in stream] == [at(minute) for minute in range(2, 51)]
+    stream = read_commits(table, table.timeline.completed_writes, watched)
+    assert [timestamp for timestamp, _ in stream] == [at(minute) for minute in range(1, 51)]
     assert max(watched.calls) == 4
-    assert sum(watched.calls) == 50
+    assert sum(watched.calls) == 43
 
 
+def test_no_commit_is_read_before_it_is_asked_for(tmp_path: Path, read: Counter[str]) -> None:
+    table = opened(table_of(tmp_path, 50))
+    assert next(read_commits(table, table.timeline.completed_writes, Watched()))[0] == at(1)
+    assert read == Counter([at(1)])
+
+
+@pytest.mark.usefixtures("waiting")
 def test_small_commits_are_read_many_at_a_time(tmp_path: Path) -> None:
     """Else every one of them would wait for the store alone."""
     table, watched = opened(table_of(tmp_path, 50)), Watched()
     list(read_commits(table, table.timeline.completed_writes, watched))
-    assert watched.calls == [1, 2, 4, 8, 16, 19]
+    assert watched.calls == [8, 16, 19]
+
+
+def test_commits_in_memory_are_read_without_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would wait for each other: several times as long, on a busy machine."""
+    monkeypatch.setattr("tidegate.savepoints.lookup._waited", lambda: 7)
+    table, watched = opened(table_of(tmp_path, 50)), Watched()
+    assert len(list(read_commits(table, table.timeline.completed_writes, watched))) == 50
+    assert watched.calls == []
+
+
+@pytest.mark.parametrize("version", [9, 6])
+def test_a_name_of_the_timeline_is_parsed_once_a_savepoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """Five times it is looked at who else wrote: with 5,000 instants that took two seconds."""
+    table = HandMade(tmp_path / "orders", version).create()
+    for minute in range(1, 11):
+        table.commit(at(minute))
+    parsed, parse = Counter[str](), Instant.parse
+
+    def counted(name: str, layout: Layout) -> Instant | None:
+        parsed[name] += 1
+        return parse(name, layout)
+
+    monkeypatch.setattr(Instant, "parse", counted)
+    assert isinstance(savepoint(tmp_path, table, at(10)), SavepointCreated)
+    ours = {name for name in parsed if "savepoint" in name or "tidegate" in name}
+    assert {parsed[name] for name in parsed.keys() - ours} == {1}
+    assert len(parsed) > 30
+
+
+@pytest.mark.parametrize("version", [9, 6])
+def test_a_table_read_again_is_as_one_that_is_read_for_the_first_time(
+    tmp_path: Path, version: int
+) -> None:
+    table = HandMade(tmp_path / "orders", version).create()
+    for minute in (1, 2):
+        table.commit(at(minute))
+    before = opened(table)
+    assert before.reloaded().timeline is before.timeline
+    (_, gone) = sorted(table.timeline.glob("*.commit"))
+    gone.unlink()
+    table.begin(at(3))
+    after = before.reloaded()
+    assert (after.timeline, _names(after)) == (
+        opened(table).timeline,
+        _names(opened(table)),
+    )
+    assert after.timeline.completed_writes == before.timeline.completed_writes[:1]
+
+
+def test_of_version_6_a_new_modification_time_is_seen(tmp_path: Path) -> None:
+    """Hudi takes it for the completion."""
+    table = HandMade(tmp_path / "orders", 6).create()
+    table.commit(at(1))
+    before = opened(table)
+    (done,) = table.timeline.glob("*.commit")
+    os.utime(done, (10**9, 10**9))
+    [write] = before.reloaded().timeline.completed_writes
+    assert write == opened(table).timeline.completed_writes[0]
+    assert write != before.timeline.completed_writes[0]

@@ -20,6 +20,7 @@ READS = pytest.mark.parametrize(
     [
         pytest.param(lambda s, at: s.read(f"{at}/file"), id="read"),
         pytest.param(lambda s, at: s.list(at), id="list"),
+        pytest.param(lambda s, at: s.names(at), id="names"),
         pytest.param(lambda s, at: list(s.walk(at)), id="walk"),
     ],
 )

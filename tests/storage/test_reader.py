@@ -42,6 +42,15 @@ def test_a_listing_holds_the_direct_children_by_name(place: str, put: Put) -> No
     assert entries[1].size == 2
 
 
+def test_names_are_those_of_the_listing(place: str, put: Put) -> None:
+    for name in ("b", "a/deep", ".hidden"):
+        put(f"{place}/t/{name}", b"")
+    storage = Storage()
+    assert sorted(storage.names(f"{place}/t")) == [each.name for each in storage.list(f"{place}/t")]
+    with pytest.raises(NotFound):
+        storage.names(f"{place}/none")
+
+
 def test_a_walk_finds_every_file_below(place: str, put: Put) -> None:
     for name in ("b", "a/x", "a/deep/y", ".hidden/z"):
         put(f"{place}/t/{name}", b"")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from tidegate.errors import FormatError
-from tidegate.hudi import Action, CommitMetadata, Instant, InstantState, replaced_groups
+from tidegate.hudi import Action, CommitMetadata, Instant, InstantState, Timeline, replaced_groups
 from tidegate.hudi.clean import earliest_retained, earliest_to_retain
 from tidegate.hudi_reader import HudiTable
 from tidegate.storage import NotFound, ParallelMap
 
+_PROBED: Final = 7
+"""So many commits read one after the other tell whether that waits for a disk or a server."""
 _HELD: Final = 20_000
 """Files that the commits read ahead name in all, unless a single one names more."""
 
@@ -52,21 +56,37 @@ def read_commits(
 ) -> Iterator[tuple[str, CommitMetadata]]:
     """Read the metadata of completed writes one after the other, each with its timestamp.
 
-    Some are read in parallel ahead of the caller, so many that they name about _HELD files: the
-    memory that this takes does not grow with the number of commits.
+    Some are read ahead of the caller, so many that they name about _HELD files: the memory that
+    this takes does not grow with the number of commits. Where reading waits, it is in parallel.
 
     Raises:
         FormatError: one of them can't be read.
         NotFound: one was removed meanwhile.
     """
-    start, ahead = 0, 1
+    start, ahead, waits = 0, 1, "://" in table.location
+    # a Spark job's function takes along what it reads from: not the timeline as well
+    bare = replace(table, timeline=Timeline(()), files=(), by_name={})
+    before = _waited()
+    read_commit = partial(HudiTable.read_commit, bare)
     while start < len(commits):
         window = commits[start : start + ahead]
-        read = parallel_map.map(partial(HudiTable.read_commit, table), window)
+        read = parallel_map.map(read_commit, window) if waits else list(map(read_commit, window))
         yield from ((commit.timestamp, each) for commit, each in zip(window, read, strict=True))
         start += len(window)
+        waits = waits or (start >= _PROBED and _waited() - before > start / 2)
         files = max(len(each.writes) for each in read)
         ahead = max(1, min(2 * ahead, _HELD // max(files, 1)))
+
+
+def _waited() -> int:
+    """How often this thread gave way because it had to wait, as for a disk or a server.
+
+    Where files come from memory it does not, and threads would only wait for each other. Time says
+    less: on a busy machine everything takes long.
+    """
+    # without the first, on a Mac, of the whole process
+    whose = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
+    return resource.getrusage(whose).ru_nvcsw
 
 
 def read_replaced(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tidegate.errors import FormatError, TidegateError
@@ -19,7 +19,7 @@ from tidegate.hudi import (
     Timeline,
     instant_of_ms,
 )
-from tidegate.storage import FileInfo, NotFound, Storage, join, normalise
+from tidegate.storage import NotFound, Storage, join, normalise
 
 PROPERTIES: Final = ".hoodie/hoodie.properties"
 _BACKUP: Final = f"{PROPERTIES}.backup"
@@ -41,6 +41,8 @@ class HudiTable:
     properties: TableProperties
     timeline: Timeline
     files: tuple[Instant, ...]
+    by_name: Mapping[str, Instant | None] = field(repr=False, compare=False)
+    """What each name in that folder says; None: it is not the name of an instant."""
 
     def path_of(self, instant: Instant) -> str:
         """Where the file of an instant is, or would be."""
@@ -73,12 +75,17 @@ class HudiTable:
         return self.timeline.completed_after(savepoint, by_request)
 
     def reloaded(self) -> HudiTable:
-        """Read the same table again."""
-        return load_table(self.storage, self.location)
+        """Read the same table again: names that were there before are not parsed anew."""
+        return load_table(self.storage, self.location, self)
 
 
-def load_table(storage: Storage, location: str) -> HudiTable:
+def load_table(storage: Storage, location: str, before: HudiTable | None = None) -> HudiTable:
     """Read a table's properties and timeline.
+
+    Args:
+        storage: What reads it.
+        location: The table's base path.
+        before: The same table at an earlier moment.
 
     Raises:
         NoSuchTable: there is no `.hoodie/hoodie.properties`.
@@ -86,12 +93,15 @@ def load_table(storage: Storage, location: str) -> HudiTable:
     """
     where = normalise(location)
     properties = TableProperties.parse(read_properties(storage, where))
+    known = before if before and before.properties.layout is properties.layout else None
     try:
-        entries = storage.list(join(where, properties.timeline_folder))
+        found = _named(storage, where, properties, known.by_name if known else {})
     except NotFound as error:
         raise FormatError(f"{location} has no timeline: {error} does not exist") from error
-    files = tuple(_instants(entries, properties))
-    return HudiTable(storage, where, properties, Timeline.of(files), files)
+    if known and found == known.by_name:
+        return replace(known, storage=storage, properties=properties)
+    files = tuple(instant for instant in found.values() if instant is not None)
+    return HudiTable(storage, where, properties, Timeline.of(files), files, found)
 
 
 def read_properties(storage: Storage, location: str) -> bytes:
@@ -108,16 +118,38 @@ def read_properties(storage: Storage, location: str) -> bytes:
     raise NoSuchTable(f"there is no Hudi table at {location}: it has no {PROPERTIES}")
 
 
-def _instants(entries: list[FileInfo], properties: TableProperties) -> Iterator[Instant]:
+def _named(
+    storage: Storage,
+    location: str,
+    properties: TableProperties,
+    known: Mapping[str, Instant | None],
+) -> dict[str, Instant | None]:
+    """What each name in the timeline's folder says."""
+    folder = join(location, properties.timeline_folder)
+    if properties.layout is not Layout.ONE:
+        return _parsed(sorted(storage.names(folder)), properties.layout, known)
+    entries = storage.list(folder)
+    found = _parsed([entry.name for entry in entries], Layout.ONE, known)
     for entry in entries:
-        instant = Instant.parse(entry.name, properties.layout)
-        if instant is None:
-            # what a process that died had not renamed yet: Hudi ignores these too
-            if _LOOKS_LIKE_AN_INSTANT.match(entry.name) and not entry.name.endswith(_DRAFT):
-                raise FormatError(f"{entry.name} is not an instant of layout {properties.layout}")
-        elif properties.layout is Layout.ONE and instant.state is InstantState.COMPLETED:
+        instant = found[entry.name]
+        if instant is not None and instant.state is InstantState.COMPLETED:
             # Hudi takes the modification time for the completion time of layout 1
             moment = instant_of_ms(entry.modified_ms, properties.zone)
-            yield replace(instant, completion=moment)
-        else:
-            yield instant
+            if instant.completion != moment:
+                found[entry.name] = replace(instant, completion=moment)
+    return found
+
+
+def _parsed(
+    names: Sequence[str], layout: Layout, known: Mapping[str, Instant | None]
+) -> dict[str, Instant | None]:
+    return {name: known[name] if name in known else _instant(name, layout) for name in names}
+
+
+def _instant(name: str, layout: Layout) -> Instant | None:
+    instant = Instant.parse(name, layout)
+    # what a process that died had not renamed yet: Hudi ignores these too
+    is_strange = instant is None and _LOOKS_LIKE_AN_INSTANT.match(name)
+    if is_strange and not name.endswith(_DRAFT):
+        raise FormatError(f"{name} is not an instant of layout {layout}")
+    return instant

@@ -184,6 +184,15 @@ def list_directory(path: LocalPath) -> list[FileInfo]:
         return _file_infos(str(path), entries)
 
 
+def list_names(path: LocalPath) -> list[str]:
+    """The names of the direct children, in no order, without a look at any of them.
+
+    Raises: as `opened_directory`.
+    """
+    with located(path), opened_directory(path) as directory:
+        return os.listdir(directory)  # noqa: PTH208 - of a descriptor
+
+
 def walk_each(parent: LocalPath, names: Iterable[str]) -> list[list[FileInfo] | None]:
     """List all files below each of these directories of one parent, which is opened once.
 

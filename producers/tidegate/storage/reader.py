@@ -17,6 +17,7 @@ from tidegate.storage.local import (
     LocalPath,
     TooDeep,
     list_directory,
+    list_names,
     read_file,
     walk_each,
 )
@@ -73,6 +74,19 @@ class Storage:
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFound(location) from error
         return sorted(found)  # names come first in the tuples, and are unique
+
+    def names(self, location: str) -> Sequence[str]:
+        """The names of the direct children, in no order: `list` asks for each one's status, too.
+
+        Raises: as `list`.
+        """
+        location = self._confined(location)
+        if "://" in location:
+            return [info.name for info in self.list(location)]
+        try:
+            return list_names(self._local(location))
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise NotFound(location) from error
 
     def walk(self, location: str) -> Iterator[FileInfo]:
         """Yield every file below a location; symbolic links are yielded, never followed.
