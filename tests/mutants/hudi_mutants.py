@@ -14,6 +14,17 @@ _SLICES: Final = "tests/hudi/test_file_slices.py"
 
 HUDI_MUTANTS: Final = (
     Mutant(
+        "commits: a partition that is there twice is left to fastavro",
+        "schemas/tidegate/hudi/write_stats.py",
+        (
+            (
+                "                if partition in seen:",
+                "                if not seen and partition in seen:",
+            ),
+        ),
+        "tests/hudi/test_write_stats.py",
+    ),
+    Mutant(
         "savepoints: a file of a pending write never counts as committed",
         "schemas/tidegate/hudi/timeline.py",
         (("        if timestamp in self._times_of_writes:\n            return False\n", ""),),

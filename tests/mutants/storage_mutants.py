@@ -33,6 +33,24 @@ STORAGE_MUTANTS = (
         "tests/tables/warehouse/test_remote_faults.py",
     ),
     Mutant(
+        "warehouse: no link among many files is removed",
+        "consumers/tidegate/tables/warehouse/local_files.py",
+        (("                    if entry.is_symlink():\n", "                    if False:\n"),),
+        "tests/tables/warehouse/test_writer.py -k link_among_many",
+    ),
+    Mutant(
+        "warehouse: of files removed in parallel each name is checked before any goes",
+        "consumers/tidegate/tables/warehouse/writer.py",
+        ((' or name in {"", ".", ".."}:', ":"),),
+        "tests/tables/warehouse/test_writer.py -k checks_every_path",
+    ),
+    Mutant(
+        "warehouse: a checksum goes before its file",
+        "consumers/tidegate/tables/warehouse/writer.py",
+        (('in (f".{name}.crc", name))', 'in (name, f".{name}.crc"))'),),
+        "tests/tables/warehouse/test_writer.py -k goes_with_its_file",
+    ),
+    Mutant(
         "spark: nobody sends work to a session without a secret",
         "consumers/tidegate/compute/spark.py",
         (("    if is_open and ", "    if False and "),),

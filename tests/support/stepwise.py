@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
@@ -32,11 +32,11 @@ class Stepwise(Warehouse):
         self._step()
         super().replace(location, content)
 
-    def remove_files(self, locations: Iterable[str]) -> int:
+    def remove_names(self, folder: str, names: Sequence[str], *, are_files: bool = False) -> int:
         removed = 0
-        for location in locations:
+        for name in names:
             self._step()
-            removed += super().remove_files([location])
+            removed += super().remove_names(folder, [name], are_files=are_files)
         return removed
 
     def remove_tree(self, location: str) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import astuple, dataclass, replace
-from typing import Final
+from functools import cached_property
+from typing import Final, NamedTuple
 
 from tidegate.hudi import (
     COMPLETED_AS,
@@ -20,11 +20,9 @@ from tidegate.hudi import (
     InstantState,
     RestorePlanFile,
     WriteStat,
-    parse_data_file,
+    instant_of_data_file,
 )
 from tidegate.hudi_reader import PartitionFiles
-
-_TIMES: Final = re.compile(r"\d{14,24}")
 
 METADATA_TABLE: Final = ".hoodie/metadata"
 MARKERS: Final = ".hoodie/.temp"
@@ -34,8 +32,7 @@ COMMAND_KEY: Final = "tidegate.command"
 """Keys in the header of the plan that a restore puts on the timeline."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedFile:
+class PlannedFile(NamedTuple):
     """A file to delete: its path below the table, its bytes (0 where it is gone already)."""
 
     partition: str
@@ -60,7 +57,7 @@ class PlannedBlock:
         return [self.partition, self.path.rpartition(".log.")[0]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Step:
     """One instant to roll back: the data files to delete, and the blocks to append before."""
 
@@ -74,10 +71,10 @@ class Step:
         new = (block.path for block in self.blocks if not block.is_there)
         return (*(file.path for file in self.files), *new)
 
-    @property
+    @cached_property
     def summary(self) -> StepSummary:
         """What a plan's id is made of."""
-        names = [[file.partition, file.path] for file in self.files]
+        names: list[Sequence[object]] = [file[:2] for file in self.files]
         names += [block.slice for block in self.blocks]
         return StepSummary(
             timestamp=self.target.timestamp,
@@ -250,13 +247,10 @@ def files_by_instant(
     found = defaultdict[str, list[PlannedFile]](list)
     for partition in partitions:
         for name, size in partition.sizes.items():
-            # exact forms cost most of the time of a large listing
-            if not name.startswith(".") and timestamps.isdisjoint(_TIMES.findall(name)):
-                continue
-            file = parse_data_file(name)
-            if file is not None and file.instant in timestamps:
+            instant = instant_of_data_file(name)
+            if instant is not None and instant in timestamps:
                 path = path_of(partition.path, name)
-                found[file.instant].append(PlannedFile(partition.path, path, size))
+                found[instant].append(PlannedFile(partition.path, path, size))
     return found
 
 
@@ -293,9 +287,4 @@ def path_of(partition: str, name: str) -> str:
 
 
 def _is_of(name: str, timestamp: str) -> bool:
-    # the regular expressions cost most of the time of a large listing; of a hidden name the form
-    # is checked in any case
-    if timestamp not in name and not name.startswith("."):
-        return False
-    file = parse_data_file(name)
-    return file is not None and file.instant == timestamp
+    return instant_of_data_file(name) == timestamp

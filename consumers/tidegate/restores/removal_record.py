@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidegate.errors import FormatError
-from tidegate.hudi import parse_data_file
+from tidegate.hudi import instant_of_data_file
 from tidegate.restores.plan import PlannedFile, Step
 from tidegate.storage import NotFound, join
 from tidegate.tables.hudi.outcome_store import FOLDER
@@ -35,7 +35,7 @@ class RemovalRecord:
         """
         path = join(self._folder, f"{step.target.timestamp}.json")
         if step.files:
-            content = [[file.partition, file.path] for file in step.files]
+            content = [file[:2] for file in step.files]
             with suppress(AlreadyExists):
                 self.warehouse.create(path, json.dumps(content).encode())
                 return step.files
@@ -67,8 +67,8 @@ def _is_of(file: PlannedFile, timestamp: str) -> bool:
     try:
         for each in (file.path, file.partition):
             each.encode()
-        data = parse_data_file(file.path.rpartition("/")[2])
+        instant = instant_of_data_file(file.path.rpartition("/")[2])
     except (UnicodeEncodeError, FormatError):
         # no name of a file, or of no known form: a restore that is under way does not end for it
         return False
-    return data is not None and data.instant == timestamp
+    return instant == timestamp

@@ -7,7 +7,7 @@ each instant is rolled back, newest first; then the restore is completed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -35,6 +35,7 @@ from tidegate.restores.plan import (
     MARKERS,
     METADATA_TABLE,
     STEPS_KEY,
+    PlannedFile,
     PlannedRestore,
     Step,
     summarise,
@@ -42,7 +43,7 @@ from tidegate.restores.plan import (
 from tidegate.restores.removal_record import RemovalRecord
 from tidegate.restores.repeats import outcome_store
 from tidegate.storage import is_below, join
-from tidegate.tables.hudi import TimelineWriter, with_checksum
+from tidegate.tables.hudi import TimelineWriter
 from tidegate.tables.warehouse import AlreadyExists
 
 
@@ -132,18 +133,17 @@ class RestoreRun:
         began = self.context.clock()
         target = step.target.timestamp
         files = sorted(self._write_files.get(target, ()), key=lambda f: f.state, reverse=True)
-        paths = [self._data_file(file.path) for file in step.files]
-        data = [file for path in paths for file in with_checksum(path)]
+        data = self._by_folder(step.files)
         removed = self._record.of_step(step)
         self._append_blocks(step)
         self._writer.remove([i for i in files if i.action is Action.LOG_COMPACTION and step.blocks])
         self._writer.remove([i for i in files if i.state is InstantState.COMPLETED])
-        self.context.warehouse.remove_files_in_parallel(data, self.context.parallel_map)
+        self.context.warehouse.remove_with_checksums(data, self.context.parallel_map)
         self._writer.remove([i for i in files if i.state is not InstantState.COMPLETED])
         self.context.warehouse.remove_tree(join(self.table.location, MARKERS, target))
         deleted = defaultdict[str, list[str]](list)
         for file in removed:
-            deleted[file.partition].append(join(self.table.location, file.path))
+            deleted[file.partition].append(f"{self.table.location}/{file.path}")
         return RollbackMetadata(
             instant_of(began, self.table.properties.zone),
             max(0, int((self.context.clock() - began).total_seconds() * 1000)),
@@ -214,6 +214,17 @@ class RestoreRun:
         if all(i.timestamp != self.instant.timestamp for i in now.timeline.pending_restores):
             raise TransientError(f"restore {self.instant.timestamp} is no longer pending")
         return now
+
+    def _by_folder(self, files: Iterable[PlannedFile]) -> Mapping[str, list[str]]:
+        """The names of data files by the directory that they are in, which is checked once."""
+        found = defaultdict[str, list[str]](list)
+        for file in files:
+            folder, _, name = file.path.rpartition("/")
+            found[folder].append(name)
+        return {
+            self._data_file(f"{folder}/{names[0]}").rpartition("/")[0]: names
+            for folder, names in found.items()
+        }
 
     def _data_file(self, path: str) -> str:
         where = join(self.table.location, path)

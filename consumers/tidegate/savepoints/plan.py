@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from tidegate.events.reasons import Reason
@@ -136,7 +136,7 @@ def _expected(
         if timestamp <= until:
             yield stat, timestamp
         elif stat.previous is not None and stat.previous <= until:
-            yield replace(stat, path=""), stat.previous
+            yield stat._replace(path=""), stat.previous
 
 
 def _is_missing(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tidegate.hudi.commit import CommitMetadata, WriteStat
+from tidegate.hudi.commit import CommitMetadata
 from tidegate.hudi.compaction import compacted_groups
 from tidegate.hudi.file_slice import (
     BaseFile,
     FileSlice,
     LogFile,
     SliceRules,
+    instant_of_data_file,
     latest_slices,
     parse_data_file,
     replaced_groups,
@@ -30,6 +31,7 @@ from tidegate.hudi.rollback import InstantInfo, RollbackMetadata, RollbackPlan
 from tidegate.hudi.rollback_block import RollbackBlock
 from tidegate.hudi.savepoint import SavepointMetadata
 from tidegate.hudi.timeline import Timeline
+from tidegate.hudi.write_stats import WriteStat
 
 __all__ = [
     "COMMITS",
@@ -57,6 +59,7 @@ __all__ = [
     "WriteStat",
     "compacted_groups",
     "instant_of",
+    "instant_of_data_file",
     "instant_of_ms",
     "is_instant",
     "latest_slices",

@@ -6,30 +6,16 @@ JSON up to table version 6, Avro from version 8 on; an inflight file has the sam
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, Self
 
 from tidegate.errors import FormatError
 from tidegate.hudi import containers
+from tidegate.hudi.write_stats import FIELDS, STATS, StatsReader, WriteStat, write_stat
 
-_NO_COMMIT: Final = "null"
-
-
-@dataclass(frozen=True, slots=True)
-class WriteStat:
-    """One file that a commit wrote.
-
-    `path` is relative to the table; `previous` is the instant of the file group's slice that this
-    one follows, None for a new group.
-    """
-
-    partition: str
-    file_id: str
-    path: str
-    previous: str | None
-    size: int
-    records: int = 0
+_KEYS: Final = frozenset(FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +36,11 @@ class CommitMetadata:
         Raises:
             FormatError: the content is neither.
         """
-        record = _record(content)
+        stats, record = _stats_and_rest(content)
         with containers.reading("commit metadata"):
-            stats = record.get("partitionToWriteStats") or {}
             replaced = record.get("partitionToReplaceFileIds") or {}
             return cls(
-                writes=tuple(
-                    _stat(partition, stat)
-                    for partition, entries in stats.items()
-                    for stat in entries
-                    if stat.get("path")
-                ),
+                writes=tuple(stats),
                 replaced={partition: tuple(ids) for partition, ids in replaced.items()},
                 operation=record.get("operationType"),
                 extra=record.get("extraMetadata") or {},
@@ -82,34 +62,80 @@ def planned_updates(inflight: bytes) -> tuple[WriteStat, ...]:
         return ()
     record = _record(inflight)
     with containers.reading("commit metadata"):
-        stats = record.get("partitionToWriteStats") or {}
+        stats = record.get(STATS) or {}
         found = [
-            _stat(partition, stat | {"path": ""})
+            write_stat(partition, stat | {"path": ""})
             for partition, each in stats.items()
             for stat in each
         ]
         return tuple(stat for stat in found if stat.file_id and stat.previous)
 
 
+def _stats_and_rest(content: bytes) -> tuple[list[WriteStat], Mapping[str, Any]]:
+    """The files that were written, those with a path, and the record, which may lack them."""
+    if content.startswith(containers.MAGIC):
+        text, data = containers.split(content)
+        reader = _reader(text)
+        read = reader.read(data) if reader is not None else None
+        if read is not None:
+            stats, rest = read
+            return stats, containers.read_record(text, rest)
+        record: Mapping[str, Any] = containers.read_record(text, data)
+    else:
+        record = _small_record(content)
+    with containers.reading("commit metadata"):
+        found = [
+            write_stat(partition, stat)
+            for partition, entries in (record.get(STATS) or {}).items()
+            for stat in entries
+            if stat.get("path")
+        ]
+    return found, record
+
+
+@lru_cache(maxsize=64)
+def _reader(text: bytes) -> StatsReader | None:
+    return StatsReader.of(containers.parsed(text))
+
+
 def _record(content: bytes) -> Mapping[str, Any]:
     if content.startswith(containers.MAGIC):
         return containers.decode(content)
+    return _object(content)
+
+
+class _SmallStat(dict[str, Any]):
+    """A write stat with the fields that we read: all of them take a kilobyte and more."""
+
+
+def _small_record(content: bytes) -> Mapping[str, Any]:
+    """The record of a JSON commit, its write stats without what nobody reads."""
+    made = 0
+
+    def small(value: dict[str, Any]) -> dict[str, Any]:
+        nonlocal made
+        if not value.keys() >= _KEYS:
+            return value
+        made += 1
+        return _SmallStat((key, value[key]) for key in FIELDS)
+
+    record = _object(content, small)
+    stats = record.get(STATS)
+    found = 0
+    if isinstance(stats, dict):
+        lists = [each for each in stats.values() if isinstance(each, list)]
+        found = sum(isinstance(stat, _SmallStat) for each in lists for stat in each)
+    # something else has the same fields, be it what the writer added: nothing of that is left out
+    return record if found == made else _object(content)
+
+
+def _object(
+    content: bytes, hook: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+) -> Mapping[str, Any]:
     try:
-        record = json.loads(content)
+        record = json.loads(content, object_hook=hook)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"commit metadata is neither JSON nor Avro: {error}") from error
     if not isinstance(record, dict):
         raise FormatError("commit metadata is not a JSON object")
     return record
-
-
-def _stat(partition: str, stat: Mapping[str, Any]) -> WriteStat:
-    previous = stat.get("prevCommit")
-    return WriteStat(
-        partition=partition,
-        file_id=stat["fileId"] or "",
-        path=stat["path"],
-        previous=None if previous in (None, "", _NO_COMMIT) else previous,
-        size=stat.get("fileSizeInBytes") or 0,
-        records=stat.get("numWrites") or 0,
-    )

@@ -63,9 +63,27 @@ def decode(content: bytes) -> Record:
     Raises:
         FormatError: the content is not such a container, or has no record.
     """
+    return read_record(*split(content))
+
+
+def split(content: bytes) -> tuple[bytes, bytes]:
+    """The writer's schema, as it is written, and the data of the record.
+
+    Raises:
+        FormatError: the content is not such a container, or has no record.
+    """
     entries, start = _read_header(content)
-    schema = _parsed(entries.get("avro.schema", b""))
     data = _read_block(content, start, entries.get("avro.codec", b"null"))
+    return entries.get("avro.schema", b""), data
+
+
+def read_record(text: bytes, data: bytes) -> Record:
+    """Read the record of which `split` gave the parts.
+
+    Raises:
+        FormatError: the schema is not Avro, or the data are not a record of it.
+    """
+    schema = parsed(text)
     try:
         record = fastavro.schemaless_reader(io.BytesIO(data), schema, None)
     except Exception as error:
@@ -100,7 +118,12 @@ def header(content: bytes) -> dict[str, str]:
 
 
 @lru_cache(maxsize=64)
-def _parsed(text: bytes) -> Any:  # noqa: ANN401 - as fastavro gives it
+def parsed(text: bytes) -> Any:  # noqa: ANN401 - as fastavro gives it
+    """A writer's schema, checked and parsed.
+
+    Raises:
+        FormatError: it is not an Avro schema, or larger than any of Hudi's.
+    """
     schema = read_schema(text, _SCHEMAS)
     try:
         return fastavro.parse_schema(schema)

@@ -100,6 +100,19 @@ def parse_data_file(name: str) -> BaseFile | LogFile | None:
     return file
 
 
+def instant_of_data_file(name: str) -> str | None:
+    """The instant in the name of a base or log file; None if it is neither.
+
+    Raises:
+        FormatError: as `parse_data_file`.
+    """
+    if not name.startswith("."):  # most are, and a listing has many
+        match = _BASE.fullmatch(name)
+        return match["instant"] if match else None
+    file = parse_data_file(name)
+    return None if file is None else file.instant
+
+
 @dataclass(frozen=True, slots=True)
 class FileSlice:
     """A base file with its log files, or log files without one.

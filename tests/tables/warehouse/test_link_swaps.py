@@ -68,6 +68,10 @@ WRITES = pytest.mark.parametrize(
         pytest.param(lambda w, at: w.create(f"{at}/a{time.monotonic_ns()}/b", b""), id="folders"),
         pytest.param(lambda w, at: w.replace(f"{at}/file", b"new"), id="replace"),
         pytest.param(lambda w, at: w.remove_files([f"{at}/deep/file"]), id="remove files"),
+        pytest.param(
+            lambda w, at: w.remove_with_checksums({f"{at}/deep": ["file"] * 99}, ThreadMap()),
+            id="remove many files",
+        ),
         pytest.param(lambda w, at: w.remove_tree(f"{at}/deep"), id="remove a tree"),
         pytest.param(lambda w, at: remove_if_there(w, at, "deep"), id="remove what was looked at"),
     ],

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import fsspec
 import pytest
@@ -352,11 +353,11 @@ def test_files_of_one_directory_are_removed_with_that_directory_opened_once(
 def test_a_parallel_removal_has_few_tasks_each_of_whole_directories(
     warehouse: Warehouse, lake: Path, folders: int, files: int, tasks: int
 ) -> None:
-    paths = [f"{lake}/{folder}/{n}" for n in range(files) for folder in range(folders)]
-    for path in paths:
-        warehouse_file = Path(path)
-        warehouse_file.parent.mkdir(exist_ok=True)
-        warehouse_file.touch()
+    going = [str(number) for number in range(files)]
+    for folder in range(folders):
+        (lake / str(folder)).mkdir()
+        for name in going:
+            (lake / str(folder) / name).touch()
     given: list[int] = []
 
     class Watched(ThreadMap):
@@ -364,7 +365,8 @@ def test_a_parallel_removal_has_few_tasks_each_of_whole_directories(
             given.append(len(items))
             return super().map(function, items)
 
-    assert warehouse.remove_files_in_parallel(paths, Watched()) == folders * files
+    everything = {f"{lake}/{folder}": going for folder in range(folders)}
+    assert warehouse.remove_with_checksums(everything, Watched()) == folders * files
     assert given == [tasks]
     assert [path for path in lake.rglob("*") if path.is_file()] == []
 
@@ -374,11 +376,93 @@ def test_a_parallel_removal_checks_every_path_before_any_file_goes(
 ) -> None:
     (lake / "first").write_text("")
 
-    with pytest.raises(ConfinementError):
-        warehouse.remove_files_in_parallel(
-            [f"{lake}/first", f"{lake.parent}/outside/precious"], ThreadMap()
-        )
+    for folders in (
+        {str(lake): ["first"], f"{lake.parent}/outside": ["precious"]},
+        *({f"{lake}/x": ["first", name]} for name in ("..", "../first", "", "a\0")),
+    ):
+        with pytest.raises(ConfinementError):
+            warehouse.remove_with_checksums(folders, ThreadMap())
     assert names(lake) == ["first"]
+
+
+@pytest.mark.parametrize("files", [3, 300, 2500])
+def test_a_checksum_goes_with_its_file_and_before_it(
+    warehouse: Warehouse, lake: Path, monkeypatch: pytest.MonkeyPatch, files: int
+) -> None:
+    going = [f"{number}.parquet" for number in range(files)]
+    (lake / "t").mkdir()
+    for name in (*going[1:], *(f".{name}.crc" for name in going), ".other.crc", "other"):
+        (lake / "t" / name).touch()
+    gone: list[str] = []
+    really = os.unlink
+
+    def watched(name: str, *, dir_fd: int) -> None:
+        really(name, dir_fd=dir_fd)
+        gone.append(name)
+
+    monkeypatch.setattr(os, "unlink", watched)
+
+    assert warehouse.remove_with_checksums({f"{lake}/t": going}, ThreadMap()) == 2 * files - 1
+    assert names(lake / "t") == [".other.crc", "other"]
+    when = {name: number for number, name in enumerate(gone)}
+    assert all(when[f".{name}.crc"] < when[name] for name in going[1:])
+
+
+@pytest.mark.parametrize("link", ["7", ".7.crc"])
+@pytest.mark.parametrize("files", [9, 90, 1500])
+def test_a_link_among_many_files_is_refused_and_stays(
+    warehouse: Warehouse, lake: Path, link: str, files: int
+) -> None:
+    going = [str(number) for number in range(files)]
+    (lake / "t").mkdir()
+    for name in going:
+        (lake / "t" / name).write_bytes(b"rows")
+    (lake / "t" / link).unlink(missing_ok=True)
+    (lake / "t" / link).symlink_to(lake.parent / "outside")
+
+    with pytest.raises(ConfinementError):
+        warehouse.remove_with_checksums({f"{lake}/t": going}, ThreadMap())
+    assert (lake / "t" / link).is_symlink()
+
+
+def test_many_files_are_not_looked_at_one_by_one_and_few_among_many_are(
+    warehouse: Warehouse, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look at each costs as much as its removal; a listing, as much as the directory is large."""
+    looks, listed = Counter[str](), Counter[str]()
+    really, scandir = os.stat, os.scandir
+
+    def looking(path: Any, **options: Any) -> os.stat_result:  # noqa: ANN401 - passed on
+        looks[str(path)] += 1
+        return really(path, **options)
+
+    class Scanning:
+        def __init__(self, directory: int) -> None:
+            self.entries = scandir(directory)
+
+        def __enter__(self) -> Iterator[os.DirEntry[str]]:
+            return iter(self)
+
+        def __exit__(self, *_: object) -> None:
+            self.entries.close()
+
+        def __iter__(self) -> Iterator[os.DirEntry[str]]:
+            for entry in self.entries:
+                listed["entries"] += 1
+                yield entry
+
+    (lake / "t").mkdir()
+    for number in range(5000):
+        (lake / f"t/{number}").touch()
+    monkeypatch.setattr(os, "stat", looking)
+    monkeypatch.setattr(os, "scandir", Scanning)
+
+    warehouse.remove_with_checksums({f"{lake}/t": [str(n) for n in range(100)]}, ThreadMap())
+    assert (listed["entries"], sum(looks.values())) == (401, 200)
+    looks.clear()
+    warehouse.remove_with_checksums({f"{lake}/t": [str(n) for n in range(100, 5000)]}, ThreadMap())
+    assert (listed["entries"], sum(looks.values())) == (401 + 4900, 0)
+    assert names(lake / "t") == []
 
 
 def test_a_file_system_that_is_mounted_in_a_tree_is_not_entered(

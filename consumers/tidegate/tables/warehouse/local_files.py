@@ -28,6 +28,7 @@ from tidegate.storage.local import (
 )
 
 _ATTEMPTS: Final = 10
+_CHECKSUM: Final = ".crc"
 _DRAFT: Final = re.compile(r"[0-9a-f]{32}\.tmp")
 
 
@@ -64,13 +65,54 @@ def replace_file(path: LocalPath, content: bytes) -> None:
     raise TransientError(f"{path} is being replaced by other processes; try again")
 
 
-def remove_names(folder: LocalPath, names: Iterable[str]) -> int:
-    """Remove files of one directory, in this order; return how many existed."""
+def present(folder: LocalPath, names: Iterable[str], at_most: int) -> set[str] | None:
+    """Which of these files of one directory, and of their checksums, are there.
+
+    Returns:
+        None if the directory has more than `at_most` entries.
+
+    Raises:
+        ReachedByLink, ConfinementError: one of them is a link.
+    """
+    wanted, found = set(names), set[str]()
+    try:
+        with located(folder), opened_directory(folder) as directory, os.scandir(directory) as every:
+            for number, entry in enumerate(every):
+                if number >= at_most:
+                    return None
+                name = entry.name
+                is_checksum = name.startswith(".") and name.endswith(_CHECKSUM)
+                if name in wanted or (is_checksum and name[1 : -len(_CHECKSUM)] in wanted):
+                    if entry.is_symlink():
+                        refuse_link(folder.child(name))
+                    found.add(name)
+    except (FileNotFoundError, NotADirectoryError):  # then none of them exists
+        return set()
+    return found
+
+
+def remove_names(folder: LocalPath, names: Iterable[str], *, are_files: bool = False) -> int:
+    """Remove files of one directory, in this order; return how many existed.
+
+    Args:
+        folder: The directory.
+        names: The files.
+        are_files: Whether a listing has just shown that none is a link. What became a link since
+            is removed, and not what it names: so it is with any look before a removal.
+
+    Raises:
+        ReachedByLink, ConfinementError: one of them is a link.
+    """
     removed = 0
     try:
         with located(folder), opened_directory(folder) as directory:
             for name in names:
-                removed += _remove_file(directory, name, folder)
+                if not are_files:
+                    removed += _remove_file(directory, name, folder)
+                    continue
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=directory)
+                    removed += 1
     except (FileNotFoundError, NotADirectoryError):  # then none of them exists
         return removed
     return removed

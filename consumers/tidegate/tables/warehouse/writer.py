@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from tidegate.errors import PermanentError, TidegateError
+from tidegate.errors import ConfinementError, PermanentError, TidegateError
 from tidegate.storage import NotFound, ParallelMap, Storage
 from tidegate.storage.local import LocalPath, hold_directory, opened_directory
 from tidegate.tables.warehouse import local_files
@@ -18,6 +19,18 @@ from tidegate.tables.warehouse.roots import WarehouseRoots
 
 FILES_PER_TASK: Final = 1000
 """The largest number of files that one task of a parallel removal removes."""
+_WORTH_A_LISTING: Final = 64
+_ENTRIES_PER_NAME: Final = 4
+"""Of so many files a listing says in less time than a look at each whether it is there and no link,
+unless the directory has many more."""
+
+
+class _Removal(NamedTuple):
+    """Files to remove from a directory; with those of their checksums that a listing showed."""
+
+    folder: str
+    names: Sequence[str]
+    is_listed: bool
 
 
 class AlreadyExists(TidegateError):  # noqa: N818 - an expected result, not a failure
@@ -85,23 +98,83 @@ class Warehouse(Storage):
             ConfinementError: one is outside the roots; then none was removed.
         """
         folders = self._by_folder(locations)
-        return sum(self._remove_names(folder, names) for folder, names in folders.items())
+        return sum(self.remove_names(folder, names) for folder, names in folders.items())
 
-    def remove_files_in_parallel(self, locations: Iterable[str], parallel_map: ParallelMap) -> int:
-        """Remove files as `remove_files` does, in tasks of up to FILES_PER_TASK of one directory.
+    def remove_with_checksums(
+        self, folders: Mapping[str, Sequence[str]], parallel_map: ParallelMap
+    ) -> int:
+        """Remove files in parallel, each after Hadoop's local checksum beside it (`.name.crc`).
 
-        Small directories share a task. Within a directory of more files the order is not kept.
+        A task has up to FILES_PER_TASK files; small directories share one. As long as a file is
+        there, a removal that was interrupted finds both again.
+
+        Args:
+            folders: The names of the files to remove, by their directory.
+            parallel_map: Where the tasks run.
+
+        Returns:
+            How many files existed, checksums included.
+
+        Raises:
+            ReachedByLink: a name below the root is a link to another location below it.
+            ConfinementError: one is outside the roots; then none was removed.
         """
-        tasks: list[list[str]] = []
-        for folder, names in self._by_folder(locations).items():
+        checked = {self._folder_of(folder, names): names for folder, names in folders.items()}
+        tasks: list[list[_Removal]] = []
+        left = 0
+        for folder, names in checked.items():
+            # a directory of several tasks is listed once for all of them
+            present = self._present(folder, names) if len(names) > FILES_PER_TASK else None
             for start in range(0, len(names), FILES_PER_TASK):
                 batch = names[start : start + FILES_PER_TASK]
-                paths = [f"{folder}/{name}" for name in batch]
-                if tasks and len(tasks[-1]) + len(paths) <= FILES_PER_TASK:
-                    tasks[-1] += paths
-                else:
-                    tasks.append(paths)
-        return sum(parallel_map.map(self.remove_files, tasks))
+                if len(batch) > left:
+                    tasks.append([])
+                    left = FILES_PER_TASK
+                is_listed = present is not None
+                batch = batch if present is None else _with_checksums(batch, present)
+                tasks[-1].append(_Removal(folder, batch, is_listed))
+                left -= len(batch)
+        return sum(parallel_map.map(self._remove_all, tasks))
+
+    def remove_names(self, folder: str, names: Sequence[str], *, are_files: bool = False) -> int:
+        """Remove files of one directory, in this order; return how many existed.
+
+        Args:
+            folder: The directory, normalised and below a root.
+            names: Names in it.
+            are_files: Whether a listing has just shown that none is a link.
+
+        Raises:
+            ReachedByLink: a name below the root is a link to another location below it.
+            ConfinementError: one is a link to a location outside.
+        """
+        if "://" in folder:
+            return RemoteFiles(self).remove_names(folder, names)
+        return local_files.remove_names(self._local(folder), names, are_files=are_files)
+
+    def _remove_all(self, removals: Iterable[_Removal]) -> int:
+        removed = 0
+        for folder, names, is_listed in removals:
+            present = None if is_listed else self._present(folder, names)
+            if not is_listed and "://" not in folder:
+                names = _with_checksums(names, present)  # noqa: PLW2901
+            are_files = is_listed or present is not None
+            removed += self.remove_names(folder, names, are_files=are_files)
+        return removed
+
+    def _present(self, folder: str, names: Sequence[str]) -> AbstractSet[str] | None:
+        """Which of many local files and their checksums are there; None: look at each."""
+        if "://" in folder or len(names) < _WORTH_A_LISTING:
+            return None
+        return local_files.present(self._local(folder), names, _ENTRIES_PER_NAME * len(names))
+
+    def _folder_of(self, folder: str, names: Iterable[str]) -> str:
+        """The normalised directory of files, none of which is named as something else."""
+        where = self.roots.below(folder)
+        for name in names:
+            if "/" in name or "\0" in name or name in {"", ".", ".."}:
+                raise ConfinementError(f"{name!r} is not the name of a file in {folder}")
+        return where
 
     def remove_tree(self, location: str) -> None:
         """Remove a directory and everything below it. Links in it are removed, never followed.
@@ -194,7 +267,8 @@ class Warehouse(Storage):
             folders.setdefault(folder, []).append(name)
         return folders
 
-    def _remove_names(self, folder: str, names: Sequence[str]) -> int:
-        if "://" not in folder:
-            return local_files.remove_names(self._local(folder), names)
-        return RemoteFiles(self).remove_names(folder, names)
+
+def _with_checksums(names: Iterable[str], present: AbstractSet[str] | None) -> list[str]:
+    """Each file after its checksum, of those that are there."""
+    pairs = (each for name in names for each in (f".{name}.crc", name))
+    return list(pairs) if present is None else [each for each in pairs if each in present]
