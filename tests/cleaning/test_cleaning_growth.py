@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,3 +80,44 @@ def test_nothing_obsolete_costs_one_look(tmp_path: Path, monkeypatch: pytest.Mon
     [outcome] = cleaner.execute(command)
     assert isinstance(outcome, DirectoriesCleaned)
     assert listings.count == 2  # the table, and the product in it
+
+
+class _Asked:
+    """An entry of a listing that counts the system calls that it makes."""
+
+    def __init__(self, entry: os.DirEntry[str], asked: list[str]) -> None:
+        self._entry, self._asked, self.name = entry, asked, entry.name
+
+    def stat(self, *, follow_symlinks: bool) -> os.stat_result:
+        self._asked.append(self.name)
+        return self._entry.stat(follow_symlinks=follow_symlinks)
+
+    def __getattr__(self, name: str) -> object:  # what kind it is costs no call
+        return getattr(self._entry, name)
+
+
+def planned(folder: Path, deltas: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Plan the cleaning of a table of so many deltas; count the calls."""
+    command = table_of(folder / str(deltas), deltas)
+    warehouse, asked, scandir = Warehouse(WarehouseRoots.of(str(folder))), list[str](), os.scandir
+
+    @contextmanager
+    def counted(directory: int) -> Generator[Iterator[_Asked]]:
+        with scandir(directory) as entries:
+            yield (_Asked(each, asked) for each in entries)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", counted)
+        calls = {name: Calls.of(patch, os, name) for name in (*_CALLS, "close", "lstat", "listdir")}
+        plan = Cleaner(warehouse, ThreadMap(1), lambda: NOON).plan(command)
+    assert len(plan.remove) == deltas
+    return {name: each.count for name, each in calls.items()} | {"stat of an entry": len(asked)}
+
+
+def test_a_plan_opens_and_lists_each_directory_once_and_asks_each_file_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the names directly in the table not at all. So the plan is as fast as a bare walk."""
+    few, many = (planned(tmp_path, size, monkeypatch) for size in (20, 60))
+    each = {name: (many[name] - few[name]) / 40 for name in few if many[name] != few[name]}
+    assert each == {"open": 1, "scandir": 1, "close": 1, "stat of an entry": FILES}

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from support.acid import (
@@ -341,7 +339,7 @@ def test_one_bad_name_in_the_table_refuses_all() -> None:
 
 
 def test_a_link_or_a_file_with_the_name_of_an_acid_directory_refuses_all() -> None:
-    link = replace(AFTER_MINOR[0], is_plain=False)
+    link = AFTER_MINOR[0]._replace(is_plain=False)
     assert refused((link, *AFTER_MINOR[1:]), release()) == "link-inside"
 
 

@@ -13,7 +13,7 @@ CLEANER_MUTANTS = (
     Mutant(
         "cleaner: a vacuum's own products are compacted, whatever their names say",
         _COMPACTION,
-        (("replace(each, compacted=True) if self.is_product(each.acid) else each", "each"),),
+        (("each._replace(compacted=True) if self.is_product(each.acid) else each", "each"),),
         "tests/hive/test_compaction.py",
     ),
     Mutant(

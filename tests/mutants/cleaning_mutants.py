@@ -183,7 +183,7 @@ CLEANING_MUTANTS = (
     Mutant(
         "cleaner: a base of no rows stands beside what deleted them",
         _PLAN,
-        (("    check_empty_base(compaction, entries, obsolete)\n", ""),),
+        (("    check_empty_base(products, entries, obsolete)\n", ""),),
         "tests/cleaning/test_plan.py",
     ),
     Mutant(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutants.mutants import Mutant
 
 _LOCAL = "producers/tidegate/storage/local.py"
+_LISTINGS = "producers/tidegate/storage/local_listings.py"
 _REMOTE = "consumers/tidegate/tables/warehouse/remote_files.py"
 
 STORAGE_MUTANTS = (
@@ -13,6 +14,30 @@ STORAGE_MUTANTS = (
         _LOCAL,
         (("os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent", "os.O_DIRECTORY, dir_fd=parent"),),
         "tests/storage/test_confined_reads.py",
+    ),
+    Mutant(
+        "storage: none of many directories is reached by a link",
+        _LISTINGS,
+        (("os.O_DIRECTORY | os.O_NOFOLLOW\n", "os.O_DIRECTORY\n"),),
+        "tests/storage/test_local_listings.py",
+    ),
+    Mutant(
+        "storage: a link among the files of many directories is called one",
+        _LISTINGS,
+        (("kind == stat.S_IFLNK, modified_ms", "False, modified_ms"),),
+        "tests/storage/test_local_listings.py tests/cleaning/test_cleaner.py",
+    ),
+    Mutant(
+        "storage: what lies deeper in one of many directories is listed too",
+        _LISTINGS,
+        (("                return None\n", "                continue\n"),),
+        "tests/storage/test_local_listings.py",
+    ),
+    Mutant(
+        "storage: none of many directories is nested too deep",
+        _LISTINGS,
+        (("len(path.names) >= MAX_DEPTH", "len(path.names) > MAX_DEPTH"),),
+        "tests/storage/test_local_listings.py",
     ),
     Mutant(
         "storage: a pipe is no file",

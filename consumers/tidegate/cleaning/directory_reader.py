@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from tidegate.cleaning.listing import ListedDirectory, ListedFile
+from tidegate.cleaning.listing import ListedDirectory
 from tidegate.hive import MARKER_SUFFIX, is_acid_name
-from tidegate.storage import FileInfo, NotFound, ParallelMap, Storage
+from tidegate.storage import NamedEntry, NotFound, ParallelMap, Storage, normalise
 
 
 def read_acid_directories(
@@ -18,38 +16,21 @@ def read_acid_directories(
     out, so it is never removed. None if the location does not exist.
     """
     try:
-        entries = [entry for entry in storage.list(location) if is_acid_name(entry.name)]
+        entries = [entry for entry in storage.kinds(location) if is_acid_name(entry.name)]
     except NotFound:
         return None
     markers = {entry.name for entry in entries if _is_marker(entry)}
-    entries = [entry for entry in entries if entry.name not in markers]
-    plain = [entry.name for entry in entries if entry.is_dir and not entry.is_link]
-    contents = storage.walk_each(location, plain, parallel_map)
-    files = dict(zip(plain, contents, strict=True))
-    listed = [_listed(entry, files.get(entry.name, ()), markers) for entry in entries]
-    return tuple(each for each in listed if each is not None)
+    plain = [entry.name for entry in entries if entry.is_dir]
+    listed = dict(zip(plain, storage.walk_each(location, plain, parallel_map), strict=True))
+    parent = normalise(location).rstrip("/")
+    found: list[ListedDirectory] = []
+    for name, is_dir, _ in entries:
+        files = listed[name] if is_dir else ()
+        if files is not None and name not in markers:
+            marked = bool(markers) and f"{name}{MARKER_SUFFIX}" in markers
+            found.append(ListedDirectory(name, f"{parent}/{name}", files, is_dir, marked))
+    return tuple(found)
 
 
-def listed_files(found: Iterable[FileInfo]) -> tuple[ListedFile, ...]:
-    """The files of a directory as a plan has them, in the order of the listing."""
-    return tuple(
-        ListedFile(entry.name, entry.size, entry.is_link, entry.modified_ms) for entry in found
-    )
-
-
-def _is_marker(entry: FileInfo) -> bool:
-    return entry.name.endswith(MARKER_SUFFIX) and not entry.is_dir and not entry.is_link
-
-
-def _listed(
-    entry: FileInfo, files: Iterable[FileInfo] | None, markers: set[str]
-) -> ListedDirectory | None:
-    if files is None:
-        return None
-    return ListedDirectory(
-        entry.name,
-        entry.path,
-        listed_files(files),
-        is_plain=entry.is_dir and not entry.is_link,
-        has_marker=f"{entry.name}{MARKER_SUFFIX}" in markers,
-    )
+def _is_marker(entry: NamedEntry) -> bool:
+    return not entry.is_dir and not entry.is_link and entry.name.endswith(MARKER_SUFFIX)

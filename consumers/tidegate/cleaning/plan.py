@@ -139,7 +139,7 @@ def _plan(compaction: Compaction, entries: Sequence[AcidEntry]) -> CleaningPlan:
         raise Refused(Reason.NOT_ENOUGH_HISTORY, str(error)) from error
     check_covered(removable.obsolete, products)
     obsolete = frozenset(each.name for each in removable.obsolete)
-    check_empty_base(compaction, entries, obsolete)
+    check_empty_base(products, entries, obsolete)
     names = {*obsolete, *aborted_within(removable.aborted, products)}
     remove = [each.listed for each in entries if each.name in names]
     check_links(remove)
@@ -213,5 +213,8 @@ def check_links(remove: Iterable[ListedDirectory]) -> None:
         Refused: LINK_INSIDE.
     """
     for each in remove:
-        if link := next((file.name for file in each.files if file.is_link), None):
-            raise Refused(Reason.LINK_INSIDE, f"{each.path} contains a symbolic link: {link}")
+        for file in each.files:
+            if file.is_link:
+                raise Refused(
+                    Reason.LINK_INSIDE, f"{each.path} contains a symbolic link: {file.name}"
+                )

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from tidegate.cleaning.listing import ListedDirectory, ListedFile
 from tidegate.events.reasons import Reason
@@ -24,8 +23,7 @@ _BUCKET_FILE: Final = re.compile(
 """Names of data files; insert-only tables may be compressed, or name their format."""
 
 
-@dataclass(frozen=True, slots=True)
-class AcidEntry:
+class AcidEntry(NamedTuple):
     """An ACID directory with its parsed name and its files."""
 
     listed: ListedDirectory
@@ -41,7 +39,7 @@ class AcidEntry:
         found = FoundDirectory.named(listed.name)
         if isinstance(found.acid, Base):
             compacted = any(_is_file(each, _MARKER_FILE) for each in listed.files)
-            found = replace(found, compacted=compacted)
+            found = found._replace(compacted=compacted)
         return cls(listed, found)
 
     @property
@@ -105,8 +103,12 @@ def check_covered(obsolete: Iterable[FoundDirectory], products: Sequence[AcidEnt
     Raises:
         Refused: NOT_COVERED: one of them is in no complete product.
     """
+    acids = [product.acid for product in products]
     for each in obsolete:
-        if not any(covers(product.acid, each.acid) for product in products):
+        for product in acids:
+            if covers(product, each.acid):
+                break
+        else:
             raise Refused(
                 Reason.NOT_COVERED,
                 f"{each.name} is obsolete, but none of the vacuum's products contains it",
@@ -114,14 +116,19 @@ def check_covered(obsolete: Iterable[FoundDirectory], products: Sequence[AcidEnt
 
 
 def check_empty_base(
-    compaction: Compaction, entries: Sequence[AcidEntry], obsolete: Collection[str]
+    products: Iterable[AcidEntry], entries: Sequence[AcidEntry], obsolete: Collection[str]
 ) -> None:
     """Check that the rows which an empty base replaces were deleted or overwritten.
+
+    Args:
+        products: The vacuum's complete products.
+        entries: All that is there.
+        obsolete: The names of what the vacuum made obsolete.
 
     Raises:
         Refused: PRODUCTS_INCOMPLETE: nothing deleted them, so they must have been lost.
     """
-    if not any(each.is_empty_base for each in entries if compaction.is_product(each.acid)):
+    if not any(each.is_empty_base for each in products):
         return
     replaced = [each for each in entries if each.name in obsolete]
     if any(isinstance(each.acid, Delta) and each.acid.deletes for each in replaced):

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
-from tidegate.cleaning.directory_reader import listed_files
 from tidegate.cleaning.listing import ListedDirectory
 from tidegate.cleaning.plan import CleaningPlan
 from tidegate.cleaning.quarantine_record import (
@@ -30,7 +29,7 @@ from tidegate.cleaning.quarantine_record import (
 from tidegate.cleaning.removal import NotRemoved, not_removed, was_planned
 from tidegate.cleaning.undo_plan import UndoPlan
 from tidegate.errors import TidegateError, TransientError
-from tidegate.storage import FileInfo, NotFound, ParallelMap, join
+from tidegate.storage import FileInfo, NotFound, ParallelMap, join, listed_files
 from tidegate.tables.warehouse import MayGo, Moves, OpenFolder, Warehouse
 
 

@@ -19,3 +19,23 @@ class FileInfo(NamedTuple):
     size: int
     modified_ms: int
     is_link: bool = False
+
+
+class ListedFile(NamedTuple):
+    """A file somewhere below a directory, without its path. A symbolic link counts as a file.
+
+    `size` is in bytes; `modified_ms` is in milliseconds since the epoch, 0 if the store has none.
+    """
+
+    name: str
+    size: int
+    is_link: bool = False
+    modified_ms: int = 0
+
+
+class NamedEntry(NamedTuple):
+    """A name in a directory, and what it is: a directory, a link, or else a file or the like."""
+
+    name: str
+    is_dir: bool
+    is_link: bool = False

@@ -193,22 +193,6 @@ def list_names(path: LocalPath) -> list[str]:
         return os.listdir(directory)  # noqa: PTH208 - of a descriptor
 
 
-def walk_each(parent: LocalPath, names: Iterable[str]) -> list[list[FileInfo] | None]:
-    """List all files below each of these directories of one parent, which is opened once.
-
-    Returns:
-        For each name what `walk_below` returns; None for all if the parent does not exist.
-
-    Raises: as `opened_directory` and `walk_below`.
-    """
-    names = list(names)
-    try:
-        with located(parent), opened_directory(parent) as directory:
-            return [walk_below(directory, parent.child(name)) for name in names]
-    except (FileNotFoundError, NotADirectoryError):
-        return [None] * len(names)
-
-
 def walk_below(parent: int, path: LocalPath) -> list[FileInfo] | None:
     """List all files below the directory `path`, whose parent is open; None if it does not exist.
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Self
+from typing import NamedTuple, Self
 
 from tidegate.hive.names import AcidDirectory, parse_name
 from tidegate.hive.write_ids import ValidWriteIds
 
 
-@dataclass(frozen=True, slots=True)
-class FoundDirectory:
+class FoundDirectory(NamedTuple):
     """An ACID directory: its name as it was found, and the parsed name.
 
     `compacted` marks a base that a compaction wrote though its name has no `_vT`, as in Hive 3,

@@ -7,7 +7,7 @@ between two compactions still reads what the second one replaced.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
 from tidegate.errors import TidegateError
@@ -154,9 +154,9 @@ class Compaction:
         A base without `_vT` whose write id aborted would be taken for an aborted insert overwrite.
         """
         return [
-            replace(each, compacted=True) if self.is_product(each.acid) else each
+            each._replace(compacted=True) if self.is_product(each.acid) else each
             for each in found
-            if not self._is_later_base(each)
+            if isinstance(each.acid, Delta) or not self._is_later_base(each)
         ]
 
     def _is_later_base(self, found: FoundDirectory) -> bool:

@@ -11,8 +11,7 @@ and parses any number of digits.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidegate.errors import FormatError
 from tidegate.hive.id_lists import shortened
@@ -25,10 +24,13 @@ _INT_MAX: Final = 2**31 - 1
 _PREFIXES: Final = ("base_", "delta_", "delete_delta_")
 _BASE: Final = re.compile(r"base_(-?[0-9]+)(?:_v([0-9]+))?")
 _DELTA: Final = re.compile(r"(delete_)?delta_([0-9]+)_([0-9]+)(?:_([0-9]+))?(?:_v([0-9]+))?")
+_USUAL_DELTA: Final = re.compile(
+    r"(delete_)?delta_([0-9]{1,18})_([0-9]{1,18})(?:_([0-9]{1,9}))?(?:_v([0-9]{1,18}))?"
+)
+"""Every number in it fits, so that none has to be checked: a table may have 200,000 such names."""
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
+class Base(NamedTuple):
     """All rows as of `write_id`, written by a major compaction or an insert overwrite.
 
     The base of a table that was converted to ACID has the smallest Java long as its write id.
@@ -53,8 +55,7 @@ class Base:
         return f"base_{self.write_id:07d}{_visibility(self.visibility_txn)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(NamedTuple):
     """The insert events of a range of write ids or, with `deletes`, the delete events.
 
     `statement` is the number of a statement within its transaction; deltas of compactions have
@@ -95,6 +96,21 @@ def parse_name(name: str) -> AcidDirectory:
         FormatError: `name` is not the name of an ACID directory; Hive's getAcidState fails at such
             a name. Stricter than Hive: only a base may have a sign, and MIN must not exceed MAX.
     """
+    if usual := _USUAL_DELTA.fullmatch(name):
+        deletes, first, last, statement, txn = usual.groups()
+        low, high = int(first), int(last)
+        if low <= high:
+            return Delta(
+                low,
+                high,
+                None if statement is None else int(statement),
+                None if txn is None else int(txn),
+                deletes is not None,
+            )
+    return _parse_unusual(name)
+
+
+def _parse_unusual(name: str) -> AcidDirectory:
     if name.startswith("base_") and (base := _BASE.fullmatch(name)):
         write_id, txn = _number(base[1]), _optional(base[2])
         if _LONG_MIN <= write_id <= _LONG_MAX and _fits(txn):

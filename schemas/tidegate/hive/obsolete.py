@@ -101,11 +101,13 @@ def settled_state(
 def _visible(
     found: Iterable[FoundDirectory], txns: ValidTxns | None
 ) -> tuple[list[FoundDirectory], list[str]]:
+    if txns is None:
+        return list(found), []
     visible: list[FoundDirectory] = []
     aborted: list[str] = []
     for each in found:
         txn = each.acid.visibility_txn
-        if txns is None or txn is None or txns.is_valid(txn):
+        if txn is None or txns.is_valid(txn):
             visible.append(each)
         elif txns.is_aborted(txn):
             aborted.append(each.name)
@@ -119,9 +121,10 @@ def _visited_deltas(
     valid: list[FoundDirectory] = []
     aborted: list[str] = []
     for each in visible:
-        low, high = each.acid.min_write_id, each.acid.max_write_id
-        if isinstance(each.acid, Base):
+        acid = each.acid
+        if isinstance(acid, Base):
             continue
+        low, high = acid.min_write_id, acid.max_write_id
         if write_ids.aborted_in(low, high) is RangeResponse.ALL:
             aborted.append(each.name)
         elif write_ids.valid_in(low, high) is not RangeResponse.NONE:
@@ -152,6 +155,7 @@ def _working_deltas(
 
 def _order(found: FoundDirectory) -> tuple[int, int, int, str]:
     """Sort key: wider ranges first; a compaction's delta (no statement) before a statement's."""
-    statement = found.acid.statement if isinstance(found.acid, Delta) else None
+    acid = found.acid
+    statement = acid.statement if isinstance(acid, Delta) else None
     rank = -1 if statement is None else statement
-    return found.acid.min_write_id, -found.acid.max_write_id, rank, found.name
+    return acid.min_write_id, -acid.max_write_id, rank, found.name

@@ -108,16 +108,19 @@ class ValidWriteIds:
         """
         if low > self.high_water_mark:
             return RangeResponse.NONE
+        invalid = max(0, high - self.high_water_mark)
         exceptions = (*self.open.firsts[:1], *self.aborted.firsts[:1])
-        if exceptions and min(exceptions) > high:
-            return RangeResponse.ALL
-        invalid = self.open.count_in(low, high) + self.aborted.count_in(low, high)
-        invalid += max(0, high - self.high_water_mark)
+        if exceptions:
+            if min(exceptions) > high:
+                return RangeResponse.ALL
+            invalid += self.open.count_in(low, high) + self.aborted.count_in(low, high)
         return _range_response(high - low + 1, invalid=invalid)
 
     def aborted_in(self, low: int, high: int) -> RangeResponse:
         """How many write ids of the range are aborted."""
-        count = self.aborted.count_in(low, high) if low <= self.high_water_mark else 0
+        if not self.aborted.firsts or low > self.high_water_mark:
+            return RangeResponse.NONE
+        count = self.aborted.count_in(low, high)
         if count == 0:
             return RangeResponse.NONE
         return RangeResponse.ALL if count == high - low + 1 else RangeResponse.SOME

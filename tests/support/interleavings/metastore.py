@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from itertools import chain
 
@@ -229,7 +228,7 @@ def _deltas(delta: Delta, rows: frozenset[Row]) -> Iterator[Directory]:
     for letter in ("i", "d"):
         some = frozenset(row for row in rows if row[0] == letter)
         if some:
-            yield Directory(replace(delta, deletes=letter == "d").name, some)
+            yield Directory(delta._replace(deletes=letter == "d").name, some)
 
 
 def _written(number: int, write: Write) -> Iterator[Directory]:

@@ -1,0 +1,122 @@
+"""List very many local directories, each by as few system calls as that takes.
+
+A listing of a table of 200,000 directories is nothing but system calls and small objects. A
+directory of two files is opened once, relative to its parent and by no link, read once, and closed;
+each file is asked for its size and time once. Names directly in the table are not asked for
+anything: what kind of entry each is, the directory itself says.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from typing import Final
+
+from tidegate.storage.file_info import FileInfo, ListedFile, NamedEntry
+from tidegate.storage.local import (
+    MAX_DEPTH,
+    LocalPath,
+    located,
+    naming,
+    opened_directory,
+    walk_below,
+    walk_open,
+)
+
+_NO_LINK: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_NANOSECONDS_PER_MS: Final = 1_000_000
+_KIND: Final = stat.S_IFMT(0o177777)
+_Files = tuple[ListedFile, ...]
+
+
+def named_entries(path: LocalPath) -> list[NamedEntry]:
+    """Name the direct children, in no order. Links are named as links.
+
+    Raises: as `opened_directory`.
+    """
+    found: list[NamedEntry] = []
+    with located(path), opened_directory(path) as directory, os.scandir(directory) as entries:
+        for entry in entries:
+            is_dir = entry.is_dir(follow_symlinks=False)
+            is_link = not is_dir and entry.is_symlink()
+            if is_dir or is_link or entry.is_file(follow_symlinks=False) or _exists(entry):
+                found.append(NamedEntry(entry.name, is_dir, is_link))
+    return found
+
+
+def _exists(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a device or a pipe. Not all file systems tell kinds, and what is gone has none.
+
+    Raises:
+        OSError: it can't be looked at.
+    """
+    try:
+        entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def files_of_each(parent: LocalPath, names: Iterable[str]) -> list[_Files | None]:
+    """List all files below each of these directories of one parent, which is opened once.
+
+    Those of a directory are sorted by name, level by level. Links are listed as links.
+
+    Returns:
+        For each name its files, None if it does not exist; None for all if the parent does not.
+
+    Raises:
+        TooDeep: directories are nested deeper than MAX_DEPTH.
+        ReachedByLink, ConfinementError: one of them, or a name on the way, is a link.
+        OSError: one can't be read.
+    """
+    names = list(names)
+    try:
+        with located(parent), opened_directory(parent) as directory:
+            return [_files_below(directory, parent, name) for name in names]
+    except (FileNotFoundError, NotADirectoryError):
+        return [None] * len(names)
+
+
+def _files_below(parent: int, path: LocalPath, name: str) -> _Files | None:
+    """The files below the directory `name` of the open directory `path`."""
+    try:
+        directory = os.open(name, _NO_LINK, dir_fd=parent)
+    except OSError:  # it is gone, or a link, or can't be read: what that means stands in one place
+        found = walk_below(parent, path.child(name))
+        return None if found is None else listed_files(found)
+    try:
+        files = None if len(path.names) >= MAX_DEPTH else _plain_files(directory)
+        if files is None:
+            return listed_files(walk_open(directory, path.child(name)))
+    except OSError as error:
+        raise naming(error, path.child(name)) from error
+    finally:
+        os.close(directory)
+    return files
+
+
+def _plain_files(directory: int) -> _Files | None:
+    """The files in an open directory; None if there are directories in it, too."""
+    files: list[ListedFile] = []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            try:
+                found = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            kind = found.st_mode & _KIND
+            if kind == stat.S_IFDIR:
+                return None
+            modified_ms = found.st_mtime_ns // _NANOSECONDS_PER_MS
+            files.append(ListedFile(entry.name, found.st_size, kind == stat.S_IFLNK, modified_ms))
+    files.sort()
+    return tuple(files)
+
+
+def listed_files(found: Iterable[FileInfo]) -> _Files:
+    """What a listing of a directory says of its files, without their paths; in the same order."""
+    return tuple(
+        ListedFile(entry.name, entry.size, entry.is_link, entry.modified_ms) for entry in found
+    )

@@ -1,0 +1,120 @@
+"""Many directories of one parent are listed as they are, and by no link."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tidegate.compute.parallel_map import ThreadMap
+from tidegate.errors import ConfinementError, ReachedByLink
+from tidegate.storage import ListedFile, NamedEntry, NotFound, Storage, TooDeep
+from tidegate.storage.local import MAX_DEPTH
+
+ONE = ThreadMap(1)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    (tmp_path / "lake/t/plain").mkdir(parents=True)
+    for name, size in (("b", 2), ("a", 1)):
+        (tmp_path / "lake/t/plain" / name).write_bytes(b"x" * size)
+        os.utime(tmp_path / "lake/t/plain" / name, ns=(0, 5_000_000 * size))
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def storage(lake: Path) -> Storage:
+    return Storage(confined_to=[str(lake)])
+
+
+def test_the_files_of_a_directory_have_names_sizes_and_times(lake: Path, storage: Storage) -> None:
+    [files] = storage.walk_each(str(lake / "t"), ["plain"], ONE)
+    assert files == (ListedFile("a", 1, modified_ms=5), ListedFile("b", 2, modified_ms=10))
+
+
+def test_what_is_missing_empty_or_a_file_is_told_apart(lake: Path, storage: Storage) -> None:
+    (lake / "t/empty").mkdir()
+    (lake / "t/file").touch()
+    found = storage.walk_each(str(lake / "t"), ["missing", "empty", "file"], ONE)
+    assert found == [None, (), None]
+    assert storage.walk_each(str(lake / "gone"), ["a", "b"], ONE) == [None, None]
+
+
+def test_a_link_in_a_directory_is_listed_as_one(lake: Path, storage: Storage) -> None:
+    (lake / "t/plain/link").symlink_to(lake / "t")
+    [files] = storage.walk_each(str(lake / "t"), ["plain"], ONE)
+    assert files is not None
+    assert [(each.name, each.is_link) for each in files] == [
+        ("a", False),
+        ("b", False),
+        ("link", True),
+    ]
+
+
+def test_files_below_directories_are_listed_in_their_places(lake: Path, storage: Storage) -> None:
+    (lake / "t/plain/ab/deep").mkdir(parents=True)
+    (lake / "t/plain/ab/deep/c").touch()
+    (lake / "t/plain/ab/z").touch()
+    [files] = storage.walk_each(str(lake / "t"), ["plain"], ONE)
+    assert files is not None
+    assert [each.name for each in files] == ["a", "c", "z", "b"]
+    assert [each.name for each in storage.walk(str(lake / "t/plain"))] == ["a", "c", "z", "b"]
+
+
+def test_no_link_is_followed_to_a_directory(lake: Path, storage: Storage) -> None:
+    """It may have been a directory when its parent was listed."""
+    (lake / "t/link").symlink_to(lake / "t/plain")
+    (lake / "t/out").symlink_to(lake.parent)
+    with pytest.raises(ReachedByLink):
+        storage.walk_each(str(lake / "t"), ["plain", "link"], ONE)
+    with pytest.raises(ConfinementError):
+        storage.walk_each(str(lake / "t"), ["plain", "out"], ONE)
+
+
+def test_nothing_is_listed_too_deep(tmp_path: Path) -> None:
+    storage, here = Storage(confined_to=[str(tmp_path)]), tmp_path
+    for _ in range(MAX_DEPTH):
+        here /= "d"
+    (here / "one").mkdir(parents=True)
+    with pytest.raises(TooDeep):
+        storage.walk_each(str(here), ["one"], ONE)
+
+
+def test_names_say_what_each_is(lake: Path, storage: Storage) -> None:
+    (lake / "t/file").touch()
+    (lake / "t/link").symlink_to(lake / "t/plain")
+    (lake / "t/broken").symlink_to(lake / "t/nowhere")
+    os.mkfifo(lake / "t/pipe")
+    assert storage.kinds(str(lake / "t")) == [
+        NamedEntry("broken", is_dir=False, is_link=True),
+        NamedEntry("file", is_dir=False),
+        NamedEntry("link", is_dir=False, is_link=True),
+        NamedEntry("pipe", is_dir=False),
+        NamedEntry("plain", is_dir=True),
+    ]
+
+
+def test_names_of_what_is_not_there(lake: Path, storage: Storage) -> None:
+    for each in ("t/missing", "t/plain/a"):
+        with pytest.raises(NotFound):
+            storage.kinds(str(lake / each))
+    with pytest.raises(ConfinementError):
+        storage.kinds(str(lake.parent))
+
+
+def test_a_store_says_the_same() -> None:
+    root = f"memory://{uuid.uuid4().hex}"
+    storage = Storage()
+    fs, path = storage.open(f"{root}/t")
+    fs.pipe({f"{path}/d/a": b"x", f"{path}/d/e/b": b"22", f"{path}/f": b""})
+    assert storage.kinds(f"{root}/t") == [
+        NamedEntry("d", is_dir=True),
+        NamedEntry("f", is_dir=False),
+    ]
+    [files, missing] = storage.walk_each(f"{root}/t", ["d", "gone"], ONE)
+    assert files is not None
+    assert [(each.name, each.size) for each in files] == [("a", 1), ("b", 2)]
+    assert missing is None
