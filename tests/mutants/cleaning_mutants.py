@@ -154,7 +154,7 @@ CLEANING_MUTANTS = (
     Mutant(
         "cleaner: what goes is covered by a product that stays",
         _PRODUCTS,
-        (("if not any(covers(product.acid, each.acid) for product in products):", "if False:"),),
+        (("            if covers(product, each.acid):\n", "            if True:\n"),),
         "tests/cleaning/test_plan.py",
     ),
     Mutant(

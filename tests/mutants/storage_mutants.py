@@ -18,7 +18,7 @@ STORAGE_MUTANTS = (
     Mutant(
         "storage: none of many directories is reached by a link",
         _LISTINGS,
-        (("os.O_DIRECTORY | os.O_NOFOLLOW\n", "os.O_DIRECTORY\n"),),
+        (("os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent", "os.O_DIRECTORY, dir_fd=parent"),),
         "tests/storage/test_local_listings.py",
     ),
     Mutant(

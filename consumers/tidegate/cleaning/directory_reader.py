@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from tidegate.cleaning.listing import ListedDirectory
+from collections.abc import Iterable
+from itertools import starmap
+
+from tidegate.cleaning.listing import ListedDirectory, ListedFile
 from tidegate.hive import MARKER_SUFFIX, is_acid_name
-from tidegate.storage import NamedEntry, NotFound, ParallelMap, Storage, normalise
+from tidegate.storage import FileInfo, NamedEntry, NotFound, ParallelMap, Storage, normalise
 
 
 def read_acid_directories(
@@ -28,8 +31,16 @@ def read_acid_directories(
         files = listed[name] if is_dir else ()
         if files is not None and name not in markers:
             marked = bool(markers) and f"{name}{MARKER_SUFFIX}" in markers
-            found.append(ListedDirectory(name, f"{parent}/{name}", files, is_dir, marked))
+            rows = tuple(starmap(ListedFile, files))
+            found.append(ListedDirectory(name, f"{parent}/{name}", rows, is_dir, marked))
     return tuple(found)
+
+
+def listed_files(found: Iterable[FileInfo]) -> tuple[ListedFile, ...]:
+    """The files of a directory as a plan has them, in the order of the listing."""
+    return tuple(
+        ListedFile(entry.name, entry.size, entry.is_link, entry.modified_ms) for entry in found
+    )
 
 
 def _is_marker(entry: NamedEntry) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
+from tidegate.cleaning.directory_reader import listed_files
 from tidegate.cleaning.listing import ListedDirectory
 from tidegate.cleaning.plan import CleaningPlan
 from tidegate.cleaning.quarantine_record import (
@@ -29,7 +30,7 @@ from tidegate.cleaning.quarantine_record import (
 from tidegate.cleaning.removal import NotRemoved, not_removed, was_planned
 from tidegate.cleaning.undo_plan import UndoPlan
 from tidegate.errors import TidegateError, TransientError
-from tidegate.storage import FileInfo, NotFound, ParallelMap, join, listed_files
+from tidegate.storage import FileInfo, NotFound, ParallelMap, join
 from tidegate.tables.warehouse import MayGo, Moves, OpenFolder, Warehouse
 
 
@@ -139,7 +140,7 @@ def _read_entry(warehouse: Warehouse, path: str, parallel_map: ParallelMap | Non
     leaving = tuple(sorted(set(directories) - set(kept)))
     files = warehouse.walk_each(path, kept, parallel_map) if parallel_map else ()
     sizes = {
-        name: (len(each), sum(file.size for file in each if not file.is_link))
+        name: (len(each), sum(size for _, size, is_link, _ in each if not is_link))
         for name, each in zip(kept, files, strict=False)
         if each is not None
     }

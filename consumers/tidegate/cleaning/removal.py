@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from tidegate.cleaning.directory_reader import listed_files
 from tidegate.cleaning.listing import ListedDirectory
 from tidegate.cleaning.plan import CleaningPlan
 from tidegate.errors import TidegateError
-from tidegate.storage import FileInfo, ParallelMap, listed_files
+from tidegate.storage import FileInfo, ParallelMap
 from tidegate.storage.batches import batches_of
 from tidegate.tables.refusal import readable
 from tidegate.tables.warehouse import OpenFolder, Warehouse

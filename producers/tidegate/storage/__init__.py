@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from tidegate.storage.file_info import FileInfo, ListedFile, NamedEntry
+from tidegate.storage.file_info import FileInfo, FileRow, NamedEntry
 from tidegate.storage.local import TooDeep
-from tidegate.storage.local_listings import listed_files
 from tidegate.storage.locations import is_below, join, local_path, normalise
 from tidegate.storage.parallel import ParallelMap
 from tidegate.storage.reader import NotFound, Storage
 
 __all__ = [
     "FileInfo",
-    "ListedFile",
+    "FileRow",
     "NamedEntry",
     "NotFound",
     "ParallelMap",
@@ -19,7 +18,6 @@ __all__ = [
     "TooDeep",
     "is_below",
     "join",
-    "listed_files",
     "local_path",
     "normalise",
 ]

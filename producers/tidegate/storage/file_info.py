@@ -21,16 +21,9 @@ class FileInfo(NamedTuple):
     is_link: bool = False
 
 
-class ListedFile(NamedTuple):
-    """A file somewhere below a directory, without its path. A symbolic link counts as a file.
-
-    `size` is in bytes; `modified_ms` is in milliseconds since the epoch, 0 if the store has none.
-    """
-
-    name: str
-    size: int
-    is_link: bool = False
-    modified_ms: int = 0
+FileRow = tuple[str, int, bool, int]
+"""The same of a file somewhere below a directory, without its path: name, size, whether it is a
+link, `modified_ms`. A link counts as a file."""
 
 
 class NamedEntry(NamedTuple):

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterable
 from typing import Final
 
-from tidegate.storage.file_info import FileInfo, ListedFile, NamedEntry
+from tidegate.storage.file_info import FileInfo, FileRow, NamedEntry
 from tidegate.storage.local import (
     MAX_DEPTH,
     LocalPath,
@@ -24,10 +24,9 @@ from tidegate.storage.local import (
     walk_open,
 )
 
-_NO_LINK: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _NANOSECONDS_PER_MS: Final = 1_000_000
 _KIND: Final = stat.S_IFMT(0o177777)
-_Files = tuple[ListedFile, ...]
+_Files = tuple[FileRow, ...]
 
 
 def named_entries(path: LocalPath) -> list[NamedEntry]:
@@ -82,14 +81,14 @@ def files_of_each(parent: LocalPath, names: Iterable[str]) -> list[_Files | None
 def _files_below(parent: int, path: LocalPath, name: str) -> _Files | None:
     """The files below the directory `name` of the open directory `path`."""
     try:
-        directory = os.open(name, _NO_LINK, dir_fd=parent)
+        directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
     except OSError:  # it is gone, or a link, or can't be read: what that means stands in one place
         found = walk_below(parent, path.child(name))
-        return None if found is None else listed_files(found)
+        return None if found is None else file_rows(found)
     try:
         files = None if len(path.names) >= MAX_DEPTH else _plain_files(directory)
         if files is None:
-            return listed_files(walk_open(directory, path.child(name)))
+            return file_rows(walk_open(directory, path.child(name)))
     except OSError as error:
         raise naming(error, path.child(name)) from error
     finally:
@@ -99,7 +98,7 @@ def _files_below(parent: int, path: LocalPath, name: str) -> _Files | None:
 
 def _plain_files(directory: int) -> _Files | None:
     """The files in an open directory; None if there are directories in it, too."""
-    files: list[ListedFile] = []
+    files: list[FileRow] = []
     with os.scandir(directory) as entries:
         for entry in entries:
             try:
@@ -110,13 +109,11 @@ def _plain_files(directory: int) -> _Files | None:
             if kind == stat.S_IFDIR:
                 return None
             modified_ms = found.st_mtime_ns // _NANOSECONDS_PER_MS
-            files.append(ListedFile(entry.name, found.st_size, kind == stat.S_IFLNK, modified_ms))
+            files.append((entry.name, found.st_size, kind == stat.S_IFLNK, modified_ms))
     files.sort()
     return tuple(files)
 
 
-def listed_files(found: Iterable[FileInfo]) -> _Files:
+def file_rows(found: Iterable[FileInfo]) -> _Files:
     """What a listing of a directory says of its files, without their paths; in the same order."""
-    return tuple(
-        ListedFile(entry.name, entry.size, entry.is_link, entry.modified_ms) for entry in found
-    )
+    return tuple((entry.name, entry.size, entry.is_link, entry.modified_ms) for entry in found)

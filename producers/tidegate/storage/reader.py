@@ -11,7 +11,7 @@ import fsspec
 
 from tidegate.errors import ConfinementError, FormatError, TidegateError
 from tidegate.storage.batches import map_batches
-from tidegate.storage.file_info import FileInfo, ListedFile, NamedEntry
+from tidegate.storage.file_info import FileInfo, FileRow, NamedEntry
 from tidegate.storage.local import (
     MAX_DEPTH,
     LocalPath,
@@ -20,7 +20,7 @@ from tidegate.storage.local import (
     list_names,
     read_file,
 )
-from tidegate.storage.local_listings import files_of_each, listed_files, named_entries
+from tidegate.storage.local_listings import file_rows, files_of_each, named_entries
 from tidegate.storage.locations import is_below, join, normalise
 from tidegate.storage.parallel import ParallelMap
 
@@ -118,7 +118,7 @@ class Storage:
 
     def walk_each(
         self, location: str, names: Sequence[str], parallel_map: ParallelMap
-    ) -> Sequence[tuple[ListedFile, ...] | None]:
+    ) -> Sequence[tuple[FileRow, ...] | None]:
         """List all files below each of these directories of one parent; None for a missing one.
 
         Local directories are opened relative to their parent, which is opened once for many.
@@ -134,9 +134,9 @@ class Storage:
             return parallel_map.map(walk, names)
         return map_batches(partial(files_of_each, self._local(where)), names, parallel_map)
 
-    def _walk_or_none(self, location: str, name: str) -> tuple[ListedFile, ...] | None:
+    def _walk_or_none(self, location: str, name: str) -> tuple[FileRow, ...] | None:
         try:
-            return listed_files(self.walk(f"{location}/{name}"))
+            return file_rows(self.walk(f"{location}/{name}"))
         except NotFound:
             return None
 

@@ -102,9 +102,9 @@ def test_no_read_shows_another_tables_files_through_an_exchanged_link(
         seen.update(info.name for info in storage.walk(at))
         seen.add(storage.read(f"{at}/file"))
         for each in storage.walk_each(at, ["deep"], ThreadMap(1)):
-            seen.update(info.name for info in each or ())
+            seen.update(row[0] for row in each or ())
         for each in storage.walk_each(at.rpartition("/")[0], ["p"], ThreadMap(1)):
-            seen.update(info.name for info in each or ())
+            seen.update(row[0] for row in each or ())
 
     assert attack(lake, look) > 0
     assert seen == {"file", "mine", b"mine"}
