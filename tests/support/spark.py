@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,8 +15,8 @@ from tidegate.compute.spark import use_compatible_java
 from tidegate.local.embedded.jars import resolve
 
 
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+@contextmanager
+def hudi_session(folder: Path, memory: str = "1g") -> Generator[SparkSession]:
     """A small local session. The jar is on the class path: Hudi's own clean fails with it in
     `spark.jars`.
     """
@@ -25,7 +27,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings: dict[str, bool | float | int | str | None] = {
         "spark.driver.extraClassPath": str(jar),
-        "spark.driver.memory": "1g",
+        "spark.driver.memory": memory,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
@@ -35,10 +37,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
-        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark")),
+        "spark.sql.warehouse.dir": str(folder),
     }
     builder = SparkSession.builder.master("local[2]").appName("tidegate-tests")
     session = builder.config(map=settings).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session of all tests."""
+    with hudi_session(tmp_path_factory.mktemp("spark")) as session:
+        yield session
