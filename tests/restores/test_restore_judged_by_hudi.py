@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,6 +134,40 @@ def test_hudi_finishes_what_we_died_in(scene: Scene, tmp_path: Path) -> None:
 
     assert table.read() == scene.kept_rows
     shutil.rmtree(tmp_path / "killed")
+
+
+@pytest.mark.parametrize("scene", [INDEXED_9, PLAIN_6], indirect=True, scope="module")
+def test_hudi_finishes_a_pass_that_we_died_in(scene: Scene, tmp_path: Path) -> None:
+    """Several instants are unpublished, and some of their files are gone."""
+    table = scene.table.copy(tmp_path / "killed/orders")
+    before = load_table(Storage(), table.location).timeline
+    with pytest.raises(Killed):
+        restore(table, scene.savepoint, ThreadMap(1), DiesAmongFiles(table.path.parent))
+    after = load_table(Storage(), table.location).timeline
+    assert len(before.completed_writes) - len(after.completed_writes) >= 2
+
+    table.call("rollback_to_savepoint", instant_time=scene.savepoint)
+
+    assert table.read() == scene.kept_rows
+    table.write([(0, "p0", 9, "after")])
+    assert table.read() == [(0, "p0", 9, "after"), *scene.kept_rows[1:]]
+    shutil.rmtree(tmp_path / "killed")
+
+
+class DiesAmongFiles(Stepwise):
+    """Dies as soon as it has removed one data file."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, lambda _: None)
+        self.removed = 0
+
+    def remove_files(self, locations: Iterable[str]) -> int:
+        for location in locations:
+            if self.removed:
+                raise Killed
+            super().remove_files([location])
+            self.removed += location.endswith(".parquet")
+        return 0
 
 
 def test_a_table_without_partitions_is_kept_and_restored(

@@ -42,7 +42,10 @@ def restored(folder: Path, clock: Callable[[], datetime]) -> list[Outcome]:
     return list(restorer.execute(restore_request(table, at(1))))
 
 
-def test_a_long_restore_says_how_far_it_is_after_each_instant_but_the_last(tmp_path: Path) -> None:
+def test_a_long_restore_says_how_far_it_is_after_each_pass_but_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.restores.passes.FILES_PER_PASS", 2)
     outcomes = restored(tmp_path, slow(timedelta(minutes=1)))
 
     assert [type(each) for each in outcomes] == [
@@ -73,7 +76,7 @@ def test_a_restore_of_many_instants_is_said_at_most_so_often(pause: timedelta) -
     steps = tuple(Step(InstantInfo(at(minute), "commit"), files) for minute in range(30))
     progress = Progress(plan_of(at(0), steps), NOW)
 
-    said = [progress.rolled_back(step, NOW + pause * n) for n, step in enumerate(steps, 1)]
+    said = [progress.rolled_back([step], NOW + pause * n) for n, step in enumerate(steps, 1)]
 
     assert sum(said) <= 1 + (pause * 30) // PAUSE
     assert not said[-1]

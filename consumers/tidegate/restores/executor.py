@@ -143,9 +143,9 @@ class Restorer:
         try:
             run.drop_metadata_table()
             progress, rollbacks = Progress(plan, began), list[RollbackMetadata]()
-            for step in plan.steps:
-                rollbacks.append(run.roll_back(step))
-                if progress.rolled_back(step, self.context.clock()):
+            for steps in run.passes():
+                rollbacks += run.roll_back(steps)
+                if progress.rolled_back(steps, self.context.clock()):
                     yield self._progressed(command, run.instant, progress)
             run.check_end()
             took_ms = int((self.context.clock() - began).total_seconds() * 1000)

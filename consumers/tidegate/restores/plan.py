@@ -155,9 +155,12 @@ def resume(
 ) -> PlannedRestore:
     """The rest of a restore as the continuation of an earlier attempt.
 
-    What that attempt left on the table decides nothing: the rest was planned and checked anew. Its
-    summary shows which plan it was begun with, because that plan's id is a hash of the summary: an
-    approval of that plan covers the rest if all of the rest is in it.
+    What that attempt left on the table decides nothing but the order: the rest was planned and
+    checked anew. The order is that attempt's, because an instant that it unpublished has lost its
+    completion time; what it did not know goes first.
+
+    Its summary shows which plan it was begun with, because that plan's id is a hash of the summary:
+    an approval of that plan covers the rest if all of the rest is in it.
 
     Args:
         rest: The plan from the table as it is now.
@@ -168,10 +171,11 @@ def resume(
     """
     done = tuple(Step(i, ()) for i in file.instants if i.timestamp in gone)
     begun = {i.timestamp: i for i in file.instants}
+    places = {i.timestamp: place for place, i in enumerate(file.instants)}
+    left = sorted(rest.steps, key=lambda step: places.get(step.target.timestamp, -1))
     resumed = replace(
         rest,
-        steps=done
-        + tuple(_as_begun(step, begun.get(step.target.timestamp)) for step in rest.steps),
+        steps=done + tuple(_as_begun(step, begun.get(step.target.timestamp)) for step in left),
         resumes=pending.timestamp,
         begun_for=file.header.get(COMMAND_KEY),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -11,7 +12,7 @@ from tidegate.tables.progress import PAUSE
 
 @dataclass(slots=True)
 class Progress:
-    """Call `rolled_back` after each step; it says whether that should be published."""
+    """Call `rolled_back` after each pass; it says whether that should be published."""
 
     plan: PlannedRestore
     said_at: datetime
@@ -28,13 +29,13 @@ class Progress:
         """How many instants are rolled back in all."""
         return len(self.plan.steps)
 
-    def rolled_back(self, step: Step, now: datetime) -> bool:
-        """Count a step; True if people were told nothing for a while, and the end is not reached.
+    def rolled_back(self, steps: Sequence[Step], now: datetime) -> bool:
+        """Count a pass; True if people were told nothing for a while, and the end is not reached.
 
-        The last step is never said: the restore's completion says more.
+        The last pass is never said: the restore's completion says more.
         """
-        self.instants += 1
-        self.files += len(step.files)
+        self.instants += len(steps)
+        self.files += sum(len(step.files) for step in steps)
         if self.instants == self.total_instants or now - self.said_at < PAUSE:
             return False
         self.said_at = now

@@ -1,13 +1,13 @@
 """Carrying out a restore. Every step can be repeated: a crash anywhere is resumed to the same end.
 
 Order of the steps, as in Hudi: the restore is put on the timeline, where it keeps writers out; then
-each instant is rolled back, newest first; then the restore is completed.
+the instants are rolled back, newest first, those of a pass together; then the restore is completed.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -30,6 +30,7 @@ from tidegate.hudi_reader import HudiTable
 from tidegate.hudi_reader.table import PROPERTIES, read_properties
 from tidegate.restores.context import RestoreContext
 from tidegate.restores.finished import trim
+from tidegate.restores.passes import passes
 from tidegate.restores.plan import (
     COMMAND_KEY,
     MARKERS,
@@ -49,7 +50,7 @@ from tidegate.tables.warehouse import AlreadyExists
 
 @dataclass(frozen=True)
 class RestoreRun:
-    """One attempt: `begin`, `drop_metadata_table`, `roll_back` each step, `check_end`, `finish`."""
+    """One attempt: `begin`, `drop_metadata_table`, `roll_back` each pass, `check_end`, `finish`."""
 
     context: RestoreContext
     table: HudiTable
@@ -117,40 +118,65 @@ class RestoreRun:
             self.context.warehouse.replace(join(self.table.location, PROPERTIES), edited)
         self.context.warehouse.remove_tree(join(self.table.location, METADATA_TABLE))
 
-    def roll_back(self, step: Step) -> RollbackMetadata:
-        """Roll back one instant in Hudi's order: its completed file, its data files, the rest.
+    def passes(self) -> Iterator[tuple[Step, ...]]:
+        """The steps that are rolled back at once, in the order of the plan."""
+        return passes(self.plan.steps, self._write_files, self.table.properties.layout)
+
+    def roll_back(self, steps: Sequence[Step]) -> list[RollbackMetadata]:
+        """Roll back the instants of a pass in Hudi's order: completed files, data files, the rest.
 
         Rollback blocks go first of all. With them a log compaction loses its pending files before
         the completed one: what is left after a crash must say which slices it wrote to.
 
-        A crash in between leaves an inflight write, whose data files are found by listing. So
+        A crash in between leaves inflight writes, whose data files are found by listing. So
         Hudi can finish the restore too, and no list of files that somebody else may have written
         decides what is removed.
 
         Raises:
-            ConfinementError: a file lies outside the table; nothing of this instant was removed.
+            ConfinementError: a file lies outside the table; nothing of these instants was removed.
         """
         began = self.context.clock()
-        target = step.target.timestamp
-        files = sorted(self._write_files.get(target, ()), key=lambda f: f.state, reverse=True)
-        data = self._by_folder(step.files)
-        removed = self._record.of_step(step)
-        self._append_blocks(step)
-        self._writer.remove([i for i in files if i.action is Action.LOG_COMPACTION and step.blocks])
-        self._writer.remove([i for i in files if i.state is InstantState.COMPLETED])
-        self.context.warehouse.remove_with_checksums(data, self.context.parallel_map)
-        self._writer.remove([i for i in files if i.state is not InstantState.COMPLETED])
-        self.context.warehouse.remove_tree(join(self.table.location, MARKERS, target))
-        deleted = defaultdict[str, list[str]](list)
-        for file in removed:
-            deleted[file.partition].append(f"{self.table.location}/{file.path}")
-        return RollbackMetadata(
-            instant_of(began, self.table.properties.zone),
-            max(0, int((self.context.clock() - began).total_seconds() * 1000)),
-            step.target,
-            {partition: tuple(paths) for partition, paths in deleted.items()},
-            tuple((b.partition, join(self.table.location, b.path)) for b in step.blocks),
+        data = self._by_folder(file for step in steps for file in step.files)
+        removed = [self._record.of_step(step) for step in steps]
+        for step in steps:
+            self._append_blocks(step)
+        self._writer.remove(
+            f
+            for step in steps
+            for f in self._files_of(step)
+            if f.action is Action.LOG_COMPACTION and step.blocks
         )
+        files = [file for step in steps for file in self._files_of(step)]
+        self._writer.remove(f for f in files if f.state is InstantState.COMPLETED)
+        self.context.warehouse.remove_with_checksums(data, self.context.parallel_map)
+        self._writer.remove(f for f in files if f.state is not InstantState.COMPLETED)
+        for step in steps:
+            markers = join(self.table.location, MARKERS, step.target.timestamp)
+            self.context.warehouse.remove_tree(markers)
+        took_ms = max(0, int((self.context.clock() - began).total_seconds() * 1000))
+        started = instant_of(began, self.table.properties.zone)
+        return [
+            RollbackMetadata(
+                started,
+                took_ms,
+                step.target,
+                self._by_partition(gone),
+                tuple((b.partition, join(self.table.location, b.path)) for b in step.blocks),
+            )
+            for step, gone in zip(steps, removed, strict=True)
+        ]
+
+    def _files_of(self, step: Step) -> list[Instant]:
+        """The timeline's files of an instant, the completed one first, the requested one last."""
+        files = self._write_files.get(step.target.timestamp, ())
+        return sorted(files, key=lambda f: f.state, reverse=True)
+
+    def _by_partition(self, files: Iterable[PlannedFile]) -> dict[str, tuple[str, ...]]:
+        """The full paths of files in each partition."""
+        found = defaultdict[str, list[str]](list)
+        for file in files:
+            found[file.partition].append(f"{self.table.location}/{file.path}")
+        return {partition: tuple(paths) for partition, paths in found.items()}
 
     def _append_blocks(self, step: Step) -> None:
         """Append the rollback blocks that are not there yet.
