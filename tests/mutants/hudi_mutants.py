@@ -109,15 +109,41 @@ HUDI_MUTANTS: Final = (
         "restores: rollback blocks are there before their commit is unpublished",
         "consumers/tidegate/restores/run.py",
         (
-            ("        self._append_blocks(step)\n", ""),
-            ("deleted = defaultdict", "self._append_blocks(step)\n        deleted = defaultdict"),
+            ("            self._append_blocks(step)\n", "            pass\n"),
+            (
+                "            markers = join",
+                "            self._append_blocks(step)\n            markers = join",
+            ),
         ),
         f"{_CRASHES} -k killed_at_any",
     ),
     Mutant(
+        "restores: the data files of a pass go before its pending files",
+        "consumers/tidegate/restores/run.py",
+        (
+            (
+                "self._writer.remove(f for f in files if f.state is InstantState.COMPLETED)",
+                "self._writer.remove(files)",
+            ),
+        ),
+        f"{_CRASHES} -k copy",
+    ),
+    Mutant(
+        "restores: an instant that Hudi would not recognise once unpublished is rolled back alone",
+        "consumers/tidegate/restores/passes.py",
+        (("len(actions) <= 1 and actions <= _JOIN", "len(actions) >= 0"),),
+        "tests/restores/test_passes.py",
+    ),
+    Mutant(
+        "restores: no pass goes back to a later instant",
+        "consumers/tidegate/restores/passes.py",
+        (("step.target.timestamp < group[-1].target.timestamp", "True"),),
+        "tests/restores/test_passes.py",
+    ),
+    Mutant(
         "restores: a log compaction loses its pending files before the completed one",
         "consumers/tidegate/restores/run.py",
-        (("if i.action is Action.LOG_COMPACTION and step.blocks", "if not i.timestamp"),),
+        (("if f.action is Action.LOG_COMPACTION and step.blocks", "if not f.timestamp"),),
         f"{_CRASHES} -k killed_at_any",
     ),
     Mutant(
