@@ -1,7 +1,7 @@
 """The Metastore bridge on a real Metastore (4.0.1, embedded Derby), started here.
 
-    PYTHONPATH=tests .venv/bin/python benchmarks/bridge.py [--locks 10000] [--vacuums 1000]
-        [--rounds 100] [--interval-ms 200] [--json]
+    .venv/bin/python benchmarks/bridge.py [--locks 10000] [--vacuums 1000] [--rounds 100]
+                                          [--interval-ms 200] [--removals 0] [--json]
 
 (a) one look with so many lock rows and waiting vacuums, and what of it is the Metastore's answer;
 (b) from an unlock or a commit to the release's publication, while the bridge looks at an interval:
@@ -13,15 +13,16 @@ gate and cleaner as processes, on an embedded Kafka.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
+
+from report import Line, line, show
 
 from support.acid import build
 from support.deployment import Deployment
@@ -70,16 +71,14 @@ def seconds(action: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def looks(bridge: MetastoreBridge) -> dict[str, float]:
+def looks(bridge: MetastoreBridge) -> Iterator[Line]:
     """(a): the bridge is warm, and nothing ends meanwhile."""
     bridge.look()
     whole = [seconds(bridge.look) for _ in range(LOOKS)]
     answers = [seconds(bridge._client.locks) for _ in range(LOOKS)]  # noqa: SLF001 - a part of it
-    return {
-        "look_median_ms": 1000 * statistics.median(whole),
-        "look_worst_ms": 1000 * max(whole),
-        "of_it_show_locks_ms": 1000 * statistics.median(answers),
-    }
+    medians = [1000 * statistics.median(each) for each in (whole, answers)]
+    yield line("one look beside the Metastore's list of locks, ms", medians[0], 2, peer=medians[1])
+    yield line("the slowest look, ms", 1000 * max(whole))
 
 
 class Stopwatch:
@@ -107,7 +106,7 @@ def watch(bridge: MetastoreBridge, interval: float, stop: threading.Event) -> No
 
 def latencies(
     engine: HiveEngine, settings: BridgeSettings, database: str, rounds: int
-) -> dict[str, float]:
+) -> Iterator[Line]:
     """(b): each at a random moment of the interval."""
     stopwatch, ended = Stopwatch(), dict[tuple[int | None, int | None], float]()
     bridge = MetastoreBridge(settings, stopwatch, Storage(), Baseline())
@@ -133,11 +132,13 @@ def latencies(
     thread.join()
     bridge.close()
     took = sorted(1000 * (stopwatch.published[each] - at) for each, at in ended.items())
-    return {
-        "interval_ms": settings.interval_ms,
-        "release_p50_ms": statistics.median(took),
-        "release_p99_ms": took[min(len(took) - 1, int(0.99 * len(took)))],
-    }
+    yield from _percentiles(f"end to release, interval {settings.interval_ms} ms", took)
+
+
+def _percentiles(what: str, took: Sequence[float]) -> Iterator[Line]:
+    """Of sorted milliseconds."""
+    yield line(f"{what}, p50 ms", statistics.median(took))
+    yield line(f"{what}, p99 ms", took[min(len(took) - 1, int(0.99 * len(took)))])
 
 
 class Calls:
@@ -161,7 +162,7 @@ class Calls:
         self.a_minute = 60 * self.count / (time.monotonic() - self.began)
 
 
-def removals(engine: HiveEngine, folder: Path, rounds: int, interval_ms: int) -> dict[str, float]:
+def removals(engine: HiveEngine, folder: Path, rounds: int, interval_ms: int) -> Iterator[Line]:
     """(d): each at a random moment of the interval."""
     settings = f"""
         [bridge.metastore]
@@ -178,10 +179,7 @@ def removals(engine: HiveEngine, folder: Path, rounds: int, interval_ms: int) ->
         deployment.run("cleaner")
         each_round = (removal(engine, deployment, interval_ms, n) for n in range(rounds))
         took = sorted(1000 * seconds for seconds in each_round)
-    return {
-        "removal_p50_ms": statistics.median(took),
-        "removal_p99_ms": took[min(len(took) - 1, int(0.99 * len(took)))],
-    }
+    yield from _percentiles(f"end to first directory gone, interval {interval_ms} ms", took)
 
 
 def removal(engine: HiveEngine, deployment: Deployment, interval_ms: int, number: int) -> float:
@@ -209,27 +207,18 @@ def removal(engine: HiveEngine, deployment: Deployment, interval_ms: int, number
     return time.perf_counter() - began
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--locks", type=int, default=10_000)
-    parser.add_argument("--vacuums", type=int, default=1_000)
-    parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--interval-ms", type=int, default=200)
-    parser.add_argument("--removals", type=int, default=0, help="rounds of (d)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    args = parser.parse_args()
-    found: dict[str, Any] = {"locks": args.locks, "vacuums": args.vacuums}
+def measured(args: argparse.Namespace) -> Iterator[Line]:
+    """All that was asked for."""
     with tempfile.TemporaryDirectory() as name, own_metastore(Path(name) / "ms") as metastore:
         engine = HiveEngine(metastore)
         database = engine.database()
         engine.table(database, partitioned_by=["day"])
         settings = BridgeSettings(uri=metastore.uri, interval_ms=args.interval_ms)
         with Calls() as calls:
-            found |= latencies(engine, settings, database, args.rounds)
-        found["calls_a_minute"] = calls.a_minute
+            yield from latencies(engine, settings, database, args.rounds)
+        yield line("calls of the Metastore a minute", calls.a_minute)
         if args.removals:
-            found |= removals(engine, Path(name), args.removals, args.interval_ms)
+            yield from removals(engine, Path(name), args.removals, args.interval_ms)
         locks = take_locks(engine, database, args.locks)
         reader = engine.open_txn()
         bridge = MetastoreBridge(settings, lambda _: None, Storage(), Baseline())
@@ -240,14 +229,22 @@ def main() -> None:
             )
             for n in range(args.vacuums)
         )
-        found |= looks(bridge)
+        yield from looks(bridge)
         bridge.close()
         engine.close()
-    if args.json:
-        print(json.dumps(found))
-        return
-    for key, value in found.items():
-        print(f"{key:<26} {value:.1f}" if isinstance(value, float) else f"{key:<26} {value}")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--locks", type=int, default=10_000)
+    parser.add_argument("--vacuums", type=int, default=1_000)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--interval-ms", type=int, default=200)
+    parser.add_argument("--removals", type=int, default=0, help="rounds of (d)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    args = parser.parse_args()
+    show(measured(args), as_json=args.json)
 
 
 if __name__ == "__main__":

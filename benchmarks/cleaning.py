@@ -1,7 +1,7 @@
 """The cleaner beside its peers, in one run on one disk: ratios, not seconds.
 
-    PYTHONPATH=tests .venv/bin/python benchmarks/cleaning.py
-        [--directories 10000] [--rounds 3] [--folder DIR] [--latencies 0] [--hive] [--json]
+    .venv/bin/python benchmarks/cleaning.py [--directories 10000] [--rounds 3] [--folder DIR]
+                                            [--latencies 0] [--hive] [--json]
 
 (a) the plan of a table of many deltas, listing included, against walking it with os.scandir;
 (b) the whole cleaning, verification included, against shutil.rmtree of one directory after another,
@@ -10,24 +10,24 @@
 (d) with --latencies N: from the last release published to the first directory gone, on a broker.
 
 Tables are on the disk before they are removed, as real ones are: to free what was never written
-costs a file system less. Rounds are in turns; the fastest of each counts, and every ratio is
-also printed for each round, because other work on the disk falls into single rounds.
+costs a file system less. Rounds are in turns; the fastest of each counts, and the ratios are also
+printed for the slowest round, because other work on the disk falls into single rounds.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+
+from report import Line, line, show
 
 from tidegate.cleaning import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
@@ -85,7 +85,7 @@ def seconds(action: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def plan_beside_walk(cleaner: Cleaner, command: CleaningReleased, rounds: int) -> dict[str, Any]:
+def plan_beside_walk(cleaner: Cleaner, command: CleaningReleased, rounds: int) -> Iterator[Line]:
     """(a): the fastest of some rounds each, in turns."""
     location = Path(command.location)
     turns = [
@@ -93,7 +93,7 @@ def plan_beside_walk(cleaner: Cleaner, command: CleaningReleased, rounds: int) -
         for _ in range(rounds)
     ]
     bare, planned = (min(each) for each in zip(*turns, strict=True))
-    return {"walk_s": bare, "plan_s": planned, "plan_over_walk": planned / bare}
+    yield line("plan beside a bare walk, seconds", planned, 3, peer=bare)
 
 
 def rmtree(command: CleaningReleased) -> None:
@@ -134,7 +134,7 @@ def clean(cleaner: Cleaner, command: CleaningReleased) -> None:
 
 def cleaning_beside_rmtree(
     cleaner: Cleaner, folder: Path, deltas: int, rounds: int
-) -> dict[str, Any]:
+) -> Iterator[Line]:
     """(b): each on a table of its own, the same in all."""
     turns: list[tuple[float, ...]] = []
     for _ in range(rounds):
@@ -146,21 +146,16 @@ def cleaning_beside_rmtree(
             shutil.rmtree(folder / "removed")
         turns.append(tuple(took))
     one_by_one, bare, ours = (min(each) for each in zip(*turns, strict=True))
-    return {
-        "rmtree_s": one_by_one,
-        "floor_s": bare,
-        "cleaning_s": ours,
-        "floor_over_rmtree": bare / one_by_one,
-        "cleaning_over_rmtree": ours / one_by_one,
-        "cleaning_over_rmtree_by_round": [each[2] / each[0] for each in turns],
-        "cleaning_over_floor": ours / bare,
-        "cleaning_over_floor_by_round": [each[2] / each[1] for each in turns],
-    }
+    what = f"plan and cleaning of {deltas:,} deltas beside"
+    yield line(f"{what} rmtree one by one, seconds", ours, 0.5, peer=one_by_one)
+    worst = max(turns, key=lambda each: each[2] / each[0])
+    yield line(f"{what} rmtree, the slowest round, seconds", worst[2], peer=worst[0])
+    yield line(f"{what} two threads of bare system calls, seconds", ours, peer=bare)
 
 
-def hive_beside_plan(cleaner: Cleaner, command: CleaningReleased) -> dict[str, Any]:
+def hive_beside_plan(cleaner: Cleaner, command: CleaningReleased) -> Iterator[Line]:
     """(c): after HIVE_WARM rounds, in which the JVM compiles what it needs; then in turns."""
-    from support.hive_judge import NO_TXNS, hive_judge  # noqa: PLC0415 - needs PYTHONPATH=tests
+    from support.hive_judge import NO_TXNS, hive_judge  # noqa: PLC0415 - needs Hive's jars
 
     location, write_ids = Path(command.location), ValidWriteIds.parse(command.valid_write_ids)
     with hive_judge("-Xmx2g") as hive:
@@ -168,30 +163,27 @@ def hive_beside_plan(cleaner: Cleaner, command: CleaningReleased) -> dict[str, A
         state = ask()
         if isinstance(state, str) or len(state.obsolete) != len(cleaner.plan(command).remove):
             raise SystemExit(f"Hive plans otherwise: {str(state)[:300]}")
-        first = seconds(ask)
-        for _ in range(HIVE_WARM):
+        for _ in range(1 + HIVE_WARM):
             ask()
         turns = [(seconds(ask), seconds(lambda: cleaner.plan(command))) for _ in range(HIVE_TURNS)]
     theirs, ours = (min(each) for each in zip(*turns, strict=True))
-    return {"hive_first_s": first, "hive_s": theirs, "hive_over_plan": theirs / ours}
+    yield line("plan beside getAcidState of a warm Hive, seconds", ours, 1, peer=theirs)
 
 
-def measured(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def measured(args: argparse.Namespace, folder: Path) -> Iterator[Line]:
     """All that was asked for."""
     cleaner = Cleaner(
         Warehouse(WarehouseRoots.of(str(folder))), ThreadMap(), lambda: datetime.now(UTC)
     )
     command = make_table(folder / "planned", args.directories)
-    found = {"directories": args.directories}
-    found |= plan_beside_walk(cleaner, command, args.rounds)
+    yield from plan_beside_walk(cleaner, command, args.rounds)
     if args.hive:
-        found |= hive_beside_plan(cleaner, command)
-    found |= cleaning_beside_rmtree(cleaner, folder, args.directories, args.rounds)
+        yield from hive_beside_plan(cleaner, command)
+    yield from cleaning_beside_rmtree(cleaner, folder, args.directories, args.rounds)
     if args.latencies:
         from cleaning_latency import latencies  # noqa: PLC0415 - needs a broker
 
-        found |= latencies(folder, args.latencies)
-    return found
+        yield from latencies(folder, args.latencies)
 
 
 def main() -> None:
@@ -207,14 +199,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=args.folder) as name:
-        found = measured(args, Path(name).resolve())
-    if args.json:
-        print(json.dumps(found))
-        return
-    for key, value in found.items():
-        values = value if isinstance(value, list) else [value]
-        shown = " ".join(f"{v:.3f}" if isinstance(v, float) else str(v) for v in values)
-        print(f"{key:<32} {shown}")
+        show(measured(args, Path(name).resolve()), as_json=args.json)
 
 
 if __name__ == "__main__":

@@ -11,11 +11,12 @@ not in it: see bus.py (d).
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
+
+from report import Line, line, show
 
 from tidegate.cleaning import ReaderGate
 from tidegate.events import Event, LockHold, LockReleased, VacuumFinished, VacuumKind
@@ -81,7 +82,7 @@ def written(bus: MemoryBus, start: int) -> list[int]:
     return [len(r.key or b"") + len(r.value or b"") for r in bus.records(CHANGELOG)[start:]]
 
 
-def measure(vacuums: int, holds: int) -> Iterator[dict[str, Any]]:
+def measure(vacuums: int, holds: int) -> Iterator[Line]:
     """Run all; a line each."""
     topics = [*(each.name() for each in TOPICS), CHANGELOG]
     bus = MemoryBus(topics, 1)
@@ -94,18 +95,18 @@ def measure(vacuums: int, holds: int) -> Iterator[dict[str, Any]]:
         took = work(loop, count)
         each.append(Seconds(took.clock / count, took.processor / count))
         sizes.append(sum(written(bus, before)) / count)
-    yield _at_least("a vacuum more, events a second", 1 / each[-1].clock, 5000)
-    yield _at_least("the same, of processor time", 1 / each[-1].processor, 5000)
+    yield line("a vacuum more, events a second", 1 / each[-1].clock, 5000, at_least=True)
+    yield line("the same, of processor time", 1 / each[-1].processor, 5000, at_least=True)
     growth = each[-1].processor / each[0].processor
-    yield _at_most("its cost with all waiting to that with a tenth", growth, 2)
-    yield _at_most("its bytes with all waiting to those with a tenth", sizes[-1] / sizes[0], 2)
+    yield line("its cost with all waiting to that with a tenth", growth, 2)
+    yield line("its bytes with all waiting to those with a tenth", sizes[-1] / sizes[0], 2)
     before, freed = len(bus.records(CHANGELOG)), max(1, 20_000 // holds)
     count = send(bus, (each for n in range(freed) for each in releases(n, holds)))
     took = work(loop, count)
-    yield _at_least("a release, events a second", count / took.clock, 5000)
-    yield _at_least("the same, of processor time", count / took.processor, 5000)
-    yield _at_most("a release, bytes of the changelog", sum(written(bus, before)) / count, 4000)
-    yield _at_most("largest record, bytes", max(written(bus, 0)), 1_000_000)
+    yield line("a release, events a second", count / took.clock, 5000, at_least=True)
+    yield line("the same, of processor time", count / took.processor, 5000, at_least=True)
+    yield line("a release, bytes of the changelog", sum(written(bus, before)) / count, 4000)
+    yield line("largest record, bytes", max(written(bus, 0)), 1_000_000)
     loop.close()
     records = [(each.key or b"", each.value) for each in bus.records(CHANGELOG)]
     store = store_of(ReaderGate())
@@ -113,27 +114,8 @@ def measure(vacuums: int, holds: int) -> Iterator[dict[str, Any]]:
     store.restore(records)
     waiting = store.state("hive.db.t").loaded.waiting
     clock, processor = time.perf_counter() - began, time.process_time() - cpu
-    yield _at_least("read back and indexed, vacuums a second", waiting / clock, 100_000)
-    yield _at_least("the same, of processor time", waiting / processor, 100_000)
-
-
-def _at_least(goal: str, ours: float, wanted: float) -> dict[str, Any]:
-    return _line(f"{goal} (at least)", ours, wanted, reached=ours >= wanted)
-
-
-def _at_most(goal: str, ours: float, wanted: float) -> dict[str, Any]:
-    return _line(f"{goal} (at most)", ours, wanted, reached=ours <= wanted)
-
-
-def _line(goal: str, ours: float, wanted: float, *, reached: bool) -> dict[str, Any]:
-    return {
-        "goal": goal,
-        "ours": round(ours, 2),
-        "peer": None,
-        "ratio": None,
-        "wanted": wanted,
-        "reached": reached,
-    }
+    yield line("read back and indexed, vacuums a second", waiting / clock, 100_000, at_least=True)
+    yield line("the same, of processor time", waiting / processor, 100_000, at_least=True)
 
 
 def main() -> None:
@@ -143,9 +125,7 @@ def main() -> None:
     parser.add_argument("--holds", type=int, default=20)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    for line in measure(given.vacuums, given.holds):
-        told = f"{line['goal']}: {line['ours']:,} (wanted {line['wanted']:,})"
-        print(json.dumps(line) if given.json else told, flush=True)
+    show(measure(given.vacuums, given.holds), as_json=given.json)
 
 
 if __name__ == "__main__":

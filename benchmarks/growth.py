@@ -7,6 +7,7 @@ Every row is measured beside a floor (the bare system calls) in the same process
 each size, so that its peak memory is that size's own. The exponent is the slope of the CPU seconds
 between the two largest sizes in a log-log plot: 1 is linear. It is of CPU time because machines
 are shared; ratios are of wall-clock time, of calls in turns. `!` marks a goal that was missed.
+With --json a line a goal, as all benchmarks print it (report.py); without, every size.
 
 Rows of growth_bus.py need a broker: that of KAFKA_BOOTSTRAP_SERVERS, else an embedded one.
 """
@@ -27,6 +28,8 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from report import Line, line, show, text
 
 from tidegate.local.embedded import EmbeddedBroker
 from tidegate.local.embedded.bootstrap import SERVERS_VARIABLE
@@ -152,7 +155,7 @@ def exponent(sizes: Sequence[dict[str, Any]], seconds: str = "cpu_seconds") -> f
     return math.log(other[seconds] / one[seconds]) / math.log(other["size"] / one["size"])
 
 
-def goals(row: Row, found: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def goals(row: Row, found: dict[str, Any]) -> Iterator[Line]:
     """What is wanted of a row and whether it is reached. What the floor itself costs is no fault.
 
     Its own goals are for its largest size; the exponent and the memory are wanted at every size.
@@ -160,34 +163,25 @@ def goals(row: Row, found: dict[str, Any]) -> Iterator[dict[str, Any]]:
     last = found["sizes"][-1]
     if found["exponent"] is not None:
         most = max(MOST_EXPONENT, (found["floor_exponent"] or 0) + EXPONENT_ERROR)
-        yield _goal("exponent", found["exponent"], most)
-    yield _goal("MB", last["peak_mb"], MOST_MB)
-    if last["size"] != row.sizes[-1]:
-        return
-    own = {"seconds": (last["seconds"], row.goal.seconds)}
-    own["times the floor"] = last["ratio"], row.goal.ratio
-    own |= {name: (last["counts"][name], most) for name, most in row.goal.counts.items()}
-    for name, (ours, most) in own.items():
-        if most < math.inf:
-            yield _goal(name, ours, most)
+        yield line(f"{row.name}: exponent", found["exponent"], round(most, 2))
+    what = f"{row.name}, {last['size']:,} {row.unit}:"
+    yield line(f"{what} MB", last["peak_mb"], MOST_MB)
+    own = row.goal if last["size"] == row.sizes[-1] else Goal()
+    ratio = None if own.ratio == math.inf else own.ratio
+    yield line(f"{what} seconds by the floor's", last["seconds"], ratio, peer=last["floor_seconds"])
+    if own.seconds < math.inf:
+        yield line(f"{what} seconds", last["seconds"], own.seconds)
+    for name, count in last["counts"].items():
+        yield line(f"{what} {name}", count, own.counts.get(name))
 
 
-def _goal(name: str, ours: float, wanted: float) -> dict[str, Any]:
-    return {
-        "goal": name,
-        "ours": round(ours, 2),
-        "wanted": round(wanted, 2),
-        "reached": ours <= wanted,
-    }
-
-
-def show(row: Row, found: dict[str, Any]) -> None:
+def show_row(row: Row, found: dict[str, Any]) -> None:
     """Print a row as text."""
     slope = ""
     if found["exponent"] is not None:
         slope = f"   exponent {found['exponent']:.2f} (floor {found['floor_exponent']:.2f})"
-    failed = [f"{g['wanted']} {g['goal']}" for g in found["goals"] if not g["reached"]]
-    print(f"{row.name}{slope}{'   ! ' + ', '.join(failed) if failed else ''}")
+    failed = [text(each) for each in found["goals"] if each["reached"] is False]
+    print(f"{row.name}{slope}")
     for each in found["sizes"]:
         print(
             f"  {each['size']:>8,} {row.unit:<11}{each['seconds']:>9.3f} s"
@@ -197,6 +191,8 @@ def show(row: Row, found: dict[str, Any]) -> None:
             + "".join(f"   {count:,.0f} {name}" for name, count in each["counts"].items()),
             flush=True,
         )
+    for each in failed:
+        print(f"  ! {each}", flush=True)
 
 
 def main() -> None:
@@ -205,14 +201,13 @@ def main() -> None:
     parser.add_argument("--rows", nargs="*", default=[], help="only rows whose names contain one")
     parser.add_argument("--largest", type=int, default=10**9, help="skip larger sizes")
     parser.add_argument("--folder", type=Path, help="where files go; default: a temporary folder")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="print a line a goal as JSON")
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
         phase, name, size, folder = args.child
         child(phase, name, int(size), Path(folder))
         return
-    report: dict[str, Any] = {}
     named = [r for r in rows() if not args.rows or any(each in r.name for each in args.rows)]
     chosen = [row for row in named if min(row.sizes) <= args.largest]
     with ExitStack() as stack:
@@ -228,11 +223,11 @@ def main() -> None:
                 "floor_exponent": exponent(sizes, "floor_cpu_seconds"),
                 "sizes": sizes,
             }
-            report[row.name] = found | {"goals": list(goals(row, found))}
-            if not args.json:
-                show(row, report[row.name])
-    if args.json:
-        print(json.dumps(report))
+            found["goals"] = list(goals(row, found))
+            if args.json:
+                show(found["goals"], as_json=True)
+            else:
+                show_row(row, found)
 
 
 if __name__ == "__main__":

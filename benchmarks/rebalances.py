@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 import signal
 import statistics
@@ -32,6 +31,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from confluent_kafka import Consumer, TopicPartition
+from report import Line, line, show
 
 from tidegate.cleaning import ReaderGate
 from tidegate.errors import DeliveryError
@@ -182,7 +182,7 @@ def deployment(servers: str, partitions: int) -> Iterator[tuple[str, Publisher]]
         yield prefix, publisher
 
 
-def joins_and_leaves(servers: str) -> Iterator[dict[str, Any]]:
+def joins_and_leaves(servers: str) -> Iterator[Line]:
     """1 and 2."""
     with deployment(servers, PARTITIONS) as (prefix, publisher):
         Busy.runs.clear()
@@ -193,7 +193,7 @@ def joins_and_leaves(servers: str) -> Iterator[dict[str, Any]]:
             lambda: len(Busy.runs),
         )
     again = 100 * (sum(Busy.runs.values()) - sent) / sent
-    yield _line(f"commands run twice of {sent:,}, percent", again, 1)
+    yield line(f"commands run twice of {sent:,}, percent", again, 1)
     with deployment(servers, PARTITIONS) as (prefix, publisher):
         reads = CountedReads()
         _while_members_change(
@@ -203,7 +203,7 @@ def joins_and_leaves(servers: str) -> Iterator[dict[str, Any]]:
             lambda: None,
         )
     what = f"partitions that stayed and were read, of {reads.acquired} assigned"
-    yield _line(what, reads.kept_and_read, 0.5)
+    yield line(what, reads.kept_and_read, 0.5)
 
 
 def _while_members_change(
@@ -234,7 +234,7 @@ def _while_members_change(
     return sent
 
 
-def kills(servers: str, count: int, folder: Path) -> Iterator[dict[str, Any]]:
+def kills(servers: str, count: int, folder: Path) -> Iterator[Line]:
     """3."""
     with deployment(servers, PARTITIONS) as (prefix, publisher):
         settings = folder / "kills.toml"
@@ -259,10 +259,12 @@ def kills(servers: str, count: int, folder: Path) -> Iterator[dict[str, Any]]:
             taken.append(time.perf_counter() - began)
         process.end(signal.SIGTERM, 30)
         commands.close()
-    what = f"SIGKILL to the next command, seconds, p99 of {count}"
-    yield _line(what, _p99(taken), 2) | {"median": round(statistics.median(taken), 2)}
-    what = "the start-up of Python and of its imports alone, seconds, p99, in turns with it"
-    yield _line(what, _p99(starts), None) | {"median": round(statistics.median(starts), 2)}
+    what = f"SIGKILL to the next command, of {count}, seconds"
+    yield line(f"{what}, p99", _p99(taken), 2)
+    yield line(f"{what}, median", statistics.median(taken))
+    what = "the start-up of Python and of its imports alone, in turns with it, seconds"
+    yield line(f"{what}, p99", _p99(starts), None)
+    yield line(f"{what}, median", statistics.median(starts))
 
 
 def _start(settings: Path, folder: Path) -> Child:
@@ -297,7 +299,7 @@ def _next(consumer: Consumer) -> None:
             raise RuntimeError("no command within a minute")
 
 
-def many_partitions(folder: Path, partitions: int) -> Iterator[dict[str, Any]]:
+def many_partitions(folder: Path, partitions: int) -> Iterator[Line]:
     """4. In this process, whose limit of descriptors is lowered for it; the broker has its own."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with (
@@ -320,8 +322,8 @@ def many_partitions(folder: Path, partitions: int) -> Iterator[dict[str, Any]]:
                 pass
             loop.close()
             bus.close()
-            yield _line(f"{partitions} partitions ready, seconds, {what}", seconds, 10)
-            yield _line("its descriptors", descriptors, DESCRIPTORS)
+            yield line(f"{partitions} partitions ready, seconds, {what}", seconds, 10)
+            yield line("its descriptors", descriptors, DESCRIPTORS)
     resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
@@ -342,20 +344,6 @@ def _descriptors() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-def _line(goal: str, ours: float, wanted: float | None) -> dict[str, Any]:
-    """A goal that is reached where ours is not above what is wanted."""
-    ratio = None if not wanted else round(ours / wanted, 2)
-    reached = None if wanted is None else ours <= wanted
-    return {
-        "goal": goal,
-        "ours": round(ours, 2),
-        "peer": None,
-        "ratio": ratio,
-        "wanted": wanted,
-        "reached": reached,
-    }
-
-
 def main() -> None:
     """Run all; a line each."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -371,10 +359,7 @@ def main() -> None:
             "partitions": many_partitions(Path(name) / "large", given.partitions),
         }
         chosen = [parts[given.only]] if given.only else parts.values()
-        for line in (each for part in chosen for each in part):
-            wanted = "" if line["wanted"] is None else f" (wanted: at most {line['wanted']})"
-            text = f"{line['goal']}: {line['ours']:,}{wanted}"
-            print(json.dumps(line) if given.json else text, flush=True)
+        show((each for part in chosen for each in part), as_json=given.json)
 
 
 if __name__ == "__main__":
