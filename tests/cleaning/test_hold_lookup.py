@@ -27,7 +27,7 @@ from tidegate.events import (
 )
 from tidegate.events.reasons import Reason
 from tidegate.events.wire import Wire
-from tidegate.runtime.authorization import Unauthorized
+from tidegate.runtime.authorization import SignedBy, Unauthorized
 from tidegate.runtime.bus import Partition, Record, Watermarks
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
@@ -39,7 +39,7 @@ MINUTE = 60_000
 class Signed:
     """Requests of `eve` prove nothing."""
 
-    def check(self, command: Command, record: Record) -> str | None:
+    def check(self, command: Command, record: Record) -> SignedBy | None:
         del record
         if command.asked_by == "eve":
             raise Unauthorized(Reason.NOT_SIGNED, "not signed")

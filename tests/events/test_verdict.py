@@ -21,7 +21,7 @@ from tidegate.events.verdict import Verdict, causes_of_answers, verdict_of
 
 def planned(message: str | None) -> Outcome:
     fields = started(restore_request()).model_dump(
-        exclude={"event_id", "restore_instant", "resumed"}
+        exclude={"event_id", "restore_instant", "resumed", "approval", "approved_by"}
     )
     return RestorePlanned.model_validate(fields | {"message": message})
 

@@ -10,7 +10,7 @@ from tidegate.authorization.keys import TrustedKey
 from tidegate.errors import ConfigError
 from tidegate.events import Command, RestoreRequested
 from tidegate.events.reasons import Reason
-from tidegate.runtime.authorization import Unauthorized
+from tidegate.runtime.authorization import SignedBy, Unauthorized
 from tidegate.runtime.bus import Record
 from tidegate.signatures import BadSignatureError, verified
 from tidegate.signatures.tokens import signature_header
@@ -41,19 +41,19 @@ class Authorizer:
         self._public = {key_id: each.public for key_id, each in self._keys.items()}
         self._required, self._restores_by = required, tuple(restores_by)
 
-    def check(self, command: Command, record: Record) -> str | None:
-        """The name whose key signed the command; None: not signed, where that is accepted.
+    def check(self, command: Command, record: Record) -> SignedBy | None:
+        """Whose key signed the command; None: not signed, where that is accepted.
 
         Raises:
             Unauthorized: the signature is missing or proves nothing, its key may not ask for this,
                 or who asks is not listed. Anybody may ask for a dry run.
         """
-        name = self._signed_by(command, record)
+        signed_by = self._signed_by(command, record)
         if isinstance(command, RestoreRequested) and not command.plan_only:
-            self._check_listed(name or command.requested_by)
-        return name
+            self._check_listed(signed_by.name if signed_by else command.requested_by)
+        return signed_by
 
-    def _signed_by(self, command: Command, record: Record) -> str | None:
+    def _signed_by(self, command: Command, record: Record) -> SignedBy | None:
         try:
             token = signature_header(record.headers) if self._required or self._keys else None
             if token is None:
@@ -76,7 +76,7 @@ class Authorizer:
         key = self._keys[signature.key_id]
         if (why := key.refuses(command, at)) is not None:
             raise Unauthorized(Reason.KEY_NOT_ALLOWED, why)
-        return key.name
+        return SignedBy(key.name, signature.key_id)
 
     def _check_listed(self, who: str) -> None:
         if not any(fnmatchcase(who, each) for each in self._restores_by):

@@ -73,6 +73,13 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         f"tidegate plan restore {_TABLE} --savepoint latest --out plan.json",
         "tidegate publish restore --plan plan.json --reason 'a bad load' --wait --timeout 1h",
     ),
+    "publish approval": (
+        f"tidegate plan restore {_TABLE} --savepoint 20261121041551845 --out plan.json",
+        (
+            "tidegate publish approval --request 1b9ce7ae-5c0c-4a35-9d4e-2f2d6f0c8a51"
+            " --plan plan.json --reason 'checked with finance' --wait"
+        ),
+    ),
     "publish commit": (
         f"tidegate publish commit {_TABLE} --instant 20261121041551845 --operation upsert",
     ),

@@ -16,6 +16,7 @@ class ExitCode(IntEnum):
     WRONG = 2
     REFUSED = 3
     UNANSWERED = 4
+    AWAITING = 5
 
 
 MEANINGS: Final = {
@@ -24,12 +25,14 @@ MEANINGS: Final = {
     ExitCode.WRONG: "the command, an event or the settings are wrong; nothing was done",
     ExitCode.REFUSED: "with --wait: the request was refused, nothing was changed",
     ExitCode.UNANSWERED: "with --wait: no final outcome came in time; it may still come",
+    ExitCode.AWAITING: "with --wait: another person has to approve it; nothing was changed so far",
 }
 OF_VERDICT: Final = {
     Verdict.DONE: ExitCode.DONE,
     Verdict.REFUSED: ExitCode.REFUSED,
     Verdict.FAILED: ExitCode.FAILED,
     Verdict.UNANSWERED: ExitCode.UNANSWERED,
+    Verdict.AWAITING: ExitCode.AWAITING,
 }
 
 

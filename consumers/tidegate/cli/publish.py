@@ -27,7 +27,7 @@ from tidegate.cli.publishing import (
     publisher_of,
     request,
 )
-from tidegate.cli.requests import restore, savepoint, savepoint_removal
+from tidegate.cli.requests import approval, restore, savepoint, savepoint_removal
 from tidegate.errors import ConfigError
 from tidegate.events import LockHold, ReleaseReason, TableType, VacuumFinished, VacuumKind
 from tidegate.events.catalogue import EVENT_TYPES
@@ -39,6 +39,7 @@ publish = typer.Typer(
 publish.command()(savepoint)
 publish.command()(savepoint_removal)
 publish.command()(restore)
+publish.command()(approval)
 
 
 class CommitAction(StrEnum):

@@ -1,4 +1,4 @@
-"""`tidegate publish savepoint`, `savepoint-removal` and `restore`: what people ask for."""
+"""`tidegate publish savepoint`, `savepoint-removal`, `restore`, `approval`: what people ask for."""
 
 from __future__ import annotations
 
@@ -130,6 +130,49 @@ def restore(
             expected_plan=wanted["plan_id"],
             seen_up_to=seen_up_to,
             request_id=request_id,
+        )
+
+    request(config, sending, wanted["table"] or "", send, again=request_id is not None)
+
+
+@option_group(Sending)
+def approval(
+    sending: Sending,
+    restore_request: Annotated[
+        str, typer.Option("--request", help="Id of the restore's request; see `tidegate status`.")
+    ],
+    reason: Annotated[str, typer.Option(help="Why, for the audit trail.")],
+    plan: Annotated[
+        Path | None,
+        typer.Option(help="The plan that you looked at: `tidegate plan restore --out` wrote it."),
+    ] = None,
+    table: OptionalTableName = None,
+    location: OptionalLocation = None,
+    plan_id: Annotated[
+        str | None, typer.Option(help="Id of the plan that you looked at; any other is refused.")
+    ] = None,
+    approved_by: Annotated[
+        str | None, typer.Option(help="Who approves; by default your login name.")
+    ] = None,
+    request_id: RequestId = None,
+    config: ConfigFile = None,
+) -> None:
+    """Approve a restore that another person requested; it is then carried out."""
+    given = {"table": table, "location": location, "plan_id": plan_id, "savepoint": None}
+    wanted = PlanFile.read(plan).completed(given) if plan else given
+    names = {"table": "table", "location": "location", "plan_id": "plan-id"}
+    if missing := [option for name, option in names.items() if not wanted[name]]:
+        raise ConfigError(f"missing: {', '.join('--' + option for option in missing)}")
+
+    def send(publisher: Publisher) -> Receipt:
+        return publisher.approve_restore(
+            table=wanted["table"] or "",
+            location=wanted["location"] or "",
+            request=restore_request,
+            plan_id=wanted["plan_id"] or "",
+            approved_by=approved_by or getpass.getuser(),
+            reason=reason,
+            approval_id=request_id,
         )
 
     request(config, sending, wanted["table"] or "", send, again=request_id is not None)

@@ -90,6 +90,8 @@ def _show(snapshot: Snapshot) -> None:
         write(f"alarm: {line}")
     if len(snapshot.alarms) > _ALARMS:
         write(f"... and {len(snapshot.alarms) - _ALARMS} older alarms; --json lists all")
+    for line in snapshot.awaiting_lines():
+        write(f"awaits approval: {line}")
     for each, line in zip(snapshot.running, snapshot.running_lines(), strict=True):
         write(f"under way: {line}")
         share = share_of(each.event) if is_terminal() else None

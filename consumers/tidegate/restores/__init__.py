@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tidegate.restores.approval import ApprovalRule, ApprovalRules
+from tidegate.restores.approval_records import ApprovalRecords
 from tidegate.restores.context import RestoreContext
 from tidegate.restores.executor import Restorer
 from tidegate.restores.liveness import LivenessSettings
@@ -9,6 +11,9 @@ from tidegate.restores.plan import PlannedFile, PlannedRestore, Step
 from tidegate.restores.preparation import plan_restore
 
 __all__ = [
+    "ApprovalRecords",
+    "ApprovalRule",
+    "ApprovalRules",
     "LivenessSettings",
     "PlannedFile",
     "PlannedRestore",

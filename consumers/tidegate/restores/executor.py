@@ -12,6 +12,9 @@ from tidegate.events import (
     Command,
     InstantRef,
     Outcome,
+    RestoreApprovalRejected,
+    RestoreApproved,
+    RestoreAwaitingApproval,
     RestoreCompleted,
     RestoreFailed,
     RestorePlanned,
@@ -20,9 +23,12 @@ from tidegate.events import (
     RestoreRequested,
     RestoreStarted,
 )
+from tidegate.events.outcomes import OfApproval
 from tidegate.events.reasons import Reason
 from tidegate.hudi import Instant, InstantInfo, RestoreMetadata, RollbackMetadata
 from tidegate.hudi_reader import HudiTable
+from tidegate.restores.approval import ApprovalRule, check_plan
+from tidegate.restores.approval_records import Approvals, NoApprovals
 from tidegate.restores.checks import check_seen
 from tidegate.restores.context import RestoreContext
 from tidegate.restores.liveness import LivenessSettings, check_writers
@@ -44,7 +50,7 @@ _NOT_CONFIRMED: Final = (
 
 
 class Restorer:
-    """Carries out RestoreRequested.
+    """Carries out RestoreRequested, for some tables only once a second person has approved it.
 
     Its outcomes: RestorePlanned if only the plan is wanted, or if the request confirms neither a
     plan nor what its requester saw; RestoreRejected if a check fails; else
@@ -53,10 +59,14 @@ class Restorer:
     savepoint to which the table has just been restored gets that RestoreCompleted. A repeated
     request gets its first outcome again, whatever was written since: it is never carried out twice.
     Both say `already_done`. In between, RestoreProgressed says now and then how far a restore is.
+
+    Where the settings ask for an approval, a request is answered by RestoreAwaitingApproval, and
+    its RestoreApproved carries it out, under the request's own id: those outcomes name both. An
+    approval that does not count is answered by RestoreApprovalRejected.
     """
 
     name: ClassVar[str] = "restorer"
-    consumes: ClassVar[tuple[type[Command], ...]] = (RestoreRequested,)
+    consumes: ClassVar[tuple[type[Command], ...]] = (RestoreRequested, RestoreApproved)
     checks_past_outcomes: ClassVar[bool] = True
 
     def __init__(
@@ -65,8 +75,13 @@ class Restorer:
         parallel_map: ParallelMap,
         clock: Callable[[], datetime],
         settings: LivenessSettings | None = None,
+        approvals: Approvals | None = None,
     ) -> None:
-        """Take what may be changed, the parallel map, a clock (aware times), and the settings."""
+        """Take what may be changed, the parallel map, a clock (aware times), and the settings.
+
+        Without `approvals` no restore needs one.
+        """
+        self._approvals = approvals or NoApprovals()
         self.context = RestoreContext(
             warehouse, parallel_map, clock, settings or LivenessSettings()
         )
@@ -74,13 +89,19 @@ class Restorer:
     def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:
         """Whether a request was planned, completed, or rejected before anything was begun.
 
+        One that awaits its approval is done with: the approval carries it out, if there is one. An
+        approval that was refused stays refused; what became of an accepted one, its request says.
+
         A restore that was begun is resumed by its own request, whatever interrupted it. Outcomes of
         another table, location or savepoint don't count, whatever cause they name.
         """
+        if isinstance(command, RestoreApproved):
+            return any(_refuses(each, command) for each in outcomes)
         if not isinstance(command, RestoreRequested):
             return False
         outcomes = [each for each in outcomes if concerns(each, command)]
-        if any(isinstance(each, RestoreCompleted | RestorePlanned) for each in outcomes):
+        final = RestoreCompleted | RestorePlanned | RestoreAwaitingApproval
+        if any(isinstance(each, final) for each in outcomes):
             return True
         begun = any(isinstance(each, RestoreStarted) for each in outcomes)
         return not begun and any(isinstance(each, RestoreRejected) for each in outcomes)
@@ -89,13 +110,42 @@ class Restorer:
         """Plan, check, restore.
 
         Raises:
-            PermanentError: the command is not a RestoreRequested.
+            PermanentError: the command is neither a RestoreRequested nor a RestoreApproved.
             TransientError: the table changed meanwhile, or a file was removed; try again.
         """
-        if not isinstance(command, RestoreRequested):
+        if isinstance(command, RestoreApproved):
+            yield from self._approved(command)
+        elif isinstance(command, RestoreRequested):
+            yield from self._answers(command)
+        else:
             raise PermanentError(f"{self.name} can't carry out a {type(command).__name__}")
+
+    def _approved(self, approval: RestoreApproved) -> Iterator[Outcome]:
+        """Carry out the request that an approval names, if that counts."""
+        case = self._approvals.case_of(approval)
+        if case.is_done:  # it has its outcomes; only the offset was not committed
+            return
         try:
-            yield from self._restore(command)
+            request = case.check(self._approvals.rule_of(approval.table))
+        except Refused as refused:
+            yield self._approval_rejected(approval, refused)
+            return
+        signed_by = case.request.signed_by if case.request else None
+        by = case.approval.who if case.approval else approval.approved_by
+        for outcome in self._answers(request, approval):
+            if isinstance(outcome, OfApproval):
+                of_both = outcome.to(request, signed_by.name if signed_by else None).model_dump()
+                of_both |= {"approval": approval.event_id, "approved_by": by}
+                yield type(outcome).model_validate(of_both)
+            else:
+                yield outcome
+
+    def _answers(
+        self, command: RestoreRequested, approval: RestoreApproved | None = None
+    ) -> Iterator[Outcome]:
+        """What a request is answered, with its approval or before there is one."""
+        try:
+            yield from self._restore(command, approval)
         except Refused as refused:
             yield self.rejected(command, refused)
         except (ConfinementError, FormatError) as error:
@@ -103,7 +153,9 @@ class Restorer:
         except NotFound as error:
             raise TransientError(f"{error} was removed while it was needed") from error
 
-    def _restore(self, command: RestoreRequested) -> Iterator[Outcome]:
+    def _restore(
+        self, command: RestoreRequested, approval: RestoreApproved | None
+    ) -> Iterator[Outcome]:
         table = open_table(self.context.warehouse, command.location, command.table)
         if not command.plan_only:
             completed = partial(self._completed, command)
@@ -119,7 +171,39 @@ class Restorer:
             yield RestorePlanned.about(command, **self._plan_fields(plan), message=message)
         else:
             _check_confirmation(command, table, plan)
+            rule = self._approvals.rule_of(command.table)
+            if rule is not None and approval is None:
+                yield self._awaiting(command, plan, rule)
+                return
+            if approval is not None:
+                try:
+                    check_plan(approval, plan)
+                except Refused as refused:  # the request waits as before
+                    yield self._approval_rejected(approval, refused)
+                    return
             yield from self._carry_out(command, table, plan)
+
+    def _awaiting(
+        self, command: RestoreRequested, plan: PlannedRestore, rule: ApprovalRule
+    ) -> RestoreAwaitingApproval:
+        published = self._approvals.published(command)
+        return RestoreAwaitingApproval.about(
+            command,
+            **self._plan_fields(plan),
+            expires_at=published.at + rule.within if published else None,
+        )
+
+    def _approval_rejected(
+        self, approval: RestoreApproved, refused: Refused
+    ) -> RestoreApprovalRejected:
+        return RestoreApprovalRejected.about(
+            approval,
+            said_by=self.name,
+            occurred_at=self.context.clock(),
+            request=approval.request,
+            reason=refused.reason,
+            message=refused.message,
+        )
 
     def _carry_out(
         self, command: RestoreRequested, table: HudiTable, plan: PlannedRestore
@@ -235,6 +319,14 @@ def _check_confirmation(command: RestoreRequested, table: HudiTable, plan: Plann
         targets = {step.target.timestamp for step in plan.steps}
         later = [write for write in table.timeline.writes if write.timestamp in targets]
         check_seen(table.timeline, later, command.seen_up_to)
+
+
+def _refuses(outcome: Outcome, approval: RestoreApproved) -> bool:
+    """Whether an outcome refuses this very approval, as far as it can be checked."""
+    if not isinstance(outcome, RestoreApprovalRejected):
+        return False
+    theirs = (outcome.table, outcome.location, outcome.request, outcome.caused_by)
+    return theirs == (approval.table, approval.location, approval.request, approval.event_id)
 
 
 def _refs(instants: tuple[InstantInfo, ...]) -> tuple[InstantRef, ...]:

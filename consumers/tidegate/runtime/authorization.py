@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tidegate.events import Command
 from tidegate.events.reasons import Reason
@@ -18,11 +18,18 @@ class Unauthorized(Exception):  # noqa: N818 - states a finding
         self.reason, self.message = reason, message
 
 
+class SignedBy(NamedTuple):
+    """Whose key signed a command: the name in the settings, and which of that name's keys."""
+
+    name: str
+    key_id: str
+
+
 class Authorization(Protocol):
     """Decides who may have commands carried out. Called from several threads."""
 
-    def check(self, command: Command, record: Record) -> str | None:
-        """The verified name of who signed the command; None: it may be carried out unsigned.
+    def check(self, command: Command, record: Record) -> SignedBy | None:
+        """Whose key signed the command, verified; None: it may be carried out unsigned.
 
         The answer depends on the command and its record alone, never on a clock: a command that is
         read again after a crash, half carried out, has the same answer.
@@ -36,7 +43,7 @@ class Authorization(Protocol):
 class AclAlone:
     """Every command is carried out: the broker's access rights on the topic are the only guard."""
 
-    def check(self, command: Command, record: Record) -> str | None:  # noqa: ARG002 - the protocol's
+    def check(self, command: Command, record: Record) -> SignedBy | None:  # noqa: ARG002 - the protocol's
         """Nobody has signed it, as far as anybody looked."""
         return None
 

@@ -26,7 +26,13 @@ from tidegate.monitoring.observed import ObservedBus, ObservedService
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.publisher import Publisher
 from tidegate.registry import wire_for
-from tidegate.restores import LivenessSettings, Restorer
+from tidegate.restores import (
+    ApprovalRecords,
+    ApprovalRule,
+    ApprovalRules,
+    LivenessSettings,
+    Restorer,
+)
 from tidegate.runtime.bus import Bus
 from tidegate.runtime.decider.loop import DeciderLoop, Sign
 from tidegate.runtime.executor.loop import ExecutorLoop
@@ -153,6 +159,20 @@ def restore_settings(settings: Settings) -> LivenessSettings:
     return LivenessSettings(watch=timedelta(seconds=settings.restores.watch_seconds))
 
 
+def approval_rules(settings: Settings) -> ApprovalRules:
+    """Which restores need the approval of a second person."""
+    rules = (
+        ApprovalRule(
+            each.tables,
+            each.approval,
+            each.approved_by,
+            timedelta(seconds=each.approve_within),
+        )
+        for each in settings.restores.rules
+    )
+    return ApprovalRules(tuple(rules))
+
+
 def limits(
     service: str, settings: Settings, usual: RetryPolicy
 ) -> tuple[RetryPolicy, DeadLetterLimit]:
@@ -245,7 +265,14 @@ def _cleaner(settings: Settings, bus: Bus, observed: ObservedService | None) -> 
 
 
 def _restorer(settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
-    kind = partial(Restorer, settings=restore_settings(settings))
+    records = ApprovalRecords(
+        approval_rules(settings),
+        bus,
+        wire_for(settings.registry),
+        settings.topics.prefix,
+        authorizer(settings),
+    )
+    kind = partial(Restorer, settings=restore_settings(settings), approvals=records)
     return _executor(kind, settings, bus, observed)
 
 

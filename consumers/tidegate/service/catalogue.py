@@ -23,6 +23,7 @@ from tidegate.events import (
     LockReleased,
     QuarantineRemovalRequested,
     QuarantineRemoved,
+    RestoreApproved,
     RestoreFailed,
     RestorePlanned,
     RestoreRejected,
@@ -61,7 +62,7 @@ CONSUMED_EVENTS: Final[Mapping[str, Sequence[type[Event]]]] = MappingProxyType(
             QuarantineRemoved,
         ),
         "savepoint-writer": (SavepointRequested, SavepointRemovalRequested),
-        "restorer": (RestoreRequested,),
+        "restorer": (RestoreRequested, RestoreApproved),
         "cleaner": (
             CleaningReleased,
             CleaningUndoRequested,

@@ -22,6 +22,7 @@ from tidegate.events import (
     LockType,
     ReleaseReason,
     Request,
+    RestoreApproved,
     RestoreRequested,
     SavepointRemovalRequested,
     SavepointRequested,
@@ -242,6 +243,33 @@ class Publisher:
                 that it names.
         """
         return self._publish_request(RestoreRequested, _given(locals()))
+
+    def approve_restore(  # noqa: PLR0913 - an event's fields, all by name
+        self,
+        *,
+        table: str,
+        location: str,
+        request: str,
+        plan_id: str,
+        approved_by: str,
+        reason: str,
+        approval_id: str | None = None,
+    ) -> Receipt:
+        """Approve a restore that somebody else requested, as it was planned.
+
+        Args:
+            table: The table as catalog.database.table.
+            location: Absolute path or URI of its root directory, as in the request.
+            request: The id of the request.
+            plan_id: The id of the plan that was looked at; any other is refused.
+            approved_by: Who approves; not who asked.
+            reason: Why, for the audit trail.
+            approval_id: The approval's own id, as `request_id` in `request_restore`.
+        """
+        fields = _given(locals())
+        fields["request_id"] = fields.pop("approval_id")
+        fields["caused_by"] = request  # so that a chain of causes has both
+        return self._publish_request(RestoreApproved, fields)
 
     def request_undo(  # noqa: PLR0913 - an event's fields, all by name
         self,

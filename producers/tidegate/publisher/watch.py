@@ -25,7 +25,7 @@ from tidegate.events.keys import partition_of
 from tidegate.events.outcomes import DirectoriesOutcome
 from tidegate.events.parts import PartsJoiner
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC
-from tidegate.events.verdict import Verdict, causes_of_answers, verdict_of
+from tidegate.events.verdict import Verdict, answered_by, causes_of_answers, verdict_of
 from tidegate.events.wire import Wire
 from tidegate.publisher.reports import Receipt
 
@@ -112,20 +112,26 @@ class OutcomeWatch:
     def answers(self, receipt: Receipt, timeout: float) -> Iterator[Answered]:
         """Every outcome of an event as it comes; the last one is final, or UNANSWERED.
 
-        An outcome in parts comes once, when its last part is there.
+        An outcome in parts comes once, when its last part is there. AWAITING ends the wait where no
+        other outcome is there already: an approval may take a day.
 
         Raises:
             ConfigError: the broker refuses access to the outcomes.
         """
         causes = causes_of_answers(receipt.event_id)
         deadline, parts = time.monotonic() + timeout, PartsJoiner()
+        is_awaiting = False
         while (left := deadline - time.monotonic()) > 0:
-            for message in self._consumer.consume(100, min(left, _POLL_SECONDS)):
+            messages = self._consumer.consume(100, min(left, _POLL_SECONDS))
+            if is_awaiting and not messages:
+                return
+            for message in messages:
                 answered = _whole(self._answered(message, causes), parts)
                 if answered is None:
                     continue
                 yield answered
-                if answered.verdict is not Verdict.UNDER_WAY:
+                is_awaiting = answered.verdict is Verdict.AWAITING
+                if answered.verdict not in (Verdict.UNDER_WAY, Verdict.AWAITING):
                     return
         yield Answered(Verdict.UNANSWERED, message=f"no final outcome within {timeout:g} s")
 
@@ -179,7 +185,7 @@ class OutcomeWatch:
             outcome = self._wire.deserialize(_bytes(message.key()), value, _headers(message))
         except FormatError:
             return None  # nobody answers in a form that can't be read
-        if outcome.table != self._table or outcome.caused_by not in causes:
+        if outcome.table != self._table or causes.isdisjoint(answered_by(outcome)):
             return None
         return Answered(verdict_of(outcome), outcome)
 

@@ -10,6 +10,11 @@ from tidegate.events.alarms import (
     VacuumOverdue,
     VacuumOverdueResolved,
 )
+from tidegate.events.approvals import (
+    RestoreApprovalRejected,
+    RestoreApproved,
+    RestoreAwaitingApproval,
+)
 from tidegate.events.audit import DeadLetterDiscarded, DeadLetterRedriven
 from tidegate.events.base import Command, Event, Fact, Outcome, Request, Value
 from tidegate.events.commands import CleaningReleased, RestoreRequested, SavepointRequested
@@ -104,6 +109,9 @@ __all__ = [
     "QuarantineRemoved",
     "ReleaseReason",
     "Request",
+    "RestoreApprovalRejected",
+    "RestoreApproved",
+    "RestoreAwaitingApproval",
     "RestoreCompleted",
     "RestoreFailed",
     "RestorePlan",

@@ -13,6 +13,11 @@ from tidegate.events.alarms import (
     VacuumOverdue,
     VacuumOverdueResolved,
 )
+from tidegate.events.approvals import (
+    RestoreApprovalRejected,
+    RestoreApproved,
+    RestoreAwaitingApproval,
+)
 from tidegate.events.audit import DeadLetterDiscarded, DeadLetterRedriven
 from tidegate.events.base import Event
 from tidegate.events.commands import CleaningReleased, RestoreRequested, SavepointRequested
@@ -57,6 +62,7 @@ COMMANDS: Final[tuple[type[Event], ...]] = (
     SavepointRequested,
     SavepointRemovalRequested,
     RestoreRequested,
+    RestoreApproved,
     CleaningReleased,
     AbortedCleaningReleased,
     CleaningUndoRequested,
@@ -70,6 +76,8 @@ OUTCOMES: Final[tuple[type[Event], ...]] = (
     SavepointRemoved,
     SavepointRemovalRejected,
     RestorePlanned,
+    RestoreAwaitingApproval,
+    RestoreApprovalRejected,
     RestoreStarted,
     RestoreProgressed,
     RestoreCompleted,

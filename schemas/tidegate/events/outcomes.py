@@ -94,14 +94,24 @@ class RestorePlanned(RestorePlan, frozen=True):
     message: Text | None = None
 
 
-class RestoreStarted(RestorePlan, frozen=True):
+class OfApproval(Answer, frozen=True):
+    """An outcome of a restore: under which `approval` (its id) it was carried out, and whose.
+
+    Both are None where none was needed. `approved_by` is the verified name, if there is one.
+    """
+
+    approval: Text | None = None
+    approved_by: Text | None = None
+
+
+class RestoreStarted(RestorePlan, OfApproval, frozen=True):
     """The restore starts to change the table; `resumed` if an earlier attempt had started."""
 
     restore_instant: Text
     resumed: bool = False
 
 
-class RestoreProgressed(Answer, frozen=True):
+class RestoreProgressed(OfApproval, frozen=True):
     """How far a restore is. Published at most every twenty seconds, between two instants."""
 
     identified_by: ClassVar[tuple[str, ...]] = ("caused_by", "restore_instant", "instants_done")
@@ -114,7 +124,7 @@ class RestoreProgressed(Answer, frozen=True):
     files_total: Count
 
 
-class RestoreCompleted(Answer, frozen=True):
+class RestoreCompleted(OfApproval, frozen=True):
     """The savepointed commit is the table's last completed commit again.
 
     With `already_done` it was before this attempt, which deleted nothing; the counts are those of
@@ -131,7 +141,7 @@ class RestoreCompleted(Answer, frozen=True):
     metadata_table: Text | None = None
 
 
-class RestoreRejected(Answer, frozen=True):
+class RestoreRejected(OfApproval, frozen=True):
     """The restore was refused and nothing was changed. `reason` is a code of `Reason`."""
 
     savepoint: Text
@@ -139,8 +149,8 @@ class RestoreRejected(Answer, frozen=True):
     message: Message
 
 
-class RestoreFailed(Answer, frozen=True):
-    """The restore started and could not finish; the same request resumes it."""
+class RestoreFailed(OfApproval, frozen=True):
+    """The restore started and could not finish; the same request, or approval, resumes it."""
 
     savepoint: Text
     restore_instant: Text

@@ -1,7 +1,7 @@
 """Why a service refuses a command, as codes.
 
 They stand in `reason` of SavepointRejected, SavepointRemovalRejected, RestoreRejected,
-CleaningRefused and CleaningUndoRefused.
+RestoreApprovalRejected, CleaningRefused and CleaningUndoRefused.
 Programs compare the code, people read the outcome's `message`. Consumers must accept codes that
 they do not know, because a newer service may have more.
 """
@@ -200,6 +200,37 @@ class Reason(StrEnum):
         "deletes-savepoint-file",
         "A file to delete belongs to the savepoint too.",
         "Use Hudi's own restore procedure after checking the table.",
+    )
+    # about the approval of a restore by a second person
+    APPROVAL_NOT_NEEDED = (
+        "approval-not-needed",
+        "The settings ask for no approval of this table's restores.",
+        "Publish the request itself again, under a new id: it is carried out without an approval.",
+    )
+    NO_SUCH_REQUEST = (
+        "no-such-request",
+        "Before the approval there is no request of that id for this table and location.",
+        "Take the request's id from `tidegate status`, or make a new request.",
+    )
+    NOT_AWAITING = (
+        "not-awaiting",
+        "The request asks for a plan alone, has its outcome, or was approved before.",
+        "See `tidegate explain` with the request's id; make a new request if it is still needed.",
+    )
+    OWN_APPROVAL = (
+        "own-approval",
+        "The approver asked for the restore: the name is the same, or the key.",
+        "Let another person approve it.",
+    )
+    NOT_AN_APPROVER = (
+        "not-an-approver",
+        "The approver (the verified name, if signed) is not listed in `approved_by`.",
+        "Let somebody approve who is listed in `[[restores.rules]]`.",
+    )
+    APPROVAL_EXPIRED = (
+        "approval-expired",
+        "The broker got the approval later than `approve_within` after the request.",
+        "Make a new request, and have that one approved.",
     )
     # about cleaning a Hive ACID table after a compaction
     BAD_PARTITION = (

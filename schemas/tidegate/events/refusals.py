@@ -6,6 +6,7 @@ from datetime import datetime
 
 from tidegate.errors import PermanentError
 from tidegate.events.aborted import AbortedCleaningReleased
+from tidegate.events.approvals import RestoreApprovalRejected, RestoreApproved
 from tidegate.events.base import Command
 from tidegate.events.commands import CleaningReleased, RestoreRequested, SavepointRequested
 from tidegate.events.holds import HoldRequest
@@ -26,19 +27,31 @@ def refusal(command: Command, reason: Reason, message: str, said_by: str, at: da
         PermanentError: there is no such outcome for this kind of command.
     """
     fields = {"reason": reason, "message": message, "said_by": said_by, "occurred_at": at}
+    kind, more = _refusal_of(command, reason, message)
+    return kind.about(command, **fields, **more)
+
+
+def _refusal_of(
+    command: Command, reason: Reason, message: str
+) -> tuple[type[Answer], dict[str, str | None]]:
+    """The kind of outcome, and its fields about the command."""
+    found: tuple[type[Answer], dict[str, str | None]]
     match command:
         case RestoreRequested():
-            return RestoreRejected.about(command, **fields, savepoint=command.savepoint)
+            found = RestoreRejected, {"savepoint": command.savepoint}
+        case RestoreApproved():
+            found = RestoreApprovalRejected, {"request": command.request}
         case SavepointRequested():
-            return SavepointRejected.about(command, **fields, instant=command.instant)
+            found = SavepointRejected, {"instant": command.instant}
         case SavepointRemovalRequested():
-            return SavepointRemovalRejected.about(command, **fields, instant=command.instant)
+            found = SavepointRemovalRejected, {"instant": command.instant}
         case CleaningUndoRequested():
             about = {"cleaning": command.cleaning, "partition": command.partition}
-            return CleaningUndoRefused.about(command, **fields, **about)
+            found = CleaningUndoRefused, about
         case HoldRequest():
-            return CleaningRefused.about(command, **fields)
+            found = CleaningRefused, {}
         case CleaningReleased() | AbortedCleaningReleased() | QuarantineRemovalRequested():
-            return CleaningRefused.about(command, **fields, partition=command.partition)
+            found = CleaningRefused, {"partition": command.partition}
         case _:
             raise PermanentError(f"{reason}: {message}")
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
+from tidegate.events.approvals import RestoreApprovalRejected, RestoreAwaitingApproval
 from tidegate.events.base import Event, Outcome
 from tidegate.events.holds import CleaningHeld, CleaningHoldRemoved
 from tidegate.events.identity import derived_id
@@ -36,6 +37,8 @@ class Verdict(StrEnum):
     """Nothing was changed, and nothing more will be done for this request."""
     FAILED = "failed"
     """It was begun and could not be finished, or it could not be processed at all."""
+    AWAITING = "awaiting"
+    """Another person has to approve it; nothing was changed so far."""
     UNDER_WAY = "under-way"
     """There will be another outcome."""
     UNANSWERED = "unanswered"
@@ -50,6 +53,8 @@ _FINAL: Final[dict[type[Outcome], Verdict]] = {
     RestoreCompleted: Verdict.DONE,
     RestoreRejected: Verdict.REFUSED,
     RestoreFailed: Verdict.FAILED,
+    RestoreAwaitingApproval: Verdict.AWAITING,
+    RestoreApprovalRejected: Verdict.REFUSED,
     DirectoriesCleaned: Verdict.DONE,
     CleaningRefused: Verdict.REFUSED,
     CleaningUndoPlanned: Verdict.DONE,
@@ -72,6 +77,12 @@ def verdict_of(outcome: Event) -> Verdict:
         if isinstance(outcome, kind):
             return verdict
     return Verdict.UNDER_WAY
+
+
+def answered_by(outcome: Event) -> frozenset[str]:
+    """The ids of what an outcome answers: its cause, and the approval that a restore ran under."""
+    ids = (outcome.caused_by, getattr(outcome, "approval", None))
+    return frozenset(each for each in ids if each is not None)
 
 
 def causes_of_answers(event_id: str) -> frozenset[str]:

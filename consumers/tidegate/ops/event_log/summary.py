@@ -25,6 +25,9 @@ from tidegate.events import (
     LockReleased,
     QuarantineRemovalRequested,
     QuarantineRemoved,
+    RestoreApprovalRejected,
+    RestoreApproved,
+    RestoreAwaitingApproval,
     RestoreCompleted,
     RestoreFailed,
     RestorePlanned,
@@ -92,6 +95,8 @@ def sentence(event: Event) -> str:
     by, why = getattr(event, "requested_by", None), getattr(event, "why", None)
     if by:
         parts.append(f"asked by {by}" + (f" ({why})" if why else ""))
+    if approver := getattr(event, "approved_by", None):
+        parts.append(f"approved by {approver}")
     took = getattr(event, "duration_ms", None)
     if took is not None:
         parts.append(f"took {took / 1000:.1f} s")
@@ -192,6 +197,27 @@ def _(event: RestorePlanned | RestoreStarted) -> str:
     message = event.message if isinstance(event, RestorePlanned) else None
     said = f"to {event.savepoint}: {instants}, {files}, plan {event.plan_id}{resumed}"
     return f"{said}. {message}" if message else said
+
+
+@says.register
+def _(event: RestoreAwaitingApproval) -> str:
+    until = f" by {event.expires_at:%Y-%m-%dT%H:%M:%SZ}" if event.expires_at else ""
+    instants = _count(len(event.instants), "instant")
+    files = f"{_count(event.files, 'file')}, {size(event.bytes)}"
+    plan = f"plan {event.plan_id}, request {event.caused_by}"
+    return (
+        f"to {event.savepoint}: {instants}, {files}; a second person has to approve{until}: {plan}"
+    )
+
+
+@says.register
+def _(event: RestoreApproved) -> str:
+    return f"of request {event.request}, plan {event.plan_id}: {event.reason}"
+
+
+@says.register
+def _(event: RestoreApprovalRejected) -> str:
+    return f"of request {event.request}: {event.reason}: {event.message}"
 
 
 @says.register

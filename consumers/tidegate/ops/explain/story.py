@@ -19,6 +19,8 @@ from tidegate.events import (
     LockReleased,
     Outcome,
     QuarantineRemovalRequested,
+    RestoreApproved,
+    RestoreAwaitingApproval,
     RestoreFailed,
     RestoreRequested,
     SavepointRequested,
@@ -26,7 +28,7 @@ from tidegate.events import (
     UnknownTableResolved,
     VacuumFinished,
 )
-from tidegate.events.verdict import Verdict, verdict_of
+from tidegate.events.verdict import Verdict, answered_by, verdict_of
 from tidegate.ops.dead_letters import ListedDeadLetter
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.waiting import LackingVacuum
@@ -34,6 +36,7 @@ from tidegate.ops.waiting import LackingVacuum
 _SERVICES: Mapping[type[Command], str] = {
     SavepointRequested: "the savepoint writer",
     RestoreRequested: "the restorer",
+    RestoreApproved: "the restorer",
     CleaningReleased: "the cleaner",
     AbortedCleaningReleased: "the cleaner",
     CleaningUndoRequested: "the cleaner",
@@ -75,8 +78,9 @@ class Story:
     def _commands(self) -> Iterator[str]:
         answers: dict[str, list[Event]] = defaultdict(list)
         for event in self._events():
-            if isinstance(event, Outcome) and event.caused_by is not None:
-                answers[event.caused_by].append(event)
+            if isinstance(event, Outcome):
+                for answered in answered_by(event):
+                    answers[answered].append(event)
         requests = {e.event_id: e for e in self._events() if isinstance(e, Command)}
         for event_id, command in requests.items():
             if (step := _step(command, answers[event_id])) is not None:
@@ -137,7 +141,15 @@ def _step(command: Command, answers: Sequence[Event]) -> str | None:
     if Verdict.FAILED in verdicts:
         failed = next((e for e in reversed(answers) if isinstance(e, RestoreFailed)), None)
         reason = f": {failed.message}" if failed else ""
-        return f"{named} failed half way{reason}; the same request, published again, resumes it"
+        what = "approval" if failed and failed.approval else "request"
+        return f"{named} failed half way{reason}; the same {what}, published again, resumes it"
+    if answers and isinstance(answers[-1], RestoreAwaitingApproval):
+        until = answers[-1].expires_at
+        by = f" by {until:%Y-%m-%dT%H:%M:%SZ}" if until else ""
+        return (
+            f"{named} is carried out once a second person approves it{by}: tidegate publish"
+            f" approval --request {command.event_id} --plan-id {answers[-1].plan_id}"
+        )
     if answers and isinstance(answers[-1], CleaningDeferred):
         return (
             f"{named} is released again once the table is held no more (by"

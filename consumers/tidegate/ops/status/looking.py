@@ -62,6 +62,7 @@ def look(settings: Settings, since: datetime, now: datetime) -> Snapshot:
         oldest_waiting=oldest,
         running=sorted(recent.running.values(), key=lambda each: each.at),
         saved=sorted(recent.saved.values(), key=lambda each: each.at),
+        awaiting=recent.awaiting_at(now),
         alarms=sorted(recent.alarms.values(), key=lambda each: each.at),
         refused=recent.refused,
         failed=recent.failed,

@@ -79,6 +79,8 @@ class Recent:
     saved: dict[str, SavedTable] = field(default_factory=dict[str, SavedTable])
     alarms: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
     """What was said to wait too long and is not resolved, by the vacuum's id or the table."""
+    awaiting: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
+    """By the id of the request, what waits for the approval of a second person."""
     refused: int = 0
     failed: int = 0
 
@@ -90,6 +92,7 @@ class Recent:
         self.last_by_service[event.said_by] = logged
         self._take_alarm(event, logged)
         verdict = verdict_of(event)
+        self._take_awaiting(event.caused_by, verdict, logged)
         self.refused += verdict is Verdict.REFUSED
         self.failed += verdict is Verdict.FAILED
         if verdict is not Verdict.UNDER_WAY:
@@ -109,6 +112,20 @@ class Recent:
         found = self.saved.setdefault(table, SavedTable(table, logged.at))
         found.at = logged.at
         return found
+
+    def _take_awaiting(self, request: str, verdict: Verdict, logged: LoggedEvent) -> None:
+        if verdict is Verdict.AWAITING:
+            self.awaiting.setdefault(request, logged)
+        else:
+            self.awaiting.pop(request, None)
+
+    def awaiting_at(self, now: datetime) -> list[LoggedEvent]:
+        """What still waits for an approval, as far as its time is not over; oldest first."""
+        return [
+            each
+            for each in self.awaiting.values()
+            if (until := getattr(each.event, "expires_at", None)) is None or now <= until
+        ]
 
     def _take_alarm(self, event: Outcome, logged: LoggedEvent) -> None:
         match event:

@@ -54,6 +54,8 @@ class Snapshot:
     """Open dead letters that none of the services wrote."""
     held: Sequence[HeldTable] = ()
     """The tables that somebody holds."""
+    awaiting: Sequence[LoggedEvent] = ()
+    """Restores that wait for the approval of a second person."""
     kept: Sequence[KeptCleaning] = ()
     """What is in quarantine."""
 
@@ -82,6 +84,7 @@ class Snapshot:
             "refused": self.refused,
             "failed": self.failed,
             "unknown_dead_letters": self.unknown_dead_letters,
+            "awaiting": [row_of(each) for each in self.awaiting],
             "held": [each.as_json() for each in self.held],
             "quarantined": [each.as_json() for each in self.kept],
         }
@@ -89,6 +92,10 @@ class Snapshot:
     def alarm_lines(self) -> list[str]:
         """What waits too long, a line each."""
         return [line_of(each) for each in self.alarms]
+
+    def awaiting_lines(self) -> list[str]:
+        """What waits for an approval, a line each."""
+        return [line_of(each) for each in self.awaiting]
 
     def running_lines(self) -> list[str]:
         """What is under way, a line each."""

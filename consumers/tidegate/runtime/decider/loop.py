@@ -36,7 +36,7 @@ from tidegate.events.refusals import refusal
 from tidegate.events.topics import COMMAND_TOPIC, DEFAULT_PREFIX, OUTCOME_TOPIC, changelog, topic_of
 from tidegate.events.wire import Wire
 from tidegate.publisher import Message
-from tidegate.runtime.authorization import AclAlone, Authorization, Unauthorized
+from tidegate.runtime.authorization import AclAlone, Authorization, SignedBy, Unauthorized
 from tidegate.runtime.bus import Bus, Offsets, Partition, Record, require_copartitioned
 from tidegate.runtime.decider.catch_up import CatchUp
 from tidegate.runtime.decider.owned_partitions import (
@@ -270,13 +270,17 @@ class DeciderLoop(Generic[S]):
         return self._decide(owned, event, at, signed_by)
 
     def _decide(
-        self, owned: OwnedPartition[S], event: Event, at: datetime, signed_by: str | None = None
+        self,
+        owned: OwnedPartition[S],
+        event: Event,
+        at: datetime,
+        signed_by: SignedBy | None = None,
     ) -> Decision[S]:
         """Apply an event. What can be refused is tried first: a refused event changes nothing."""
         decision = self._decider.decide(owned.store.state(event.table), event, at)
         if isinstance(event, Command):  # who asked, the command says
             answers = [
-                each.to(event, signed_by)
+                each.to(event, signed_by.name if signed_by else None)
                 if isinstance(each, Answer) and each.caused_by == event.event_id
                 else each
                 for each in decision.outcomes

@@ -19,6 +19,7 @@ from tidegate.runtime.authorization import (
     NOT_PROVEN,
     AclAlone,
     Authorization,
+    SignedBy,
     Unauthorized,
 )
 from tidegate.runtime.bus import Bus, Record
@@ -137,9 +138,7 @@ class CommandRunner:
         attempts.looked_up = True
         for outcome in self.executor.execute(command):
             attempts.looked_up = False
-            # an outcome may have been read from a file of the table: who asked, the command says
-            known = outcome.to(command, signed_by) if isinstance(outcome, Answer) else outcome
-            self._publish(known)
+            self._publish(_with_asker(outcome, command, signed_by))
 
     def _refusal(self, command: Command, refused: Unauthorized) -> Answer:
         at = datetime.now(UTC)
@@ -162,11 +161,22 @@ class CommandRunner:
         self.bus.send([self.wire.serialize(outcome, topic)])
 
 
+def _with_asker(outcome: Outcome, command: Command, signed_by: SignedBy | None) -> Outcome:
+    """The outcome with who asked, as the command says: it may be from a file of the table.
+
+    What answers another command, as an approval's restore does, has its asker from the executor.
+    """
+    if not isinstance(outcome, Answer) or outcome.caused_by != command.event_id:
+        return outcome
+    return outcome.to(command, signed_by.name if signed_by else None)
+
+
 def _hint(outcome: Outcome) -> str:
     """What whoever reads the log should know of an outcome beside its kind."""
     if isinstance(outcome, RestoreStarted) and outcome.resumed:
         return f"it resumes the restore {outcome.restore_instant}, which an earlier attempt began"
     if isinstance(outcome, RestoreFailed):
-        return f"{outcome.message}; the same request, published again, resumes it"
+        what = "approval" if outcome.approval else "request"
+        return f"{outcome.message}; the same {what}, published again, resumes it"
     reason = getattr(outcome, "reason", None)
     return f"{reason}" if reason else ""

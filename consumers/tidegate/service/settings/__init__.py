@@ -32,6 +32,11 @@ keep = "7d"
 [restores]
 requested_by = ["ana", "ops-*"]          # shell patterns of the people who may request a restore
 watch_seconds = 5                        # how long a pending write is watched for signs of life
+[[restores.rules]]                       # the first pattern that matches a table decides
+tables = "lake.sales.*"
+approval = true                          # a second person has to approve each restore
+approved_by = ["ben", "ops-*"]           # shell patterns; never who asked for the restore
+approve_within = "24h"                   # of the request, by the broker's times
 
 [warehouse]
 roots = ["/lake", "s3://lake/tables"]    # no table outside of these is ever changed
@@ -121,6 +126,7 @@ from tidegate.registry import RegistrySettings
 from tidegate.service.settings.alarms import AlarmSettings
 from tidegate.service.settings.cleaning import CleaningSettings
 from tidegate.service.settings.problems import problems
+from tidegate.service.settings.restores import RestoreSettings
 from tidegate.service.settings.savepoints import SavepointRule
 from tidegate.service.settings.section import Section
 from tidegate.service.settings.security import SecuritySettings
@@ -188,18 +194,6 @@ class SparkSettings(Section, frozen=True):
     """Table work with at least this many items runs on Spark; less is done in place."""
     conf: dict[str, str] = Field(default_factory=dict, repr=False)
     """Spark's own settings: `spark.master` and others."""
-
-
-class RestoreSettings(Section, frozen=True):
-    """Who may request restores, and how long a pending write is watched before one.
-
-    `requested_by` has shell patterns, matched with the name in a request.
-    """
-
-    requested_by: tuple[str, ...] = ("*",)
-    """Shell patterns of the people whose requests are carried out."""
-    watch_seconds: float = Field(default=5, ge=0, allow_inf_nan=False)
-    """How long a pending write is watched for signs of life before a restore."""
 
 
 class MonitoringSettings(Section, frozen=True):

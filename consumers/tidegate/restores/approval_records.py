@@ -1,0 +1,162 @@
+"""Requests and approvals as the commands topic has them, with the broker's times and signatures.
+
+An approval is judged by the commands themselves, not by what outcomes say of them: a forged outcome
+can make nothing look requested, and the time of a command is the broker's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Final, Protocol, TypeVar
+
+from tidegate.errors import ConfigError, FormatError, TransientError
+from tidegate.events import Command, Outcome, RestoreApproved, RestoreRequested
+from tidegate.events.keys import partition_of
+from tidegate.events.topics import COMMAND_TOPIC
+from tidegate.events.wire import Wire
+from tidegate.restores.approval import ApprovalCase, ApprovalRule, ApprovalRules, Published
+from tidegate.restores.repeats import concerns
+from tidegate.runtime.authorization import NOT_PROVEN, AclAlone, Authorization, Unauthorized
+from tidegate.runtime.bus import Bus, Partition, Record
+from tidegate.runtime.executor.outcome_lookup import CLOCK_MARGIN_MS, OutcomeLookup
+
+C = TypeVar("C", bound=Command)
+_FROM_THE_START: Final = 1
+
+
+class Approvals(Protocol):
+    """Knows which restores need an approval, and what was published about one. Thread-safe."""
+
+    def rule_of(self, table: str) -> ApprovalRule | None:
+        """The rule of a table whose restores need an approval; None: they need none."""
+        ...
+
+    def published(self, request: RestoreRequested) -> Published[RestoreRequested] | None:
+        """A request as the broker has it; None: it has it no more.
+
+        Raises:
+            TransientError: nobody can tell now.
+        """
+        ...
+
+    def case_of(self, approval: RestoreApproved) -> ApprovalCase:
+        """An approval with its request and the outcomes of that.
+
+        Raises:
+            TransientError: nobody can tell now.
+        """
+        ...
+
+
+class NoApprovals:
+    """No restore needs an approval: for a restorer without a broker."""
+
+    def rule_of(self, table: str) -> ApprovalRule | None:  # noqa: ARG002 - the protocol's
+        """None."""
+        return None
+
+    def published(self, request: RestoreRequested) -> Published[RestoreRequested] | None:  # noqa: ARG002
+        """None."""
+        return None
+
+    def case_of(self, approval: RestoreApproved) -> ApprovalCase:  # noqa: ARG002
+        """Nothing is known."""
+        return ApprovalCase(None, None)
+
+
+class ApprovalRecords:
+    """Reads the commands of a table's partition: from a day before the oldest that may count.
+
+    What may not be carried out, by its signature or by its name, is passed over, as the loop
+    refuses it. Of an id the first record counts: that is the one which was carried out, and a
+    repeat does not prolong anything.
+    """
+
+    def __init__(
+        self,
+        rules: ApprovalRules,
+        bus: Bus,
+        wire: Wire,
+        prefix: str,
+        authorization: Authorization | None = None,
+    ) -> None:
+        """Read nothing yet.
+
+        Args:
+            rules: Which restores need an approval.
+            bus: The broker.
+            wire: How events are encoded.
+            prefix: Of the topics' names.
+            authorization: Who may request and approve; by default whoever can publish commands.
+        """
+        self._rules, self._bus, self._wire = rules, bus, wire
+        self._topic = COMMAND_TOPIC.name(prefix)
+        self._authorization = authorization or AclAlone()
+        self._outcomes = OutcomeLookup(bus, wire, prefix)
+
+    def rule_of(self, table: str) -> ApprovalRule | None:
+        """See `Approvals`."""
+        return self._rules.rule_of(table)
+
+    def published(self, request: RestoreRequested) -> Published[RestoreRequested] | None:
+        """See `Approvals`."""
+        return self._first(request, RestoreRequested, request.event_id, timedelta())
+
+    def case_of(self, approval: RestoreApproved) -> ApprovalCase:
+        """See `Approvals`."""
+        rule = self.rule_of(approval.table)
+        if rule is None:
+            return ApprovalCase(None, None)
+        own = self._first(approval, RestoreApproved, approval.event_id, timedelta())
+        request = self._first(approval, RestoreRequested, approval.request, rule.within)
+        outcomes = self._outcomes_of(request) if request else ()
+        return ApprovalCase(own, request, tuple(outcomes))
+
+    def _outcomes_of(self, request: Published[RestoreRequested]) -> Iterator[Outcome]:
+        appended_ms = int(request.at.timestamp() * 1000)
+        for each in self._outcomes.outcomes_of(request.command, appended_ms):
+            # anybody may have had a message refused that bore the request's id
+            is_proven = getattr(each, "reason", None) not in NOT_PROVEN
+            if is_proven and concerns(each, request.command):
+                yield each
+
+    def _first(
+        self, about: Command, kind: type[C], event_id: str, before: timedelta
+    ) -> Published[C] | None:
+        """The first command of this kind and id on the partition of a command's table.
+
+        Read from `before` that command on, less a margin for clocks that differ; and where it is
+        not there, from the start: the time in a command is its publisher's.
+        """
+        made_ms = int((about.occurred_at - before).timestamp() * 1000) - CLOCK_MARGIN_MS
+        for since_ms in (max(_FROM_THE_START, made_ms), _FROM_THE_START):
+            for record in self._records(about.table, since_ms):
+                found = self._command(record, kind, event_id)
+                if found is not None:
+                    return found
+        return None
+
+    def _records(self, table: str, since_ms: int) -> Iterable[Record]:
+        try:
+            spans = self._bus.spans(self._topic, since_ms)
+        except ConfigError as error:  # it was there at the start: a broker does not know it yet
+            raise TransientError(str(error)) from error
+        home = Partition(self._topic, partition_of(table, len(spans)))
+        return self._bus.read({home: spans[home]})
+
+    def _command(self, record: Record, kind: type[C], event_id: str) -> Published[C] | None:
+        if event_id.encode() not in (record.value or b""):  # decoding costs more than looking
+            return None
+        try:
+            event = self._wire.deserialize(record.key, record.value, record.headers)
+        except FormatError:  # the loop has dead-lettered it
+            return None
+        if not isinstance(event, kind) or event.event_id != event_id:
+            return None
+        try:
+            signed_by = self._authorization.check(event, record)
+        except Unauthorized:
+            return None
+        at = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
+        return Published(event, record.offset, at, signed_by)

@@ -1,0 +1,53 @@
+"""Settings of restores: who may request them, and which need the approval of a second person."""
+
+from __future__ import annotations
+
+from typing import Final, Self
+
+from pydantic import Field, model_validator
+
+from tidegate.service.settings.alarms import Seconds
+from tidegate.service.settings.section import Section
+
+_DAY: Final = 86_400
+_LONGEST: Final = 21 * _DAY
+"""Less than the commands topic keeps a request (30 days): an approval is judged by it."""
+
+
+class RestoreRuleSettings(Section, frozen=True):
+    """What a restore of some tables needs beside its request.
+
+    Of several rules the first whose pattern matches a table decides.
+    """
+
+    tables: str
+    """A shell pattern of the tables, as catalog.database.table."""
+    approval: bool
+    """Whether a second person has to approve each restore (`tidegate publish approval`)."""
+    approved_by: tuple[str, ...] = Field(default=("*",), min_length=1)
+    """Shell patterns of the people who may, matched with the verified name where commands are
+    signed. Nobody can approve what they asked for themselves."""
+    approve_within: Seconds = Field(default=_DAY, ge=60, le=_LONGEST)
+    """How long after the request an approval counts, by the broker's times of the two, in seconds
+    or as text with a unit: `24h`; at most 21 days."""
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> Self:
+        given = sorted({"approved_by", "approve_within"} & self.model_fields_set)
+        if not self.approval and given:
+            raise ValueError(f"approval = false has no use for {', '.join(given)}")
+        return self
+
+
+class RestoreSettings(Section, frozen=True):
+    """Who may request restores, and how long a pending write is watched before one.
+
+    `requested_by` has shell patterns, matched with the name in a request.
+    """
+
+    requested_by: tuple[str, ...] = ("*",)
+    """Shell patterns of the people whose requests are carried out."""
+    watch_seconds: float = Field(default=5, ge=0, allow_inf_nan=False)
+    """How long a pending write is watched for signs of life before a restore."""
+    rules: tuple[RestoreRuleSettings, ...] = ()
+    """For some tables; the first that matches decides. Without one no approval is needed."""

@@ -1,0 +1,63 @@
+"""Approval of a restore by a second person: the command and its outcomes."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import AwareDatetime, Field
+
+from tidegate.events.base import Request
+from tidegate.events.limits import Message, Text
+from tidegate.events.outcomes import Answer, RestorePlan
+
+RequestId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$")]
+"""The id of a request, as `EventId`; never empty."""
+
+
+class RestoreApproved(Request, frozen=True):
+    """A second person approves the restore that `request` asks for, by the plan `plan_id`.
+
+    It counts only for that request, that plan, and for a time after the request; and whoever asked
+    for the restore cannot approve it.
+    """
+
+    identified_by: ClassVar[tuple[str, ...]] = (
+        "table",
+        "request",
+        "plan_id",
+        "caused_by",
+        "said_by",
+    )
+
+    request: RequestId
+    plan_id: Text
+    approved_by: Text
+    reason: Text
+
+    @property
+    def asked_by(self) -> str:
+        """The name in the approval."""
+        return self.approved_by
+
+    @property
+    def asked_why(self) -> str | None:
+        """The reason in the approval."""
+        return self.reason
+
+
+class RestoreAwaitingApproval(RestorePlan, frozen=True):
+    """The plan of a requested restore that waits for a second person; nothing was changed.
+
+    An approval counts if the broker has it by `expires_at`, its own time; None: it has forgotten
+    the request.
+    """
+
+    expires_at: AwareDatetime | None = None
+
+
+class RestoreApprovalRejected(Answer, frozen=True):
+    """An approval was refused. `reason` is a code of `Reason`. The request waits as before."""
+
+    request: Text
+    reason: Text
+    message: Message

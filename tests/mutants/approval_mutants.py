@@ -1,0 +1,105 @@
+"""The rules of a restore's approval by a second person, each with a way to break it."""
+
+from __future__ import annotations
+
+from mutants.mutants import Mutant
+
+_APPROVAL = "consumers/tidegate/restores/approval.py"
+_RECORDS = "consumers/tidegate/restores/approval_records.py"
+_EXECUTOR = "consumers/tidegate/restores/executor.py"
+_TESTS = "tests/restores/test_restore_approval.py"
+
+APPROVAL_MUTANTS = (
+    Mutant(
+        "nobody approves what they asked for, by name",
+        _APPROVAL,
+        (("    if approval.names & request.names:\n", "    if False:\n"),),
+        f"{_TESTS} -k does_not_count",
+    ),
+    Mutant(
+        "the name in a signed request counts beside the key's",
+        _APPROVAL,
+        (("map(_as_compared, [self.command.asked_by, *signed])", "map(_as_compared, signed)"),),
+        f"{_TESTS} -k in_the_other_s_name",
+    ),
+    Mutant(
+        "an approval counts for a time only",
+        _APPROVAL,
+        (("    if approval.at > expires:\n", "    if approval.at == expires:\n"),),
+        f"{_TESTS} -k counts_for_a_time",
+    ),
+    Mutant(
+        "the plan made now has to be the approved one",
+        _APPROVAL,
+        (("    if approval.plan_id not in plan.approved_by:\n", "    if not plan.approved_by:\n"),),
+        f"{_TESTS} -k made_again",
+    ),
+    Mutant(
+        "an approval is of the request that it names",
+        _RECORDS,
+        ((" or event.event_id != event_id:\n", ":\n"), ("event_id.encode() not in", "b'' not in")),
+        f"{_TESTS} -k does_not_count",
+    ),
+    Mutant(
+        "an approval is of a request for its own table",
+        _APPROVAL,
+        (
+            (
+                "(ours.table, ours.location) == (theirs.table, theirs.location)",
+                "(True or ours.location == theirs.location)",
+            ),
+        ),
+        f"{_TESTS} -k another_table",
+    ),
+    Mutant(
+        "a request comes before its approval",
+        _APPROVAL,
+        (("        and request.offset < approval.offset\n", ""),),
+        f"{_TESTS} -k before_its_request",
+    ),
+    Mutant(
+        "only who is listed approves",
+        _APPROVAL,
+        (("    if not any(fnmatchcase(approval.who,", "    if not rule or all(fnmatchcase('',"),),
+        f"{_TESTS} -k does_not_count",
+    ),
+    Mutant(
+        "a request is approved once",
+        _APPROVAL,
+        (("not in (None, approval.event_id):\n", "in ('none',):\n"),),
+        f"{_TESTS} -k its_own_approval_alone",
+    ),
+    Mutant(
+        "what may not be carried out is neither a request nor an approval",
+        _RECORDS,
+        (
+            (
+                "        except Unauthorized:\n            return None\n",
+                "        except Unauthorized:\n            signed_by = None\n",
+            ),
+        ),
+        f"{_TESTS} -k unsigned_request",
+    ),
+    Mutant(
+        "a restore that needs an approval is not carried out without one",
+        _EXECUTOR,
+        (
+            (
+                "if rule is not None and approval is None:",
+                "if rule is not None and approval is self:",
+            ),
+        ),
+        f"{_TESTS} -k waits",
+    ),
+    Mutant(
+        "a request that waits is not carried out when it is read again",
+        _EXECUTOR,
+        (
+            (
+                "RestoreCompleted | RestorePlanned | RestoreAwaitingApproval",
+                "RestoreCompleted | RestorePlanned",
+            ),
+        ),
+        f"{_TESTS} -k repeat_of_the_request",
+    ),
+)

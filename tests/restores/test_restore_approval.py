@@ -1,0 +1,553 @@
+"""For some tables a restore is carried out only once a second person has approved it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.hudi_tables import (
+    NOW,
+    at,
+    end_of,
+    four_commits,
+    restore_request,
+    savepoint_request,
+    snapshot,
+    ticking,
+    warehouse_over,
+)
+from support.samples import events_on, memory_bus, message, work_off
+from support.signing import ANA, EVE, entry, new_key, signed
+from support.stepwise import Killed, Stepwise, killed_at
+from tidegate.compute.parallel_map import ThreadMap
+from tidegate.events import (
+    Event,
+    Outcome,
+    RestoreApprovalRejected,
+    RestoreApproved,
+    RestoreAwaitingApproval,
+    RestoreCompleted,
+    RestoreFailed,
+    RestoreRejected,
+    RestoreRequested,
+    RestoreStarted,
+)
+from tidegate.events.wire import Wire
+from tidegate.publisher import Message
+from tidegate.restores import (
+    ApprovalRecords,
+    ApprovalRule,
+    ApprovalRules,
+    LivenessSettings,
+    Restorer,
+)
+from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.savepoints import SavepointWriter
+from tidegate.service.assembly import authorizer
+from tidegate.service.settings import Settings
+from tidegate.tables.warehouse import Warehouse
+
+BEN = new_key()
+MINUTE = 60_000
+START = round(NOW.timestamp() * 1000)
+RULE = ApprovalRule("lake.sales.*", is_needed=True, approved_by=("be*", "ada", "ana"))
+UNWATCHED = LivenessSettings(watch=timedelta(0))
+
+
+class Place:
+    """A bus with a clock of its own, a table with a savepoint, and a restorer."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.bus = memory_bus()
+        self.bus.now_ms = lambda: self.now_ms
+        self.now_ms = START
+        self.table = four_commits(root / "orders", 9)
+        writer = SavepointWriter(warehouse_over(root), ThreadMap(), ticking())
+        list(writer.execute(savepoint_request(self.table, at(2))))
+        self.rules = ApprovalRules((RULE,))
+        self.settings = Settings()
+
+    def run(self, *sent: Event | Message, warehouse: Warehouse | None = None) -> None:
+        """Publish these, then let a fresh restorer work off what there is."""
+        self.bus.send([each if isinstance(each, Message) else message(each) for each in sent])
+        trusting = authorizer(self.settings)
+        records = ApprovalRecords(self.rules, self.bus, Wire(), "tidegate", trusting)
+        ours = warehouse or warehouse_over(self.root)
+        clock = ticking(NOW + timedelta(minutes=1))
+        restorer = Restorer(ours, ThreadMap(threads=1), clock, UNWATCHED, records)
+        loop = ExecutorLoop(restorer, self.bus, authorization=trusting)
+        try:
+            work_off(loop)
+        finally:
+            loop.close()
+        assert self.bus.records("tidegate.dead-letters") == []
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        found = events_on(self.bus, "tidegate.outcomes")
+        return [each for each in found if isinstance(each, Outcome)]
+
+    def kinds(self) -> list[str]:
+        return [type(each).__name__ for each in self.outcomes]
+
+    def request(self, **more: Any) -> RestoreRequested:  # noqa: ANN401
+        return restore_request(self.table, at(2), **more)
+
+    def approval(self, of: RestoreRequested, /, **more: Any) -> RestoreApproved:  # noqa: ANN401
+        fields = {
+            "event_id": "approval-1",
+            "table": of.table,
+            "location": of.location,
+            "occurred_at": NOW,
+            "said_by": "cli",
+            "caused_by": of.event_id,
+            "request": of.event_id,
+            "plan_id": self.plan_id,
+            "approved_by": "ben",
+            "reason": "looked at it",
+        }
+        return RestoreApproved.model_validate(fields | more)
+
+    @property
+    def plan_id(self) -> str:
+        waiting = [each for each in self.outcomes if isinstance(each, RestoreAwaitingApproval)]
+        return waiting[-1].plan_id if waiting else "none"
+
+    def refused(self) -> str:
+        """The reason of the only answer to an approval."""
+        (found,) = [e for e in self.outcomes if isinstance(e, RestoreApprovalRejected)]
+        return found.reason
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_a_request_waits_for_an_approval_and_changes_nothing(place: Place) -> None:
+    before = snapshot(place.root)
+
+    place.run(place.request())
+
+    (waiting,) = place.outcomes
+    assert isinstance(waiting, RestoreAwaitingApproval)
+    assert waiting.caused_by == place.request().event_id
+    assert [each.instant for each in waiting.instants] == [at(4), at(3)]
+    assert waiting.expires_at == NOW + timedelta(hours=24)
+    assert waiting.requested_by == "ada"
+    assert snapshot(place.root) == before
+
+
+def test_the_approval_of_a_second_person_carries_it_out_under_the_request_s_own_id(
+    place: Place,
+) -> None:
+    request = place.request()
+    place.run(request)
+    place.run(place.approval(request))
+
+    _, started, completed = place.outcomes
+    assert isinstance(started, RestoreStarted)
+    assert isinstance(completed, RestoreCompleted)
+    for each in (started, completed):
+        assert each.caused_by == request.event_id
+        assert (each.requested_by, each.why) == ("ada", "bad load")
+        assert (each.approval, each.approved_by) == ("approval-1", "ben")
+    assert not (place.table.timeline / f"{at(4)}.commit").exists()
+
+
+def test_a_repeat_of_the_request_or_the_approval_changes_nothing(place: Place) -> None:
+    request = place.request()
+    place.run(request)
+    place.run(request)
+    approval = place.approval(request)
+    place.run(approval)
+    place.table.commit("20260301130000000", at(2))
+    before, kinds = snapshot(place.root), place.kinds()
+
+    place.run(approval, request, approval)
+
+    assert place.kinds() == kinds
+    assert kinds == ["RestoreAwaitingApproval", "RestoreStarted", "RestoreCompleted"]
+    assert snapshot(place.root) == before
+
+
+def test_two_approvals_restore_once(place: Place) -> None:
+    request = place.request()
+    place.run(request)
+    place.run(place.approval(request), place.approval(request, event_id="approval-2"))
+
+    assert place.kinds().count("RestoreCompleted") == 1
+    assert place.refused() == "not-awaiting"
+
+
+def test_an_approval_before_its_request_is_refused_and_a_later_one_counts(place: Place) -> None:
+    request = place.request()
+    place.run(place.approval(request, plan_id="any"))
+    assert place.refused() == "no-such-request"
+
+    place.run(request)
+    assert place.kinds() == ["RestoreApprovalRejected", "RestoreAwaitingApproval"]
+    place.run(place.approval(request, event_id="approval-2"))
+    assert place.kinds()[-1] == "RestoreCompleted"
+
+
+def test_an_approval_that_was_published_before_the_request_was_planned_counts(
+    place: Place, tmp_path: Path
+) -> None:
+    # whoever makes the plan offline knows its id: the same table gives the same
+    other = tmp_path / "other"
+    other.mkdir()
+    known = Place(other)
+    known.run(known.request())
+    request = place.request()
+
+    place.run(request, place.approval(request, plan_id=known.plan_id))
+
+    assert place.kinds() == ["RestoreAwaitingApproval", "RestoreStarted", "RestoreCompleted"]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        pytest.param({"approved_by": "ada"}, "own-approval", id="own"),
+        pytest.param({"approved_by": "eve"}, "not-an-approver", id="not listed"),
+        pytest.param({"plan_id": "0" * 32}, "plan-changed", id="another plan"),
+        pytest.param({"request": "another"}, "no-such-request", id="another request"),
+        pytest.param({"location": "/lake/other"}, "no-such-request", id="another place"),
+    ],
+)
+def test_an_approval_that_does_not_count_is_refused_and_another_one_may_come(
+    place: Place, change: dict[str, str], reason: str
+) -> None:
+    request = place.request()
+    place.run(request)
+    before = snapshot(place.root)
+
+    place.run(place.approval(request, **change))
+
+    assert place.refused() == reason
+    assert snapshot(place.root) == before
+    place.run(place.approval(request, event_id="approval-2"))
+    assert place.kinds()[-1] == "RestoreCompleted"
+
+
+def test_an_approval_that_names_the_request_of_another_table_is_refused(place: Place) -> None:
+    request = place.request()
+    place.run(request)
+    before = snapshot(place.root)
+    # on every partition, so also on that of the request
+    others = [
+        place.approval(request, event_id=f"a-{n}", table=f"lake.sales.other_{n}") for n in range(9)
+    ]
+
+    place.run(*others)
+
+    refused = [e for e in place.outcomes if isinstance(e, RestoreApprovalRejected)]
+    assert {each.reason for each in refused} == {"no-such-request"}
+    assert len(refused) == len(others)
+    assert snapshot(place.root) == before
+
+
+@pytest.mark.parametrize("minutes", [24 * 60, 24 * 60 + 1])
+def test_an_approval_counts_for_a_time_by_the_broker_s_clock(place: Place, minutes: int) -> None:
+    request = place.request()
+    place.run(request)
+    place.now_ms += minutes * MINUTE
+    # whatever its own clock says
+    place.run(place.approval(request, occurred_at=NOW - timedelta(days=300)))
+
+    if minutes == 24 * 60:
+        assert place.kinds()[-1] == "RestoreCompleted"
+    else:
+        assert place.refused() == "approval-expired"
+
+
+def test_a_request_that_is_published_again_prolongs_nothing(place: Place) -> None:
+    request = place.request()
+    place.run(request)
+    place.now_ms += 23 * 60 * MINUTE
+    place.run(request)
+    place.now_ms += 2 * 60 * MINUTE
+    place.run(place.approval(request))
+
+    assert place.refused() == "approval-expired"
+
+
+def test_clocks_of_people_that_are_years_off_do_not_matter(place: Place) -> None:
+    request = place.request(occurred_at=NOW + timedelta(days=4_000))
+    place.run(request)
+    place.run(place.approval(request, occurred_at=NOW + timedelta(days=9_000)))
+
+    assert place.kinds()[-1] == "RestoreCompleted"
+
+
+def test_the_plan_is_made_again_and_has_to_be_the_approved_one(place: Place) -> None:
+    request = place.request()
+    place.run(request)
+    approval = place.approval(request)
+    place.table.commit("20260301130000000", at(4))
+    before = snapshot(place.root)
+
+    place.run(approval)
+
+    assert place.refused() == "plan-changed"
+    assert snapshot(place.root) == before
+
+
+def test_what_the_requester_had_not_seen_is_refused_for_both(place: Place) -> None:
+    request = place.request(seen_up_to=end_of(at(4)))
+    place.run(request)
+    approval = place.approval(request)
+    place.table.commit("20260301130000000", at(4))
+
+    place.run(approval)
+
+    rejected = place.outcomes[-1]
+    assert isinstance(rejected, RestoreRejected)
+    assert (rejected.reason, rejected.approval) == ("newer-commits", "approval-1")
+    place.run(place.approval(request, event_id="approval-2"))
+    assert place.refused() == "not-awaiting"
+
+
+def test_a_table_that_needs_no_approval_any_more_is_not_restored_by_one(place: Place) -> None:
+    request = place.request()
+    place.run(request)
+    place.rules = ApprovalRules()
+    before = snapshot(place.root)
+
+    place.run(place.approval(request), request)
+
+    assert place.refused() == "approval-not-needed"
+    assert place.kinds() == ["RestoreAwaitingApproval", "RestoreApprovalRejected"]
+    assert snapshot(place.root) == before
+
+
+def test_without_a_rule_a_restore_needs_no_approval(place: Place) -> None:
+    place.rules = ApprovalRules((ApprovalRule("lake.hr.*", is_needed=True),))
+    place.run(place.request())
+
+    _, completed = place.outcomes
+    assert isinstance(completed, RestoreCompleted)
+    assert (completed.approval, completed.approved_by) == (None, None)
+
+
+def test_a_plan_alone_needs_no_approval_and_gets_none(place: Place) -> None:
+    request = place.request(plan_only=True)
+    place.run(request)
+    assert place.kinds() == ["RestorePlanned"]
+    place.run(place.approval(request))
+
+    assert place.refused() == "not-awaiting"
+
+
+def test_a_refused_request_is_not_carried_out_by_an_approval(place: Place) -> None:
+    lock = place.table.path / ".hoodie/lock"
+    lock.touch()
+    request = place.request()
+    place.run(request)
+    lock.unlink()
+    place.run(place.approval(request, plan_id="any"))
+
+    assert place.kinds() == ["RestoreRejected", "RestoreApprovalRejected"]
+    assert place.refused() == "not-awaiting"
+
+
+def steps_of_a_restore(root: Path) -> int:
+    place = Place(root)
+    request = place.request()
+    place.run(request)
+    counting = Stepwise(root, lambda _: None)
+    place.run(place.approval(request), warehouse=counting)
+    return counting.steps
+
+
+def test_killed_anywhere_between_approval_and_completion_it_restores_once(tmp_path: Path) -> None:
+    (tmp_path / "all").mkdir()
+    steps = steps_of_a_restore(tmp_path / "all")
+    assert steps > 5
+    for step in range(1, steps + 1, 3):
+        root = tmp_path / str(step)
+        root.mkdir()
+        place = Place(root)
+        request = place.request()
+        place.run(request)
+        for outcome in crashed(place, request, step):
+            place.bus.send([message(outcome)])  # what the dead process had published
+
+        place.run(place.approval(request))
+
+        kinds = place.kinds()
+        assert kinds[0] == "RestoreAwaitingApproval", step
+        assert kinds[-1] == "RestoreCompleted", step
+        assert kinds.count("RestoreCompleted") == 1, step
+        assert {e.caused_by for e in place.outcomes} == {request.event_id}, step
+        assert all(getattr(e, "approval", "") == "approval-1" for e in place.outcomes[1:]), step
+
+
+def crashed(place: Place, request: RestoreRequested, step: int) -> Sequence[Outcome]:
+    """What a restorer publishes of an approval before it dies at a step."""
+    approval = place.approval(request)
+    place.bus.send([message(approval)])
+    records = ApprovalRecords(place.rules, place.bus, Wire(), "tidegate")
+    dying = Stepwise(place.root, killed_at(step))
+    clock = ticking(NOW + timedelta(minutes=1))
+    restorer = Restorer(dying, ThreadMap(threads=1), clock, UNWATCHED, records)
+    published: list[Outcome] = []
+    with pytest.raises(Killed):
+        published.extend(restorer.execute(approval))  # keeps what came before
+    return published
+
+
+def test_killed_before_the_offset_was_committed_the_approval_has_nothing_left_to_do(
+    place: Place,
+) -> None:
+    request = place.request()
+    place.run(request)
+    approval = place.approval(request)
+    place.run(approval)
+    records = ApprovalRecords(place.rules, place.bus, Wire(), "tidegate")
+    place.table.commit("20260301130000000", at(2))
+    before = snapshot(place.root)
+
+    restorer = Restorer(warehouse_over(place.root), ThreadMap(), ticking(), UNWATCHED, records)
+
+    assert list(restorer.execute(approval)) == []
+    assert snapshot(place.root) == before
+
+
+def test_a_restore_that_was_begun_is_resumed_by_its_own_approval_alone(place: Place) -> None:
+    request = place.request()
+    place.run(request)
+    for outcome in crashed(place, request, 6):
+        place.bus.send([message(outcome)])
+    assert place.kinds()[-1] == "RestoreStarted"
+
+    place.run(place.approval(request, event_id="approval-2"))
+
+    # in the order of the partition: the first one, which was published before the crash, goes on
+    assert place.refused() == "not-awaiting"
+    assert place.kinds().count("RestoreCompleted") == 1
+
+
+def test_a_failed_one_says_that_its_approval_resumes_it(place: Place) -> None:
+    request = place.request()
+    place.run(request)
+    for outcome in crashed(place, request, 6):
+        place.bus.send([message(outcome)])
+    failed = RestoreFailed.about(
+        request,
+        said_by="restorer",
+        occurred_at=NOW,
+        savepoint=at(2),
+        restore_instant="20260301120100000",
+        message="a disk",
+        approval="approval-1",
+        approved_by="ben",
+    )
+    place.bus.send([message(failed)])
+
+    place.run(place.approval(request))
+
+    assert place.kinds()[-1] == "RestoreCompleted"
+
+
+class Signing(Place):
+    """The same, where commands have to be signed."""
+
+    def __init__(self, root: Path, *keys: dict[str, Any]) -> None:
+        super().__init__(root)
+        security = {"require_signatures": True, "keys": list(keys)}
+        self.settings = Settings.model_validate({"security": security})
+
+
+def both(key: Any, name: str) -> dict[str, Any]:  # noqa: ANN401
+    return entry(key, name, commands=["RestoreRequested", "RestoreApproved"])
+
+
+def test_signed_by_two_people_it_is_carried_out_and_names_both(tmp_path: Path) -> None:
+    place = Signing(tmp_path, both(ANA, "ana"), both(BEN, "ben"))
+    request = place.request()
+    place.run(signed(request, ANA))
+    # what the approval itself says is only compared, never believed
+    place.run(signed(place.approval(request, approved_by="somebody"), BEN))
+
+    completed = place.outcomes[-1]
+    assert isinstance(completed, RestoreCompleted)
+    assert (completed.signed_by, completed.approved_by) == ("ana", "ben")
+
+
+def test_a_name_can_t_approve_its_own_request_with_another_of_its_keys(tmp_path: Path) -> None:
+    second = new_key()
+    place = Signing(tmp_path, both(ANA, "ana"), both(second, "ana"))
+    request = place.request()
+    place.run(signed(request, ANA))
+    place.run(signed(place.approval(request), second))
+
+    assert place.refused() == "own-approval"
+
+
+def test_who_signs_for_another_can_t_approve_in_the_other_s_name(tmp_path: Path) -> None:
+    place = Signing(tmp_path, both(ANA, "ana"), both(BEN, "ben"))
+    request = place.request(requested_by="ben")  # asked by ben, as ana says
+    place.run(signed(request, ANA))
+    place.run(signed(place.approval(request), BEN))
+
+    assert place.refused() == "own-approval"
+
+
+def test_an_approval_without_a_good_signature_is_refused_and_does_not_hide_a_good_one(
+    tmp_path: Path,
+) -> None:
+    place = Signing(tmp_path, both(ANA, "ana"), both(BEN, "ben"))
+    request = place.request()
+    place.run(signed(request, ANA))
+    place.run(message(place.approval(request)), signed(place.approval(request), EVE))
+
+    refused = [e for e in place.outcomes if isinstance(e, RestoreApprovalRejected)]
+    assert [each.reason for each in refused] == ["not-signed", "bad-signature"]
+    place.run(signed(place.approval(request), BEN))
+    assert place.kinds()[-1] == "RestoreCompleted"
+
+
+def test_a_key_that_may_not_sign_approvals_approves_nothing(tmp_path: Path) -> None:
+    place = Signing(tmp_path, both(ANA, "ana"), entry(BEN, "ben"))
+    request = place.request()
+    place.run(signed(request, ANA))
+    place.run(signed(place.approval(request), BEN))
+
+    assert place.refused() == "key-not-allowed"
+
+
+def test_an_unsigned_request_has_nothing_to_approve(tmp_path: Path) -> None:
+    place = Signing(tmp_path, both(ANA, "ana"), both(BEN, "ben"))
+    request = place.request()
+    place.run(message(request))
+    place.run(signed(place.approval(request, plan_id="any"), BEN))
+
+    assert place.kinds() == ["RestoreRejected", "RestoreApprovalRejected"]
+    assert place.refused() == "no-such-request"
+
+
+def test_a_forged_outcome_makes_nothing_look_requested(place: Place, tmp_path: Path) -> None:
+    forged = RestoreAwaitingApproval.about(
+        place.request(),
+        said_by="restorer",
+        occurred_at=NOW,
+        savepoint=at(2),
+        plan_id="p",
+        instants=(),
+        files=0,
+        bytes=0,
+    )
+    place.bus.send([message(forged)])
+    before = snapshot(tmp_path)
+
+    place.run(place.approval(place.request()))
+
+    assert place.refused() == "no-such-request"
+    assert snapshot(tmp_path) == before
