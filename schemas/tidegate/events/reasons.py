@@ -210,12 +210,12 @@ class Reason(StrEnum):
     NO_SUCH_REQUEST = (
         "no-such-request",
         "Before the approval there is no request of that id for this table and location.",
-        "Take the request's id from `tidegate status`, or make a new request.",
+        "Take the request's id from `tidegate status`, or send a new request.",
     )
     NOT_AWAITING = (
         "not-awaiting",
         "The request asks for a plan alone, has its outcome, or was approved before.",
-        "See `tidegate explain` with the request's id; make a new request if it is still needed.",
+        "See `tidegate explain` with the request's id; send a new request if it is still needed.",
     )
     OWN_APPROVAL = (
         "own-approval",
@@ -230,7 +230,7 @@ class Reason(StrEnum):
     APPROVAL_EXPIRED = (
         "approval-expired",
         "The broker got the approval later than `approve_within` after the request.",
-        "Make a new request, and have that one approved.",
+        "Send a new request, and have that one approved.",
     )
     # about cleaning a Hive ACID table after a compaction
     BAD_PARTITION = (

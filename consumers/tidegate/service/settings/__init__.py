@@ -35,7 +35,7 @@ watch_seconds = 5                        # how long a pending write is watched f
 [[restores.rules]]                       # the first pattern that matches a table decides
 tables = "lake.sales.*"
 approval = true                          # a second person has to approve each restore
-approved_by = ["ben", "ops-*"]           # shell patterns; never who asked for the restore
+approved_by = ["ana", "ben"]             # shell patterns; never who asked for the restore
 approve_within = "24h"                   # of the request, by the broker's times
 
 [warehouse]
@@ -73,7 +73,7 @@ public_key = '''
 -----BEGIN PUBLIC KEY-----
 MCowBQYDK2VwAyEAi1rhVPwDoukAMfi8GYWRskRLvUMaVZCi2hh0gLJf950=
 -----END PUBLIC KEY-----'''
-commands = ["RestoreRequested"]          # shell patterns of what the key may sign
+commands = ["Restore*"]                  # shell patterns of what the key may sign
 tables = ["lake.sales.*"]
 not_after = 2027-12-31T00:00:00Z         # a name may have several keys: the old one and the new one
 
@@ -112,10 +112,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, Self
 
-from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
+from pydantic import (
+    AliasChoices,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from tidegate.errors import ConfigError
@@ -246,6 +254,25 @@ class Settings(BaseSettings):
     bridge: BridgesSettings = BridgesSettings()
     monitoring: MonitoringSettings = MonitoringSettings()
     security: SecuritySettings = SecuritySettings()
+
+    @model_validator(mode="after")
+    def _somebody_can_approve(self) -> Self:
+        if not self.security.require_signatures:
+            return self
+        signers = [
+            key.name
+            for key in self.security.keys
+            if any(fnmatchcase("RestoreApproved", each) for each in key.commands)
+        ]
+        for rule in self.restores.rules:
+            if rule.approval and not any(
+                fnmatchcase(name, each) for name in signers for each in rule.approved_by
+            ):
+                raise ValueError(
+                    f"restores.rules for {rule.tables}: nobody could approve, because no key in"
+                    " [[security.keys]] of a name in approved_by may sign a RestoreApproved"
+                )
+        return self
 
     @field_validator("kafka")
     @classmethod

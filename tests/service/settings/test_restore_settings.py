@@ -1,0 +1,68 @@
+"""Which restores need the approval of a second person, in the settings."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from support.signing import ANA, entry
+from tidegate.service.assembly import approval_rules
+from tidegate.service.settings import Settings
+
+
+def settings(*rules: dict[str, Any], **more: Any) -> Settings:  # noqa: ANN401
+    return Settings.model_validate({"restores": {"rules": list(rules)}} | more)
+
+
+def test_the_first_pattern_that_matches_a_table_decides() -> None:
+    rules = approval_rules(
+        settings(
+            {"tables": "lake.sales.Scratch*", "approval": False},
+            {"tables": "lake.SALES.*", "approval": True, "approve_within": "2h"},
+            {"tables": "*", "approval": True},
+        )
+    )
+
+    assert rules.rule_of("lake.sales.scratch_1") is None
+    found = rules.rule_of("lake.sales.orders")
+    assert found is not None
+    assert (found.within, found.approved_by) == (timedelta(hours=2), ("*",))
+    assert rules.rule_of("lake.hr.staff") is not None
+
+
+def test_without_rules_no_approval_is_needed() -> None:
+    assert approval_rules(Settings()).rule_of("lake.sales.orders") is None
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pytest.param({"tables": "*"}, id="does not say whether"),
+        pytest.param({"tables": "*", "approval": True, "approved_by": []}, id="nobody may"),
+        pytest.param({"tables": "*", "approval": True, "approve_within": "0s"}, id="no time"),
+        pytest.param(
+            {"tables": "*", "approval": True, "approve_within": "22d"},
+            id="longer than the topic is sure to have the request",
+        ),
+        pytest.param({"tables": "*", "approval": False, "approved_by": ["ben"]}, id="no use"),
+    ],
+)
+def test_a_rule_that_can_t_be_meant_is_refused(rule: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        settings(rule)
+
+
+def test_where_signatures_are_required_somebody_has_to_be_able_to_approve() -> None:
+    rule = {"tables": "lake.*", "approval": True, "approved_by": ["an*"]}
+
+    def keys(**more: Any) -> dict[str, Any]:  # noqa: ANN401
+        return {"require_signatures": True, "keys": [entry(ANA, **more)]}
+
+    with pytest.raises(ValidationError, match="nobody could approve"):
+        settings(rule, security=keys())
+    with pytest.raises(ValidationError, match="nobody could approve"):
+        settings(rule, security=keys(name="ben", commands=["RestoreApproved"]))
+    settings(rule, security=keys(commands=["Restore*"]))
