@@ -187,10 +187,10 @@ def test_two_approvals_restore_once(place: Place) -> None:
 
 def test_an_approval_before_its_request_is_refused_and_a_later_one_counts(place: Place) -> None:
     request = place.request()
-    place.run(place.approval(request, plan_id="any"))
+    # also where both are there when it is looked at
+    place.run(place.approval(request, plan_id="any"), request)
     assert place.refused() == "no-such-request"
 
-    place.run(request)
     assert place.kinds() == ["RestoreApprovalRejected", "RestoreAwaitingApproval"]
     place.run(place.approval(request, event_id="approval-2"))
     assert place.kinds()[-1] == "RestoreCompleted"
@@ -426,11 +426,18 @@ def test_a_restore_that_was_begun_is_resumed_by_its_own_approval_alone(place: Pl
     for outcome in crashed(place, request, 6):
         place.bus.send([message(outcome)])
     assert place.kinds()[-1] == "RestoreStarted"
+    second = place.approval(request, event_id="approval-2")
+    place.bus.send([message(second)])
+    before = snapshot(place.root)
+    records = ApprovalRecords(place.rules, place.bus, Wire(), "tidegate")
+    restorer = Restorer(warehouse_over(place.root), ThreadMap(), ticking(), UNWATCHED, records)
 
-    place.run(place.approval(request, event_id="approval-2"))
+    (refused,) = restorer.execute(second)
 
-    # in the order of the partition: the first one, which was published before the crash, goes on
-    assert place.refused() == "not-awaiting"
+    assert isinstance(refused, RestoreApprovalRejected)
+    assert refused.reason == "not-awaiting"
+    assert snapshot(place.root) == before
+    place.run()  # the first one, which is still in the queue, goes on
     assert place.kinds().count("RestoreCompleted") == 1
 
 
