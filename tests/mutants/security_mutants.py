@@ -46,7 +46,7 @@ SECURITY_MUTANTS = (
         _AUTHORIZER,
         (
             (
-                "self._check_listed(name or command.requested_by)",
+                "self._check_listed(signed_by.name if signed_by else command.requested_by)",
                 "self._check_listed(command.requested_by)",
             ),
         ),
