@@ -73,7 +73,7 @@ SECURITY_MUTANTS = (
     Mutant(
         "what a table's file says of who signed counts for nothing",
         _RUNNER,
-        (("            self._publish(known)\n", "            self._publish(outcome)\n"),),
+        (("self._publish(_with_asker(outcome, command, signed_by))", "self._publish(outcome)"),),
         "tests/runtime/test_who_asked.py",
     ),
     Mutant(
