@@ -53,6 +53,7 @@ EACH_PUBLISHES: Final = 100
 WHO: Final[dict[str, Any]] = {"occurred_at": NOW, "said_by": "bench"}
 CHUNK: Final = 10_000
 MEGA: Final = 2**20
+LARGE: Final = 900_000
 
 
 class Deployment:
@@ -241,6 +242,22 @@ def prepare_dead_letters(folder: Path, size: int) -> None:
             message = Wire().serialize(release(number), inputs)
             part = Partition(inputs, number % PARTITIONS)
             record = Record(part, number, message.key, message.value, message.headers, number)
+            made = dead_letter(record, "gate", FormatError("not an event"), topic)
+            yield topic, made.key or b"", made.value or b"", list(made.headers), part.number, 0
+
+    deployment.produce(letters())
+
+
+def prepare_large_letters(folder: Path, size: int) -> None:
+    """Dead letters near the largest message."""
+    deployment = Deployment(folder)
+    topic, inputs = DEAD_LETTERS.name(deployment.prefix), LOCKS.name(deployment.prefix)
+
+    def letters() -> Iterator[tuple[str, bytes, bytes, Any, int, int]]:
+        for number in range(size):
+            part = Partition(inputs, number % PARTITIONS)
+            value = os.urandom(LARGE // 2) * 2
+            record = Record(part, number, b"lake.d.t", value, (), number)
             made = dead_letter(record, "gate", FormatError("not an event"), topic)
             yield topic, made.key or b"", made.value or b"", list(made.headers), part.number, 0
 
@@ -534,6 +551,14 @@ ROWS = tuple(
             "dead letters",
             (500, 5_000, 50_000),
             prepare_dead_letters,
+            measure_dead_letters,
+            Goal(),
+        ),
+        (
+            "dead-letters list, of 900 kB each",
+            "dead letters",
+            (5, 50, 500),
+            prepare_large_letters,
             measure_dead_letters,
             Goal(),
         ),

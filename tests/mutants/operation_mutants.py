@@ -14,6 +14,18 @@ def _doctor(rule: str, module: str, old: str, new: str) -> Mutant:
 
 
 OPERATION_MUTANTS = (
+    _doctor(
+        "only so many partitions are in memory as fit",
+        "changelogs.py",
+        "_BYTES_TOGETHER // max(1, largest)",
+        "_TOGETHER",
+    ),
+    Mutant(
+        "dead letters: large ones do not fill the memory",
+        "consumers/tidegate/ops/dead_letters/newest.py",
+        (("        while size > max_bytes and len(kept) > 1:", "        while False:"),),
+        "tests/ops/dead_letters/test_listing.py -k large_letters",
+    ),
     Mutant(
         "rule 6: a reason of any length leaves a letter that its topic takes",
         RUNTIME + "input/dead_letters.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -82,6 +83,35 @@ def test_the_timeline_is_listed_as_often_over_many_commits_as_over_few(
 
     assert many.counts["timeline listed"] == few.counts["timeline listed"] <= 8
     assert many.counts["listed"] == few.counts["listed"]
+
+
+def test_a_restore_makes_as_many_system_calls_for_a_fiftieth_commit_as_for_a_tenth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = Counter[str]()
+
+    def counting(name: str) -> None:
+        really = getattr(os, name)
+
+        def counted(*args: Any, **options: Any) -> Any:  # noqa: ANN401 - passed on
+            calls[name] += 1
+            return really(*args, **options)
+
+        monkeypatch.setattr(os, name, counted)
+
+    def of_a_restore(commits: int) -> Counter[str]:
+        table = table_of(tmp_path / str(commits), commits)
+        calls.clear()
+        restore(table, warehouse_over(table.path.parent))
+        return calls.copy()
+
+    of_a_restore(2)  # what is done once a process
+    for name in ("open", "stat", "unlink", "scandir", "fsync", "rmdir"):
+        counting(name)
+    some, more, most = (of_a_restore(commits) for commits in (10, 30, 50))
+
+    assert most - more == more - some
+    assert more["unlink"] - some["unlink"] >= 20
 
 
 def test_a_restore_reads_each_commit_once_and_no_rollback(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tidegate.events import DeadLetterDiscarded, DeadLetterRedriven
 from tidegate.events.audit import UNKNOWN_TABLE
 from tidegate.events.wire import Wire
 from tidegate.ops.dead_letters.dead_letter import read_dead_letter
-from tidegate.ops.dead_letters.newest import newest_first
+from tidegate.ops.dead_letters.newest import MAX_BYTES, newest_first
 from tidegate.ops.dead_letters.origin import difference
 from tidegate.ops.dead_letters.states import Resolutions
 from tidegate.runtime.bus import Partition, Record
@@ -105,6 +105,34 @@ def test_all_of_them_read_each_outcome_once_in_few_requests() -> None:
 
     assert topics.taken == {LETTERS: 50_000, OUTCOMES: 200_000}
     assert topics.requests <= 14
+
+
+@pytest.mark.parametrize("size", [1, 900_000, MAX_BYTES + 1])
+def test_of_large_letters_only_so_many_bytes_are_in_memory_and_little_is_read_twice(
+    size: int,
+) -> None:
+    value, count, parts = bytes(size), 1200, [Partition(LETTERS, number) for number in range(4)]
+    alive, most, taken = 0, 0, 0
+
+    class Counted(Record):
+        def __del__(self) -> None:
+            nonlocal alive
+            alive -= 1
+
+    def read(spans: Mapping[Partition, range]) -> Iterator[Record]:
+        nonlocal alive, most, taken
+        for part, span in spans.items():
+            for offset in span:
+                alive, taken = alive + 1, taken + 1
+                most = max(most, alive)
+                yield Counted(part, offset, None, value, (), NOW + 4 * offset + part.number)
+
+    listed = newest_first(dict.fromkeys(parts, range(7, count + 7)), read)
+    found = [(each.partition.number, each.offset) for each in listed]
+
+    assert found == [(n, at) for at in range(count + 6, 6, -1) for n in (3, 2, 1, 0)]
+    assert most * size <= MAX_BYTES + 2 * len(parts) * size + 2 * 500 * len(parts)
+    assert taken <= 4 * (count + 500)
 
 
 @pytest.mark.parametrize("days", [0.5, 3, 60])

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
+from weakref import ref
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -35,7 +36,12 @@ from tidegate.ops.doctor.roots import PROBE, check_root
 from tidegate.ops.topics.acls import Acl
 from tidegate.registry import RegistrySettings
 from tidegate.runtime.bus import Partition, Record, Watermarks
-from tidegate.runtime.decider.state_store import PARTITIONS_KEY, state_store_for, store_of
+from tidegate.runtime.decider.state_store import (
+    PARTITIONS_KEY,
+    StateStore,
+    state_store_for,
+    store_of,
+)
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.service.assembly import DECIDERS, SERVICES
 from tidegate.service.settings import Settings, SparkSettings, TopicSettings
@@ -607,8 +613,49 @@ def test_the_state_of_two_hundred_partitions_takes_few_readers_and_three_request
 
     assert (summary.tables, len(seen)) == (200, 600)
     assert sum(readers) == 200
-    assert len(readers) == 25
+    assert readers == [1, *[8] * 24, 7]
     assert metadata.spans_asked == ["lake.reader-gate.changelog"]
     assert metadata.watermarks_asked == [800]  # of its four inputs
     [fault] = summary.faults
     assert "offset 11 of lake.vacuums is to be applied next" in fault
+
+
+def test_of_large_partitions_only_so_many_are_in_memory_as_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Six partitions of 80 MB took half a gigabyte."""
+    limit, readers, open_stores = 100_000, list[int](), list[int]()
+    stores = list[ref[StateStore[Any]]]()
+
+    def read(_: object, spans: Mapping[Partition, range], **__: str) -> Iterator[Record]:
+        readers.append(len(spans))
+        for part in spans:
+            for number in range(30 if part.number < 20 else 1):
+                key = f"lake.db.t{part.number}-{number}".ljust(3000, "x").encode()
+                yield Record(part, number, key, ORDERS[1], (), 0)
+        alive = [made for each in stores if (made := each()) is not None]
+        open_stores.append(sum(any(each.tables()) for each in alive))
+
+    class Watched(StateStore[Any]):
+        """Has no slots, so that it can be referred to weakly."""
+
+    def watched(kind: ReaderGate) -> StateStore[Any]:
+        made = store_of(kind)
+        made = Watched(made.adapter, made.initial, made.piecewise)
+        stores.append(ref(made))
+        return made
+
+    monkeypatch.setattr(changelogs, "KafkaMetadata", lambda _: CountedMetadata())
+    monkeypatch.setattr(changelogs, "read_spans", read)
+    monkeypatch.setattr(changelogs, "store_of", watched)
+    monkeypatch.setattr(changelogs, "_BYTES_TOGETHER", limit)
+    broker = SimpleNamespace(
+        connection={},
+        topics=TopicSettings(prefix="lake"),
+        groups=SimpleNamespace(committed=lambda *_: {}),
+    )
+    summary = changelogs._read(cast("Broker", broker), "reader-gate", 40, iter)
+
+    assert summary.tables == 20 * 30 + 20
+    assert readers == [1] * 21 + [8, 8, 3]
+    assert open_stores == readers

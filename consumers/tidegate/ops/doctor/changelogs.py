@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -23,7 +24,9 @@ from tidegate.service.settings import Settings
 
 _NEARLY_FULL: Final = 0.5
 _TOGETHER: Final = 8
-"""Changelog partitions that are read by one consumer, and in memory, at the same time."""
+"""Changelog partitions that are read by one consumer, and in memory, at the same time, at most."""
+_BYTES_TOGETHER: Final = 32 * 2**20
+"""Of their records, unless one partition alone has more; a decider holds each of its own, too."""
 _MEGA: Final = 2**20
 Records = Iterable[tuple[bytes, bytes | None]]
 
@@ -147,15 +150,21 @@ def _read(broker: Broker, decider: str, partitions: int, progress: Observer) -> 
     metadata = KafkaMetadata(broker.connection)
     spans = metadata.spans(topic)
     whole, positions = ChangelogSummary(), dict[int, StateStore[Any]]()
-    for first in range(0, partitions, _TOGETHER):
-        numbers = range(first, min(first + _TOGETHER, partitions))
+    first, largest = 0, _BYTES_TOGETHER  # nothing is known of them yet, so the first is read alone
+    while first < partitions:
+        together = max(1, min(_TOGETHER, _BYTES_TOGETHER // max(1, largest)))
+        numbers = range(first, min(first + together, partitions))
+        first = numbers.stop
         stores = {number: store_of(kind) for number in numbers}
         chosen = {part: span for part, span in spans.items() if part.number in stores}
         records = read_spans(broker.connection, chosen, on_missing_offset="earliest")
-        _restore(stores, progress(records), whole)
-        for number, store in stores.items():
+        read = _restore(stores, progress(records), whole)
+        largest = max(read.values(), default=0)
+        for number in numbers:
+            store = stores.pop(number)
             whole.add(store, partitions)
             positions[number] = _without_tables(store, store_of(kind))
+            del store  # or the last one is in memory beside the next ones
     parts = [Partition(name, number) for number in positions for name in inputs]
     marks = metadata.watermarks(parts)
     for number, store in positions.items():
@@ -166,14 +175,21 @@ def _read(broker: Broker, decider: str, partitions: int, progress: Observer) -> 
 
 def _restore(
     stores: Mapping[int, StateStore[Any]], records: Iterable[Record], summary: ChangelogSummary
-) -> None:
-    """Restore partitions as their decider would, from records of all of them."""
+) -> Counter[int]:
+    """Restore partitions as their decider would, from records of all of them.
+
+    Returns:
+        The bytes of each partition's records.
+    """
+    read = Counter[int]()
     for record in records:
         where = record.partition
         if record.unreadable:
             raise StopService(f"{where.topic}[{where.number}]@{record.offset}: {record.unreadable}")
         entry = (record.key or b"", record.value)
         stores[where.number].restore(summary.measured([entry]))
+        read[where.number] += len(entry[0]) + len(entry[1] or b"")
+    return read
 
 
 def _without_tables(store: StateStore[Any], empty: StateStore[Any]) -> StateStore[Any]:
