@@ -90,7 +90,7 @@ def test_a_worker_that_dies_is_a_transient_error_of_one_line(spark: SparkSession
         os._exit(number)
 
     with pytest.raises(TransientError) as caught:
-        SparkMap(lambda: spark).map(die, [3])
+        SparkMap(lambda: spark).map(die, [3, 3])
     assert re.fullmatch(r"Spark failed: [^\n]+", str(caught.value))
 
 
@@ -106,7 +106,7 @@ def test_a_driver_that_is_gone_is_a_transient_error(fault: Exception) -> None:
         raise fault
 
     with pytest.raises(TransientError, match=r"^Spark failed: \w+: [^\n]+$"):
-        SparkMap(session).map(str, [1])
+        SparkMap(session).map(str, [1, 2])
 
 
 def test_no_items_start_no_spark_session() -> None:
@@ -155,14 +155,22 @@ def test_ten_thousand_items_are_a_few_dozen_tasks_of_a_thread_pool(
 
 
 @pytest.mark.spark
-def test_a_local_spark_gets_three_tasks_a_core_at_most(spark: SparkSession) -> None:
+@pytest.mark.parametrize(("items", "rounds"), [(2, 1), (200, 1), (2_999, 2), (10_000, 3)])
+def test_a_local_spark_gets_a_task_a_core_and_of_many_items_three_at_most(
+    spark: SparkSession, items: int, rounds: int
+) -> None:
     cores = spark.sparkContext.defaultParallelism
+    assert cores == 2
 
     def task(_: int) -> int:
         context = TaskContext.get()
         assert context is not None
         return context.partitionId()
 
-    tasks = SparkMap(lambda: spark).map(task, range(1000))
+    tasks = SparkMap(lambda: spark).map(task, range(items))
 
-    assert len(set(tasks)) == 3 * cores
+    assert len(set(tasks)) == rounds * cores
+
+
+def test_a_single_item_starts_no_spark_session() -> None:
+    assert SparkMap(no_session).map(str, [7]) == ["7"]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _CHUNKS_PER_THREAD: Final = 32
 _TASKS_PER_CORE: Final = 3
+_ITEMS_PER_TASK: Final = 500
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -57,15 +58,17 @@ class SparkMap:
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Apply `function` in one Spark job of at most `max_tasks` tasks, each of many items.
 
-        A local master gets three tasks a core at most. A cluster may grow while it works, so its
-        cores of this moment are no limit.
+        A job costs as much as hundreds of items, and each of its tasks as much as dozens. So a
+        single item is no job: this process does it. A local master gets a task a core, and of many
+        items three at most. A cluster may grow while it works, so its cores of this moment are no
+        limit.
 
         Raises:
             TransientError: Spark itself failed: no session, a lost executor, a dead driver.
             PermanentError: `function` raised an error that can't be pickled on the executor.
         """
-        if not items:
-            return []
+        if len(items) <= 1:
+            return [function(item) for item in items]
         results = self._collect(partial(_call, function), items)
         return [_result_or_raise(result) for result in results]
 
@@ -77,7 +80,9 @@ class SparkMap:
             context = self.session().sparkContext
             tasks = min(len(items), self.max_tasks)
             if str(context.master).startswith("local"):
-                tasks = min(tasks, _TASKS_PER_CORE * context.defaultParallelism)
+                cores = context.defaultParallelism
+                rounds = max(1, len(items) // (cores * _ITEMS_PER_TASK))
+                tasks = min(tasks, cores * min(rounds, _TASKS_PER_CORE))
             return context.parallelize(items, tasks).map(function).collect()
         except (Py4JError, PySparkException) as error:
             reason = (str(getattr(error, "java_exception", None) or error).splitlines() or [""])[0]

@@ -46,7 +46,7 @@ def with_blocks(
         if instant.action is Action.DELTA_COMMIT and instant.state is not InstantState.REQUESTED
     ]
     paths = sorted({path for _, keys in updates for key in keys for path in slices.small[key]})
-    read = parallel_map.map(partial(_read_block, table), paths)
+    read = parallel_map.map(partial(_read_block, table.without_timeline()), paths)
     written = {path: block for path, block in zip(paths, read, strict=True) if block is not None}
     blocks = plan_blocks(updates, slices, written)
     return tuple(replace(step, blocks=blocks.get(step.target.timestamp, ())) for step in steps)

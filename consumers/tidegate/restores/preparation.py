@@ -55,6 +55,8 @@ from tidegate.tables.refusal import Refused
 from tidegate.tables.warehouse import Warehouse
 
 _CONSISTENT_HASHING: Final = ".hoodie/.bucket_index"
+_COMMITS_IN_PARALLEL: Final = 32
+"""Fewer are no Spark job: to send back what they name costs about what reading them does."""
 
 
 def plan_restore(
@@ -213,7 +215,8 @@ def _steps(
 ) -> tuple[Step, ...]:
     partitions = list_partitions(table.storage, table.location, parallel_map)
     completed = [i for i in instants if i.state is InstantState.COMPLETED]
-    read = parallel_map.map(partial(HudiTable.read_commit, table), completed)
+    commit_map = parallel_map if len(completed) >= _COMMITS_IN_PARALLEL else ThreadMap()
+    read = commit_map.map(partial(HudiTable.read_commit, table.without_timeline()), completed)
     commits = dict[Instant, CommitMetadata](zip(completed, read, strict=True))
     listed = files_by_instant({i.timestamp for i in instants}, partitions)
     steps = tuple(plan_step(i, commits.get(i), listed.get(i.timestamp, ())) for i in instants)

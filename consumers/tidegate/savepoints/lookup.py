@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from tidegate.errors import FormatError
-from tidegate.hudi import Action, CommitMetadata, Instant, InstantState, Timeline, replaced_groups
+from tidegate.hudi import Action, CommitMetadata, Instant, InstantState, replaced_groups
 from tidegate.hudi.clean import earliest_retained, earliest_to_retain
 from tidegate.hudi_reader import HudiTable
 from tidegate.storage import NotFound, ParallelMap
@@ -64,10 +63,8 @@ def read_commits(
         NotFound: one was removed meanwhile.
     """
     start, ahead, waits = 0, 1, "://" in table.location
-    # a Spark job's function takes along what it reads from: not the timeline as well
-    bare = replace(table, timeline=Timeline(()), files=(), by_name={})
     before = _waited()
-    read_commit = partial(HudiTable.read_commit, bare)
+    read_commit = partial(HudiTable.read_commit, table.without_timeline())
     while start < len(commits):
         window = commits[start : start + ahead]
         read = parallel_map.map(read_commit, window) if waits else list(map(read_commit, window))

@@ -69,6 +69,10 @@ class HudiTable:
         except FormatError as error:
             raise FormatError(f"{instant.timestamp}.{instant.action}: {error}") from error
 
+    def without_timeline(self) -> HudiTable:
+        """The same table, to read its files elsewhere: a Spark job ships what its function uses."""
+        return replace(self, timeline=Timeline(()), files=(), by_name={})
+
     def writes_after(self, savepoint: Instant) -> tuple[Instant, ...]:
         """The writes that a restore to a savepointed commit rolls back, in its order."""
         by_request = COMPACTIONS if self.properties.is_merge_on_read else frozenset[Action]()
