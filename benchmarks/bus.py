@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 import fastavro
 from confluent_kafka import Consumer, Producer, TopicPartition
-from peer import Peer
+from peer import Peer, Spent
 
 from tidegate.cleaning import GateState, ReaderGate
 from tidegate.events import Event, LockHold, LockReleased, VacuumFinished, VacuumKind
@@ -106,12 +106,15 @@ HEADERS = list(headers_of(release(0)))
 
 
 class Turn(NamedTuple):
-    """Events a second, each of the clock and of this process's processor time."""
+    """What a turn took."""
 
-    ours: tuple[float, float]
-    decoding: tuple[float, float]
+    ours: Spent
+    decoding: Spent
     """Consuming and decoding with our own events, and nothing else."""
-    peer: tuple[float, float]
+    peer: Spent
+
+
+_CLOCKS = ("", " of processor time")
 
 
 class Bench:
@@ -135,34 +138,32 @@ class Bench:
     def deciding(self, what: str, events: Iterable[Event], wanted: float | None) -> Iterator[Line]:
         """(a) Events a second through the reader gate, against the peer on the same topics.
 
-        They take turns of two seconds; of these that with the median ratio. `wanted` is the ratio
-        to the peer. The gate reads its own commands back, too: those do not count as events.
+        They take turns of two seconds, and all of them count: the gate reads the backlog of vacuums
+        first, so no turn of its own has the mix that the peer reads. `wanted` is the ratio to the
+        peer. The gate reads its own commands back, too: those do not count as events.
         """
         with self.deployment() as (prefix, bus, publisher):
             topics = [f"{prefix}.vacuums", f"{prefix}.locks"]
             count = _publish(publisher, events)
             loop = DeciderLoop(ReaderGate(), bus, prefix)
-            while not (seen := _applied(loop, topics)):
-                loop.step(0.1)  # joining the group is not what is measured
-            peer = Peer(self.servers, topics)
+            peer, seen, most = Peer(self.servers, topics), 0, count - TOGETHER
             turns: list[Turn] = []
             while seen < count:
                 began, cpu, before = time.perf_counter(), time.process_time(), seen
-                loop.step(1)
+                loop.step(0.1)
                 seen = _applied(loop, topics)
-                done = seen - before
-                ours = done / (time.perf_counter() - began), done / (time.process_time() - cpu)
-                most = count - TOGETHER
+                if seen == before:  # joining the group is not what is measured
+                    continue
+                ours = Spent(seen - before, time.perf_counter() - began, time.process_time() - cpu)
                 decoding = peer.consume(BATCH_SECONDS, most, event_of)
                 turns.append(Turn(ours, decoding, peer.consume(BATCH_SECONDS, most)))
             peer.close()
             loop.close()
-        for number, of in enumerate(("", " of processor time")):
+        ours, decoding, theirs = (_sum(each) for each in zip(*turns, strict=True))
+        for of, own, same, peers in zip(_CLOCKS, ours, decoding, theirs, strict=True):
             name = f"(a) {what}, events a second{of}"
-            pairs = [(turn.ours[number], turn.peer[number]) for turn in turns]
-            yield _line(f"{name}; the peer", *_median(pairs), wanted)
-            pairs = [(turn.ours[number], turn.decoding[number]) for turn in turns]
-            yield _line(f"{name}; only decoding them ourselves", *_median(pairs), None)
+            yield _line(f"{name}; the peer", own, peers, wanted)
+            yield _line(f"{name}; only decoding them ourselves", own, same, None)
 
     def publishing(self, count: int) -> Iterator[Line]:
         """(b) Throughput and latency of publishing."""
@@ -251,9 +252,10 @@ def _applied(loop: DeciderLoop[GateState], topics: Sequence[str]) -> int:
     return sum(owned[0].store.applied_to(topic) for topic in topics) if 0 in owned else 0
 
 
-def _median(pairs: list[tuple[float, float]]) -> tuple[float, float]:
-    """Of some pairs that with the median ratio."""
-    return sorted(pairs, key=lambda pair: pair[0] / pair[1])[len(pairs) // 2]
+def _sum(turns: Sequence[Spent]) -> tuple[float, float]:
+    """Events a second of some turns, of the clock and of processor time."""
+    events = sum(each.events for each in turns)
+    return events / sum(each.seconds for each in turns), events / sum(each.cpu for each in turns)
 
 
 def _in_turns(ways: Sequence[Callable[[list[Event]], object]], count: int) -> Iterator[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 import zlib
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from tidegate.cleaning.gate_state import (
     MAX_UNPACKED,
     HeldLock,
     Vacuum,
+    VacuumRecord,
     WaitingVacuum,
     dump_piece,
     parse_piece,
@@ -31,6 +33,33 @@ def waiting(owners: int, owner: str) -> WaitingVacuum:
     vacuum = Vacuum("/w/t", VacuumKind.MINOR, None, ("delta_1_2",), 1, 2, "a.b:2::", None)
     locks = tuple(HeldLock(number, owner=owner) for number in range(owners))
     return WaitingVacuum("id", datetime(2026, 11, 22, tzinfo=UTC), 1, locks, (), vacuum)
+
+
+@given(text=st.text(st.characters(), min_size=1), many=st.integers(0, 2**63 - 1))
+def test_a_record_has_the_bytes_of_the_json_module(text: str, many: int) -> None:
+    vacuum = Vacuum(text, VacuumKind.MAJOR, text, (text,), many, many, text, None)
+    locks = (HeldLock(many, None, None, "shared_read", text), HeldLock(1, many))
+    made = WaitingVacuum(text, datetime(2026, 11, 22, tzinfo=UTC), many, locks, (many,), vacuum)
+
+    assert VacuumRecord(dump_piece(made)).whole() == made
+    holds, details = dump_piece(made).split(b"\n", 1)
+
+    assert holds == as_json(made.holds)
+    assert details == as_json(
+        {
+            "event_id": text,
+            "since": "2026-11-22T00:00:00+00:00",
+            "content": many,
+            "locks": locks,
+            "transactions": [many],
+            "vacuum": vacuum._asdict(),
+        }
+    )
+
+
+def as_json(value: object) -> bytes:
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return text.encode("utf-8", "surrogatepass")
 
 
 def test_a_record_that_expands_without_end_is_refused_in_little_memory() -> None:

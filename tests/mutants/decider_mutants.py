@@ -84,6 +84,24 @@ DECIDER_MUTANTS = (
         f"{_LARGE} -k delivered",
     ),
     Mutant(
+        "a piece that was removed is not there, though it was put not long ago",
+        RUNTIME + "decider/state_store.py",
+        (("                recent.pop(name, None)\n", ""),),
+        "tests/cleaning/test_recent_pieces.py",
+    ),
+    Mutant(
+        "pieces that are kept as they were put are bounded",
+        RUNTIME + "decider/pieces.py",
+        (("        if self._bytes > self.limit:\n", "        if not self._bytes:\n"),),
+        "tests/cleaning/test_recent_pieces.py",
+    ),
+    Mutant(
+        "a piece that was put again is not the one from before",
+        RUNTIME + "decider/pieces.py",
+        (("        kept[name] = piece\n", "        kept.setdefault(name, piece)\n"),),
+        "tests/cleaning/test_recent_pieces.py",
+    ),
+    Mutant(
         "no record of a changelog is larger than a megabyte",
         RUNTIME + "decider/pieces.py",
         (("(piece))) > MAX_RECORD_BYTES", "(piece))) > 2 * MAX_RECORD_BYTES"),),

@@ -72,6 +72,17 @@ EVENT_MUTANTS = (
         "tests/runtime/test_decoder.py",
     ),
     Mutant(
+        "another service's event is passed over only where it belongs",
+        "consumers/tidegate/runtime/input/decoder.py",
+        (
+            (
+                "single_object_prefix(kind) for kind in others if self._topics[kind] == topic",
+                "single_object_prefix(kind) for kind in others if topic",
+            ),
+        ),
+        "tests/runtime/test_decoder.py",
+    ),
+    Mutant(
         "every attempt to publish a request has the same id",
         "producers/tidegate/publisher/publisher.py",
         (

@@ -106,7 +106,7 @@ QUARANTINE_MUTANTS = (
     Mutant(
         "holds: what becomes free while a table is held waits",
         _CLEANING + "gate_decision.py",
-        (("        if self.is_held:\n            self._hold_back()\n", ""),),
+        (("        if self.index.is_held:\n            self._hold_back()\n", ""),),
         f"{_GATE} -k free",
     ),
     Mutant(

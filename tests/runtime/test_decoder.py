@@ -22,6 +22,7 @@ EXAMPLES: Final = tuple(
     files("tidegate.events").joinpath("examples", f"{name}.bin").read_bytes()
     for name in ("LockReleased", "VacuumFinished", "CommitCompleted", "CleaningReleased")
 )
+COMMAND: Final = EXAMPLES[-1]
 TABLE: Final = "lake.sales.orders"
 RIGHT: Final = partition_of(TABLE, PARTITIONS)
 
@@ -29,6 +30,13 @@ RIGHT: Final = partition_of(TABLE, PARTITIONS)
 def decoder() -> Decoder:
     """One that knows no key yet: what it decodes first goes the general way."""
     return Decoder((VacuumFinished, LockReleased), "tidegate", PARTITIONS)
+
+
+def generally() -> Decoder:
+    """One that looks at what every record claims to hold."""
+    made = decoder()
+    made._others = {}
+    return made
 
 
 def release(lock_id: int, table: str = TABLE) -> bytes:
@@ -68,7 +76,24 @@ def test_a_key_that_is_known_changes_no_answer(
         assert warm.decode(record(release(1, each), number=where, key=each.encode())) is not None
     what = record(value, topic, number, key)
 
-    assert answer(warm, what) == answer(decoder(), what)
+    assert answer(warm, what) == answer(generally(), what)
+
+
+@pytest.mark.parametrize(
+    ("topic", "is_passed_over"),
+    [
+        pytest.param("tidegate.commands", True, id="where it belongs"),
+        pytest.param("tidegate.locks", False, id="elsewhere"),
+    ],
+)
+def test_another_services_event_is_passed_over_without_decoding_it(
+    topic: str,
+    is_passed_over: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    of = decoder()
+    said = answer(of, record(COMMAND[:10], topic))
+    assert said == answer(generally(), record(COMMAND[:10], topic))
+    assert (said is None) == is_passed_over
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from tidegate.errors import TransientError
 from tidegate.events.topics import changelog
 from tidegate.runtime.bus import ChangelogRecord
 from tidegate.runtime.decider.loop import DeciderLoop
+from tidegate.runtime.decider.pieces import RECENT_BYTES
 from tidegate.runtime.memory.bus import MemoryBus, MemoryChangelog, MemorySubscription
 from tidegate.runtime.retry import RetryPolicy
 
@@ -205,3 +206,13 @@ class FaultAtTheEnd(MemoryChangelog):
         self.calls += 1
         if self.calls == 1:
             raise TransientError("the broker is away")
+
+
+def test_what_is_kept_beside_the_records_is_bounded_for_all_partitions_together() -> None:
+    bus = CountingBus()
+    loop = DeciderLoop(EveryThird(), bus)
+    loop.step(0)
+
+    limits = [each.recent.limit for each in loop._owned.stores().values()]
+    assert len(limits) == 6
+    assert 0 < sum(limits) <= RECENT_BYTES

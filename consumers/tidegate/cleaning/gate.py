@@ -25,7 +25,7 @@ from tidegate.cleaning.gate_decision import (
     holds_of,
     index_vacuum,
 )
-from tidegate.cleaning.gate_holds import DeferredCleaning
+from tidegate.cleaning.gate_holds import DeferredCleaning, hold_of
 from tidegate.cleaning.gate_index import GateIndex, RememberedIds
 from tidegate.cleaning.gate_state import (
     CLEANED,
@@ -111,6 +111,7 @@ class ReaderGate:
             RememberedIds(chunks_of(pieces, CLEANED), state.cleaned),
         )
         index.is_new = state == GateState() and next(iter(pieces.names()), None) is None
+        index.is_held = hold_of(pieces) is not None
         index.is_unknown = pieces.get(UNKNOWN) is not None
         for name in pieces.names():
             if name[0] == VACUUM and not index_vacuum(index, name, holds_of(pieces, name)):
@@ -142,7 +143,8 @@ class ReaderGate:
             return Decision(state, [aborted_command(event, at)])
         turn = Turn(state, event, at)
         before = turn.now - self._remember_ms
-        turn.close_if_old(before)
+        if state.released_at < before:
+            turn.close_if_old(before)
         if isinstance(event, LockReleased):
             turn.release(event)
         elif isinstance(event, VacuumFinished):
@@ -151,7 +153,8 @@ class ReaderGate:
             gate_people.decide(turn, event)
         else:
             return Decision(state)
-        turn.free_those_ready()
+        if turn.index.ready:
+            turn.free_those_ready()
         return turn.finish(before, self.remember_most)
 
 

@@ -18,6 +18,7 @@ from tidegate.cleaning.gate_lacks import lacks_of
 from tidegate.cleaning.gate_state import (
     UNKNOWN,
     VACUUM,
+    VACUUMS,
     UnknownTable,
     VacuumRecord,
     WaitingVacuum,
@@ -72,7 +73,7 @@ class Alarms:
         else:
             return None
         piece = None if limit is None else pieces.get(name)
-        if limit is None or not isinstance(piece, WaitingVacuum | VacuumRecord | UnknownTable):
+        if limit is None or not isinstance(piece, _WAITING):
             return None
         since = piece.unsaid_since()
         return None if since is None else _ms(since + limit)
@@ -202,4 +203,5 @@ def _ms(at: datetime) -> int:
     return (at - _EPOCH) // _MS
 
 
+_WAITING: Final = (*VACUUMS, UnknownTable)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -11,7 +11,6 @@ from typing import Final
 from tidegate.cleaning.gate_alarms import first_release, resolved, table_known
 from tidegate.cleaning.gate_commands import command, command_of_event, require_publishable
 from tidegate.cleaning.gate_flags import content_changed, holds_after_release, may_be_forgotten
-from tidegate.cleaning.gate_holds import hold_of
 from tidegate.cleaning.gate_index import (
     ClosedChunk,
     GateIndex,
@@ -26,13 +25,13 @@ from tidegate.cleaning.gate_state import (
     RELEASED,
     UNKNOWN,
     VACUUM,
+    VACUUMS,
     Chunk,
     GateState,
     HeldLock,
     Marks,
     UnknownTable,
     Vacuum,
-    VacuumRecord,
     WaitingVacuum,
     content,
     hashed,
@@ -61,15 +60,14 @@ class Turn:
     """One decision in the making."""
 
     __slots__ = (
-        "at", "changed", "commands", "event", "freed", "index", "is_held", "now", "outcomes",
-        "pieces", "released", "state",
+        "at", "changed", "commands", "event", "freed", "index", "now", "outcomes", "pieces",
+        "released", "state",
     )  # fmt: skip
 
     def __init__(self, state: GateState, event: Event, at: datetime) -> None:
         """Begin with nothing changed."""
         self.state, self.index = state, state.loaded
         self.pieces = self.index.pieces
-        self.is_held = hold_of(self.pieces) is not None
         self.event, self.at, self.now = event, at, milliseconds(at)
         self.changed: dict[str, object] = {}
         self.released: list[int] = []
@@ -115,10 +113,10 @@ class Turn:
             Vacuum.of(event), from_event=True,
         )  # fmt: skip
         before = self.pieces.get(name)
-        if isinstance(before, WaitingVacuum | VacuumRecord):
+        if isinstance(before, VACUUMS):
             self._published_again(name, event, before.whole(), now)
             return
-        if now.content in done or hashed(event.event_id) in done:
+        if now.content in done or (len(done) and hashed(event.event_id) in done):
             late = [each for each in now.holds if not index.has_ended(each)]
             if late and not all(self._is_below_mark(each) for each in late):
                 self.outcomes.append(holds_after_release(event, self.at))
@@ -161,7 +159,7 @@ class Turn:
             self.freed[name] = vacuum
             return
         self.changed[name] = vacuum
-        if _marks(self.pieces) == _NO_MARKS:  # nothing was ever forgotten
+        if _marks(self.pieces) is _NO_MARKS:  # nothing was ever forgotten
             return
         unknown = [
             each
@@ -180,7 +178,7 @@ class Turn:
 
     def _watch_next(self, name: str) -> None:
         vacuum = self.pieces.get(name)
-        if not isinstance(vacuum, WaitingVacuum | VacuumRecord) or name in self.changed:
+        if not isinstance(vacuum, VACUUMS) or name in self.changed:
             return
         hold = self.index.next_hold(vacuum.holds)
         if hold is not None:
@@ -190,7 +188,7 @@ class Turn:
 
     def free_those_ready(self) -> None:
         """Those that wait for nothing but for people, or turned out so at the table's loading."""
-        if self.is_held or not self.index.ready:
+        if not self.index.ready or self.index.is_held:
             return
         for name in self.index.ready:
             self._watch_next(name)
@@ -198,7 +196,7 @@ class Turn:
 
     def finish(self, before: int, limit: int) -> Decision[GateState]:
         """The decision. Records from before a moment (ms), or beyond the limit, are forgotten."""
-        if self.is_held:
+        if self.index.is_held:
             self._hold_back()
         cleaned = self._free() if self.freed else ()
         state = self.state
@@ -221,7 +219,9 @@ class Turn:
 
     def _free(self) -> tuple[int, ...]:
         done: list[int] = []
-        freed = sorted(self.freed.items(), key=lambda each: (each[1].since, each[1].event_id))
+        freed = list(self.freed.items())
+        if len(freed) > 1:
+            freed.sort(key=lambda each: (each[1].since, each[1].event_id))
         for name, vacuum in freed:
             if name in self.changed or self.pieces.get(name) is not None:
                 self.changed[name] = None
@@ -240,6 +240,8 @@ class Turn:
 
     def _remember(self, released: tuple[int, ...], cleaned: tuple[int, ...]) -> GateState:
         state, at = self.state, self.now
+        released_at = at if released else state.released_at
+        cleaned_at = at if cleaned else state.cleaned_at
         released, cleaned = (*state.released, *released), (*state.cleaned, *cleaned)
         if len(released) >= CHUNK:
             self._close(self.index.released, RELEASED, released)
@@ -247,13 +249,7 @@ class Turn:
         if len(cleaned) >= CHUNK:
             self._close(self.index.cleaned, CLEANED, cleaned)
             cleaned = ()
-        return GateState(
-            released,
-            at if released != state.released else state.released_at,
-            cleaned,
-            at if cleaned != state.cleaned else state.cleaned_at,
-            self.index,
-        )
+        return GateState(released, released_at, cleaned, cleaned_at, self.index)
 
     def _close(self, memory: RememberedIds, letter: str, ids: Sequence[int]) -> None:
         """Close the open chunk with these ids; one release may free any number of vacuums."""
@@ -303,7 +299,7 @@ class Turn:
         tokens: set[int] = set()
         for name in waiting:
             vacuum = self.changed[name] if name in self.changed else self.pieces.get(name)
-            if isinstance(vacuum, WaitingVacuum | VacuumRecord):
+            if isinstance(vacuum, VACUUMS):
                 for hold in vacuum.holds:
                     tokens.update(hold)
                     tokens.update(map(expired_token, hold))
@@ -360,7 +356,7 @@ def chunks_of(pieces: Pieces, letter: str) -> list[tuple[ClosedChunk, tuple[int,
 def holds_of(pieces: Pieces, name: str) -> Collection[Sequence[int]]:
     """The holds of the waiting vacuum of a name."""
     piece = pieces.get(name)
-    if not isinstance(piece, WaitingVacuum | VacuumRecord):
+    if not isinstance(piece, VACUUMS):
         raise TypeError(f"{name} is not a vacuum")
     return piece.holds
 

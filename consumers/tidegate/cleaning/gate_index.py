@@ -115,8 +115,8 @@ class GateIndex:
     """What a decision looks up. Derived from the table's records, and kept up to date in place."""
 
     __slots__ = (
-        "_watchers", "cleaned", "holds", "is_new", "is_unknown", "pieces", "ready", "released",
-        "waiting",
+        "_watchers", "cleaned", "holds", "is_held", "is_new", "is_unknown", "pieces", "ready",
+        "released", "waiting",
     )  # fmt: skip
 
     def __init__(self, pieces: Pieces, released: RememberedIds, cleaned: RememberedIds) -> None:
@@ -130,6 +130,8 @@ class GateIndex:
         """How many holds they have in all."""
         self.ready: list[str] = []
         """Waiting vacuums without a hold that has not ended, found when the table was loaded."""
+        self.is_held = False
+        """Whether somebody holds the table."""
         self.is_new = False
         """Whether no event of the table was applied before."""
         self.is_unknown = False
@@ -141,13 +143,17 @@ class GateIndex:
 
     def has_ended(self, hold: Sequence[int]) -> bool:
         """Whether one of the tokens is remembered."""
-        released = self.released
-        return any(token in released for token in hold)
+        ended = self.released.tokens
+        return hold[0] in ended or (len(hold) > 1 and hold[1] in ended)
 
     def any_expired(self, holds: Iterable[Sequence[int]]) -> bool:
         """Whether one of the holds ended because it expired."""
-        released = self.released
-        return any(expired_token(token) in released for hold in holds for token in hold)
+        ended = self.released.tokens
+        for hold in holds:  # loops: this runs for every vacuum that is released
+            for token in hold:
+                if -1 - token in ended:  # see `expired_token`
+                    return True
+        return False
 
     def next_hold(self, holds: Iterable[Sequence[int]]) -> Sequence[int] | None:
         """The youngest hold that has not ended: of those like it, it will probably end last.
@@ -175,5 +181,5 @@ class GateIndex:
 
     def watching(self, token: int) -> Collection[str]:
         """The vacuums that watched a token, which has ended. Some may watch another by now."""
-        found = self._watchers.pop(token, ())
-        return (found,) if isinstance(found, str) else found
+        found = self._watchers.pop(token, None)
+        return () if found is None else (found,) if isinstance(found, str) else found

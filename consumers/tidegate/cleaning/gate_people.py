@@ -80,7 +80,7 @@ def decide(turn: Turn, event: Event) -> None:
     """Apply one of the events above."""
     match event:
         case CleaningHoldRequested():
-            turn.is_held, turn.changed[HOLD] = True, TableHold.of(event, turn.at)
+            turn.index.is_held, turn.changed[HOLD] = True, TableHold.of(event, turn.at)
             turn.outcomes.append(said_held(event, turn.at, GATE))
         case CleaningHoldRemovalRequested():
             _remove_hold(turn, event)
@@ -99,7 +99,7 @@ def decide(turn: Turn, event: Event) -> None:
 
 
 def _remove_hold(turn: Turn, event: CleaningHoldRemovalRequested) -> None:
-    turn.is_held = False
+    turn.index.is_held = False
     if hold_of(turn.pieces) is not None:
         turn.changed[HOLD] = None
     for name, piece in deferred_pieces(turn.pieces).items():

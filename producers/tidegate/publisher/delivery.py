@@ -79,9 +79,21 @@ class ConfirmedProducer:
             DeliveryRefusedError: the broker denies this principal access; raised at once.
             MessageTooLargeError: a message exceeds its topic's limit.
         """
+        reports = Reports(len(messages))
+        self._confirm(messages, reports)
+        return reports.receipts()
+
+    def confirm(self, messages: Sequence[Message]) -> None:
+        """Send as `send` does, where nobody needs to know the messages' places.
+
+        Raises:
+            DeliveryError, DeliveryRefusedError, MessageTooLargeError: as `send`.
+        """
+        self._confirm(messages, Reports(len(messages), places=False))
+
+    def _confirm(self, messages: Sequence[Message], reports: Reports) -> None:
         self._denied = None
-        connection, reports = self._own_connection(), Reports(len(messages))
-        record = reports.record
+        connection, record = self._own_connection(), reports.record
         for index, message in enumerate(messages):
             self._produce(connection.producer, message, partial(record, index))
         connection.turns.wait(reports, partial(self._poll, connection.producer))
@@ -89,7 +101,6 @@ class ConfirmedProducer:
             if any(each.fatal() or each.code() == KafkaError._FATAL for each in failed):  # noqa: SLF001
                 self._replace(connection)
             raise self._fault(messages, failed)
-        return reports.receipts()
 
     def close(self) -> None:
         """Wait up to five seconds for messages that other threads are sending."""

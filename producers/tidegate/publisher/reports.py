@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaError
 from confluent_kafka import Message as Delivered
@@ -23,14 +23,18 @@ class Receipt(NamedTuple):
     event_id: str = ""
 
 
+_STORED: Final = Receipt("", -1, -1)
+"""Of a message whose place nobody asks for: a report costs half as much without."""
+
+
 class Reports:
     """The delivery reports of one call, by the index of the message."""
 
-    __slots__ = ("_by_index", "_count", "woken")
+    __slots__ = ("_by_index", "_count", "_places", "woken")
 
-    def __init__(self, count: int) -> None:
-        """Expect reports of so many messages."""
-        self._count = count
+    def __init__(self, count: int, *, places: bool = True) -> None:
+        """Expect reports of so many messages; `places`: whether somebody asks for the receipts."""
+        self._count, self._places = count, places
         self._by_index: dict[int, KafkaError | Receipt] = {}
         self.woken = threading.Event()
         """Set when nothing is missing any more, or when it is this call's turn to poll."""
@@ -44,6 +48,8 @@ class Reports:
         """Store a report; called in whichever thread polls."""
         if error is not None:
             self._by_index[index] = error
+        elif not self._places:
+            self._by_index[index] = _STORED
         elif delivered is not None:
             topic, partition, offset = delivered.topic(), delivered.partition(), delivered.offset()
             self._by_index[index] = Receipt(topic or "", partition or 0, offset or 0)

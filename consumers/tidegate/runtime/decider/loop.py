@@ -211,12 +211,16 @@ class DeciderLoop(Generic[S]):
 
     def _apply_run(self, owned: OwnedPartition[S], where: Partition, run: Iterable[Record]) -> None:
         store, topic, pending = owned.store, where.topic, owned.pending
-        begin_at = store.applied_to(topic)
-        for record in run:
-            if record.offset >= begin_at:  # invariant 3
-                self._apply_record(owned, record)
-                store.advance(topic, record.offset)
-            pending.read_up_to[where] = record.offset + 1
+        begin_at, done = store.applied_to(topic), -1
+        try:
+            for record in run:
+                if record.offset >= begin_at:  # invariant 3
+                    self._apply_record(owned, record)
+                    store.advance(topic, record.offset)
+                done = record.offset
+        finally:  # of a flood of dead letters, what came before it is done
+            if done >= 0:
+                pending.read_up_to[where] = done + 1
 
     def _apply_record(self, owned: OwnedPartition[S], record: Record) -> None:
         try:
@@ -224,12 +228,17 @@ class DeciderLoop(Generic[S]):
         except FormatError as error:
             self._dead_letters.send(record, error)
             return
+        if event is None:
+            return
         where, store = record.partition, owned.store
-        if event is None or store.has_applied_to(event.table, where.topic, record.offset):
+        if store.has_applied_to(event.table, where.topic, record.offset):
             return
         at = _moment(record.timestamp_ms)
         try:
-            decision = self._authorized(owned, event, record, at)
+            if isinstance(event, Command):
+                decision = self._authorized(owned, event, record, at)
+            else:
+                decision = self._decide(owned, event, at)
         except Exception as error:
             if isinstance(error, StopService) or is_broker_fault(error):
                 raise
@@ -254,11 +263,9 @@ class DeciderLoop(Generic[S]):
             self._ticks.ticked(number, table, decision.state, at)
 
     def _authorized(
-        self, owned: OwnedPartition[S], event: Event, record: Record, at: datetime
+        self, owned: OwnedPartition[S], event: Command, record: Record, at: datetime
     ) -> Decision[S]:
-        """Apply an event; a command only if it may be asked for, else the decision is a refusal."""
-        if not isinstance(event, Command):
-            return self._decide(owned, event, at)
+        """Apply a command only if it may be asked for; else the decision is a refusal."""
         try:
             signed_by = self._authorization.check(event, record)
         except Unauthorized as refused:

@@ -12,6 +12,7 @@ from tidegate.errors import StoppingError
 from tidegate.events import topics
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Bus, Offsets, Partition
+from tidegate.runtime.decider.pieces import RECENT_BYTES
 from tidegate.runtime.decider.state_store import StateStore, store_of
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.runtime.protocols import Decider
@@ -115,6 +116,8 @@ class OwnedPartitions(Generic[S]):
             stores = self._retries.call(lambda: self._acquire(numbers, stopping))
             self._retries.call(lambda: self._check(stores, starts))
         self._released.clear()
+        for store in stores.values():
+            store.recent.limit = RECENT_BYTES // len(stores)
         self._owned = {number: OwnedPartition(store) for number, store in stores.items()}
 
     def write(self, changed: Mapping[int, OwnedPartition[S]]) -> None:

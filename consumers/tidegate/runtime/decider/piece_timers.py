@@ -75,7 +75,7 @@ class PieceTimers:
         names: Iterable[str],
         changed: Mapping[str, object],
     ) -> None:
-        view = TablePieces(table, changed, self._pieces[table], self._decider)
+        view = TablePieces(table, changed, self._pieces[table], self._decider, NO_PIECES)
         for name in names:
             due_ms = self._decider.due_ms(table, name, view)
             if due_ms is not None:

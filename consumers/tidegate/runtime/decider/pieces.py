@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tidegate.errors import PermanentError, StopService
@@ -11,6 +11,9 @@ from tidegate.runtime.protocols import PiecewiseDecider
 
 MAX_RECORD_BYTES: Final = 1_000_000
 """The largest record of a piece: every broker's default limit accepts it."""
+RECENT_BYTES: Final = 32 * 2**20
+"""Of the records of the pieces that a process also keeps as they were put, its partitions together.
+As objects they take up to four times as much."""
 UNREADABLE: Final = (ValueError, TypeError, KeyError)
 """What reading a record raises that can't be read."""
 
@@ -31,6 +34,31 @@ def require_small(decider: PiecewiseDecider[Any], pieces: Mapping[str, object]) 
             )
 
 
+@dataclass(slots=True)
+class RecentPieces:
+    """Pieces as they were put, beside their records: one that was put is soon asked for again.
+
+    Where their records are too large together, all are forgotten, and parsed when asked for.
+    """
+
+    limit: int = RECENT_BYTES
+    _tables: dict[str, dict[str, object]] = field(default_factory=dict[str, dict[str, object]])
+    _bytes: int = 0
+
+    def of(self, table: str) -> dict[str, object]:
+        """Those of a table by name, none of them removed since. A live view; removals go there."""
+        return self._tables.setdefault(table, {})
+
+    def keep(self, kept: dict[str, object], name: str, piece: object, size: int) -> None:
+        """Keep one that was put, in the view of its table; `size` is that of its record."""
+        self._bytes += size
+        kept[name] = piece
+        if self._bytes > self.limit:
+            self._bytes = 0
+            for each in self._tables.values():
+                each.clear()
+
+
 @dataclass(frozen=True, slots=True)
 class TablePieces:
     """The view that a piecewise decider has of a table's pieces."""
@@ -40,6 +68,8 @@ class TablePieces:
     """Pieces that are not yet serialized; None for those removed."""
     records: Mapping[str, bytes]
     decider: PiecewiseDecider[Any]
+    recent: Mapping[str, object]
+    """Those that are kept as they were put, too."""
 
     def names(self) -> Iterable[str]:
         """Every name."""
@@ -55,6 +85,8 @@ class TablePieces:
         """
         if name in self.changed:
             return self.changed[name]
+        if (piece := self.recent.get(name)) is not None:
+            return piece
         record = self.records.get(name)
         if record is None:
             return None

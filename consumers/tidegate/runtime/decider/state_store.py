@@ -34,7 +34,7 @@ from tidegate.errors import (
 )
 from tidegate.runtime.bus import ChangelogRecord, Watermarks
 from tidegate.runtime.decider.piece_timers import PieceTimers
-from tidegate.runtime.decider.pieces import UNREADABLE, TablePieces
+from tidegate.runtime.decider.pieces import UNREADABLE, RecentPieces, TablePieces
 from tidegate.runtime.decider.state_record import Positions, StateRecord, record_adapter
 from tidegate.runtime.protocols import NO_PIECES, Decider, PiecewiseDecider, PiecewiseTimedDecider
 
@@ -89,6 +89,7 @@ class StateStore(Generic[S]):
     _ahead: dict[str, Positions] = field(default_factory=dict[str, Positions])
     """Own positions of loaded tables that are ahead of the partition's, as after a crash."""
     _changed: set[str] = field(default_factory=set[str])
+    recent: RecentPieces = field(default_factory=RecentPieces)
     timers: PieceTimers | None = None
     """When pieces are due, if the decider is a timed one."""
     _new_header: bool = False
@@ -235,8 +236,9 @@ class StateStore(Generic[S]):
     def reopen(self, table: str) -> None:
         """Discard what a decision that raised may have changed in place."""
         loaded = self._loaded.get(table)
-        if loaded is not None and self.piecewise is not None:
-            view = TablePieces(table, loaded.changed, self.all_pieces[table], self.piecewise)
+        if loaded is None or self.piecewise is None:
+            return
+        if view := self._view(table, loaded.changed):
             loaded.state = self.piecewise.prepare(loaded.state, view)
 
     def advance(self, topic: str, offset: int) -> None:
@@ -274,14 +276,17 @@ class StateStore(Generic[S]):
         if not loaded.changed or self.piecewise is None:
             return []
         records = self.all_pieces.setdefault(table, {})
+        recent = self.recent.of(table)
         put: list[ChangelogRecord] = []
         removed: list[ChangelogRecord] = []
         for name, piece in loaded.changed.items():
             key = f"{table}\x00{name}".encode()
             if piece is not None:
-                records[name] = self.piecewise.dump_piece(piece)
-                put.append((key, records[name]))
+                record = records[name] = self.piecewise.dump_piece(piece)
+                put.append((key, record))
+                self.recent.keep(recent, name, piece, len(record))
             elif records.pop(name, None) is not None:  # else it came and went within this write
+                recent.pop(name, None)
                 removed.append((key, None))
         if self.timers is not None:
             self.timers.written(table, loaded.changed)
@@ -320,7 +325,7 @@ class StateStore(Generic[S]):
         if self.piecewise is None:
             return None
         records = self.all_pieces.setdefault(table, {})
-        return TablePieces(table, changed, records, self.piecewise)
+        return TablePieces(table, changed, records, self.piecewise, self.recent.of(table))
 
     def _read(self, table: str) -> tuple[StateRecord[S], Mapping[str, object]]:
         value = self._records[table]

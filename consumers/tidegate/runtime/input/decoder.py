@@ -34,6 +34,8 @@ class Decoder:
     _topics: dict[type[Event], str] = field(init=False)
     _readers: dict[str, dict[bytes, Read]] = field(init=False)
     """By topic and by the first bytes of a value the compiled reader, of what is consumed."""
+    _others: dict[str, frozenset[bytes]] = field(init=False)
+    """By topic the first bytes of this version's other events there: they are passed over."""
     _places: dict[bytes, tuple[str, int]] = field(default_factory=dict[bytes, tuple[str, int]])
     """By key the table and the partition of an event that was right there."""
 
@@ -42,6 +44,13 @@ class Decoder:
         kinds = EVENT_TYPES.values()
         self._topics = {kind: topic_of(kind).name(self.prefix) for kind in kinds}
         self._readers = {topic: {} for topic in self._topics.values()}
+        others = [kind for kind in kinds if kind not in self.consumes]
+        self._others = {
+            topic: frozenset(
+                single_object_prefix(kind) for kind in others if self._topics[kind] == topic
+            )
+            for topic in self._readers
+        }
         for kind in self.consumes:
             if (read := compiled_reader(kind)) is not None:
                 self._readers[self._topics[kind]][single_object_prefix(kind)] = read
@@ -54,7 +63,7 @@ class Decoder:
                 partition: the caller dead-letters it.
             TransientError: the schema registry did not answer within the retries.
         """
-        if (event := self._read_at_once(record)) is not None:
+        if (event := self._read_at_once(record)) is not None or self._is_for_others(record):
             return event
         try:
             return self._decode(record)
@@ -66,7 +75,7 @@ class Decoder:
 
         It refuses nothing: what it gives None for is left to `_decode`.
         """
-        (topic, number), _, key, value, *_ = record
+        (topic, number), _, key, value, _, _, _ = record
         if key is None or value is None or len(value) > MAX_VALUE_BYTES:
             return None
         place, readers = self._places.get(key), self._readers.get(topic)
@@ -75,6 +84,15 @@ class Decoder:
         read = readers.get(value[:OBJECT_PREFIX_BYTES])
         event = None if read is None else read(value, OBJECT_PREFIX_BYTES)
         return event if event is not None and event.table == place[0] else None
+
+    def _is_for_others(self, record: Record) -> bool:
+        """Whether its first bytes say so: a decider reads back every command that it publishes."""
+        (topic, _), _, _, value, _, _, _ = record
+        return (
+            value is not None
+            and len(value) <= MAX_VALUE_BYTES
+            and value[:OBJECT_PREFIX_BYTES] in self._others.get(topic, ())
+        )
 
     def _decode(self, record: Record) -> Event | None:
         if record.unreadable:

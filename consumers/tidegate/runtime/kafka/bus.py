@@ -79,7 +79,7 @@ class KafkaBus:
     def send(self, messages: Sequence[Message]) -> None:
         """Send and wait."""
         try:
-            self._producer.send(messages)
+            self._producer.confirm(messages)
         except DeliveryRefusedError as error:
             raise StopService(str(error)) from error
 
