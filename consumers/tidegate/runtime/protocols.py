@@ -100,8 +100,8 @@ class PiecewiseDecider(Decider[S], Protocol[S]):
     Of an event that changes several, they are written in this order: new and changed pieces,
     removed ones, the main record, which says up to where the table was applied. After a crash in
     between, the events of that write are decided again on what had been written. A piecewise
-    decider has to come to the same end then: that holds where pieces are put whole, never added to,
-    and a removed piece is known from the commands that it gave rise to.
+    decider has to come to the same end then: that holds where pieces are put whole, never added to
+    or changed in place, and a removed piece is known from the commands that it gave rise to.
     """
 
     def prepare(self, state: S, pieces: Pieces) -> S:
