@@ -103,3 +103,55 @@ APPROVAL_MUTANTS = (
         f"{_TESTS} -k repeat_of_the_request",
     ),
 )
+
+_CONDEMNED = "consumers/tidegate/savepoints/condemned.py"
+_CONDEMNED_TESTS = "tests/savepoints/test_condemned_commits.py"
+
+CONDEMNED_MUTANTS = (
+    Mutant(
+        "a condemned commit alone restores nothing",
+        _CONDEMNED,
+        (("needs_approval=action is CondemnedAction.RESTORE", "needs_approval=False"),),
+        f"{_CONDEMNED_TESTS} -k needs_an_approval_and_covers",
+    ),
+    Mutant(
+        "a request that needs an approval is refused where none is configured",
+        _EXECUTOR,
+        (("            if rule is None and command.needs_approval:\n", "            if False:\n"),),
+        f"{_CONDEMNED_TESTS} -k knows_of_none",
+    ),
+    Mutant(
+        "the settings restore after an approval only",
+        "consumers/tidegate/service/settings/restores.py",
+        (
+            (
+                '        if self.condemned == "restore" and not self.approval:\n',
+                "        if False:\n",
+            ),
+        ),
+        f"{_CONDEMNED_TESTS} -k without_approval_is_no_answer",
+    ),
+    Mutant(
+        "the savepoint is from before the condemned commit",
+        "consumers/tidegate/savepoints/policy_state.py",
+        (("for each in known if each < instant)", "for each in known if each <= instant)"),),
+        f"{_CONDEMNED_TESTS} -k never_by",
+    ),
+    Mutant(
+        "a condemned commit is answered once",
+        _CONDEMNED,
+        ((" or event.instant in state.condemned:\n", ":\n"),),
+        f"{_CONDEMNED_TESTS} -k repeat",
+    ),
+    Mutant(
+        "a forged instant of the future does not widen what a request covers",
+        "consumers/tidegate/savepoints/policy.py",
+        (
+            (
+                " and not is_in_the_future(event.instant, at):\n            state",
+                ":\n            state",
+            ),
+        ),
+        f"{_CONDEMNED_TESTS} -k widens_nothing",
+    ),
+)

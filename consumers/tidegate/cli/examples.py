@@ -83,6 +83,12 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "publish commit": (
         f"tidegate publish commit {_TABLE} --instant 20261121041551845 --operation upsert",
     ),
+    "publish condemned": (
+        (
+            f"tidegate publish condemned {_TABLE} --instant 20261121041551845"
+            " --reason 'doubled every order'"
+        ),
+    ),
     "publish vacuum": (
         "tidegate schemas example VacuumFinished > vacuum.json",
         "tidegate publish vacuum --file vacuum.json --wait",

@@ -212,6 +212,24 @@ def lock_released(
 
 
 @publish.command()
+def condemned(
+    table: TableName,
+    location: Location,
+    instant: Annotated[str, typer.Option(help="The bad commit's instant.")],
+    reason: Annotated[str, typer.Option(help="What is wrong with it, for the audit trail.")],
+    said_by: SaidBy = CLI,
+    config: ConfigFile = None,
+) -> None:
+    """Publish that a commit is bad; what follows is a setting of the table (restores.rules)."""
+    with publisher_of(config, said_by) as publisher:
+        print_receipt(
+            publisher.commit_condemned(
+                table=table, location=location, instant=instant, reason=reason
+            )
+        )
+
+
+@publish.command()
 @option_group(Sending)
 def event(
     sending: Sending,

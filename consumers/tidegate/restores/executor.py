@@ -172,6 +172,11 @@ class Restorer:
         else:
             _check_confirmation(command, table, plan)
             rule = self._approvals.rule_of(command.table)
+            if rule is None and command.needs_approval:
+                raise Refused(
+                    Reason.APPROVAL_NOT_CONFIGURED,
+                    "the request needs an approval, and no rule of [[restores.rules]] says whose",
+                )
             if rule is not None and approval is None:
                 yield self._awaiting(command, plan, rule)
                 return

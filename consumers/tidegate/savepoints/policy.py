@@ -10,7 +10,9 @@ from typing import ClassVar, Final
 from tidegate.errors import FormatError
 from tidegate.events import (
     CommitCompleted,
+    CommitCondemned,
     Event,
+    RestoreAwaitingApproval,
     RestoreFailed,
     RestorePlanned,
     RestoreRejected,
@@ -24,6 +26,7 @@ from tidegate.events import (
 from tidegate.events.reasons import Reason
 from tidegate.hudi.instant_time import is_in_the_future
 from tidegate.runtime.protocols import Decision
+from tidegate.savepoints.condemned import CondemnedAction, CondemnedRules, decide_on_condemned
 from tidegate.savepoints.policy_state import KeptEntry, PolicyState, TierState
 from tidegate.savepoints.retention import expires_at, newest_of_tiers, removals
 from tidegate.savepoints.rules import PolicyRule, SavepointPolicy, Tier
@@ -52,12 +55,17 @@ class SavepointPolicyService:
         RestorePlanned,
         RestoreRejected,
         RestoreFailed,
+        CommitCondemned,
+        RestoreAwaitingApproval,
     )
     state_type: type[PolicyState] = PolicyState
 
-    def __init__(self, policy: SavepointPolicy) -> None:
-        """Take the policy; it does not change while the service runs."""
-        self.policy = policy
+    def __init__(self, policy: SavepointPolicy, condemned: CondemnedRules | None = None) -> None:
+        """Take the policy, and what follows from condemned commits; by default nothing.
+
+        Neither changes while the service runs.
+        """
+        self.policy, self.condemned = policy, condemned or CondemnedRules()
 
     def initial(self) -> PolicyState:
         """Nothing requested yet."""
@@ -72,7 +80,8 @@ class SavepointPolicyService:
         """
         decision = self._apply(event, state, at)
         removed = self._removals(event.table, decision.state, at)
-        return removed._replace(commands=(*decision.commands, *removed.commands))
+        commands = (*decision.commands, *removed.commands)
+        return removed._replace(commands=commands, outcomes=decision.outcomes)
 
     def due(self, table: str, state: PolicyState) -> datetime | None:
         """When the next lifetime ends, or a refused removal is to be requested again."""
@@ -103,6 +112,9 @@ class SavepointPolicyService:
     @_apply.register
     def _(self, event: CommitCompleted, state: PolicyState, at: datetime) -> Decision[PolicyState]:
         rule = self.policy.rule_of(event.table)
+        answers = self.condemned.action_of(event.table) is not CondemnedAction.NOTHING
+        if answers and event.instant > state.newest and not is_in_the_future(event.instant, at):
+            state = state.with_(newest=event.instant)
         if rule is None or event.action not in SAVEPOINTABLE:
             return Decision(state)
         if is_in_the_future(event.instant, at):
@@ -117,6 +129,17 @@ class SavepointPolicyService:
         review = state.wants_review(at)
         requests = tuple(self._requests(rule, what, event, at, review=review))
         return Decision(_after(state, event, what, requests, at), requests)
+
+    @_apply.register
+    def _(self, event: CommitCondemned, state: PolicyState, at: datetime) -> Decision[PolicyState]:
+        action = self.condemned.action_of(event.table)
+        return decide_on_condemned(action, state, event, at, self.name)
+
+    @_apply.register
+    def _(
+        self, event: RestoreAwaitingApproval, state: PolicyState, at: datetime
+    ) -> Decision[PolicyState]:
+        return Decision(state.with_awaited(event.savepoint, event.expires_at, at))
 
     @_apply.register
     def _(self, event: SavepointCreated, state: PolicyState, at: datetime) -> Decision[PolicyState]:
@@ -145,7 +168,7 @@ class SavepointPolicyService:
         state: PolicyState,
         at: datetime,  # noqa: ARG002
     ) -> Decision[PolicyState]:
-        return Decision(_without(state, event.instant))
+        return Decision(state.without(event.instant))
 
     @_apply.register
     def _(
@@ -154,7 +177,7 @@ class SavepointPolicyService:
         state: PolicyState,
         at: datetime,  # noqa: ARG002
     ) -> Decision[PolicyState]:
-        return Decision(_without(state, event.instant) if event.reason in _GONE else state)
+        return Decision(state.without(event.instant) if event.reason in _GONE else state)
 
     @_apply.register(RestorePlanned)
     @_apply.register(RestoreRejected)
@@ -231,11 +254,6 @@ def _removal(
             "attempt": entry.asked,
         }
     )
-
-
-def _without(state: PolicyState, instant: str) -> PolicyState:
-    kept = tuple(each for each in state.kept if each.instant != instant)
-    return state if len(kept) == len(state.kept) else state.with_(kept=kept)
 
 
 def _after(

@@ -17,13 +17,16 @@ from pydantic import (
 from tidegate.events import KeptSavepoint, SavepointCreated, Value
 from tidegate.events.limits import HudiInstant, Location, Text
 from tidegate.events.savepoint_marks import LifetimeSeconds, PolicyName, TierName
-from tidegate.hudi.instant_time import is_after, is_long_ago
+from tidegate.hudi.instant_time import is_after, is_instant, is_long_ago
 
 REMEMBERED: Final = 256
+MAX_LASTING: Final = 100
 MAX_KEPT: Final = 1000
 """Savepoints remembered of a table; the oldest, because those go first."""
 _LOCATION: Final = TypeAdapter[str](Location)
 _WANTED_FOR: Final = timedelta(hours=24)
+_LONGEST_APPROVAL: Final = timedelta(days=21)
+"""As the settings limit `approve_within`: an outcome may say anything."""
 _REVIEW_AFTER: Final = timedelta(hours=24)
 _FIRST_WAIT: Final = timedelta(hours=1)
 _LONGEST_WAIT: Final = timedelta(hours=24)
@@ -103,6 +106,14 @@ class PolicyState(Value, frozen=True):
     kept: tuple[KeptEntry, ...] = ()
     wanted: dict[str, datetime] = Field(default_factory=dict[str, datetime])
     """The savepoints that somebody was about to restore to, and when that was said."""
+    awaited: dict[str, datetime] = Field(default_factory=dict[str, datetime])
+    """The savepoints of restores that wait for an approval, and until when that may come."""
+    lasting: tuple[str, ...] = ()
+    """Savepoints without a lifetime that no policy made: the newest MAX_LASTING, ascending."""
+    condemned: tuple[str, ...] = ()
+    """Condemned commits that were answered: the last REMEMBERED, ascending."""
+    newest: str = ""
+    """The latest instant published of the table, where condemned commits are answered."""
     review_asked_at: datetime | None = None
     """When the table's own list of savepoints was last asked for."""
     reviewed_at: datetime | None = None
@@ -123,13 +134,16 @@ class PolicyState(Value, frozen=True):
 
     def wanted_until(self, instant: str) -> datetime | None:
         """Until when a savepoint is kept for a restore that somebody was about to request."""
-        said_at = self.wanted.get(instant)
-        return None if said_at is None else said_at + _WANTED_FOR
+        said_at, until = self.wanted.get(instant), self.awaited.get(instant)
+        times = [] if said_at is None else [said_at + _WANTED_FOR]
+        return max([*times, *([] if until is None else [until])], default=None)
 
     def is_wanted(self, instant: str, at: datetime) -> bool:
         """Whether a savepoint is kept for a restore now."""
-        until = self.wanted_until(instant)
-        return until is not None and at < until and not is_after(self.wanted[instant], at)
+        if (until := self.awaited.get(instant)) is not None and at < until:
+            return True
+        said_at = self.wanted.get(instant)
+        return said_at is not None and at < said_at + _WANTED_FOR and not is_after(said_at, at)
 
     def with_wanted(self, instant: str, at: datetime) -> PolicyState:
         """The state after somebody showed that they may restore to a savepoint."""
@@ -137,6 +151,32 @@ class PolicyState(Value, frozen=True):
             return self
         there = {i: said for i, said in self.wanted.items() if self.is_wanted(i, at)}
         return self.with_(wanted=there | {instant: at})
+
+    def with_awaited(self, instant: str, until: datetime | None, at: datetime) -> PolicyState:
+        """The state after a restore to a savepoint began to wait for an approval."""
+        if until is None or all(each.instant != instant for each in self.kept):
+            return self
+        there = {each: time for each, time in self.awaited.items() if at < time}
+        known = there.get(instant, until)
+        latest = min(max(known, until), at + _LONGEST_APPROVAL)
+        return self.with_(awaited=there | {instant: latest})
+
+    def with_condemned(self, instant: str) -> PolicyState:
+        """The state after a condemned commit was answered."""
+        remembered = tuple(sorted((*self.condemned, instant)))[-REMEMBERED:]
+        return self.with_(condemned=remembered, newest=max(self.newest, instant))
+
+    def newest_savepoint_before(self, instant: str) -> str | None:
+        """The newest savepoint of an earlier commit, of those that are known."""
+        known = (*(each.instant for each in self.kept), *self.lasting)
+        return max((each for each in known if each < instant), default=None)
+
+    def without(self, instant: str) -> PolicyState:
+        """The state after a savepoint was found to be gone."""
+        kept = tuple(each for each in self.kept if each.instant != instant)
+        lasting = tuple(each for each in self.lasting if each != instant)
+        same = (len(kept), len(lasting)) == (len(self.kept), len(self.lasting))
+        return self if same else self.with_(kept=kept, lasting=lasting)
 
     def with_(self, **fields: object) -> PolicyState:
         """The state with other fields."""
@@ -156,11 +196,16 @@ class PolicyState(Value, frozen=True):
             entries = {each.instant: each for each in reviewed}
         oldest = sorted(entries.values(), key=lambda each: (each.since, each.instant))[:MAX_KEPT]
         reviewed_at = at if event.reviewed else self.reviewed_at
-        kept = tuple(oldest)
-        if kept == self.kept and reviewed_at == self.reviewed_at:
+        kept, lasting = tuple(oldest), self._lasting(event)
+        if (kept, lasting, reviewed_at) == (self.kept, self.lasting, self.reviewed_at):
             return self
         location = _LOCATION.validate_python(event.location)
-        return self.with_(kept=kept, location=location, reviewed_at=reviewed_at)
+        return self.with_(kept=kept, lasting=lasting, location=location, reviewed_at=reviewed_at)
+
+    def _lasting(self, event: SavepointCreated) -> tuple[str, ...]:
+        if event.policy or event.lifetime_seconds is not None or not is_instant(event.instant):
+            return self.lasting
+        return tuple(sorted({*self.lasting, event.instant}))[-MAX_LASTING:]
 
     def _made(self, event: SavepointCreated, at: datetime) -> Iterable[KeptEntry]:
         if event.policy is None and event.lifetime_seconds is None:

@@ -28,8 +28,6 @@ from tidegate.publisher import Publisher
 from tidegate.registry import wire_for
 from tidegate.restores import (
     ApprovalRecords,
-    ApprovalRule,
-    ApprovalRules,
     LivenessSettings,
     Restorer,
 )
@@ -48,6 +46,7 @@ from tidegate.savepoints import (
     TierRule,
 )
 from tidegate.service import catalogue
+from tidegate.service.restore_rules import approval_rules, condemned_rules
 from tidegate.service.settings import Settings
 from tidegate.service.settings.savepoints import (
     EveryNSettings,
@@ -159,20 +158,6 @@ def restore_settings(settings: Settings) -> LivenessSettings:
     return LivenessSettings(watch=timedelta(seconds=settings.restores.watch_seconds))
 
 
-def approval_rules(settings: Settings) -> ApprovalRules:
-    """Which restores need the approval of a second person."""
-    rules = (
-        ApprovalRule(
-            each.tables,
-            each.approval,
-            each.approved_by,
-            timedelta(seconds=each.approve_within),
-        )
-        for each in settings.restores.rules
-    )
-    return ApprovalRules(tuple(rules))
-
-
 def limits(
     service: str, settings: Settings, usual: RetryPolicy
 ) -> tuple[RetryPolicy, DeadLetterLimit]:
@@ -280,7 +265,7 @@ def decider_of(name: str, settings: Settings) -> Decider[Any]:
     """Build the decider of this name."""
     if name == ReaderGate.name:
         return ReaderGate(alarms=alarms(settings))
-    return SavepointPolicyService(savepoint_policy(settings))
+    return SavepointPolicyService(savepoint_policy(settings), condemned_rules(settings))
 
 
 def _decider(name: str, settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:

@@ -16,6 +16,7 @@ from tidegate.events import (
     CleaningHoldRequested,
     CleaningUndoRequested,
     CommitCompleted,
+    CommitCondemned,
     Event,
     LockHold,
     LockReleased,
@@ -29,13 +30,13 @@ from tidegate.events import (
     TableType,
     VacuumFinished,
     VacuumKind,
-    table_identity,
 )
 from tidegate.events.message import Message
 from tidegate.events.topics import DEFAULT_PREFIX, topic_of
-from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
+from tidegate.hive_metastore import MetastoreSettings
 from tidegate.publisher.checks import check_publishable
 from tidegate.publisher.delivery import ConfirmedProducer
+from tidegate.publisher.holds import holds_of
 from tidegate.publisher.reports import Receipt
 from tidegate.publisher.tracing import trace_injector
 from tidegate.publisher.watch import OutcomeWatch
@@ -127,6 +128,14 @@ class Publisher:
         fields = _given(locals()) | {"extra_metadata": dict(extra_metadata or {})}
         return self._publish_one(CommitCompleted, fields)
 
+    def commit_condemned(self, *, table: str, location: str, instant: str, reason: str) -> Receipt:
+        """Publish that a commit of this application is bad.
+
+        By itself that changes no table: by the settings the plan of a restore to the savepoint
+        before it is published, or the restore itself once a person has approved it.
+        """
+        return self._publish_one(CommitCondemned, _given(locals()))
+
     def vacuum_finished(  # noqa: PLR0913 - an event's fields, all by name
         self,
         *,
@@ -162,7 +171,7 @@ class Publisher:
         fields = _given(locals())
         where = fields.pop("metastore")
         if where is not None:
-            fields |= _holds(fields, where)
+            fields |= holds_of(fields, where)
         return self._publish_one(VacuumFinished, fields)
 
     def lock_released(  # noqa: PLR0913 - an event's fields, all by name
@@ -375,21 +384,3 @@ def _with_ids(error: DeliveryError, events: Sequence[Event]) -> DeliveryError:
 
 def _given(arguments: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if name != "self"}
-
-
-def _holds(fields: Mapping[str, Any], metastore: MetastoreSettings | str) -> dict[str, Any]:
-    """What a vacuum waits for by the Metastore, beside what its caller knows."""
-    settings = MetastoreSettings(uri=metastore) if isinstance(metastore, str) else metastore
-    catalog, database, table = table_identity(fields["table"]).split(".")
-    if catalog != settings.catalog.lower():
-        raise ConfigError(
-            f"{fields['table']} is not in the Metastore's catalog {settings.catalog}: its bridge"
-            " would never release it"
-        )
-    with MetastoreClient(settings) as client:
-        found = client.holds(database, table, fields["partition"])
-    known = [LockHold.model_validate(each) for each in fields["locks"]]
-    locks = {each.lock_id: each for each in (*known, *found.locks)}
-    locks.setdefault(fields["own_lock_id"], LockHold(lock_id=fields["own_lock_id"]))
-    transactions = {*fields["open_transactions"], *found.transactions}
-    return {"locks": tuple(locks.values()), "open_transactions": tuple(sorted(transactions))}

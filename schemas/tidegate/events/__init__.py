@@ -20,6 +20,7 @@ from tidegate.events.base import Command, Event, Fact, Outcome, Request, Value
 from tidegate.events.commands import CleaningReleased, RestoreRequested, SavepointRequested
 from tidegate.events.facts import (
     CommitCompleted,
+    CommitCondemned,
     LockHold,
     LockReleased,
     LockType,
@@ -43,6 +44,8 @@ from tidegate.events.outcomes import (
     CleaningProgressed,
     CleaningRefused,
     CleaningStarted,
+    CommitFlag,
+    CommitFlagged,
     DirectoriesCleaned,
     InstantRef,
     RestoreCompleted,
@@ -93,6 +96,9 @@ __all__ = [
     "CleaningUndone",
     "Command",
     "CommitCompleted",
+    "CommitCondemned",
+    "CommitFlag",
+    "CommitFlagged",
     "DeadLetterDiscarded",
     "DeadLetterRedriven",
     "DirectoriesCleaned",

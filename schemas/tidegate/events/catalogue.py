@@ -21,7 +21,7 @@ from tidegate.events.approvals import (
 from tidegate.events.audit import DeadLetterDiscarded, DeadLetterRedriven
 from tidegate.events.base import Event
 from tidegate.events.commands import CleaningReleased, RestoreRequested, SavepointRequested
-from tidegate.events.facts import CommitCompleted, LockReleased, VacuumFinished
+from tidegate.events.facts import CommitCompleted, CommitCondemned, LockReleased, VacuumFinished
 from tidegate.events.holds import (
     CleaningDeferred,
     CleaningHeld,
@@ -33,6 +33,7 @@ from tidegate.events.outcomes import (
     CleaningProgressed,
     CleaningRefused,
     CleaningStarted,
+    CommitFlagged,
     DirectoriesCleaned,
     RestoreCompleted,
     RestoreFailed,
@@ -94,6 +95,7 @@ OUTCOMES: Final[tuple[type[Event], ...]] = (
     CleaningUndone,
     CleaningUndoRefused,
     QuarantineRemoved,
+    CommitFlagged,
     VacuumFlagged,
     VacuumOverdue,
     VacuumOverdueResolved,
@@ -104,6 +106,7 @@ OUTCOMES: Final[tuple[type[Event], ...]] = (
 )
 FACTS: Final[tuple[type[Event], ...]] = (
     CommitCompleted,
+    CommitCondemned,
     VacuumFinished,
     WritesAborted,
     LockReleased,

@@ -86,7 +86,8 @@ class RestoreRequested(Request, frozen=True):
 
     With `plan_only` the plan is published and nothing is changed. With `expected_plan` the restore
     is refused unless the plan made from the table as it is now has that id. `seen_up_to` is the
-    latest instant that the requester knew of: the request covers no commit after it.
+    latest instant that the requester knew of: the request covers no commit after it. With
+    `needs_approval` it is refused where the settings ask for no approval.
     """
 
     identified_by: ClassVar[tuple[str, ...]] = (
@@ -103,6 +104,7 @@ class RestoreRequested(Request, frozen=True):
     plan_only: bool = False
     expected_plan: Text | None = None
     seen_up_to: HudiInstant | None = None
+    needs_approval: bool = False
 
     @property
     def asked_by(self) -> str:

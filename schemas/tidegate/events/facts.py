@@ -89,6 +89,15 @@ class CommitCompleted(Fact, frozen=True):
     reconciled: bool = False
 
 
+class CommitCondemned(Fact, frozen=True):
+    """A writer says that a commit of its own is bad. Identified by table and instant."""
+
+    identified_by: ClassVar[tuple[str, ...]] = ("table", "instant")
+
+    instant: HudiInstant
+    reason: Text
+
+
 def _ordered(values: Collection[T]) -> tuple[T, ...]:
     """The values in order, each once."""
     if len(values) <= 1:  # this runs for every vacuum that is read

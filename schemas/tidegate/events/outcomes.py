@@ -231,6 +231,23 @@ class CleaningRefused(Answer, frozen=True):
     message: Message
 
 
+class CommitFlag(StrEnum):
+    """Why a published commit needs the attention of people."""
+
+    NO_SAVEPOINT_BEFORE = "no-savepoint-before"
+    """It was condemned, and no savepoint before it is known."""
+
+
+class CommitFlagged(Outcome, frozen=True):
+    """A published commit needs the attention of people. `flag` is a code of `CommitFlag`."""
+
+    identified_by: ClassVar[tuple[str, ...]] = ("caused_by", "flag")
+
+    instant: Text
+    flag: Text
+    message: Message
+
+
 class VacuumFlag(StrEnum):
     """Why a published vacuum needs the attention of people."""
 

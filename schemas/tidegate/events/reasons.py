@@ -207,6 +207,11 @@ class Reason(StrEnum):
         "The settings ask for no approval of this table's restores.",
         "Publish the request itself again, under a new id: it is carried out without an approval.",
     )
+    APPROVAL_NOT_CONFIGURED = (
+        "approval-not-configured",
+        "The request needs an approval, and the restorer's settings name nobody who may give one.",
+        "Set `approval = true` for the table in `[[restores.rules]]`, then send a new request.",
+    )
     NO_SUCH_REQUEST = (
         "no-such-request",
         "Before the approval there is no request of that id for this table and location.",

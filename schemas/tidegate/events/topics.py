@@ -11,7 +11,7 @@ from tidegate.errors import FormatError
 from tidegate.events.aborted import WritesAborted
 from tidegate.events.base import Event
 from tidegate.events.catalogue import COMMANDS, OUTCOMES
-from tidegate.events.facts import CommitCompleted, LockReleased, VacuumFinished
+from tidegate.events.facts import CommitCompleted, CommitCondemned, LockReleased, VacuumFinished
 from tidegate.events.roles import SERVICES, Role
 
 DEFAULT_PREFIX: Final = "tidegate"
@@ -72,8 +72,8 @@ class Topic:
 
 COMMITS: Final = Topic(
     suffix="commits",
-    purpose="commits that upstream writers completed",
-    events=(CommitCompleted,),
+    purpose="commits that upstream writers completed, and those that they condemned since",
+    events=(CommitCompleted, CommitCondemned),
     retention=timedelta(days=30),
     written_by=(Role.UPSTREAM_WRITERS, Role.BRIDGES),
     read_by=(Role.SAVEPOINT_POLICY, Role.BRIDGES),

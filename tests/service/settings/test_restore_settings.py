@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from support.signing import ANA, entry
-from tidegate.service.assembly import approval_rules
+from tidegate.service.restore_rules import approval_rules
 from tidegate.service.settings import Settings
 
 

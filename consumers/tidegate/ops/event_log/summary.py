@@ -18,6 +18,8 @@ from tidegate.events import (
     CleaningUndoPlanned,
     CleaningUndoRequested,
     CommitCompleted,
+    CommitCondemned,
+    CommitFlagged,
     DeadLetterDiscarded,
     DeadLetterRedriven,
     DirectoriesCleaned,
@@ -112,6 +114,16 @@ def says(event: Event) -> str:
 @says.register
 def _(event: CommitCompleted) -> str:
     return " ".join(filter(None, (event.action, event.instant, event.operation)))
+
+
+@says.register
+def _(event: CommitCondemned) -> str:
+    return f"{event.instant} by {event.said_by}: {event.reason}"
+
+
+@says.register
+def _(event: CommitFlagged) -> str:
+    return f"{event.instant}: {event.flag}: {event.message}"
 
 
 @says.register

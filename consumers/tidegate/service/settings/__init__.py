@@ -37,6 +37,7 @@ tables = "lake.sales.*"
 approval = true                          # a second person has to approve each restore
 approved_by = ["ana", "ben"]             # shell patterns; never who asked for the restore
 approve_within = "24h"                   # of the request, by the broker's times
+condemned = "restore"                    # of a CommitCondemned; or "plan", "nothing"
 
 [warehouse]
 roots = ["/lake", "s3://lake/tables"]    # no table outside of these is ever changed

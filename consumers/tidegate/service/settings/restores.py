@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -31,8 +31,18 @@ class RestoreRuleSettings(Section, frozen=True):
     """How long after the request an approval counts, by the broker's times of the two, in seconds
     or as text with a unit: `24h`; at most 21 days."""
 
+    condemned: Literal["nothing", "plan", "restore"] = "nothing"
+    """What follows when a writer condemns a commit (`CommitCondemned`). plan: the plan of a restore
+    to the newest known savepoint before it is published. restore: that restore is requested, and
+    waits for its approval."""
+
     @model_validator(mode="after")
     def _says_one_thing(self) -> Self:
+        if self.condemned == "restore" and not self.approval:
+            raise ValueError(
+                'condemned = "restore" needs approval = true: whoever may publish commits could'
+                " otherwise have the table restored"
+            )
         given = sorted({"approved_by", "approve_within"} & self.model_fields_set)
         if not self.approval and given:
             raise ValueError(f"approval = false has no use for {', '.join(given)}")

@@ -1,0 +1,103 @@
+"""What follows when a writer condemns a commit: nothing, a plan, or a restore to be approved. Pure.
+
+A condemned commit is a fact that any writer may publish, so by itself it never changes a table: the
+plan only shows what a restore would do, and the restore waits for a person.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Final
+
+from tidegate.errors import FormatError
+from tidegate.events import (
+    CommitCondemned,
+    CommitFlag,
+    CommitFlagged,
+    RestoreRequested,
+    Value,
+)
+from tidegate.events.limits import Text
+from tidegate.hudi.instant_time import is_in_the_future
+from tidegate.runtime.protocols import Decision
+from tidegate.savepoints.policy_state import PolicyState
+
+_MAX_REASON: Final = 1_000
+
+
+class CondemnedAction(StrEnum):
+    """What follows from a condemned commit."""
+
+    NOTHING = "nothing"
+    PLAN = "plan"
+    """The plan of a restore to the newest known savepoint before the commit is requested."""
+    RESTORE = "restore"
+    """That restore is requested; it waits for the approval of a person."""
+
+
+class CondemnedRule(Value, frozen=True):
+    """What follows for the tables whose identity matches `tables` (`*`, `?` and `[...]`)."""
+
+    tables: Text
+    action: CondemnedAction
+
+
+class CondemnedRules(Value, frozen=True):
+    """Rules in order: the first whose pattern matches a table decides; by default nothing."""
+
+    rules: tuple[CondemnedRule, ...] = ()
+
+    def action_of(self, table: str) -> CondemnedAction:
+        """What follows for a table (`catalog.database.table`, lower case)."""
+        matching = (each for each in self.rules if fnmatchcase(table, each.tables.lower()))
+        found = next(matching, None)
+        return CondemnedAction.NOTHING if found is None else found.action
+
+
+def decide_on_condemned(
+    action: CondemnedAction, state: PolicyState, event: CommitCondemned, at: datetime, said_by: str
+) -> Decision[PolicyState]:
+    """Request the plan or the restore, once a commit.
+
+    The request covers no commit later than what was published of the table when it was made
+    (`seen_up_to`): whoever condemned the commit could not have seen more.
+
+    Raises:
+        FormatError: the instant is later than `at`, when the broker got the event.
+    """
+    if action is CondemnedAction.NOTHING or event.instant in state.condemned:
+        return Decision(state)
+    if is_in_the_future(event.instant, at):
+        raise FormatError(
+            f"the instant {event.instant} is more than a day after the broker got the event, at"
+            f" {at:%Y-%m-%dT%H:%M:%SZ}: no writer has completed it"
+        )
+    after = state.with_condemned(event.instant)
+    savepoint = after.newest_savepoint_before(event.instant)
+    if savepoint is None:
+        flagged = CommitFlagged.about(
+            event,
+            said_by=said_by,
+            occurred_at=at,
+            instant=event.instant,
+            flag=CommitFlag.NO_SAVEPOINT_BEFORE,
+            message=f"{event.said_by} condemned the commit ({event.reason}), and no savepoint"
+            " before it is known: nothing was requested. `tidegate savepoints list` shows what the"
+            " table has; a restore to one of those can be requested",
+        )
+        return Decision(after, outcomes=(flagged,))
+    why = f"commit {event.instant} was condemned by {event.said_by}: {event.reason}"
+    request = RestoreRequested.about(
+        event,
+        said_by=said_by,
+        occurred_at=at,
+        savepoint=savepoint,
+        requested_by=event.said_by,
+        reason=why[:_MAX_REASON],
+        plan_only=action is CondemnedAction.PLAN,
+        needs_approval=action is CondemnedAction.RESTORE,
+        seen_up_to=after.newest,
+    )
+    return Decision(after.with_wanted(savepoint, at), (request,))

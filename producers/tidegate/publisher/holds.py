@@ -1,0 +1,28 @@
+"""What a vacuum waits for, read from the Metastore when it is published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tidegate.errors import ConfigError
+from tidegate.events import LockHold, table_identity
+from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
+
+
+def holds_of(fields: Mapping[str, Any], metastore: MetastoreSettings | str) -> dict[str, Any]:
+    """What a vacuum waits for by the Metastore, beside what its caller knows."""
+    settings = MetastoreSettings(uri=metastore) if isinstance(metastore, str) else metastore
+    catalog, database, table = table_identity(fields["table"]).split(".")
+    if catalog != settings.catalog.lower():
+        raise ConfigError(
+            f"{fields['table']} is not in the Metastore's catalog {settings.catalog}: its bridge"
+            " would never release it"
+        )
+    with MetastoreClient(settings) as client:
+        found = client.holds(database, table, fields["partition"])
+    known = [LockHold.model_validate(each) for each in fields["locks"]]
+    locks = {each.lock_id: each for each in (*known, *found.locks)}
+    locks.setdefault(fields["own_lock_id"], LockHold(lock_id=fields["own_lock_id"]))
+    transactions = {*fields["open_transactions"], *found.transactions}
+    return {"locks": tuple(locks.values()), "open_transactions": tuple(sorted(transactions))}
