@@ -100,6 +100,9 @@ class SavepointPolicyService:
         wanted_until = state.wanted_until(entry.instant)
         return due if due is None or wanted_until is None else max(due, wanted_until)
 
+    def _answers_condemned(self, table: str) -> bool:
+        return self.condemned.action_of(table) is not CondemnedAction.NOTHING
+
     @singledispatchmethod
     def _apply(
         self,
@@ -112,7 +115,7 @@ class SavepointPolicyService:
     @_apply.register
     def _(self, event: CommitCompleted, state: PolicyState, at: datetime) -> Decision[PolicyState]:
         rule = self.policy.rule_of(event.table)
-        answers = self.condemned.action_of(event.table) is not CondemnedAction.NOTHING
+        answers = self._answers_condemned(event.table)
         if answers and event.instant > state.newest and not is_in_the_future(event.instant, at):
             state = state.with_(newest=event.instant)
         if rule is None or event.action not in SAVEPOINTABLE:
@@ -143,6 +146,8 @@ class SavepointPolicyService:
 
     @_apply.register
     def _(self, event: SavepointCreated, state: PolicyState, at: datetime) -> Decision[PolicyState]:
+        if self._answers_condemned(event.table):
+            state = state.with_lasting(event)
         return Decision(state.with_created(event, at))
 
     @_apply.register

@@ -109,7 +109,8 @@ class PolicyState(Value, frozen=True):
     awaited: dict[str, datetime] = Field(default_factory=dict[str, datetime])
     """The savepoints of restores that wait for an approval, and until when that may come."""
     lasting: tuple[str, ...] = ()
-    """Savepoints without a lifetime that no policy made: the newest MAX_LASTING, ascending."""
+    """Savepoints without a lifetime that no policy made, where condemned commits are answered: the
+    newest MAX_LASTING, ascending."""
     condemned: tuple[str, ...] = ()
     """Condemned commits that were answered: the last REMEMBERED, ascending."""
     newest: str = ""
@@ -196,16 +197,18 @@ class PolicyState(Value, frozen=True):
             entries = {each.instant: each for each in reviewed}
         oldest = sorted(entries.values(), key=lambda each: (each.since, each.instant))[:MAX_KEPT]
         reviewed_at = at if event.reviewed else self.reviewed_at
-        kept, lasting = tuple(oldest), self._lasting(event)
-        if (kept, lasting, reviewed_at) == (self.kept, self.lasting, self.reviewed_at):
+        kept = tuple(oldest)
+        if kept == self.kept and reviewed_at == self.reviewed_at:
             return self
         location = _LOCATION.validate_python(event.location)
-        return self.with_(kept=kept, lasting=lasting, location=location, reviewed_at=reviewed_at)
+        return self.with_(kept=kept, location=location, reviewed_at=reviewed_at)
 
-    def _lasting(self, event: SavepointCreated) -> tuple[str, ...]:
+    def with_lasting(self, event: SavepointCreated) -> PolicyState:
+        """The state after an outcome that may be of a savepoint that no policy will remove."""
         if event.policy or event.lifetime_seconds is not None or not is_instant(event.instant):
-            return self.lasting
-        return tuple(sorted({*self.lasting, event.instant}))[-MAX_LASTING:]
+            return self
+        lasting = tuple(sorted({*self.lasting, event.instant}))[-MAX_LASTING:]
+        return self if lasting == self.lasting else self.with_(lasting=lasting)
 
     def _made(self, event: SavepointCreated, at: datetime) -> Iterable[KeptEntry]:
         if event.policy is None and event.lifetime_seconds is None:
