@@ -135,6 +135,23 @@ HUDI_MUTANTS: Final = (
         "tests/restores/test_passes.py",
     ),
     Mutant(
+        "restores: the files of many commits are one parallel job",
+        "consumers/tidegate/restores/passes.py",
+        (("joins = descends and fits", "joins = not descends and fits"),),
+        "tests/restores/test_restore_growth.py -k parallel_jobs",
+    ),
+    Mutant(
+        "compute: a single item is no Spark job",
+        "consumers/tidegate/compute/parallel_map.py",
+        (
+            (
+                "for item in items]\n        results = self",
+                "for item in items] if self.session() else []\n        results = self",
+            ),
+        ),
+        "tests/compute/test_parallel_map.py -k single_item",
+    ),
+    Mutant(
         "restores: no pass goes back to a later instant",
         "consumers/tidegate/restores/passes.py",
         (("step.target.timestamp < group[-1].target.timestamp", "True"),),

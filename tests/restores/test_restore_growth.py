@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -26,8 +26,11 @@ from tidegate.events import RestoreCompleted
 from tidegate.hudi_reader import PartitionFiles, list_partitions
 from tidegate.restores import LivenessSettings, Restorer
 from tidegate.savepoints import SavepointWriter
-from tidegate.storage import FileInfo
+from tidegate.storage import FileInfo, ParallelMap
 from tidegate.tables.warehouse import Warehouse
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Counting(Warehouse):
@@ -64,10 +67,10 @@ def savepoint(table: HandMade, counting: Warehouse) -> None:
     list(writer.execute(savepoint_request(table, at(1))))
 
 
-def restore(table: HandMade, counting: Warehouse) -> None:
+def restore(table: HandMade, counting: Warehouse, parallel_map: ParallelMap | None = None) -> None:
     savepoint(table, warehouse_over(table.path.parent))
     clock, unwatched = ticking(NOW + timedelta(minutes=1)), LivenessSettings(watch=timedelta(0))
-    restorer = Restorer(counting, ThreadMap(), clock, unwatched)
+    restorer = Restorer(counting, parallel_map or ThreadMap(), clock, unwatched)
     command = restore_request(table, at(1), seen_up_to=end_of(at(59)))
     assert isinstance(list(restorer.execute(command))[-1], RestoreCompleted)
 
@@ -112,6 +115,23 @@ def test_a_restore_makes_as_many_system_calls_for_a_fiftieth_commit_as_for_a_ten
 
     assert most - more == more - some
     assert more["unlink"] - some["unlink"] >= 20
+
+
+def test_a_restore_is_as_many_parallel_jobs_over_many_commits_as_over_few(tmp_path: Path) -> None:
+    """Two that list, and one that removes the files of all commits: a Spark job takes a while."""
+
+    class Jobs(ThreadMap):
+        def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+            jobs.append(len(items))
+            return super().map(function, items)
+
+    for commits in (4, 20):
+        jobs = list[int]()
+        root = tmp_path / str(commits)
+
+        restore(table_of(root, commits), warehouse_over(root), Jobs())
+
+        assert len(jobs) == 3
 
 
 def test_a_restore_reads_each_commit_once_and_no_rollback(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -101,17 +102,18 @@ class RollbackMetadata:
     def record(self) -> Record:
         """The Avro record, for a file of its own or within a restore's metadata."""
         block = len(RollbackBlock(self.target.timestamp, self.started).encode())
+        blocks = defaultdict[str, dict[str, int]](dict)
+        for partition, path in self.appended:
+            blocks[partition][path] = block
         partitions = {
             partition: {
                 "partitionPath": partition,
                 "successDeleteFiles": list(self.deleted.get(partition, ())),
                 "failedDeleteFiles": [],
-                "rollbackLogFiles": {
-                    path: block for own, path in self.appended if own == partition
-                },
+                "rollbackLogFiles": blocks.get(partition, {}),
                 "logFilesFromFailedCommit": {},
             }
-            for partition in sorted({*self.deleted, *(own for own, _ in self.appended)})
+            for partition in sorted({*self.deleted, *blocks})
         }
         return {
             "startRollbackTime": self.started,
