@@ -107,6 +107,8 @@ def _record(content: bytes) -> Mapping[str, Any]:
 class _SmallStat(dict[str, Any]):
     """A write stat with the fields that we read: all of them take a kilobyte and more."""
 
+    __slots__ = ()
+
 
 def _small_record(content: bytes) -> Mapping[str, Any]:
     """The record of a JSON commit, its write stats without what nobody reads."""

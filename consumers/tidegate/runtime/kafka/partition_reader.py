@@ -22,6 +22,8 @@ _READER: Final[Config] = {
     "receive.message.max.bytes": MAX_RECEIVED,
     "log_level": 0,
 }
+_AHEAD: Final[Config] = {"queued.max.messages.kbytes": 16_384}
+"""What is fetched ahead: 64 MiB by default, and as much again in the batch that is worked on."""
 QUICK: Final[Config] = {
     # the end of a partition is reported by an answer with nothing new: at once, not after 500 ms
     "fetch.wait.max.ms": 10,
@@ -101,7 +103,7 @@ def standalone_consumer(
         "auto.offset.reset": on_missing_offset,
         "isolation.level": "read_committed" if committed else "read_uncommitted",
     }
-    return Consumer({**config, **_READER, **own})
+    return Consumer({**_AHEAD, **config, **_READER, **own})
 
 
 def _read(consumer: Consumer, spans: Mapping[Partition, range]) -> Iterator[Received | Record]:
