@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.acid import build, names_in
-from support.metastore import HiveEngine, own_metastore
+from support.metastore import HiveEngine, on_both_versions, own_metastore
 from support.waiting import wait_for
 from support.watched_bridge import acid_table
 from tidegate.cleaning import Cleaner
@@ -69,6 +69,7 @@ def delta(write_id: int) -> str:
     return f"delta_{write_id:07}_{write_id:07}_0000"
 
 
+@on_both_versions
 def test_what_aborted_is_published_after_its_grace_time_and_only_that_is_cleaned(
     engine: HiveEngine, sweep: Sweep
 ) -> None:
@@ -99,6 +100,7 @@ def test_what_aborted_is_published_after_its_grace_time_and_only_that_is_cleaned
     assert names_in(location) == [delta(each) for each in (good, running)]
 
 
+@on_both_versions
 def test_partitions_that_the_metastore_has_never_heard_of_are_met_too(
     engine: HiveEngine, sweep: Sweep
 ) -> None:
@@ -121,6 +123,7 @@ def test_partitions_that_the_metastore_has_never_heard_of_are_met_too(
     assert names_in(location / "day=2") == [delta(good)]
 
 
+@on_both_versions
 def test_nothing_of_a_table_goes_that_is_not_to_be_cleaned_or_has_a_partition_elsewhere(
     engine: HiveEngine, sweep: Sweep, caplog: pytest.LogCaptureFixture
 ) -> None:

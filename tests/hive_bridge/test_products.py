@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from tidegate.events import VacuumKind
 from tidegate.hive import AcidDirectory
-from tidegate.hive_bridge.products import products_of, write_id_range
+from tidegate.hive_bridge.products import products_of, products_of_hive_3, write_id_range
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore.values import READY_FOR_CLEANING, Compaction
 
@@ -52,6 +52,51 @@ def test_products_are_found_by_the_transaction_in_their_names(
     assert tuple(each.name for each in found) == expected
     if found:
         assert write_id_range(found) == (1, highest)
+
+
+INPUTS = ("delta_0000001_0000001_0000", "delta_0000003_0000003_0000")
+STREAMED = "delta_0000008_0000012"
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "marked", "expected"),
+    [
+        pytest.param(MINOR, (*INPUTS, NAMES[8]), (), (NAMES[8],), id="minor"),
+        pytest.param(
+            MINOR, (*INPUTS, *NAMES[8:10]), (), (NAMES[8], NAMES[9]), id="minor with deletes"
+        ),
+        pytest.param(
+            MINOR,
+            (*INPUTS, NAMES[8], "delta_0000001_0000005"),
+            (),
+            ("delta_0000001_0000005",),
+            id="the latest of two",
+        ),
+        pytest.param(MINOR, (NAMES[8],), (), (), id="its inputs are gone"),
+        pytest.param(MINOR, (*INPUTS, STREAMED), (), (), id="a streaming writer's batch"),
+        pytest.param(
+            MINOR, (*INPUTS, NAMES[8], STREAMED), (), (NAMES[8],), id="beside such a batch"
+        ),
+        pytest.param(MINOR, (*INPUTS, "delta_0000001_0000003_v0000009"), (), (), id="of Hive 4"),
+        pytest.param(MAJOR, ("base_0000003",), ("base_0000003",), ("base_0000003",), id="major"),
+        pytest.param(
+            MAJOR,
+            ("base_0000003", "base_0000005"),
+            ("base_0000003",),
+            ("base_0000003",),
+            id="an insert overwrite has no marker",
+        ),
+        pytest.param(MAJOR, (*INPUTS, NAMES[8]), (), (), id="a delta is not a major's"),
+        pytest.param(MINOR, ("base_0000003",), ("base_0000003",), (), id="a base not a minor's"),
+    ],
+)
+def test_products_of_hive_3_are_known_by_what_they_cover_or_by_their_marker(
+    kind: VacuumKind, names: tuple[str, ...], marked: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    """Its Metastore says neither the transaction nor the write ids of a compaction."""
+    found = products_of_hive_3(compaction(kind, None, 0), names, marked)
+
+    assert tuple(each.name for each in found) == expected
 
 
 def compaction(kind: VacuumKind, txn: int | None, highest: int) -> Compaction:

@@ -5,49 +5,17 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from support.acid import build, names_in
 from support.metastore import HiveEngine
-from support.watched_bridge import Watched, acid_table
-from tidegate.cleaning import Cleaner
-from tidegate.cleaning.gate import command_for
-from tidegate.compute.parallel_map import ThreadMap
-from tidegate.events import CleaningRefused, DirectoriesCleaned, Outcome, VacuumFinished
-from tidegate.hive_metastore import MetastoreClient
-from tidegate.tables.warehouse import Warehouse, WarehouseRoots
+from support.watched_bridge import Queued, acid_table, compacted, wrote
+from tidegate.events import CleaningRefused, DirectoriesCleaned
 
 pytestmark = pytest.mark.slow
 READY, SUCCEEDED = "ready for cleaning", "succeeded"
-
-
-class Queued(Watched):
-    """A bridge, and a cleaner that does at once what it publishes."""
-
-    def clean(self, event: VacuumFinished) -> Outcome:
-        """Clean a vacuum whose holds have ended, and let the bridge read the outcome."""
-        roots = WarehouseRoots.of(str(Path(event.location).parents[2]))
-        cleaner = Cleaner(Warehouse(roots), ThreadMap(2), lambda: datetime.now(UTC))
-        outcomes = list(cleaner.execute(command_for(event, datetime.now(UTC))))
-        self.events += outcomes
-        self.bridge.take(outcomes)
-        return outcomes[-1]
-
-    def settle(self) -> None:
-        """Let the bridge do what follows from what it has read."""
-        self.bridge.look()
-        self.bridge._marking.wait(60)
-        self.bridge.look()
-
-    def state(self, engine: HiveEngine, db: str, partition: str | None = None) -> list[str]:
-        with MetastoreClient(engine.settings) as client:
-            found = [
-                e for e in client.compactions() if (e.database, e.partition) == (db, partition)
-            ]
-        return [each.state for each in sorted(found, key=lambda each: each.compaction_id)]
 
 
 @pytest.fixture
@@ -55,24 +23,6 @@ def queued(engine: HiveEngine) -> Iterator[Queued]:
     made = Queued(engine)
     yield made
     made.bridge.close()
-
-
-def wrote(engine: HiveEngine, db: str, where: Path, count: int = 3) -> int:
-    """That many committed inserts with their directories; the last write id."""
-    ids = [engine.write(db, "orders") for _ in range(count)]
-    build(where, {f"delta_{each:07}_{each:07}_0000": 10 for each in ids})
-    return ids[-1]
-
-
-def compacted(
-    engine: HiveEngine, db: str, where: Path, ids: tuple[int, int], partition: str | None = None
-) -> str:
-    """A minor compaction of a range of write ids; the directory that it made."""
-    low, high = ids
-    txn = engine.compact(db, "orders", high, partition)
-    name = f"delta_{low:07}_{high:07}_v{txn:07}"
-    build(where, {name: 30})
-    return name
 
 
 def test_a_compaction_is_marked_when_its_cleaning_is_done_and_not_before(

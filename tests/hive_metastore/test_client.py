@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.metastore import HiveEngine, own_metastore, until_answers
+from support.metastore import HiveEngine, on_both_versions, own_metastore, until_answers
 from tidegate.errors import MetastoreRefusedError, TransientError
 from tidegate.events import LockType, VacuumKind
 from tidegate.hive import IdRanges
@@ -26,6 +26,7 @@ def client(engine: HiveEngine) -> Iterator[MetastoreClient]:
         yield connected
 
 
+@on_both_versions
 def test_locks_of_every_level_are_listed_with_their_transactions(
     engine: HiveEngine, client: MetastoreClient
 ) -> None:
@@ -51,6 +52,7 @@ def test_locks_of_every_level_are_listed_with_their_transactions(
     assert [each for each in client.locks() if each.database == db] == []
 
 
+@on_both_versions
 def test_transactions_are_open_until_they_end(engine: HiveEngine, client: MetastoreClient) -> None:
     db = engine.database()
     engine.table(db)
@@ -93,6 +95,7 @@ def test_a_compaction_is_visible_only_once_its_transaction_has_committed(
     assert found.next_transaction_id >= txn
 
 
+@on_both_versions
 def test_write_ids_of_a_compaction_have_the_aborted_and_nothing_later(
     engine: HiveEngine, client: MetastoreClient
 ) -> None:
@@ -112,6 +115,7 @@ def test_write_ids_of_a_compaction_have_the_aborted_and_nothing_later(
     engine.abort(later)
 
 
+@on_both_versions
 def test_tables_say_where_they_are_and_whether_they_are_acid(
     engine: HiveEngine, client: MetastoreClient
 ) -> None:

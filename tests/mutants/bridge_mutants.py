@@ -10,6 +10,7 @@ _WAITING = "tests/hive_bridge/test_waiting.py"
 _HOLDS = "tests/hive_metastore/test_holds.py"
 _LEFT = "tests/hive_bridge/test_leftovers.py"
 _ABORTED = "tests/cleaning/test_aborted.py"
+_HIVE_3 = "tests/hive_bridge/test_compactions_of_hive_3.py"
 _CLEANINGS = "tests/hive_bridge/test_cleanings.py"
 
 BRIDGE_MUTANTS = (
@@ -185,5 +186,40 @@ BRIDGE_MUTANTS = (
         _METASTORE + "values.py",
         (("self.transaction_id is None or self.next_transaction_id is not None", "True"),),
         "tests/hive_metastore/test_values.py",
+    ),
+    Mutant(
+        "Hive 3: an insert overwrite's base, which may be open, is not a compaction's",
+        _BRIDGE + "products.py",
+        (("isinstance(e, Base) and e.name in compacted_bases", "isinstance(e, Base)"),),
+        "tests/hive_bridge/test_products.py",
+    ),
+    Mutant(
+        "Hive 3: a streaming writer's batch is not a compaction's",
+        _BRIDGE + "products.py",
+        (
+            (
+                "if isinstance(e, Delta) and any(_covers(e, o) for o in deltas)]",
+                "if isinstance(e, Delta)]",
+            ),
+        ),
+        "tests/hive_bridge/test_products.py",
+    ),
+    Mutant(
+        "Hive 3: half of what a compaction renames is not taken for all of it",
+        _BRIDGE + "describing.py",
+        (("if before != after or _WORKING in after.values():", "if False:"),),
+        _HIVE_3,
+    ),
+    Mutant(
+        "Hive 3: what has open write ids is a writer's",
+        _BRIDGE + "describing.py",
+        (("compaction.transaction_id is None and snapshot.has_open", "False"),),
+        _HIVE_3,
+    ),
+    Mutant(
+        "Hive 3: a refused entry does not stand for the next one",
+        _BRIDGE + "compactions.py",
+        (('f"entry {compaction.compaction_id}"', '"entry"'),),
+        _HIVE_3,
     ),
 )

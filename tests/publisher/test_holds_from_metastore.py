@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.deployment import Deployment
-from support.metastore import HiveEngine
+from support.metastore import HiveEngine, on_both_versions
 from tidegate.errors import ConfigError, TransientError
 from tidegate.events import VacuumFinished
 from tidegate.publisher import Publisher
@@ -24,6 +24,7 @@ VACUUM = {
 
 @pytest.mark.kafka
 @pytest.mark.slow
+@on_both_versions
 def test_the_locks_and_transactions_of_now_are_published(
     bootstrap_servers: str, topic_prefix: str, tmp_path: Path, engine: HiveEngine
 ) -> None:

@@ -5,8 +5,11 @@ Take a table of your own (`HiveEngine.table`) and ask about that only: other tes
 
 from __future__ import annotations
 
+import socket
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,12 +24,16 @@ from tidegate.errors import ConfigError, TransientError
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
 from tidegate.hive_metastore.connection import Connection
 from tidegate.local.embedded.metastore import EmbeddedMetastore
+from tidegate.local.embedded.metastore_home import HIVE_3, HIVE_4, MetastoreVersion
+from tidegate.local.embedded.node import free_ports
 
 # the tests' readers send no heartbeats: on a busy machine they must not expire meanwhile
 _NO_TIMEOUT = "3600s"
 SHARED_READ, SHARED_WRITE, EXCLUSIVE = 1, 2, 3
 _DATABASE_LEVEL, _TABLE_LEVEL, _PARTITION_LEVEL = 1, 2, 3
 _SELECT, _INSERT, _NO_TXN = 1, 2, 6
+_WORKER = "tidegate.worker"
+_WITH_WORKER = Path(__file__).parents[1] / "reference/hive/Metastore3.java"
 _COMPACTION = 3  # a type of transaction: its commit makes the compaction visible
 _WRITE_CAPABILITIES = [
     "HIVEFULLACIDWRITE",
@@ -36,27 +43,59 @@ _WRITE_CAPABILITIES = [
 ]
 
 
+VERSIONS = [
+    pytest.param(HIVE_4, id="4.0.1"),
+    pytest.param(HIVE_3, id="3.1.3", marks=pytest.mark.soak),
+]
+on_both_versions = pytest.mark.parametrize("metastore", VERSIONS, indirect=True)
+"""A test on the shared Metastore of each version; without it a test gets Hive 4's."""
+
+
 @pytest.fixture(scope="session")
-def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedMetastore]:
-    """A real Metastore, shared by all tests; one that a test stops or kills is its own."""
-    with own_metastore(tmp_path_factory.mktemp("metastore")) as running:
+def metastores(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[MetastoreVersion], EmbeddedMetastore]]:
+    """A real Metastore of each version, shared by all tests, started for the first of them."""
+    with ExitStack() as stack:
+
+        @cache
+        def running(version: MetastoreVersion) -> EmbeddedMetastore:
+            made = own_metastore(tmp_path_factory.mktemp("metastore"), version=version)
+            return stack.enter_context(made)
+
         yield running
 
 
+@pytest.fixture
+def metastore(
+    request: pytest.FixtureRequest, metastores: Callable[[MetastoreVersion], EmbeddedMetastore]
+) -> EmbeddedMetastore:
+    """The shared Metastore; one that a test stops or kills is its own."""
+    return metastores(getattr(request, "param", HIVE_4))
+
+
 def own_metastore(
-    folder: Path, more: Mapping[str, str] | None = None, *, timeout: str = _NO_TIMEOUT
+    folder: Path,
+    more: Mapping[str, str] | None = None,
+    *,
+    timeout: str = _NO_TIMEOUT,
+    version: MetastoreVersion = HIVE_4,
 ) -> EmbeddedMetastore:
     """A Metastore that is not started yet; transactions and locks time out after `timeout`.
 
     `more` are further settings of it.
     """
+    if version == HIVE_3:
+        port = free_ports()[0]
+        more = {_WORKER: str(port), **(more or {})}
+        version = replace(HIVE_3, main=str(_WITH_WORKER))
     try:
         find_jdk(17)
     except ConfigError as error:
         pytest.skip(f"a real Metastore needs Java 17: {error}")
-    settings = {"metastore.txn.timeout": timeout, "metastore.acid.housekeeper.interval": "1s"}
+    settings = {"metastore.txn.timeout": timeout, version.interval_setting: "1s"}
     settings |= more or {}
-    return EmbeddedMetastore(folder, settings=settings)
+    return EmbeddedMetastore(folder, settings=settings, version=version)
 
 
 @cache
@@ -75,6 +114,7 @@ class HiveEngine:
 
     def __init__(self, metastore: EmbeddedMetastore) -> None:
         self.metastore = metastore
+        self.is_hive_3 = metastore.version.lock == HIVE_3.lock
         # Derby takes its time to end a deadlock of two calls
         self.settings = MetastoreSettings(uri=metastore.uri, timeout_ms=60_000)
         self.types = _interface()
@@ -101,8 +141,11 @@ class HiveEngine:
     ) -> Path:
         """Make a table; where its directory is."""
         table = self._table(database, name, partitioned_by, acid=acid)
-        request = self.types.CreateTableRequest(table, _WRITE_CAPABILITIES, "test")
-        self.call("create_table_req", request)
+        if self.is_hive_3:
+            self.call("create_table", table)
+        else:
+            request = self.types.CreateTableRequest(table, _WRITE_CAPABILITIES, "test")
+            self.call("create_table_req", request)
         with MetastoreClient(self.settings) as client:
             location = client.table(database, name).location
         return Path(location.removeprefix("file:"))
@@ -264,11 +307,45 @@ class HiveEngine:
     def compact(
         self, database: str, table: str, highest: int, partition: str | None = None, kind: int = 1
     ) -> int:
-        """A whole compaction, ready for cleaning; its transaction."""
+        """A whole compaction, ready for cleaning; its transaction, which is 0 in Hive 3."""
+        if self.is_hive_3:
+            self._compact_3(database, table, highest, partition, kind)
+            return 0
         info, txn = self.compaction(database, table, highest, partition, kind)
         self.call("mark_compacted", info)
         self.commit(txn)
         return txn
+
+    def _compact_3(
+        self, database: str, table: str, highest: int, partition: str | None, kind: int
+    ) -> None:
+        """The same in Hive 3, whose Worker runs in the Metastore and has no transaction."""
+        request = self.types.CompactionRequest(database, table, partition, kind, "test")
+        queued = self.call("compact2", request)
+        assert queued.accepted, queued
+        self.begin(queued.id)
+        self.end(queued.id, highest)
+
+    def begin(self, compaction_id: int) -> None:
+        """Let Hive 3's Worker take entries of the queue until it is this one."""
+        wanted = str(compaction_id)
+        wait_for(f"compaction {wanted}", lambda: self._worker("next") == wanted, 20)
+
+    def end(self, compaction_id: int, highest: int) -> None:
+        """The entry that it took last is ready for cleaning."""
+        assert self._worker(f"compacted {compaction_id} {highest}") == str(compaction_id)
+
+    def _worker(self, line: str) -> str:
+        """Let the Worker in the Metastore of Hive 3 do something."""
+        port = int(self.metastore.settings[_WORKER])
+        with socket.create_connection(("127.0.0.1", port), 30) as connection:
+            connection.sendall(f"{line}\n".encode())
+            return connection.makefile().readline().strip()
+
+
+def product(name: str, txn: int) -> str:
+    """The name of what a compaction made; Hive 3 does not put its transaction into it."""
+    return f"{name}_v{txn:07}" if txn else name
 
 
 @pytest.fixture

@@ -94,6 +94,9 @@ service WriteMetastore extends metastore.ReadMetastore {
   void create_table_req(1: CreateTableRequest request)
       throws (1: AlreadyExistsException o1, 2: InvalidObjectException o2, 3: metastore.MetaException o3,
               4: metastore.NoSuchObjectException o4),
+  void create_table(1: Table tbl)
+      throws (1: AlreadyExistsException o1, 2: InvalidObjectException o2, 3: metastore.MetaException o3,
+              4: metastore.NoSuchObjectException o4),
   void drop_table(1: string dbname, 2: string name, 3: bool deleteData)
       throws (1: metastore.NoSuchObjectException o1, 2: metastore.MetaException o3),
   Partition add_partition(1: Partition new_part)

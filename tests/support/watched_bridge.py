@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
-from support.metastore import HiveEngine
+from support.acid import build
+from support.metastore import HiveEngine, product
+from tidegate.cleaning import Cleaner
+from tidegate.cleaning.gate import command_for
+from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import DeliveryError, InvalidEventError
-from tidegate.events import Event, LockReleased, VacuumFinished
+from tidegate.events import Event, LockReleased, Outcome, VacuumFinished
 from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.bridge import MetastoreBridge
 from tidegate.hive_bridge.settings import BridgeSettings
+from tidegate.hive_metastore import MetastoreClient
 from tidegate.storage import Storage
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 
 class Watched:
@@ -76,7 +83,53 @@ def acid_table(engine: HiveEngine, *, partitioned: bool = False) -> tuple[str, P
 def compact(engine: HiveEngine, db: str, location: Path, partition: str | None = None) -> int:
     """Three writes and a minor compaction of them; its transaction."""
     highest = max(engine.write(db, "orders") for _ in range(3))
-    txn = engine.compact(db, "orders", highest, partition)
     where = location / partition if partition else location
-    (where / f"delta_{highest - 2:07}_{highest:07}_v{txn:07}").mkdir(parents=True)
+    # by these Hive 3's compaction is known
+    (where / f"delta_{highest:07}_{highest:07}_0000").mkdir(parents=True)
+    txn = engine.compact(db, "orders", highest, partition)
+    (where / product(f"delta_{highest - 2:07}_{highest:07}", txn)).mkdir()
     return txn
+
+
+class Queued(Watched):
+    """A bridge, and a cleaner that does at once what it publishes."""
+
+    def clean(self, event: VacuumFinished) -> Outcome:
+        """Clean a vacuum whose holds have ended, and let the bridge read the outcome."""
+        roots = WarehouseRoots.of(str(Path(event.location).parents[2]))
+        cleaner = Cleaner(Warehouse(roots), ThreadMap(2), lambda: datetime.now(UTC))
+        outcomes = list(cleaner.execute(command_for(event, datetime.now(UTC))))
+        self.events += outcomes
+        self.bridge.take(outcomes)
+        return outcomes[-1]
+
+    def settle(self) -> None:
+        """Let the bridge do what follows from what it has read."""
+        self.bridge.look()
+        self.bridge._marking.wait(60)
+        self.bridge.look()
+
+    def state(self, engine: HiveEngine, db: str, partition: str | None = None) -> list[str]:
+        with MetastoreClient(engine.settings) as client:
+            found = [
+                e for e in client.compactions() if (e.database, e.partition) == (db, partition)
+            ]
+        return [each.state for each in sorted(found, key=lambda each: each.compaction_id)]
+
+
+def wrote(engine: HiveEngine, db: str, where: Path, count: int = 3) -> int:
+    """That many committed inserts with their directories; the last write id."""
+    ids = [engine.write(db, "orders") for _ in range(count)]
+    build(where, {f"delta_{each:07}_{each:07}_0000": 10 for each in ids})
+    return ids[-1]
+
+
+def compacted(
+    engine: HiveEngine, db: str, where: Path, ids: tuple[int, int], partition: str | None = None
+) -> str:
+    """A minor compaction of a range of write ids; the directory that it made."""
+    low, high = ids
+    txn = engine.compact(db, "orders", high, partition)
+    name = product(f"delta_{low:07}_{high:07}", txn)
+    build(where, {name: 30})
+    return name

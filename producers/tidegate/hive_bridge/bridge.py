@@ -141,7 +141,8 @@ class MetastoreBridge:
         """
         began = self._clock()
         waiting = self._waiting or self._prepare()
-        queue = self._asked_queue()  # before the locks: what it shows is visible by then
+        # before the locks: what it shows is visible by then
+        queue = self._compactions.completed(self._asked_queue())
         number = waiting.begin()
         snapshot = Snapshot(
             self._client.uuid(), queue, self._client.locks(), self._client.transactions()
@@ -203,7 +204,7 @@ class MetastoreBridge:
             self._queue_is_away = True
         else:
             self._queue_is_away = False
-            self._cleanings.forget(self._queue, self._queue_look)
+            self._cleanings.forget(self._compactions.completed(self._queue), self._queue_look)
         self._asked = None
         return self._queue
 

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Final
 
 from tidegate.errors import TransientError
@@ -26,6 +27,8 @@ def key_of(compaction: Compaction, catalog: str) -> Key:
     table = f"{catalog}.{compaction.database}.{compaction.table}".lower()
     if compaction.transaction_id is not None:
         return table, compaction.partition, str(compaction.transaction_id)
+    if compaction.is_of_hive_3:  # until it is looked up
+        return table, compaction.partition, f"entry {compaction.compaction_id}"
     kind = compaction.kind.value if compaction.kind else ""
     return table, compaction.partition, f"{kind} {compaction.highest_write_id}"
 
@@ -60,6 +63,8 @@ class Compactions:
         self._again: dict[Key, float] = {}
         """When to look those up again that are not to be cleaned now."""
         self._asked: dict[Key, Future[Description]] = {}
+        self._highest: dict[int, int] = {}
+        """What was found out of compactions of which Hive 3 does not say it, by their ids."""
 
     def published(self, event: VacuumFinished) -> None:
         """A vacuum is on the topic, whoever published it."""
@@ -86,6 +91,30 @@ class Compactions:
             log.warning("%s has to wait: %s", named(compaction), reason)
         self._postponed.add(key)
 
+    def completed(self, queue: Iterable[Compaction]) -> tuple[Compaction, ...]:
+        """The queue with what was found out of Hive 3's compactions, and of those the latest ones.
+
+        They stay in its queue for ever. The latest of a kind made what its directory shows; it
+        covers those before.
+        """
+        entries = tuple(queue)
+        latest: dict[tuple[object, ...], int] = {}
+        for each in entries:
+            if each.is_of_hive_3 and each.is_visible:
+                key = (each.place, each.kind)
+                latest[key] = max(latest.get(key, 0), each.compaction_id)
+        for gone in self._highest.keys() - {each.compaction_id for each in entries}:
+            del self._highest[gone]
+        return tuple(
+            replace(each, highest_write_id=self._highest.get(each.compaction_id, 0))
+            if each.is_of_hive_3
+            else each
+            for each in entries
+            if not each.is_of_hive_3
+            or not each.is_visible
+            or latest[each.place, each.kind] == each.compaction_id
+        )
+
     def described(self, queue: Iterable[Compaction]) -> Iterator[tuple[Compaction, Description]]:
         """Those of the queue that can be published now; the others are looked up meanwhile."""
         visible = {
@@ -108,7 +137,15 @@ class Compactions:
             if asked is None:
                 self._asked[key] = self._pool.submit(self._describe, compaction)
             elif asked.done() and (found := self._result(key, compaction, asked)) is not None:
-                yield compaction, found
+                made = self._completed(compaction, found)
+                if key_of(made, self._catalog) not in self._published:
+                    yield made, found
+
+    def _completed(self, compaction: Compaction, found: Description) -> Compaction:
+        if not compaction.is_of_hive_3:
+            return compaction
+        self._highest[compaction.compaction_id] = found.max_write_id
+        return replace(compaction, highest_write_id=found.max_write_id)
 
     def wait(self, seconds: float) -> None:
         """Wait for the look-ups under way, so long at most."""

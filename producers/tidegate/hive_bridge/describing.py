@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
+from typing import Final
 
 from tidegate.errors import ConfinementError, FormatError, MetastoreRefusedError, TidegateError
-from tidegate.hive_bridge.cleanup_properties import check_wanted
-from tidegate.hive_bridge.products import Description, products_of, write_id_range
+from tidegate.hive import AcidDirectory
+from tidegate.hive_bridge.cleanup_properties import NotYet, check_wanted
+from tidegate.hive_bridge.products import (
+    Description,
+    products_of,
+    products_of_hive_3,
+    write_id_range,
+)
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.values import Compaction, Table, write_ids_of_compaction
 from tidegate.storage import NotFound, Storage, join, normalise
+
+_MARKER_FILE: Final = "_metadata_acid"
+"""In a base that Hive 3's compactor made."""
+_WORKING: Final = "working"
+_SOON_SECONDS: Final = 2.0
 
 
 class NotDescribed(TidegateError):  # noqa: N818 - expected, not a fault
@@ -40,10 +53,12 @@ def _describe(compaction: Compaction, client: MetastoreClient, storage: Storage)
     partition = _partition(compaction, client)
     check_wanted(compaction, table, partition, client.setting, round(time.time() * 1000))
     where = _directory(compaction, location, partition)
-    products = products_of(compaction, (each.name for each in storage.list(where) if each.is_dir))
+    products = _products(compaction, where, client, storage)
     if not products:
         raise NotDescribed(f"nothing that it made is in {where}")
     first, last = write_id_range(products)
+    if compaction.is_of_hive_3:
+        compaction = replace(compaction, highest_write_id=last)
     if last > compaction.highest_write_id:
         raise NotDescribed(
             f"it made {', '.join(each.name for each in products)}, which exceeds its highest write"
@@ -51,8 +66,49 @@ def _describe(compaction: Compaction, client: MetastoreClient, storage: Storage)
         )
     valid = client.write_ids(database, name, client.transactions().valid())
     snapshot = write_ids_of_compaction(valid, compaction.highest_write_id)
+    if compaction.transaction_id is None and snapshot.has_open:
+        raise NotDescribed(f"{products[0].name} has write ids that are open: a writer made it")
     directories = tuple(sorted(each.name for each in products))
     return Description(location, directories, first, last, str(snapshot))
+
+
+def _products(
+    compaction: Compaction, where: str, client: MetastoreClient, storage: Storage
+) -> tuple[AcidDirectory, ...]:
+    """What it made, by the names in its directory.
+
+    Hive 3 renames the directories that a compaction made one after the other, and does not say
+    whose they are: so none may be under way in the same place.
+    """
+    before = _others(compaction, client) if compaction.is_of_hive_3 else {}
+    names = [each.name for each in storage.list(where) if each.is_dir]
+    if not compaction.is_of_hive_3:
+        return products_of(compaction, names)
+    marked = [
+        name
+        for name in names
+        if name.startswith("base_") and _MARKER_FILE in _names(storage, join(where, name))
+    ]
+    after = _others(compaction, client)
+    if before != after or _WORKING in after.values():
+        raise NotYet("another compaction of the same place is under way", _SOON_SECONDS)
+    return products_of_hive_3(compaction, names, marked)
+
+
+def _names(storage: Storage, where: str) -> set[str]:
+    try:
+        return {each.name for each in storage.list(where)}
+    except NotFound:  # it went meanwhile
+        return set()
+
+
+def _others(compaction: Compaction, client: MetastoreClient) -> dict[int, str]:
+    """The states of the other compactions of the same place, by their ids."""
+    return {
+        each.compaction_id: each.state
+        for each in client.compactions()
+        if each.place == compaction.place and each.compaction_id != compaction.compaction_id
+    }
 
 
 def directory_of(compaction: Compaction, client: MetastoreClient, location: str) -> str:

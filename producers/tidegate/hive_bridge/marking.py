@@ -13,6 +13,7 @@ from tidegate.errors import (
     ConfinementError,
     FormatError,
     MetastoreRefusedError,
+    MissingCallError,
     MissingInMetastoreError,
     TransientError,
 )
@@ -29,6 +30,10 @@ from tidegate.storage import NotFound, Storage, normalise
 log = logging.getLogger(__name__)
 _AGAIN_SECONDS: Final = 60.0
 """How long after it was found that something is left, it is looked again."""
+_STAY: Final = (
+    "this Metastore, of a version before Hive 4, has no call to mark what was cleaned: in its queue"
+    ' compactions stay "ready for cleaning". Hive\'s own Cleaner must stay off all the same'
+)
 _NOT_NOW: Final = (
     StillNeeded,
     NotDescribed,
@@ -112,9 +117,12 @@ class Marking:
         self._catalog, self._settle, self._clock = catalog.lower(), settle, clock
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="mark-cleaned")
         self._attempts: dict[Key, _Attempt] = {}
+        self._has_no_mark = False
 
     def look(self, wanted: Iterable[tuple[Compaction, PublishedVacuum]]) -> int:
         """Take what was done, and begin what is to be done; how many were marked meanwhile."""
+        if self._has_no_mark:
+            return 0
         entries = {key_of(each, self._catalog): (each, vacuum) for each, vacuum in wanted}
         marked = self._finish()
         for gone in self._attempts.keys() - entries.keys():
@@ -152,6 +160,10 @@ class Marking:
                 if future.result():
                     marked += 1
                     log.info("%s is marked as cleaned", named(compaction))
+            except MissingCallError:
+                if not self._has_no_mark:
+                    log.warning(_STAY)
+                self._has_no_mark = True
             except TransientError as error:
                 attempt.marked = False
                 log.debug("%s is marked later: %s", named(compaction), error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from tidegate.errors import FormatError
@@ -34,20 +34,59 @@ def products_of(compaction: Compaction, names: Iterable[str]) -> tuple[AcidDirec
     """Find what a compaction made among the names in a directory; empty if nothing is there.
 
     Hive 4 ends these names with the compaction's transaction. Hive 3 does not; there it is the base
-    of the highest write id, or the widest delta up to it that no statement wrote.
+    of the highest write id, or the widest delta up to it that no statement wrote. Where the
+    Metastore does not say the highest write id either, see `products_of_hive_3`.
     """
     found = [acid for name in names if (acid := _parsed(name)) is not None]
     of_kind = [each for each in found if isinstance(each, Base) == _is_major(compaction)]
     if compaction.transaction_id is not None:
         return tuple(e for e in of_kind if e.visibility_txn == compaction.transaction_id)
     plain = [e for e in of_kind if e.visibility_txn is None]
-    reaching = [e for e in plain if e.max_write_id == compaction.highest_write_id]
-    if _is_major(compaction):
-        return tuple(reaching)
-    deltas = [e for e in reaching if isinstance(e, Delta) and e.statement is None]
+    return _widest(e for e in plain if e.max_write_id == compaction.highest_write_id)
+
+
+def products_of_hive_3(
+    compaction: Compaction, names: Iterable[str], compacted_bases: Collection[str]
+) -> tuple[AcidDirectory, ...]:
+    """Find what the latest compaction of its kind made, where nothing says what it compacted.
+
+    A base that a compaction made has a marker; one of an insert overwrite, which may not have
+    committed, does not. A delta that a compaction made covers narrower ones, of which it was made,
+    for as long as they are there; a batch of a streaming writer, which is named alike, covers none.
+
+    Args:
+        compaction: The entry of the queue.
+        names: The names in the directory.
+        compacted_bases: Those of the bases with a marker.
+    """
+    found = [acid for name in names if (acid := _parsed(name)) is not None]
+    plain = [e for e in found if e.visibility_txn is None]
+    deltas = [e for e in found if isinstance(e, Delta)]
+    made: list[AcidDirectory] = (
+        [e for e in plain if isinstance(e, Base) and e.name in compacted_bases]
+        if _is_major(compaction)
+        else [e for e in plain if isinstance(e, Delta) and any(_covers(e, o) for o in deltas)]
+    )
+    last = max((e.max_write_id for e in made), default=0)
+    return _widest(e for e in made if e.max_write_id == last)
+
+
+def _widest(found: Iterable[AcidDirectory]) -> tuple[AcidDirectory, ...]:
+    """The bases; or the deltas that no statement wrote and that begin first."""
+    candidates = tuple(found)
+    bases = tuple(e for e in candidates if isinstance(e, Base))
+    deltas = [e for e in candidates if isinstance(e, Delta) and e.statement is None]
     merged = [e for e in deltas if e.min_write_id < e.max_write_id]
     first = min((e.min_write_id for e in merged), default=0)
-    return tuple(e for e in merged if e.min_write_id == first)
+    return bases or tuple(e for e in merged if e.min_write_id == first)
+
+
+def _covers(wide: Delta, other: Delta) -> bool:
+    inside = wide.min_write_id <= other.min_write_id and other.max_write_id <= wide.max_write_id
+    return inside and (other.min_write_id, other.max_write_id) != (
+        wide.min_write_id,
+        wide.max_write_id,
+    )
 
 
 def write_id_range(products: Iterable[AcidDirectory]) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from tidegate.errors import (
     ConfinementError,
     FormatError,
     MetastoreRefusedError,
+    MissingCallError,
     TransientError,
 )
 from tidegate.events import WritesAborted
@@ -124,7 +125,10 @@ class AbortedSweep:
     ) -> list[WritesAborted]:
         name = f"{table.database}.{table.name}"
         if not table.places:
-            forget(table, client.compactions(), queue)
+            try:
+                forget(table, client.compactions(), queue)
+            except MissingCallError:  # Hive 3: it goes on listing them, which costs readers time
+                log.info("the Metastore can't be asked to forget the aborted writes of %s", name)
             self._forgotten[table.database, table.name] = str(table.write_ids.aborted)
             highest = table.write_ids.high_water_mark
             log.info("nothing is left of the aborted writes of %s up to %d", name, highest)

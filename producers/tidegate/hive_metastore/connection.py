@@ -12,6 +12,7 @@ from typing import Any, Final
 from tidegate.errors import (
     ConfigError,
     MetastoreRefusedError,
+    MissingCallError,
     MissingInMetastoreError,
     TransientError,
 )
@@ -100,7 +101,7 @@ class Connection:
                 raise MetastoreRefusedError(text) from error
             unknown = TApplicationException.UNKNOWN_METHOD
             if kind == TApplicationException.__name__ and getattr(error, "type", 0) == unknown:
-                raise MetastoreRefusedError(f"the Metastore has no call {name}") from error
+                raise MissingCallError(f"the Metastore has no call {name}") from error
             self._give_up(name, error)
         except ConfigError:
             raise

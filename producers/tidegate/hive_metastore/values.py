@@ -56,7 +56,8 @@ class Compaction:
     """An entry of the Metastore's queue of compactions.
 
     Hive 3 knows neither its transaction nor `next_transaction_id`: the highest id that was given
-    out when the compaction committed, itself included.
+    out when the compaction committed, itself included. Nor does it say `highest_write_id` (0 then):
+    that has to be read off the directory.
     """
 
     compaction_id: int
@@ -77,6 +78,11 @@ class Compaction:
     def place(self) -> tuple[str, str, str | None]:
         """Database, table and partition."""
         return self.database, self.table, self.partition
+
+    @property
+    def is_of_hive_3(self) -> bool:
+        """Whether the Metastore does not say what it compacted."""
+        return self.transaction_id is None and not self.highest_write_id
 
     @property
     def is_visible(self) -> bool:

@@ -12,7 +12,8 @@
     ├── PermanentError       this message can never be processed: dead-letter it, go on
     ├── TransientError       the next attempt may succeed: wait and retry
     ├── MetastoreRefusedError the Metastore refuses a call: it answered that it won't
-    │   └── MissingInMetastoreError what it is asked for is not there
+    │   ├── MissingInMetastoreError what it is asked for is not there
+    │   └── MissingCallError    its version does not have the call
     └── StopService          this process must stop
         ├── FencedError          another process owns the partition now
         ├── RegistryRefusedError the schema registry denies access or rejects a schema
@@ -89,6 +90,10 @@ class MetastoreRefusedError(TidegateError):
 
 class MissingInMetastoreError(MetastoreRefusedError):
     """The Metastore has no such table or partition: it was dropped, or has another name by now."""
+
+
+class MissingCallError(MetastoreRefusedError):
+    """The Metastore's version does not have the call. The catcher does without it, and says so."""
 
 
 class StopService(TidegateError):  # noqa: N818 - named for what the loop must do

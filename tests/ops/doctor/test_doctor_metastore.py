@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.metastore import HiveEngine, own_metastore
+from support.metastore import HiveEngine, on_both_versions, own_metastore
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.ops.doctor import Extras, Finding, Status, examine
 from tidegate.ops.doctor.metastore import judge_cleaner, metastore_checks
@@ -40,6 +40,7 @@ def findings(uri: str) -> list[Finding]:
 
 
 @pytest.mark.slow
+@on_both_versions
 def test_a_metastore_without_its_cleaner_is_well(engine: HiveEngine) -> None:
     answers, cleaner = findings(engine.settings.uri)
     assert (answers.state, cleaner.state) == (Status.OK, Status.OK)

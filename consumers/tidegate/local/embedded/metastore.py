@@ -11,7 +11,8 @@ from typing import Final, Self
 from tidegate.compute.java import find_jdk
 from tidegate.errors import ConfigError
 from tidegate.local.embedded.metastore_home import (
-    LOCK,
+    HIVE_4,
+    MetastoreVersion,
     copy_database,
     derby_settings,
     metastore_home,
@@ -21,17 +22,12 @@ from tidegate.local.embedded.process import Child
 from tidegate.local.embedded.server import EmbeddedServer
 from tidegate.local.embedded.settings import HOST, LOGGING
 
-_MAIN: Final = "org.apache.hadoop.hive.metastore.HiveMetaStore"
 _NEEDS_JAVA: Final = 17
 _LOOK_SECONDS: Final = 0.05
 _OURS: Final = {
     "metastore.thrift.bind.host": HOST,
     # the doubled name is Hive's own
     "metastore.metastore.event.db.notification.api.auth": "false",
-    "metastore.task.threads.always": (
-        "org.apache.hadoop.hive.metastore.txn.service.AcidHouseKeeperService"
-    ),
-    "metastore.acid.housekeeper.interval": "5s",
     # Tidegate is the cleaner; Hive's own must not run beside it
     "metastore.compactor.initiator.on": "false",
     "metastore.compactor.cleaner.on": "false",
@@ -53,7 +49,7 @@ class EmbeddedMetastore(EmbeddedServer):
         folder: Path,
         *,
         settings: Mapping[str, str] | None = None,
-        lock: str | Path = LOCK,
+        version: MetastoreVersion = HIVE_4,
         heap_mb: int = 384,
         startup_seconds: float = 120,
     ) -> None:
@@ -62,7 +58,7 @@ class EmbeddedMetastore(EmbeddedServer):
         Args:
             folder: Its directory: database, warehouse, `metastore.log`. Made if it is not there.
             settings: The Metastore's settings that win over ours, by name.
-            lock: The lock of its jars, which decides its version.
+            version: Hive's version.
             heap_mb: The JVM's heap in MiB.
             startup_seconds: How long to wait until its port is open.
         """
@@ -70,8 +66,8 @@ class EmbeddedMetastore(EmbeddedServer):
         self.folder = folder
         self.log = folder / "metastore.log"
         self.warehouse = folder / "warehouse"
-        self._settings = dict(settings or {})
-        self._lock = lock
+        self.settings = dict(settings or {})
+        self.version = version
         self._heap_mb = heap_mb
         self._port: int | None = None
 
@@ -106,7 +102,7 @@ class EmbeddedMetastore(EmbeddedServer):
 
     def _launch(self, port: int) -> Child:
         jdk = find_jdk(_NEEDS_JAVA)
-        home = metastore_home(jdk, self._lock)
+        home = metastore_home(jdk, self.version)
         self.warehouse.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
         database = self.folder / "database"
@@ -119,14 +115,17 @@ class EmbeddedMetastore(EmbeddedServer):
             "metastore.warehouse.dir": f"file:{self.warehouse}",
             "metastore.warehouse.external.dir": f"file:{self.warehouse}",
             **_OURS,
-            **self._settings,
+            "metastore.task.threads.always": self.version.housekeeper,
+            self.version.interval_setting: "5s",
+            **self.settings,
         }
         options = [
             f"-Dlog4j2.configurationFile={logging}",
             f"-Dderby.stream.error.file={self.folder / 'derby.log'}",
         ]
+        main, arguments = self.version.main, ["-p", str(port)]
         command = home.command(
-            jdk, _MAIN, ["-p", str(port)], settings, heap_mb=self._heap_mb, options=options
+            jdk, main, arguments, settings, heap_mb=self._heap_mb, options=options
         )
         return Child(command, self.log)
 

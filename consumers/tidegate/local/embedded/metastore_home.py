@@ -15,6 +15,7 @@ import tarfile
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -23,8 +24,7 @@ from tidegate.errors import ConfigError
 from tidegate.local.embedded.jars import cache_dir, resolve
 from tidegate.local.embedded.java import java_command
 
-LOCK: Final = "metastore"
-_SCHEMA_TOOL: Final = "org.apache.hadoop.hive.metastore.tools.schematool.MetastoreSchemaTool"
+_PACKAGE: Final = "org.apache.hadoop.hive.metastore"
 _SCHEMA_SECONDS: Final = 600
 # Hadoop's client lies in pyspark, shaded; what it keeps to itself is in the lock
 _FROM_SPARK: Final = ("hadoop-client-api-*.jar", "hadoop-client-runtime-*.jar")
@@ -32,6 +32,41 @@ _FROM_SPARK: Final = ("hadoop-client-api-*.jar", "hadoop-client-runtime-*.jar")
 _LEFT_OUT: Final = ("mysql-", "mssql-", "postgresql-")
 _OPENED: Final = ("lang", "net", "util", "util.concurrent", "util.concurrent.atomic", "nio", "io")
 OPENED: Final = tuple(f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED)
+
+
+@dataclass(frozen=True, slots=True)
+class MetastoreVersion:
+    """What differs between the versions of the Metastore when one is started.
+
+    Attributes:
+        lock: The lock of its jars: the name of one of this package, or the path of any other.
+        schema_tool: The class that creates its schema.
+        housekeeper: The class that ends transactions and locks whose time is over.
+        interval_setting: How often that one runs.
+        main: The class to start, or the path of a .java file.
+    """
+
+    lock: str | Path
+    schema_tool: str
+    housekeeper: str
+    interval_setting: str
+    main: str = f"{_PACKAGE}.HiveMetaStore"
+
+
+HIVE_4: Final = MetastoreVersion(
+    "metastore",
+    f"{_PACKAGE}.tools.schematool.MetastoreSchemaTool",
+    f"{_PACKAGE}.txn.service.AcidHouseKeeperService",
+    "metastore.acid.housekeeper.interval",
+)
+"""Hive 4.0.1."""
+HIVE_3: Final = MetastoreVersion(
+    "metastore-3",
+    f"{_PACKAGE}.tools.MetastoreSchemaTool",
+    f"{_PACKAGE}.txn.AcidHouseKeeperService",
+    "metastore.timedout.txn.reaper.interval",
+)
+"""Hive 3.1.3."""
 
 
 class MetastoreHome:
@@ -79,7 +114,7 @@ class MetastoreHome:
         )
 
 
-def metastore_home(jdk: Jdk, lock: str | Path = LOCK) -> MetastoreHome:
+def metastore_home(jdk: Jdk, version: MetastoreVersion = HIVE_4) -> MetastoreHome:
     """Fetch, unpack and initialise what the cache lacks.
 
     Any number of processes may call at once: one works, the others wait for it.
@@ -88,21 +123,23 @@ def metastore_home(jdk: Jdk, lock: str | Path = LOCK) -> MetastoreHome:
         ConfigError: there is no pyspark; the lock is not a Metastore's; its schema tool failed.
         TransientError: the jars could not be fetched.
     """
-    files = resolve(lock)
+    files = resolve(version.lock)
     archives = [file for file in files if file.name.endswith(".tar.gz")]
     if len(archives) != 1:
-        raise ConfigError(f"the lock {lock} must have one archive, the Metastore's")
+        raise ConfigError(f"the lock {version.lock} must have one archive, the Metastore's")
     stamp = hashlib.sha256("\n".join(file.name for file in files).encode()).hexdigest()[:12]
     folder = cache_dir() / "metastore" / f"{archives[0].name.removesuffix('.tar.gz')}-{stamp}"
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _one_at_a_time(folder):
             if not folder.exists():
-                _make(folder, archives[0], files, jdk)
+                _make(folder, archives[0], files, jdk, version)
     return MetastoreHome(folder, _class_path(folder, files))
 
 
-def _make(folder: Path, archive: Path, files: Sequence[Path], jdk: Jdk) -> None:
+def _make(
+    folder: Path, archive: Path, files: Sequence[Path], jdk: Jdk, version: MetastoreVersion
+) -> None:
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as draft:
         with tarfile.open(archive) as packed:
             packed.extractall(Path(draft) / "unpacked", filter="data")
@@ -110,14 +147,14 @@ def _make(folder: Path, archive: Path, files: Sequence[Path], jdk: Jdk) -> None:
         made = Path(draft) / "made"
         made.mkdir()
         program.rename(made / "program")
-        _create_schema(MetastoreHome(made, _class_path(made, files)), jdk)
+        _create_schema(MetastoreHome(made, _class_path(made, files)), jdk, version)
         made.rename(folder)
 
 
-def _create_schema(home: MetastoreHome, jdk: Jdk) -> None:
+def _create_schema(home: MetastoreHome, jdk: Jdk, version: MetastoreVersion) -> None:
     command = home.command(
         jdk,
-        _SCHEMA_TOOL,
+        version.schema_tool,
         ["-dbType", "derby", "-initSchema"],
         derby_settings(home.empty_database, create=True),
         heap_mb=256,

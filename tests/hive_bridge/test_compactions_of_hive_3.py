@@ -1,0 +1,199 @@
+"""Compactions of which the Metastore does not say what they compacted: Hive 3's."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from support.acid import build
+from support.metastore_model import vacuum
+from tidegate.errors import MissingCallError
+from tidegate.events import VacuumFinished, VacuumKind
+from tidegate.hive import ValidWriteIds
+from tidegate.hive_bridge.cleanings import PublishedVacuum
+from tidegate.hive_bridge.cleanup_properties import NotYet
+from tidegate.hive_bridge.compactions import Compactions
+from tidegate.hive_bridge.describing import NotDescribed, describe
+from tidegate.hive_bridge.marking import Marking
+from tidegate.hive_bridge.products import Description
+from tidegate.hive_metastore import MetastoreClient
+from tidegate.hive_metastore.values import READY_FOR_CLEANING, Compaction, Table, Transactions
+from tidegate.storage import Storage
+
+FIRST = Compaction(7, "sales", "orders", None, VacuumKind.MINOR, READY_FOR_CLEANING, 0)
+SECOND = replace(FIRST, compaction_id=9)
+INPUTS, MADE = ("delta_0000001_0000001_0000", "delta_0000003_0000003_0000"), "delta_0000001_0000003"
+
+
+@dataclass
+class Queue:
+    """The compactions of a bridge, and what was looked up."""
+
+    answers: dict[int, Description | NotDescribed] = field(
+        default_factory=dict[int, Description | NotDescribed]
+    )
+    asked: list[int] = field(default_factory=list[int])
+
+    def __post_init__(self) -> None:
+        self.compactions = Compactions("hive", self._describe, 1)
+
+    def _describe(self, compaction: Compaction) -> Description:
+        self.asked.append(compaction.compaction_id)
+        answer = self.answers[compaction.compaction_id]
+        if isinstance(answer, NotDescribed):
+            raise answer
+        return answer
+
+    def look(self, *queue: Compaction) -> list[Compaction]:
+        """The entries to be published."""
+
+        def due() -> list[Compaction]:
+            entries = self.compactions.completed(queue)
+            return [each for each, _ in self.compactions.described(entries)]
+
+        first = due()
+        self.compactions.wait(60)
+        return first + due()
+
+
+@pytest.fixture
+def queue() -> Iterator[Queue]:
+    made = Queue()
+    yield made
+    made.compactions.close()
+
+
+def made(highest: int) -> Description:
+    ids = f"sales.orders:{highest}:9223372036854775807::"
+    return Description("/wh/orders", (f"delta_0000001_{highest:07}",), 1, highest, ids)
+
+
+def published(highest: int) -> VacuumFinished:
+    found = made(highest)
+    return vacuum(
+        directories=found.directories,
+        max_write_id=highest,
+        valid_write_ids=found.valid_write_ids,
+        own_transaction_id=None,
+    )
+
+
+def test_the_latest_of_a_kind_is_looked_up_once_and_published_once(queue: Queue) -> None:
+    """Entries stay in Hive 3's queue for ever; a later compaction covers an earlier one."""
+    queue.answers = {9: made(5)}
+
+    assert queue.look(FIRST, SECOND) == [replace(SECOND, highest_write_id=5)]
+    queue.compactions.published(published(5))
+    assert queue.look(FIRST, SECOND) == []
+    assert queue.look(FIRST, SECOND) == []
+    assert queue.asked == [9]
+
+
+def test_what_is_published_already_is_not_published_again_after_a_restart(queue: Queue) -> None:
+    queue.answers = {7: made(3)}
+    queue.compactions.published(published(3))
+    assert queue.look(FIRST) == []
+    assert queue.look(FIRST) == []
+    assert queue.asked == [7]
+
+
+def test_a_refused_one_does_not_stand_in_the_way_of_the_next(queue: Queue) -> None:
+    queue.answers = {7: NotDescribed("nothing that it made is there"), 9: made(5)}
+    assert queue.look(FIRST) == []
+    assert [each.compaction_id for each in queue.look(FIRST, SECOND)] == [9]
+
+
+def test_entries_that_say_what_they_compacted_are_left_as_they_are(queue: Queue) -> None:
+    of_hive_4 = replace(FIRST, transaction_id=20, next_transaction_id=20, highest_write_id=3)
+    other = replace(of_hive_4, compaction_id=8, transaction_id=21)
+    assert queue.compactions.completed((of_hive_4, other)) == (of_hive_4, other)
+
+
+@dataclass
+class Metastore:
+    """Has one table; its queue is given look by look."""
+
+    location: Path
+    queues: list[tuple[Compaction, ...]]
+    ids: str = "sales.orders:5:9223372036854775807::"
+
+    def table(self, database: str, name: str) -> Table:
+        return Table(database, name, str(self.location), {"transactional": "true"})
+
+    def setting(self, name: str) -> None:
+        """It does not say."""
+
+    def transactions(self) -> Transactions:
+        return Transactions(10)
+
+    def write_ids(self, *_: object) -> ValidWriteIds:
+        return ValidWriteIds.parse(self.ids)
+
+    def compactions(self) -> tuple[Compaction, ...]:
+        return self.queues.pop(0)
+
+    def describe(self) -> Description:
+        return describe(FIRST, cast("MetastoreClient", self), Storage())
+
+
+def test_it_is_described_by_its_directory(tmp_path: Path) -> None:
+    build(tmp_path, dict.fromkeys((*INPUTS, MADE), 10))
+    found = Metastore(tmp_path, [(FIRST,), (FIRST,)]).describe()
+    assert found == Description(
+        str(tmp_path), (MADE,), 1, 3, "sales.orders:3:9223372036854775807::"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param("working", "working", id="it works"),
+        pytest.param("initiated", "working", id="it has begun"),
+        pytest.param("working", READY_FOR_CLEANING, id="it has ended"),
+        pytest.param("initiated", READY_FOR_CLEANING, id="it has begun and ended"),
+    ],
+)
+def test_while_another_one_renames_its_directories_nothing_is_concluded(
+    tmp_path: Path, before: str, after: str
+) -> None:
+    """A delta without its delete delta would be taken for all that it made."""
+    build(tmp_path, dict.fromkeys((*INPUTS, MADE), 10))
+    queues: list[tuple[Compaction, ...]] = [
+        (FIRST, replace(SECOND, state=state)) for state in (before, after)
+    ]
+    with pytest.raises(NotYet, match="under way"):
+        Metastore(tmp_path, queues).describe()
+
+
+def test_a_directory_with_open_write_ids_is_a_writers(tmp_path: Path) -> None:
+    build(tmp_path, dict.fromkeys((*INPUTS, MADE), 10))
+    metastore = Metastore(tmp_path, [(FIRST,), (FIRST,)], "sales.orders:5:2:2:")
+    with pytest.raises(NotDescribed, match="a writer made it"):
+        metastore.describe()
+
+
+def test_without_the_call_to_mark_it_is_tried_once_and_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tried: list[int] = []
+
+    def settle(compaction: Compaction, vacuum: PublishedVacuum) -> bool:
+        del vacuum
+        tried.append(compaction.compaction_id)
+        raise MissingCallError("the Metastore has no call mark_cleaned")
+
+    marking = Marking("hive", settle, 1)
+    wanted = [(replace(FIRST, highest_write_id=3), PublishedVacuum.of(published(3)))]
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            assert marking.look(wanted) == 0
+            marking.wait(60)
+    marking.close()
+
+    assert tried == [7]
+    assert len([each for each in caplog.messages if "no call to mark" in each]) == 1
