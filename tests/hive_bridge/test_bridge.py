@@ -264,7 +264,8 @@ def test_a_table_that_is_dropped_or_not_acid_is_refused_by_name(engine: HiveEngi
         )
         with pytest.raises(NotDescribed, match="not transactional"):
             describe(replace(queued, table="plain"), client, Storage())
-        with pytest.raises(NotDescribed, match="exceeds its highest write id 2"):
+        why = "nothing that it made" if engine.is_hive_3 else "exceeds its highest write id 2"
+        with pytest.raises(NotDescribed, match=why):
             describe(replace(queued, highest_write_id=2), client, Storage())
         with pytest.raises(NotDescribed, match=r"get_partition_by_name"):
             describe(replace(queued, partition="day=9"), client, Storage())
