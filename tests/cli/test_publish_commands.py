@@ -110,6 +110,13 @@ def test_what_a_vacuum_lacks_is_named(tidegate: Tidegate) -> None:
     assert "missing: --location, --directory, --min-write-id" in err
 
 
+def test_what_an_approval_lacks_is_named(tidegate: Tidegate) -> None:
+    code, _, err = tidegate("publish", "approval", "--request", "r-1", "--reason", "checked")
+
+    assert code == 2
+    assert "missing: --table, --location, --plan-id" in err
+
+
 @pytest.mark.kafka
 def test_a_vacuum_and_a_commit_are_published_from_options(
     tidegate: Tidegate,

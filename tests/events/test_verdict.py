@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.told import (
+    awaiting,
     cleaned,
     cleaning_refused,
     completed,
@@ -32,6 +33,7 @@ def planned(message: str | None) -> Outcome:
         (started(restore_request()), Verdict.UNDER_WAY),
         (completed(restore_request()), Verdict.DONE),
         (rejected(restore_request()), Verdict.REFUSED),
+        (awaiting(restore_request()), Verdict.AWAITING),
         (planned(None), Verdict.DONE),
         (planned("Nothing was changed: confirm it"), Verdict.REFUSED),
         (savepoint_created(1), Verdict.DONE),

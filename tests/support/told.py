@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from support.samples import NOON, savepoint_request
 from tidegate.events import (
     CleaningRefused,
@@ -11,6 +13,8 @@ from tidegate.events import (
     Event,
     LockHold,
     Outcome,
+    RestoreApproved,
+    RestoreAwaitingApproval,
     RestoreCompleted,
     RestoreRejected,
     RestoreRequested,
@@ -66,6 +70,33 @@ def started(request: RestoreRequested) -> Outcome:
         said_by="restorer",
         occurred_at=NOON,
     ).to(request)
+
+
+def awaiting(request: RestoreRequested, until: datetime | None = None) -> Outcome:
+    return RestoreAwaitingApproval.about(
+        request,
+        savepoint=request.savepoint,
+        plan_id="p1",
+        instants=(InstantRef(instant="20261121050000000", action="commit"),),
+        files=3,
+        bytes=2048,
+        expires_at=until,
+        said_by="restorer",
+        occurred_at=NOON,
+    ).to(request)
+
+
+def approved(request: RestoreRequested) -> RestoreApproved:
+    return RestoreApproved.about(
+        request,
+        event_id="approval-1",
+        request=request.event_id,
+        plan_id="p1",
+        approved_by="ben",
+        reason="looked at it",
+        said_by="cli",
+        occurred_at=NOON,
+    )
 
 
 def completed(request: RestoreRequested) -> Outcome:

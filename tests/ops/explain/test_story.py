@@ -6,6 +6,8 @@ import pytest
 
 from support.samples import NOON, commit, release, savepoint_request
 from support.told import (
+    approved,
+    awaiting,
     cleaned,
     completed,
     rejected,
@@ -53,6 +55,27 @@ def test_a_request_without_an_outcome_will_be_carried_out() -> None:
     assert step == "RestoreRequested restore-1 has no outcome yet: the restorer will carry it out"
     [step] = story(restore_request(), started(restore_request())).next_steps()
     assert "is under way: the restorer has published RestoreStarted" in step
+
+
+def test_a_restore_that_waits_for_an_approval_says_how_it_is_given() -> None:
+    request = restore_request()
+    [step] = story(request, awaiting(request, NOON)).next_steps()
+
+    assert "once a second person approves it by 2026-11-21T12:00:00Z" in step
+    assert "tidegate publish approval --request restore-1 --plan-id p1" in step
+
+
+def test_an_approval_is_answered_by_the_outcomes_of_its_request() -> None:
+    request = restore_request()
+    under = {"approval": "approval-1", "approved_by": "ben"}
+    ran = [
+        type(each).model_validate(each.model_dump() | under)
+        for each in (started(request), completed(request))
+    ]
+    known = (request, awaiting(request), approved(request))
+
+    assert story(*known, *ran).next_steps() == NOTHING
+    assert len(story(*known, ran[0]).next_steps()) == 2
 
 
 def test_a_restore_that_failed_is_resumed_by_its_request() -> None:

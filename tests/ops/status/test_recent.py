@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from support.samples import NOON, commit, release
 from support.told import (
+    awaiting,
     completed,
     rejected,
     restore_request,
@@ -44,6 +46,20 @@ def test_a_restore_runs_from_its_start_to_its_final_outcome() -> None:
     assert set(after(started(one), started(two), completed(one)).running) == {"two"}
     assert after(started(one), rejected(one)).running == {}
     assert set(after(completed(one), started(one)).running) == {"one"}
+
+
+def test_a_restore_waits_for_an_approval_until_it_is_begun_or_its_time_is_over() -> None:
+    one, two = restore_request("one"), restore_request("two", "lake.sales.customers")
+    both = awaiting(one, NOON), awaiting(two)
+
+    def left(recent: Recent, later: timedelta) -> list[str | None]:
+        waiting = recent.awaiting_at(NOON + later)
+        return [each.event.caused_by for each in waiting if each.event is not None]
+
+    assert left(after(*both), timedelta()) == ["one", "two"]
+    assert left(after(*both), timedelta(seconds=1)) == ["two"]
+    assert left(after(*both, started(one)), timedelta()) == ["two"]
+    assert left(after(*both, rejected(two)), timedelta()) == ["one"]
 
 
 def test_the_last_outcome_of_each_service_counts() -> None:
