@@ -1,4 +1,4 @@
-"""TLS to a real Metastore. Kerberos is not run: it would need a KDC."""
+"""TLS to a real Metastore."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ from tidegate.hive_metastore.settings import (
 
 _INTERFACE: Final = Path(__file__).with_name("metastore.thrift")
 _NEEDED: Final = "a Metastore needs thriftpy2: pip install 'tidegate[metastore]'"
+_LENGTH_BYTES: Final = 4  # before each message that is protected, RFC 4422
 _MISSING: Final = "NoSuchObjectException"
 _REFUSALS: Final = ("MetaException", "NoSuchTxnException", "ConfigValSecurityException")
 
@@ -135,21 +136,23 @@ class Connection:
         raise OSError("; ".join(faults))
 
     def _connect_to(self, host: str, port: int) -> Any:  # noqa: ANN401 - Thrift's types
-        from thriftpy2.protocol import TBinaryProtocolFactory  # noqa: PLC0415 - an extra
+        from thriftpy2.protocol import TBinaryProtocolFactory, binary  # noqa: PLC0415 - an extra
         from thriftpy2.thrift import TClient  # noqa: PLC0415
         from thriftpy2.transport import TBufferedTransportFactory  # noqa: PLC0415
 
         opened = _socket(host, port, self._settings)
         if self._settings.kerberos is not None:
             transport = _sasl(opened, host, self._settings.kerberos)
+            protocol = binary.TBinaryProtocolFactory()  # the compiled one can't use this transport
         else:
             transport = TBufferedTransportFactory().get_transport(opened)
+            protocol = TBinaryProtocolFactory()
         try:
             transport.open()
         except BaseException:
             opened.close()
             raise
-        return TClient(self._service, TBinaryProtocolFactory().get_protocol(transport))
+        return TClient(self._service, protocol.get_protocol(transport))
 
 
 def _said(error: Exception) -> str:
@@ -184,9 +187,10 @@ def _tls_context(tls: MetastoreTls) -> ssl.SSLContext:
 def _require_sasl() -> None:
     try:
         import_module("puresasl.client")
+        import_module("kerberos")  # without it pure-sasl just does not know the mechanism
     except ModuleNotFoundError as error:
         raise ConfigError(
-            "Kerberos to a Metastore needs pure-sasl and gssapi:"
+            "Kerberos to a Metastore needs pure-sasl and kerberos:"
             " pip install 'tidegate[metastore]' 'pure-sasl[gssapi]'"
         ) from error
 
@@ -216,10 +220,13 @@ def _sasl(opened: Any, host: str, kerberos: MetastoreKerberos) -> Any:  # noqa: 
             return True, self._client.process(challenge) or b""
 
         def encode(self, outgoing: bytes) -> tuple[bool, bytes]:
-            return True, self._client.wrap(outgoing)
+            wrapped = self._client.wrap(outgoing)
+            if wrapped is outgoing:  # of "auth": thriftpy2 puts the length before it by itself
+                return True, outgoing
+            return True, len(wrapped).to_bytes(_LENGTH_BYTES, "big") + wrapped
 
         def decode(self, incoming: bytes) -> tuple[bool, bytes]:
-            return True, self._client.unwrap(incoming)
+            return True, self._client.unwrap(incoming[_LENGTH_BYTES:])
 
         def getError(self) -> str:  # noqa: N802 - thriftpy2's name
             return "SASL failed"
