@@ -13,7 +13,28 @@ _ABORTED = "tests/cleaning/test_aborted.py"
 _HIVE_3 = "tests/hive_bridge/test_compactions_of_hive_3.py"
 _CLEANINGS = "tests/hive_bridge/test_cleanings.py"
 
+_FACTS = "consumers/tidegate/bridges/facts.py"
+_FACTS_TESTS = "tests/bridges/test_facts.py"
+
 BRIDGE_MUTANTS = (
+    Mutant(
+        "bridge: it knows all that is on the topics before it looks",
+        _FACTS,
+        (("        self._is_caught_up = False\n", "        self._is_caught_up = True\n"),),
+        _FACTS_TESTS,
+    ),
+    Mutant(
+        "bridge: that the topics can't be read is not passed over",
+        _FACTS,
+        (("        if fault is not None:\n", "        if False:\n"),),
+        _FACTS_TESTS,
+    ),
+    Mutant(
+        "bridge: no look waits for the broker",
+        _FACTS,
+        (("            self._thread.start()\n", "            self._thread.run()\n"),),
+        _FACTS_TESTS,
+    ),
     Mutant(
         "aborted writes: rows of others beside them are not theirs",
         "consumers/tidegate/cleaning/aborted.py",

@@ -1,11 +1,13 @@
-"""Read facts back from their topics: all of them once, then what is new."""
+"""Read facts back from their topics: all of them once, then what is new, also on a thread."""
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from queue import Empty, SimpleQueue
 from typing import Final
 
 from tidegate.errors import FormatError
@@ -42,6 +44,8 @@ class FactsReader:
         self._config, self._topics, self._group = config, dict(topics), group
         self._wire = wire or Wire()
         self._metadata = KafkaMetadata(config)
+        self._parts: dict[str, list[Partition]] = {}
+        """Asked for once: a deployment that gets more partitions is stopped for that."""
         self._next: dict[Partition, int] = {}
 
     def read(self) -> Iterator[list[Event]]:
@@ -59,15 +63,17 @@ class FactsReader:
             yield from self._read(spans[topic])
 
     def _spans(self, topic: str) -> dict[Partition, range]:
+        known = self._parts.get(topic)
+        if known is not None and self._next.keys() >= set(known):
+            ends = self._metadata.ends(known)  # one request; most of the time nothing is new
+            return {part: range(self._next[part], end) for part, end in ends.items()}
         back = self._topics[topic]
         since = 0 if back is None else round(1000 * (time.time() - back.total_seconds()))
-        parts = [Partition(topic, number) for number in range(self._metadata.partitions(topic))]
-        if since > 0 and not self._next.keys() >= set(parts):
-            return self._metadata.spans(topic, since)
-        marks = self._metadata.watermarks(parts)
+        spans = self._metadata.spans(topic, max(0, since))
+        self._parts[topic] = list(spans)
         return {
-            part: range(max(each.first, self._next.get(part, 0)), each.end)
-            for part, each in marks.items()
+            part: range(max(each.start, self._next.get(part, 0)), each.stop)
+            for part, each in spans.items()
         }
 
     def _read(self, spans: Mapping[Partition, range]) -> Iterator[list[Event]]:
@@ -93,3 +99,52 @@ class FactsReader:
         except FormatError as error:  # the service that consumes it dead-letters it
             log.debug("%s at %d is passed over: %s", record.partition, record.offset, error)
             return None
+
+
+class FactsAhead:
+    """Reads all that there is, and then what is new on a thread: its owner waits for no broker."""
+
+    def __init__(self, reader: FactsReader) -> None:
+        """Take the reader; nothing is read yet."""
+        self._reader = reader
+        self._is_caught_up = False
+        self._read: SimpleQueue[list[Event]] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._fault: BaseException | None = None
+
+    def read(self) -> Iterator[list[Event]]:
+        """At first all that is there; from then on what has been read by now, in its order.
+
+        Raises:
+            TransientError, StopService: as `FactsReader.read`, after what was read before the
+                fault; the next call goes on where the reader stopped.
+        """
+        if not self._is_caught_up:
+            yield from self._reader.read()
+            self._is_caught_up = True
+            return
+        fault = None
+        is_over = self._thread is None or not self._thread.is_alive()
+        if is_over:
+            fault, self._fault = self._fault, None
+        yield from self._waiting()
+        if is_over:
+            # a daemon: a process that ends does not wait for a broker that is away
+            self._thread = threading.Thread(target=self._read_on, name="facts", daemon=True)
+            self._thread.start()
+        if fault is not None:
+            raise fault
+
+    def _read_on(self) -> None:
+        try:
+            for batch in self._reader.read():
+                self._read.put(batch)
+        except BaseException as error:  # noqa: BLE001 - raised where it is asked for
+            self._fault = error
+
+    def _waiting(self) -> Iterator[list[Event]]:
+        while True:
+            try:
+                yield self._read.get_nowait()
+            except Empty:
+                return

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
-from tidegate.bridges.facts import FactsReader
+from tidegate.bridges.facts import FactsAhead, FactsReader
 from tidegate.bridges.position import group_of
 from tidegate.errors import DeliveryError, DeliveryRefusedError, StopService, TransientError
 from tidegate.events.topics import LOCKS, OUTCOME_TOPIC, VACUUMS
@@ -63,7 +63,7 @@ class MetastoreBridgeLoop:
         self._next_look = 0.0
         self._offsets: dict[Partition, int] = {}
         self._bridge: MetastoreBridge | None = None
-        self._reader: FactsReader | None = None
+        self._facts: FactsAhead | None = None
         self._committed: tuple[dict[Partition, int], str] = ({}, "")
         self._commit_at = 0.0
         self._fault = ""
@@ -143,14 +143,14 @@ class MetastoreBridgeLoop:
 
     def _caught_up(self) -> MetastoreBridge | None:
         """The bridge, once it knows all that is on the topics; None if they went meanwhile."""
-        if self._bridge is None or self._reader is None:
+        if self._bridge is None or self._facts is None:
             known = Baseline.parse(self._subscription.committed_metadata(self._leading))
             if known.accepted_by:
                 log.info("this Metastore was accepted by %s", known.accepted_by)
             self._bridge = self._make_bridge(known)
-            self._reader = self._make_reader(self._topics, self._group)
+            self._facts = FactsAhead(self._make_reader(self._topics, self._group))
         bridge = self._bridge
-        for batch in self._reader.read():
+        for batch in self._facts.read():
             bridge.take(batch)
             self._poll(0)  # a long read must not cost the membership
             if self._bridge is not bridge:
@@ -160,7 +160,7 @@ class MetastoreBridgeLoop:
     def _resign(self) -> None:
         if self._bridge is not None:
             self._bridge.close()
-        self._bridge = self._reader = None
+        self._bridge = self._facts = None
 
     def _commit(self, *, now: bool = False) -> None:
         """Commit what was passed and, with partition 0, what is known of the Metastore."""

@@ -9,21 +9,18 @@ exception NoSuchObjectException {1: string message}
 exception NoSuchTxnException {1: string message}
 exception ConfigValSecurityException {1: string message}
 
-// a lock may have several components, each a row of its own with the same lockid
+// a lock may have several components, each a row of its own with the same lockid; what else is in a
+// row is passed over, because a look may find very many of them
 struct ShowLocksResponseElement {
   1: i64 lockid,
   2: string dbname,
   3: string tablename,       // none: the lock is on the whole database
   4: string partname,        // none: it is on the whole table
-  5: i32 state,              // 1 acquired, 2 waiting
   6: i32 type,               // 1 shared read, 2 shared write, 3 exclusive, 4 exclusive write
   7: i64 txnid,              // 0 or none: it belongs to no transaction
   8: i64 lastheartbeat,      // ms of the epoch, by the clock of the Metastore's database
-  9: i64 acquiredat,
   10: string user,
-  11: string hostname,
-  13: string agentInfo,
-  16: i64 lockIdInternal
+  11: string hostname
 }
 struct ShowLocksRequest {
   1: optional string dbname,
