@@ -80,20 +80,26 @@ def walk(location: Path) -> int:
 
 def seconds(action: Callable[[], object]) -> float:
     """How long one call takes."""
-    started = time.perf_counter()
+    return both_seconds(action)[0]
+
+
+def both_seconds(action: Callable[[], object]) -> tuple[float, float]:
+    """How long one call takes, and how much of the processor's time."""
+    started, used = time.perf_counter(), time.process_time()
     action()
-    return time.perf_counter() - started
+    return time.perf_counter() - started, time.process_time() - used
 
 
 def plan_beside_walk(cleaner: Cleaner, command: CleaningReleased, rounds: int) -> Iterator[Line]:
     """(a): the fastest of some rounds each, in turns."""
     location = Path(command.location)
     turns = [
-        (seconds(lambda: walk(location)), seconds(lambda: cleaner.plan(command)))
+        (*both_seconds(lambda: walk(location)), *both_seconds(lambda: cleaner.plan(command)))
         for _ in range(rounds)
     ]
-    bare, planned = (min(each) for each in zip(*turns, strict=True))
+    bare, bare_cpu, planned, planned_cpu = (min(each) for each in zip(*turns, strict=True))
     yield line("plan beside a bare walk, seconds", planned, 3, peer=bare)
+    yield line("the same, seconds of processor time", planned_cpu, 3, peer=bare_cpu)
 
 
 def rmtree(command: CleaningReleased) -> None:

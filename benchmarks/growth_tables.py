@@ -469,7 +469,7 @@ ROWS = (
     Row(
         "plan of a cleaning",
         "deltas",
-        (500, 5_000, 50_000),
+        (2_000, 20_000, 200_000),
         prepare_plan,
         measure_plan,
         Goal(ratio=3),
