@@ -10,6 +10,7 @@ _RESUMED: Final = "tests/restores/test_restore_resumed.py"
 _RACES: Final = "tests/savepoints/test_savepoint_races.py"
 _LOG_FILES: Final = "tests/restores/test_restore_of_merge_on_read.py"
 _CRASHES: Final = "tests/restores/test_restore_crashes.py"
+_MOR_RACES: Final = "tests/restores/test_merge_on_read_races.py"
 _SLICES: Final = "tests/hudi/test_file_slices.py"
 
 HUDI_MUTANTS: Final = (
@@ -174,6 +175,18 @@ HUDI_MUTANTS: Final = (
         "consumers/tidegate/restores/block_preparation.py",
         (("    if not content:\n", "    if instant is None:\n"),),
         f"{_LOG_FILES} -k does_not_say",
+    ),
+    Mutant(
+        "restores: what happened while a restore was planned makes it plan again",
+        "consumers/tidegate/restores/run.py",
+        (("if sorted(before, key=repr) != sorted(now, key=repr):", "if not now:"),),
+        f"{_MOR_RACES} -k savepoint_during",
+    ),
+    Mutant(
+        "restores: none is complete while a commit that came during it is on top",
+        "consumers/tidegate/restores/executor.py",
+        (("            run.check_end()\n", ""),),
+        f"{_MOR_RACES} -k write_during",
     ),
     Mutant(
         "restores: the metadata table is dropped where a write had begun",
