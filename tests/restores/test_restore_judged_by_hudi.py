@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -161,12 +161,12 @@ class DiesAmongFiles(Stepwise):
         super().__init__(root, lambda _: None)
         self.removed = 0
 
-    def remove_files(self, locations: Iterable[str]) -> int:
-        for location in locations:
+    def remove_names(self, folder: str, names: Sequence[str], *, are_files: bool = False) -> int:
+        for name in names:
             if self.removed:
                 raise Killed
-            super().remove_files([location])
-            self.removed += location.endswith(".parquet")
+            super().remove_names(folder, [name], are_files=are_files)
+            self.removed += name.endswith(".parquet")
         return 0
 
 
