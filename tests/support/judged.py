@@ -56,11 +56,16 @@ def savepoint(table: RealTable, instant: str, parallel_map: ParallelMap) -> Outc
     return outcome
 
 
+def request(table: RealTable, instant: str) -> RestoreRequested:
+    """A request to restore a table, whatever was written since."""
+    fields = {"reason": "bad load", "savepoint": instant, "seen_up_to": "99991231235959999"}
+    return RestoreRequested.model_validate(_asked(table) | fields)
+
+
 def restore(
     table: RealTable, instant: str, parallel_map: ParallelMap, warehouse: Warehouse | None = None
 ) -> Sequence[Outcome]:
-    fields = {"reason": "bad load", "savepoint": instant, "seen_up_to": "99991231235959999"}
-    command = RestoreRequested.model_validate(_asked(table) | fields)
+    command = request(table, instant)
     brief = LivenessSettings(watch=timedelta(seconds=0.2))
     restorer = Restorer(warehouse or warehouse_over(table.path.parent), parallel_map, NOW, brief)
     return list(restorer.execute(command))

@@ -65,6 +65,21 @@ class RealTable:
         frame = self.spark.createDataFrame(data, "id long, p string, ts long, v string")
         frame.write.format("hudi").options(**options).mode("append").save(self.location)
 
+    def bootstrap(self, source: Path) -> None:
+        """Make the table over the Parquet files of another one, whose rows stay there."""
+        options = {
+            "hoodie.table.name": "orders",
+            "hoodie.datasource.write.recordkey.field": "id",
+            "hoodie.datasource.write.precombine.field": "ts",
+            "hoodie.datasource.write.partitionpath.field": "p",
+            "hoodie.datasource.write.hive_style_partitioning": "true",
+            "hoodie.datasource.write.operation": "bootstrap",
+            "hoodie.bootstrap.base.path": str(source),
+            "hoodie.metadata.enable": "false",
+        }
+        empty = self.spark.createDataFrame([], "id long, p string, ts long, v string")
+        empty.write.format("hudi").options(**options).mode("overwrite").save(self.location)
+
     @property
     def table_type(self) -> str:
         return "MERGE_ON_READ" if self.merge_on_read else "COPY_ON_WRITE"

@@ -6,6 +6,7 @@ from tidegate.restores.approval import ApprovalRule, ApprovalRules
 from tidegate.restores.approval_records import ApprovalRecords
 from tidegate.restores.context import RestoreContext
 from tidegate.restores.executor import Restorer
+from tidegate.restores.hudi_engine import EngineRule, HudiEngine
 from tidegate.restores.liveness import LivenessSettings
 from tidegate.restores.plan import PlannedFile, PlannedRestore, Step
 from tidegate.restores.preparation import plan_restore
@@ -14,6 +15,8 @@ __all__ = [
     "ApprovalRecords",
     "ApprovalRule",
     "ApprovalRules",
+    "EngineRule",
+    "HudiEngine",
     "LivenessSettings",
     "PlannedFile",
     "PlannedRestore",

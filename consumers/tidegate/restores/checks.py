@@ -52,21 +52,27 @@ def find_savepoint(timeline: Timeline, savepoint: str) -> Instant:
     return commit
 
 
-def check_timeline(table: HudiTable, savepoint: Instant, later: Sequence[Instant]) -> None:
+def check_timeline(
+    table: HudiTable, savepoint: Instant, later: Sequence[Instant], *, by_hudi: bool = False
+) -> None:
     """Check everything that the timeline alone shows.
 
     Args:
         table: The table with its timeline.
         savepoint: The savepointed commit.
         later: The instants to roll back, in order.
+        by_hudi: Whether Hudi's own procedure is to roll them back. It knows no log compaction, and
+            would fail half way.
 
     Raises:
         Refused: a check failed.
     """
     timeline, properties = table.timeline, table.properties
     _check_later_savepoints(timeline, savepoint, later)
-    _check_actions(later, merge_on_read=properties.is_merge_on_read)
-    if properties.is_merge_on_read:
+    known = _CAN_ROLL_BACK[properties.is_merge_on_read]
+    unknown = {Action.LOG_COMPACTION} if by_hudi else set[Action]()
+    _check_actions(later, known - unknown, merge_on_read=properties.is_merge_on_read)
+    if properties.is_merge_on_read and not by_hudi:
         merge_on_read.check_later(properties.layout, savepoint, later)
     _check_pending_services(timeline, savepoint)
     _check_savepoint_becomes_last(timeline, savepoint, later)
@@ -95,9 +101,11 @@ def is_abandoned_savepoint(timeline: Timeline, savepoint: Instant) -> bool:
     return is_inflight and timeline.completed_write(savepoint.timestamp) is None
 
 
-def _check_actions(later: Sequence[Instant], *, merge_on_read: bool) -> None:
+def _check_actions(
+    later: Sequence[Instant], known: AbstractSet[Action], *, merge_on_read: bool
+) -> None:
     for instant in later:
-        if instant.action not in _CAN_ROLL_BACK[merge_on_read]:
+        if instant.action not in known:
             raise Refused(
                 Reason.UNSUPPORTED_INSTANT,
                 f"{instant.timestamp}.{instant.action}: a {instant.action} can't be rolled back"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from tidegate.restores.hudi_engine import HudiEngine
 from tidegate.restores.liveness import LivenessSettings
 from tidegate.storage import ParallelMap
 from tidegate.tables.warehouse import Warehouse
@@ -16,7 +17,7 @@ from tidegate.tables.warehouse import Warehouse
 class RestoreContext:
     """The warehouse, the parallel map, the clock (aware times) and the settings of a restorer.
 
-    `wait` blocks for a number of seconds.
+    `wait` blocks for a number of seconds. `hudi` restores the tables that its rules name.
     """
 
     warehouse: Warehouse
@@ -24,3 +25,4 @@ class RestoreContext:
     clock: Callable[[], datetime]
     settings: LivenessSettings
     wait: Callable[[float], None] = time.sleep
+    hudi: HudiEngine | None = None

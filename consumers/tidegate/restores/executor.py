@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, Final
@@ -31,6 +31,7 @@ from tidegate.restores.approval import ApprovalRule, check_plan
 from tidegate.restores.approval_records import Approvals, NoApprovals
 from tidegate.restores.checks import check_seen
 from tidegate.restores.context import RestoreContext
+from tidegate.restores.hudi_engine import HudiEngine
 from tidegate.restores.liveness import LivenessSettings, check_writers
 from tidegate.restores.plan import PlannedRestore
 from tidegate.restores.preparation import prepare
@@ -69,21 +70,23 @@ class Restorer:
     consumes: ClassVar[tuple[type[Command], ...]] = (RestoreRequested, RestoreApproved)
     checks_past_outcomes: ClassVar[bool] = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it works with
         self,
         warehouse: Warehouse,
         parallel_map: ParallelMap,
         clock: Callable[[], datetime],
         settings: LivenessSettings | None = None,
+        *,
         approvals: Approvals | None = None,
+        hudi: HudiEngine | None = None,
     ) -> None:
         """Take what may be changed, the parallel map, a clock (aware times), and the settings.
 
-        Without `approvals` no restore needs one.
+        Without `approvals` no restore needs one; without `hudi` none is left to Hudi's procedure.
         """
         self._approvals = approvals or NoApprovals()
         self.context = RestoreContext(
-            warehouse, parallel_map, clock, settings or LivenessSettings()
+            warehouse, parallel_map, clock, settings or LivenessSettings(), hudi=hudi
         )
 
     def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:
@@ -156,14 +159,18 @@ class Restorer:
     def _restore(
         self, command: RestoreRequested, approval: RestoreApproved | None
     ) -> Iterator[Outcome]:
-        table = open_table(self.context.warehouse, command.location, command.table)
+        hudi = self.context.hudi
+        by_hudi = hudi is not None and hudi.restores(command.table)
+        table = open_table(
+            self.context.warehouse, command.location, command.table, any_kind=by_hudi
+        )
         if not command.plan_only:
             completed = partial(self._completed, command)
             outcome = previous_outcome(self.context, table, command, completed)
             if outcome is not None:
                 yield RestoreCompleted.model_validate(outcome.model_dump() | {"already_done": True})
                 return
-        plan = prepare(table, command.savepoint, self.context)
+        plan = prepare(table, command.savepoint, self.context, by_hudi=by_hudi)
         if command.plan_only:
             yield RestorePlanned.about(command, **self._plan_fields(plan))
         elif command.expected_plan is None and command.seen_up_to is None:
@@ -231,21 +238,30 @@ class Restorer:
             return
         try:
             run.drop_metadata_table()
-            progress, rollbacks = Progress(plan, began), list[RollbackMetadata]()
-            for steps in run.passes():
-                rollbacks += run.roll_back(steps)
-                if progress.rolled_back(steps, self.context.clock()):
-                    yield self._progressed(command, run.instant, progress)
-            run.check_end()
-            took_ms = int((self.context.clock() - began).total_seconds() * 1000)
-            metadata = RestoreMetadata(run.instant.timestamp, max(0, took_ms), tuple(rollbacks))
+            if plan.by_hudi:
+                metadata = run.roll_back_by_hudi()
+            else:
+                metadata = yield from self._roll_back(command, run, began)
             completed = self._completed(command, metadata, plan.metadata_table)
             outcome_store(self.context.warehouse, table.location).put(command.event_id, completed)
-            run.finish(metadata)
+            if not plan.by_hudi:
+                run.finish(metadata)
         except (FormatError, ConfinementError) as error:
             yield self._failed(command, run.instant, str(error))
             return
         yield completed
+
+    def _roll_back(
+        self, command: RestoreRequested, run: RestoreRun, began: datetime
+    ) -> Generator[Outcome, None, RestoreMetadata]:
+        progress, rollbacks = Progress(run.plan, began), list[RollbackMetadata]()
+        for steps in run.passes():
+            rollbacks += run.roll_back(steps)
+            if progress.rolled_back(steps, self.context.clock()):
+                yield self._progressed(command, run.instant, progress)
+        run.check_end()
+        took_ms = int((self.context.clock() - began).total_seconds() * 1000)
+        return RestoreMetadata(run.instant.timestamp, max(0, took_ms), tuple(rollbacks))
 
     def _plan_fields(self, plan: PlannedRestore) -> dict[str, Any]:
         return {

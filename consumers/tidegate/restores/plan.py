@@ -108,6 +108,7 @@ class PlannedRestore:
     this restore.
 
     `keeps_metadata_table` is False where it is dropped; `metadata_table` says so in a sentence.
+    `by_hudi`: Hudi's own procedure carries it out; the files are what it should delete.
     """
 
     savepoint: str
@@ -120,6 +121,7 @@ class PlannedRestore:
     begun_for: str | None = None
     keeps_metadata_table: bool = False
     metadata_table: str | None = None
+    by_hudi: bool = False
 
     @property
     def targets(self) -> tuple[InstantInfo, ...]:

@@ -36,7 +36,12 @@ from tidegate.restores.merge_on_read import (
     check_overlapping,
     overlapping_commits,
 )
-from tidegate.restores.metadata_table import describe, keeps_metadata_table
+from tidegate.restores.metadata_table import (
+    describe,
+    describe_left_to_hudi,
+    drops_metadata_table,
+    keeps_metadata_table,
+)
 from tidegate.restores.plan import (
     MARKERS,
     METADATA_TABLE,
@@ -60,7 +65,12 @@ _COMMITS_IN_PARALLEL: Final = 32
 
 
 def plan_restore(
-    warehouse: Warehouse, location: str, savepoint: str, context: RestoreContext | None = None
+    warehouse: Warehouse,
+    location: str,
+    savepoint: str,
+    context: RestoreContext | None = None,
+    *,
+    by_hudi: bool = False,
 ) -> PlannedRestore:
     """The dry run: what a restore would do now. Changes nothing.
 
@@ -69,14 +79,15 @@ def plan_restore(
         location: The table's base path.
         savepoint: The instant of the savepoint.
         context: What to work with; by default threads of this process and the default settings.
+        by_hudi: Whether Hudi's own procedure would carry it out.
 
     Raises:
         Refused: a restore would be refused now, for this reason.
         TransientError: a file was removed while it was needed; try again.
     """
     try:
-        table = open_table(warehouse, location)
-        return prepare(table, savepoint, context or _default_context(warehouse))
+        table = open_table(warehouse, location, any_kind=by_hudi)
+        return prepare(table, savepoint, context or _default_context(warehouse), by_hudi=by_hudi)
     except FormatError as error:
         raise Refused(Reason.UNREADABLE_TABLE, str(error)) from error
     except NotFound as error:
@@ -87,10 +98,13 @@ def _default_context(warehouse: Warehouse) -> RestoreContext:
     return RestoreContext(warehouse, ThreadMap(), partial(datetime.now, UTC), LivenessSettings())
 
 
-def prepare(table: HudiTable, savepoint: str, context: RestoreContext) -> PlannedRestore:
+def prepare(
+    table: HudiTable, savepoint: str, context: RestoreContext, *, by_hudi: bool = False
+) -> PlannedRestore:
     """Make the plan, or the rest of the plan of a restore that an earlier attempt began.
 
     Both go through the same checks: what the earlier attempt left on the table is not trusted.
+    What Hudi's procedure can undo and ours can't is refused only where ours is to do it.
 
     Raises:
         Refused: a check failed.
@@ -101,16 +115,22 @@ def prepare(table: HudiTable, savepoint: str, context: RestoreContext) -> Planne
     pending = pending_restore(table, savepoint)
     check_writers(context.warehouse, table.location, context.clock(), context.settings)
     later = table.writes_after(commit)
-    check_timeline(table, commit, later)
-    _check_buckets(table)
+    check_timeline(table, commit, later, by_hudi=by_hudi)
+    if not by_hudi:
+        _check_buckets(table)
     watch_writers(table, context)
     with gc_paused():  # a commit of 100,000 files took a third longer with collections
-        steps = _steps(table, later, context.parallel_map, _kept_files(table, savepoint))
+        kept_files = _kept_files(table, savepoint)
+        steps = _steps(table, later, context.parallel_map, kept_files, by_hudi=by_hudi)
     _check_older(table, commit, later, steps)
     _check_roots(context.warehouse, table.location, steps)
     plan = plan_of(savepoint, steps)
     if pending is not None:
         plan = _resumed(table, plan, pending)
+    if by_hudi:
+        left = not drops_metadata_table(table.properties)
+        said = describe_left_to_hudi(table.properties) if left else describe(table.properties)
+        return replace(plan, by_hudi=True, keeps_metadata_table=left, metadata_table=said)
     kept = keeps_metadata_table(plan, later)
     said = describe(table.properties, kept=kept)
     return replace(plan, keeps_metadata_table=kept, metadata_table=said)
@@ -212,6 +232,8 @@ def _steps(
     instants: Sequence[Instant],
     parallel_map: ParallelMap,
     kept: SavepointMetadata,
+    *,
+    by_hudi: bool,
 ) -> tuple[Step, ...]:
     partitions = list_partitions(table.storage, table.location, parallel_map)
     completed = [i for i in instants if i.state is InstantState.COMPLETED]
@@ -220,7 +242,7 @@ def _steps(
     commits = dict[Instant, CommitMetadata](zip(completed, read, strict=True))
     listed = files_by_instant({i.timestamp for i in instants}, partitions)
     steps = tuple(plan_step(i, commits.get(i), listed.get(i.timestamp, ())) for i in instants)
-    if table.properties.is_merge_on_read:
+    if table.properties.is_merge_on_read and not by_hudi:
         if table.properties.layout is Layout.ONE:
             writes = {i: commits.get(i) for i in instants}
             steps = with_blocks(table, steps, writes, partitions, parallel_map)

@@ -178,6 +178,17 @@ class RestoreRun:
             found[file.partition].append(f"{self.table.location}/{file.path}")
         return {partition: tuple(paths) for partition, paths in found.items()}
 
+    def roll_back_by_hudi(self) -> RestoreMetadata:
+        """Have Hudi's own procedure do all of it: it resumes the restore that `begin` began.
+
+        Raises:
+            FormatError: Hudi failed, or did not end at the savepoint.
+            TransientError: Spark failed, or another process completed the restore meanwhile.
+        """
+        if self.context.hudi is None:
+            raise FormatError("no Spark session with Hudi is configured")
+        return self.context.hudi.run(self._reload(), self.plan.savepoint, self.instant.timestamp)
+
     def _append_blocks(self, step: Step) -> None:
         """Append the rollback blocks that are not there yet.
 

@@ -17,7 +17,9 @@ SUPPORTED_VERSIONS: Final = frozenset({6, 8, 9})
 SUPPORTED_TYPES: Final = ("COPY_ON_WRITE", "MERGE_ON_READ")
 
 
-def open_table(warehouse: Warehouse, location: str, identity: str | None = None) -> HudiTable:
+def open_table(
+    warehouse: Warehouse, location: str, identity: str | None = None, *, any_kind: bool = False
+) -> HudiTable:
     """Read a table, after checking that it is below the warehouse roots.
 
     Args:
@@ -25,6 +27,7 @@ def open_table(warehouse: Warehouse, location: str, identity: str | None = None)
         location: The table's base path.
         identity: `catalog.database.table`; its last parts must be the table's own
             database, where it has one, and name.
+        any_kind: Take bootstrapped tables too, for a restore by Hudi's own procedure.
 
     Raises:
         Refused: the table is not where it may be, can't be read, is another or unsupported.
@@ -39,7 +42,7 @@ def open_table(warehouse: Warehouse, location: str, identity: str | None = None)
         raise refusal_of(error) from error
     if identity is not None:
         _check_name(table.properties, identity)
-    _check_kind(table.properties)
+    _check_kind(table.properties, any_kind=any_kind)
     _confined(warehouse, join(where, table.properties.timeline_folder))
     return table
 
@@ -61,14 +64,14 @@ def _check_name(properties: TableProperties, identity: str) -> None:
         )
 
 
-def _check_kind(properties: TableProperties) -> None:
+def _check_kind(properties: TableProperties, *, any_kind: bool) -> None:
     if properties.version not in SUPPORTED_VERSIONS:
         known = ", ".join(map(str, sorted(SUPPORTED_VERSIONS)))
         why = f"table version {properties.version} is not supported, only {known}"
     elif properties.table_type not in SUPPORTED_TYPES:
         known = " and ".join(SUPPORTED_TYPES)
         why = f"{properties.table_type} tables are not supported, only {known}"
-    elif properties.is_bootstrapped:
+    elif properties.is_bootstrapped and not any_kind:
         why = "bootstrapped tables are not supported: their base files lie outside the table"
     else:
         return

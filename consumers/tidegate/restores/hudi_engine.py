@@ -1,0 +1,143 @@
+"""`engine = "hudi"`: Hudi itself restores, under our checks and with our outcomes.
+
+For tables that ours refuses: bootstrapped ones, consistent hashing. Ours puts the restore on the
+timeline, where it keeps writers out, and Hudi's `rollback_to_savepoint` resumes it, as it resumes
+any pending restore to the same savepoint. So the restore has an instant of ours before Hudi changes
+anything, and a crash at any moment is resumed or recognised like one of our own restores.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Final
+
+from tidegate.errors import FormatError, TransientError
+from tidegate.hudi import Action, InstantState, RestoreMetadata
+from tidegate.hudi_reader import HudiTable
+from tidegate.restores.metadata_table import drops_metadata_table, named_partitions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXTENSION: Final = "org.apache.spark.sql.hudi.HoodieSparkSessionExtension"
+"""What makes Spark understand `CALL`; a static setting of the session."""
+_QUOTABLE: Final = re.compile(r"[^'\"\\\x00-\x1f]+")
+_DEEPEST: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRule:
+    """Who restores the tables whose name matches a shell pattern."""
+
+    tables: str
+    by_hudi: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HudiEngine:
+    """Runs Hudi's procedure in a Spark session that has Hudi's bundle on its class path.
+
+    Attributes:
+        session: Called when the first restore needs it.
+        rules: Whether Hudi restores a table; the first rule that matches decides, else it does not.
+    """
+
+    session: Callable[[], SparkSession]
+    rules: tuple[EngineRule, ...]
+
+    def restores(self, table: str | None) -> bool:
+        """Whether Hudi itself restores this table (`catalog.database.table`)."""
+        matching = (rule for rule in self.rules if fnmatchcase(table or "", rule.tables))
+        return next((rule.by_hudi for rule in matching), False)
+
+    def run(self, table: HudiTable, savepoint: str, restore: str) -> RestoreMetadata:
+        """Have Hudi finish a restore that is pending, and look at what it left.
+
+        Args:
+            table: The table.
+            savepoint: The savepoint to return to.
+            restore: The instant of the pending restore.
+
+        Returns:
+            What Hudi wrote on the timeline of this restore.
+
+        Raises:
+            FormatError: Hudi failed, with its message; or the restore did not end where it should.
+            TransientError: Spark failed, not Hudi.
+        """
+        self._call(table, savepoint)
+        return completed_restore(table.reloaded(), savepoint, restore)
+
+    def _call(self, table: HudiTable, savepoint: str) -> None:
+        from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - comes with pyspark
+        from pyspark.errors import PySparkException  # noqa: PLC0415
+
+        if _QUOTABLE.fullmatch(table.location) is None:
+            raise FormatError(f"{table.location!r} can't be named in a CALL of Spark SQL")
+        try:
+            # settings of its own, on the Spark context that all share
+            session = self.session().newSession()
+            for key, value in _settings(table).items():
+                session.conf.set(key, value)
+            call = (
+                f"rollback_to_savepoint(path => '{table.location}', instant_time => '{savepoint}')"
+            )
+            session.sql(f"CALL {call}").collect()
+        except Py4JJavaError as error:
+            raise told(list(_causes(error.java_exception))) from error
+        except PySparkException as error:
+            raise told([str(error).partition("\n")[0]]) from error
+        except Py4JError as error:
+            raise TransientError(f"Spark failed: {error}") from error
+
+
+def completed_restore(table: HudiTable, savepoint: str, restore: str) -> RestoreMetadata:
+    """What a completed restore did, after checking that it ended at the savepoint.
+
+    Raises:
+        FormatError: it is not complete, can't be read, or the table does not end at the savepoint.
+    """
+    done = table.timeline.of_action(Action.RESTORE, InstantState.COMPLETED)
+    found = next((each for each in done if each.timestamp == restore), None)
+    if found is None:
+        raise FormatError(f"Hudi's procedure ended, and restore {restore} is not completed")
+    last = table.timeline.last_completed_write()
+    if last is None or last.timestamp != savepoint:
+        what = "there is none" if last is None else f"it is {last.timestamp}.{last.action}"
+        raise FormatError(f"{savepoint} should be the last completed commit now, but {what}")
+    return RestoreMetadata.decode(table.read(found))
+
+
+def _settings(table: HudiTable) -> dict[str, str]:
+    """Settings with which Hudi keeps the table's version, and makes no metadata table."""
+    properties = table.properties
+    has_one = bool(named_partitions(properties)) and not drops_metadata_table(properties)
+    return {
+        "hoodie.write.table.version": str(properties.version),
+        "hoodie.write.auto.upgrade": "false",
+        "hoodie.metadata.enable": str(has_one).lower(),
+    }
+
+
+def _causes(error: Any) -> Iterator[str]:  # noqa: ANN401 - a Java object, reached by reflection
+    """What a Java exception and its causes say, without stack traces."""
+    for _ in range(_DEEPEST):
+        if error is None:
+            return
+        yield str(error.toString()).partition("\n")[0]
+        error = error.getCause()
+
+
+def told(causes: list[str]) -> FormatError | TransientError:
+    """What a failed call means: Hudi's own failure stays one; a lost executor may pass.
+
+    Args:
+        causes: What the exception and its causes say, each in a line, the outermost first.
+    """
+    if not any("hudi" in cause.lower() for cause in causes):
+        return TransientError(f"Spark failed: {causes[0]}")
+    said = dict.fromkeys(causes)
+    return FormatError(f"Hudi could not restore it: {'; because of '.join(said)}")

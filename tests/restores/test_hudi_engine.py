@@ -1,0 +1,271 @@
+"""`engine = "hudi"`: real Hudi restores, under our checks; what dies in between is recognised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader looks
+
+from support.hudi_tables import (
+    at,
+    four_commits,
+    restore_request,
+    savepoint_request,
+    warehouse_over,
+)
+from support.judged import NOW, request, savepoint
+from support.real_hudi import RealTable, rows
+from support.stepwise import Killed
+from tidegate.compute.parallel_map import ThreadMap
+from tidegate.errors import FormatError, TransientError
+from tidegate.events import (
+    Outcome,
+    RestoreCompleted,
+    RestoreFailed,
+    RestoreRejected,
+    RestoreRequested,
+    RestoreStarted,
+)
+from tidegate.events.reasons import Reason
+from tidegate.hudi import Action
+from tidegate.hudi_reader import load_table
+from tidegate.restores import EngineRule, HudiEngine, LivenessSettings, Restorer, plan_restore
+from tidegate.restores.hudi_engine import told
+from tidegate.restores.run import RestoreRun
+from tidegate.savepoints import SavepointWriter
+from tidegate.storage import Storage
+from tidegate.tables.refusal import Refused
+
+pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
+ALL = (EngineRule("*", by_hudi=True),)
+
+
+def saved(table: RealTable) -> str:
+    """Save the last commit, then write two more."""
+    last = load_table(Storage(), table.location).timeline.last_completed_write()
+    assert last is not None
+    savepoint(table, last.timestamp, ThreadMap())
+    table.write(rows(range(4), "second", 2))
+    table.write(rows(range(4), "third", 3))
+    return last.timestamp
+
+
+def carried_out(
+    table: RealTable, command: RestoreRequested, engine: HudiEngine | None
+) -> Sequence[Outcome]:
+    unwatched = LivenessSettings(watch=timedelta(0))
+    warehouse = warehouse_over(table.path.parent)
+    return list(Restorer(warehouse, ThreadMap(), NOW, unwatched, hudi=engine).execute(command))
+
+
+def never() -> SparkSession:
+    raise AssertionError("Hudi was called")
+
+
+def check_restored_by_hudi(table: RealTable) -> None:
+    kept = table.read()
+    command = request(table, saved(table))
+    engine = HudiEngine(lambda: table.spark, ALL)
+
+    started, completed = carried_out(table, command, engine)
+
+    assert isinstance(started, RestoreStarted)
+    assert isinstance(completed, RestoreCompleted)
+    assert completed.restore_instant == started.restore_instant
+    assert [each.instant for each in completed.instants] == [i.instant for i in started.instants]
+    assert len(completed.instants) == 2
+    assert completed.files_deleted == (0 if started.files == 0 else started.files)
+    assert table.read() == kept
+    version = load_table(Storage(), table.location).properties.version
+    assert version == table.version, "Hudi upgraded the table"
+    table.write(rows(range(3), "a later write", 9))
+    (again,) = carried_out(table, command, HudiEngine(never, ALL))
+    assert isinstance(again, RestoreCompleted)
+    assert again.already_done
+    assert table.read() != kept
+
+
+def test_hudi_restores_and_keeps_its_metadata_table(spark: SparkSession, tmp_path: Path) -> None:
+    table = RealTable(spark, tmp_path / "lake/orders", 9, metadata_table=True)
+    table.write(rows(range(6), "first", 1), "insert")
+    check_restored_by_hudi(table)
+    assert (table.path / ".hoodie/metadata").is_dir()
+    properties = load_table(Storage(), table.location).properties
+    assert "files" in properties.values["hoodie.table.metadata.partitions"]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "kind",
+    [(9, False, False), (9, True, True), (8, True, False), (6, True, False), (6, False, True)],
+)
+def test_hudi_restores_tables_of_every_kind(
+    spark: SparkSession, tmp_path: Path, kind: tuple[int, bool, bool]
+) -> None:
+    version, metadata_table, merge_on_read = kind
+    where = tmp_path / "lake/orders"
+    table = RealTable(spark, where, version, metadata_table, merge_on_read=merge_on_read)
+    table.write(rows(range(6), "first", 1), "insert")
+    check_restored_by_hudi(table)
+
+
+@pytest.mark.soak
+def test_a_bootstrapped_table_is_left_to_hudi_alone(spark: SparkSession, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    frame = spark.createDataFrame(
+        rows(range(6), "first", 1), "id long, p string, ts long, v string"
+    )
+    frame.write.partitionBy("p").parquet(str(source))
+    table = RealTable(spark, tmp_path / "lake/orders", 9, metadata_table=False)
+    table.bootstrap(source)
+    kept = table.read()
+    version = saved_by_hudi(table)
+    command = request(table, version)
+    (refused,) = carried_out(table, command, HudiEngine(never, (EngineRule("x.*", by_hudi=True),)))
+    assert isinstance(refused, RestoreRejected)
+    assert refused.reason == Reason.UNSUPPORTED_TABLE
+    with pytest.raises(Refused, match="bootstrapped"):
+        plan_restore(warehouse_over(table.path.parent), table.location, version)
+    planned = plan_restore(warehouse_over(table.path.parent), table.location, version, by_hudi=True)
+    assert len(planned.steps) == 2
+
+    started, completed = carried_out(table, command, HudiEngine(lambda: spark, ALL))
+
+    assert isinstance(started, RestoreStarted)
+    assert isinstance(completed, RestoreCompleted), completed
+    assert table.read() == kept
+
+
+def saved_by_hudi(table: RealTable) -> str:
+    last = load_table(Storage(), table.location).timeline.last_completed_write()
+    assert last is not None
+    table.call("create_savepoint", commit_time=last.timestamp)
+    table.write(rows(range(4), "second", 2))
+    table.write(rows(range(4), "third", 3))
+    return last.timestamp
+
+
+def test_what_died_before_or_after_hudi_s_part_is_finished_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = RealTable(spark, tmp_path / "lake/orders", 9, metadata_table=False)
+    table.write(rows(range(6), "first", 1), "insert")
+    kept = table.read()
+    command = request(table, saved(table))
+
+    def dies() -> SparkSession:
+        raise Killed
+
+    with pytest.raises(Killed):
+        carried_out(table, command, HudiEngine(dies, ALL))
+    (pending,) = load_table(Storage(), table.location).timeline.pending_restores
+    assert pending.action is Action.RESTORE
+
+    by_hudi = RestoreRun.roll_back_by_hudi
+
+    def dies_after(run: RestoreRun) -> object:
+        by_hudi(run)
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RestoreRun, "roll_back_by_hudi", dies_after)
+        with pytest.raises(Killed):
+            carried_out(table, command, HudiEngine(lambda: spark, ALL))
+    assert table.read() == kept
+
+    table.write(rows(range(3), "written before anybody looked", 9))
+    (completed,) = carried_out(table, command, HudiEngine(never, ALL))
+
+    assert isinstance(completed, RestoreCompleted)
+    assert completed.restore_instant == pending.timestamp
+    assert table.read() != kept, "what was written since was destroyed"
+
+
+def test_hudi_s_own_words_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    table = RealTable(spark, tmp_path / "lake/orders", 9, metadata_table=False)
+    table.write(rows(range(6), "first", 1), "insert")
+    loaded = load_table(Storage(), table.location)
+
+    with pytest.raises(FormatError, match="no completed savepoint"):
+        HudiEngine(lambda: spark, ALL).run(loaded, "20200101000000000", "20200101000000001")
+
+
+@pytest.mark.parametrize(
+    ("causes", "error"),
+    [
+        (
+            ["org.apache.hudi.exception.HoodieRollbackException: no", "java.io.IOException"],
+            FormatError,
+        ),
+        (["org.apache.spark.SparkException: Job aborted: executor lost"], TransientError),
+    ],
+)
+def test_what_fails_in_hudi_is_final_and_what_fails_in_spark_may_pass(
+    causes: list[str], error: type[Exception]
+) -> None:
+    assert type(told(causes)) is error
+
+
+def test_a_restore_that_hudi_failed_to_do_stays_pending_and_is_resumed(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    warehouse = warehouse_over(tmp_path)
+    list(SavepointWriter(warehouse, ThreadMap(), NOW).execute(savepoint_request(table, at(2))))
+    command = restore_request(table, at(2))
+    unwatched = LivenessSettings(watch=timedelta(0))
+
+    def fails() -> SparkSession:
+        raise FormatError("Hudi could not restore it: because")
+
+    failing = Restorer(warehouse, ThreadMap(), NOW, unwatched, hudi=HudiEngine(fails, ALL))
+    started, failed = failing.execute(command)
+    assert isinstance(started, RestoreStarted)
+    assert isinstance(failed, RestoreFailed)
+    assert "because" in failed.message
+
+    ours = Restorer(warehouse, ThreadMap(), NOW, unwatched)
+    resumed, completed = ours.execute(command)
+    assert isinstance(resumed, RestoreStarted)
+    assert resumed.resumed
+    assert isinstance(completed, RestoreCompleted)
+
+
+def test_the_guards_are_the_same_and_hudi_is_not_called(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "orders", 9)
+    warehouse = warehouse_over(tmp_path)
+    for instant in (at(2), at(3)):
+        list(
+            SavepointWriter(warehouse, ThreadMap(), NOW).execute(savepoint_request(table, instant))
+        )
+    restorer = Restorer(warehouse, ThreadMap(), NOW, hudi=HudiEngine(never, ALL))
+
+    def refusal(**fields: object) -> str:
+        (outcome,) = restorer.execute(restore_request(table, **fields))  # type: ignore[arg-type]
+        assert isinstance(outcome, RestoreRejected)
+        return outcome.reason
+
+    assert refusal(savepoint=at(2)) == Reason.GREATER_SAVEPOINT
+    assert refusal(savepoint=at(3), expected_plan="another") == Reason.PLAN_CHANGED
+    assert refusal(savepoint=at(3), seen_up_to=at(3)) == Reason.NEWER_COMMITS
+    beat = table.path / f".hoodie/.heartbeat/{at(4)}"
+    beat.parent.mkdir(parents=True)
+    beat.touch()
+    assert refusal(savepoint=at(3)) == Reason.WRITER_ALIVE
+
+
+def test_a_location_that_would_end_the_quotes_is_refused(tmp_path: Path) -> None:
+    table = four_commits(tmp_path / "it's/orders", 9)
+    loaded = load_table(Storage(), table.location)
+    with pytest.raises(FormatError, match="can't be named in a CALL"):
+        HudiEngine(never, ALL).run(loaded, at(2), at(9))
+
+
+def test_the_first_rule_that_matches_decides_who_restores() -> None:
+    rules = (EngineRule("lake.a.*", by_hudi=False), EngineRule("lake.*", by_hudi=True))
+    engine = HudiEngine(never, rules)
+    assert not engine.restores("lake.a.x")
+    assert engine.restores("lake.b.x")
+    assert not engine.restores("other.b.x")
+    assert not engine.restores(None)
