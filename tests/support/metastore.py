@@ -6,8 +6,7 @@ Take a table of your own (`HiveEngine.table`) and ask about that only: other tes
 from __future__ import annotations
 
 import socket
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
@@ -15,33 +14,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import thriftpy2
 
-import tidegate.hive_metastore
 from support.waiting import wait_for
 from tidegate.compute.java import find_jdk
 from tidegate.errors import ConfigError, TransientError
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
-from tidegate.hive_metastore.connection import Connection
+from tidegate.local.demo import hive_engine as demo
+from tidegate.local.demo.hive_engine import EXCLUSIVE, SHARED_READ, SHARED_WRITE
 from tidegate.local.embedded.metastore import EmbeddedMetastore
 from tidegate.local.embedded.metastore_home import HIVE_3, HIVE_4, MetastoreVersion
 from tidegate.local.embedded.node import free_ports
 
 # the tests' readers send no heartbeats: on a busy machine they must not expire meanwhile
 _NO_TIMEOUT = "3600s"
-SHARED_READ, SHARED_WRITE, EXCLUSIVE = 1, 2, 3
-_DATABASE_LEVEL, _TABLE_LEVEL, _PARTITION_LEVEL = 1, 2, 3
-_SELECT, _INSERT, _NO_TXN = 1, 2, 6
 _WORKER = "tidegate.worker"
 _WITH_WORKER = Path(__file__).parents[1] / "reference/hive/Metastore3.java"
-_COMPACTION = 3  # a type of transaction: its commit makes the compaction visible
-_WRITE_CAPABILITIES = [
-    "HIVEFULLACIDWRITE",
-    "HIVEFULLACIDREAD",
-    "HIVEMANAGEDINSERTWRITE",
-    "HIVEMANAGEDINSERTREAD",
-]
-
+__all__ = ["EXCLUSIVE", "SHARED_READ", "SHARED_WRITE", "HiveEngine"]
 
 VERSIONS = [
     pytest.param(HIVE_4, id="4.0.1"),
@@ -98,79 +86,20 @@ def own_metastore(
     return EmbeddedMetastore(folder, settings=settings, version=version)
 
 
-@cache
-def _interface() -> Any:  # noqa: ANN401 - Thrift's types
-    here = Path(__file__).parent
-    reader = Path(tidegate.hive_metastore.__file__).parent
-    return thriftpy2.load(
-        str(here / "metastore_writer.thrift"),
-        module_name="metastore_writer_thrift",
-        include_dirs=[str(here), str(reader)],
-    )
-
-
-class HiveEngine:
+class HiveEngine(demo.HiveEngine):
     """What Hive, openLooKeng and their compactors ask of a Metastore, call by call."""
 
     def __init__(self, metastore: EmbeddedMetastore) -> None:
+        super().__init__(metastore.uri)
         self.metastore = metastore
         self.is_hive_3 = metastore.version.lock == HIVE_3.lock
-        # Derby takes its time to end a deadlock of two calls
-        self.settings = MetastoreSettings(uri=metastore.uri, timeout_ms=60_000)
-        self.types = _interface()
-        self._connection = Connection(self.settings, self.types.WriteMetastore)
 
-    def close(self) -> None:
-        self._connection.close()
-
-    def call(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - Thrift's types
-        return self._connection.call(name, *arguments)
-
-    def database(self) -> str:
-        name = f"db_{uuid.uuid4().hex[:8]}"
-        self.call("create_database", self.types.Database(name, "", None, {}))
-        return name
-
-    def table(
-        self,
-        database: str,
-        name: str = "orders",
-        partitioned_by: Sequence[str] = (),
-        *,
-        acid: bool = True,
-    ) -> Path:
-        """Make a table; where its directory is."""
-        table = self._table(database, name, partitioned_by, acid=acid)
+    def create(self, described: Any) -> None:  # noqa: ANN401 - Thrift's types
+        """Make a table of a description."""
         if self.is_hive_3:
-            self.call("create_table", table)
+            self.call("create_table", described)
         else:
-            request = self.types.CreateTableRequest(table, _WRITE_CAPABILITIES, "test")
-            self.call("create_table_req", request)
-        with MetastoreClient(self.settings) as client:
-            location = client.table(database, name).location
-        return Path(location.removeprefix("file:"))
-
-    def _table(
-        self, database: str, name: str, partitioned_by: Sequence[str] = (), *, acid: bool = True
-    ) -> Any:  # noqa: ANN401 - Thrift's types
-        types = self.types
-        serde = types.SerDeInfo(name, "org.apache.hadoop.hive.ql.io.orc.OrcSerde", {})
-        storage = types.StorageDescriptor(
-            [types.FieldSchema("id", "int", "")],
-            None,
-            "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat",
-            "org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat",
-            False,  # noqa: FBT003 - Thrift's constructor
-            -1,
-            serde,
-            [],
-            [],
-            {},
-        )
-        keys = [types.FieldSchema(each, "string", "") for each in partitioned_by]
-        kind = "MANAGED_TABLE" if acid else "EXTERNAL_TABLE"
-        parameters = {"transactional": "true"} if acid else {"EXTERNAL": "TRUE"}
-        return types.Table(name, database, "test", 0, 0, 0, storage, keys, parameters, kind)
+            super().create(described)
 
     def alter(
         self,
@@ -184,21 +113,13 @@ class HiveEngine:
         """Rename a table without partitions, move it, or replace its properties."""
         with MetastoreClient(self.settings) as client:
             was = client.table(database, name)
-        table = self._table(database, new_name or name)
+        table = self.described(database, new_name or name)
         table.parameters = {"transactional": "true", **(properties or {})}
         table.sd.location = was.location if location is None else f"file:{location}"
         self.call("alter_table", database, name, table)
 
     def drop_partition(self, database: str, table: str, name: str) -> None:
         self.call("drop_partition_by_name", database, table, name, True)  # noqa: FBT003 - Thrift's own
-
-    def aborted_write(self, database: str, table: str, partition: str | None = None) -> int:
-        """A write that took its locks as Hive does, and aborts; its write id."""
-        txn = self.open_txn()
-        write_id = self.write_id(database, table, txn)
-        self.lock(database, table, partition, txn, kind=SHARED_WRITE, operation=_INSERT)
-        self.abort(txn)
-        return write_id
 
     def partition(
         self, database: str, table: str, name: str, elsewhere: Path | None = None
@@ -228,81 +149,8 @@ class HiveEngine:
     def drop_table(self, database: str, table: str) -> None:
         self.call("drop_table", database, table, False)  # noqa: FBT003 - Thrift's own
 
-    def open_txn(self) -> int:
-        request = self.types.OpenTxnRequest(1, "ana", "client-1")
-        [opened] = self.call("open_txns", request).txn_ids
-        return int(opened)
-
-    def commit(self, txn: int) -> None:
-        self.call("commit_txn", self.types.CommitTxnRequest(txn))
-
-    def abort(self, txn: int) -> None:
-        self.call("abort_txn", self.types.AbortTxnRequest(txn))
-
     def heartbeat(self, txn: int | None = None, lock: int | None = None) -> None:
         self.call("heartbeat", self.types.HeartbeatRequest(lock, txn))
-
-    def lock(  # noqa: PLR0913 - the fields of one request
-        self,
-        database: str,
-        table: str | None = None,
-        partition: str | None = None,
-        txn: int | None = None,
-        *,
-        kind: int = SHARED_READ,
-        operation: int | None = None,
-    ) -> int:
-        level = _DATABASE_LEVEL if table is None else _TABLE_LEVEL
-        if partition is not None:
-            level = _PARTITION_LEVEL
-        operation = operation or (_SELECT if txn else _NO_TXN)
-        component = self.types.LockComponent(
-            kind, level, database, table, partition, operation, txn is not None
-        )
-        request = self.types.LockRequest([component], txn or 0, "ana", "client-1", "test")
-        return int(self.call("lock", request).lockid)
-
-    def unlock(self, lock: int) -> None:
-        self.call("unlock", self.types.UnlockRequest(lock))
-
-    def write_id(self, database: str, table: str, txn: int) -> int:
-        request = self.types.AllocateTableWriteIdsRequest(database, table, [txn])
-        [given] = self.call("allocate_table_write_ids", request).txnToWriteIds
-        return int(given.writeId)
-
-    def write(self, database: str, table: str, *, commit: bool = True) -> int:
-        """A transaction that writes; its write id."""
-        txn = self.open_txn()
-        write_id = self.write_id(database, table, txn)
-        if commit:
-            self.commit(txn)
-        else:
-            self.abort(txn)
-        return write_id
-
-    def compaction(
-        self, database: str, table: str, highest: int, partition: str | None = None, kind: int = 1
-    ) -> tuple[Any, int]:
-        """Request a compaction and begin it, as Hive's Worker does; what it is, its transaction."""
-        types = self.types
-        request = types.CompactionRequest(database, table, partition, kind, "test")
-        queued = self.call("compact2", request)
-        assert queued.accepted, queued
-        info = self._next_compaction(queued.id)
-        info.highestWriteId = highest
-        opened = types.OpenTxnRequest(1, "test", "worker-1", None, _COMPACTION)
-        [txn] = self.call("open_txns", opened).txn_ids
-        self.call("update_compactor_state", info, txn)
-        return info, int(txn)
-
-    def _next_compaction(self, wanted: int) -> Any:  # noqa: ANN401 - Thrift's types
-        """Take entries of the queue until it is ours: other tests have theirs."""
-
-        def take() -> Any:  # noqa: ANN401 - as above
-            found = self.call("find_next_compact2", self.types.FindNextCompactRequest("w", "test"))
-            return found.ci if found.ci is not None and found.ci.id == wanted else None
-
-        return wait_for(f"compaction {wanted}", take, 20)
 
     def compact(
         self, database: str, table: str, highest: int, partition: str | None = None, kind: int = 1
@@ -311,10 +159,7 @@ class HiveEngine:
         if self.is_hive_3:
             self._compact_3(database, table, highest, partition, kind)
             return 0
-        info, txn = self.compaction(database, table, highest, partition, kind)
-        self.call("mark_compacted", info)
-        self.commit(txn)
-        return txn
+        return super().compact(database, table, highest, partition, kind)
 
     def _compact_3(
         self, database: str, table: str, highest: int, partition: str | None, kind: int
