@@ -16,10 +16,11 @@ from typing import Final, Self, TypeVar
 from rich.markup import escape
 
 from tidegate.compute.spark import use_compatible_java
-from tidegate.errors import TidegateError
+from tidegate.errors import ConfigError, TidegateError
 from tidegate.local.demo.monitor import TopicMonitor
 from tidegate.local.demo.report import DemoReport
 from tidegate.local.embedded import bootstrap
+from tidegate.local.embedded.metastore import EmbeddedMetastore
 from tidegate.local.embedded.process import Child
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
@@ -28,6 +29,7 @@ from tidegate.service.settings import TopicSettings
 
 T = TypeVar("T")
 TIMEOUT: Final = 90.0
+BRIDGE: Final = "metastore-bridge"
 PARTITIONS: Final = 3
 _SETTINGS: Final = """\
 [topics]
@@ -53,6 +55,12 @@ when = "every_commit"
 lifetime = "forever"
 """
 
+_BRIDGE_SETTINGS: Final = """
+[bridge.metastore]
+uri = "{uri}"
+"hive.compaction-cleanup-interval" = "200ms"
+"""
+
 # PySpark's gateway sets the root logger's level to its own, so both must be off. Spark ignores a
 # configuration that has no appender.
 _QUIET: Final = """\
@@ -70,7 +78,13 @@ class DemoEnvironment:
     """A running deployment; a context manager that leaves no process behind."""
 
     def __init__(
-        self, folder: Path, report: DemoReport, prefix: str = "demo", spark_from_items: int = 1
+        self,
+        folder: Path,
+        report: DemoReport,
+        prefix: str = "demo",
+        spark_from_items: int = 1,
+        *,
+        with_metastore: bool = False,
     ) -> None:
         """Start nothing yet.
 
@@ -79,7 +93,10 @@ class DemoEnvironment:
             report: Where the steps are printed.
             prefix: Prefix of the topics.
             spark_from_items: Table work of at least so many items runs on Spark; with 1, all does.
+            with_metastore: Start a Hive Metastore, and the bridge to it beside the services.
         """
+        self.names = (*SERVICES, BRIDGE) if with_metastore else tuple(SERVICES)
+        self._metastore: EmbeddedMetastore | None = None
         self._spark_from_items = spark_from_items
         self.folder = folder
         self._report = report
@@ -89,28 +106,51 @@ class DemoEnvironment:
         self._children: dict[str, Child] = {}
         self._stack = ExitStack()
 
+    @property
+    def metastore_uri(self) -> str:
+        """Where the Metastore answers.
+
+        Raises:
+            ConfigError: the environment has none.
+        """
+        if self._metastore is None:
+            raise ConfigError("this environment has no Metastore")
+        return self._metastore.uri
+
     def __enter__(self) -> Self:
         """Start the broker, create the topics, start the services."""
         self.warehouse.mkdir(parents=True)
+        if BRIDGE in self.names:
+            with self._report.step("Start a real Hive Metastore on an embedded database"):
+                self._prepare_metastore()
         with self._report.step("Start a real Kafka broker, create the topics"):
             self._prepare_broker()
         self._prepare_spark()
-        with self._report.step("Start the five services, each a process of its own"):
+        bridge = " and the bridge to the Metastore" if BRIDGE in self.names else ""
+        with self._report.step(f"Start the five services{bridge}, each a process of its own"):
             self.start_services()
         return self
+
+    def _prepare_metastore(self) -> None:
+        where = {
+            name: f"file:{self.warehouse.resolve()}/hive"
+            for name in ("metastore.warehouse.dir", "metastore.warehouse.external.dir")
+        }
+        metastore = EmbeddedMetastore(self.folder / "metastore", settings=where)
+        self._metastore = self._stack.enter_context(metastore)
 
     def _prepare_broker(self) -> None:
         self.servers = self._stack.enter_context(bootstrap(self.folder / "kafka"))
         self._settings = self.folder / "tidegate.toml"
-        self._settings.write_text(
-            _SETTINGS.format(
-                prefix=self.prefix,
-                partitions=PARTITIONS,
-                warehouse=self.warehouse.resolve(),
-                min_items=self._spark_from_items,
-            ),
-            "utf-8",
+        written = _SETTINGS.format(
+            prefix=self.prefix,
+            partitions=PARTITIONS,
+            warehouse=self.warehouse.resolve(),
+            min_items=self._spark_from_items,
         )
+        if self._metastore is not None:
+            written += _BRIDGE_SETTINGS.format(uri=self._metastore.uri)
+        self._settings.write_text(written, "utf-8")
         settings = TopicSettings(prefix=self.prefix, partitions=PARTITIONS)
         create_topics({"bootstrap.servers": self.servers}, settings, DECIDERS)
         self.monitor = TopicMonitor(self.servers, self.prefix, PARTITIONS)
@@ -141,19 +181,20 @@ class DemoEnvironment:
         os.environ["SPARK_CONF_DIR"] = str(quiet.resolve())
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
-    def start_services(self, names: Sequence[str] = tuple(SERVICES)) -> None:
-        """Start services, each as a process of its own."""
+    def start_services(self, names: Sequence[str] | None = None) -> None:
+        """Start services, each as a process of its own; by default all, and the bridge."""
         os.environ["KAFKA_BOOTSTRAP_SERVERS"] = self.servers
         (self.folder / "logs").mkdir(exist_ok=True)
-        for name in names:
-            command = [sys.executable, "-m", "tidegate.cli", "run", name, "-v"]
+        for name in names or self.names:
+            words = ["bridge", "metastore"] if name == BRIDGE else ["run", name]
+            command = [sys.executable, "-m", "tidegate.cli", *words, "-v"]
             settings = ["--config", str(self._settings)]
             log = self.folder / "logs" / f"{name}.log"
             self._children[name] = Child([*command, *settings], log)
 
-    def kill_services(self, names: Sequence[str] = tuple(SERVICES)) -> None:
+    def kill_services(self, names: Sequence[str] | None = None) -> None:
         """Kill services with SIGKILL, so that they can neither finish nor clean up."""
-        for name in names:
+        for name in names or self.names:
             self._children[name].end(signal.SIGKILL, 20)
 
     def wait_for(self, what: str, look: Callable[[], T | None]) -> T:

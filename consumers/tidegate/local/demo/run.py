@@ -9,6 +9,7 @@ from typing import Final
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.local.demo import hive_scenario, hudi_scenario
 from tidegate.local.demo.environment import DemoEnvironment
+from tidegate.local.demo.hive_upstream import ByHand, ThroughMetastore
 from tidegate.local.demo.report import DemoReport
 from tidegate.local.embedded import resolve
 
@@ -23,8 +24,10 @@ EXPECTED: Final = {
 """How many outcomes of each kind the two scenarios have; no others are expected."""
 
 
-def run_demo(folder: Path) -> int:
+def run_demo(folder: Path, *, with_metastore: bool = True) -> int:
     """Run the demo in a new directory; return the exit code: 0 if all checks passed, else 1.
+
+    Without a Metastore the vacuum and the released locks are published by hand.
 
     Raises:
         ConfigError: the directory exists and is not empty.
@@ -33,7 +36,7 @@ def run_demo(folder: Path) -> int:
         raise ConfigError(f"{folder} is not empty: give the demo a new or an empty directory")
     report = DemoReport()
     try:
-        run_scenarios(folder.absolute(), report)
+        run_scenarios(folder.absolute(), report, with_metastore=with_metastore)
     except TidegateError as error:
         report.console.print(f"[bold red]failed:[/] {error}", highlight=False)
         report.detail(f"Tables, settings and logs are in {folder}")
@@ -41,19 +44,28 @@ def run_demo(folder: Path) -> int:
     return 0
 
 
-def run_scenarios(folder: Path, report: DemoReport) -> None:
+def run_scenarios(folder: Path, report: DemoReport, *, with_metastore: bool) -> None:
     """Run everything.
 
     Raises:
         TidegateError: a check failed, or a part could not be started.
     """
     report.heading("Setup")
-    with report.step("Get the jars of Kafka and Hudi, from the cache or the network"):
-        for lock in ("kafka", "hudi"):
+    locks = {"kafka": "Kafka", "hudi": "Hudi"}
+    if with_metastore:
+        locks["metastore"] = "the Hive Metastore"
+    with report.step(f"Get the jars of {', '.join(locks.values())}: from the cache or the network"):
+        for lock in locks:
             resolve(lock)
-    with DemoEnvironment(folder, report) as environment, environment.publisher() as publisher:
+    started = DemoEnvironment(folder, report, with_metastore=with_metastore)
+    with started as environment, environment.publisher() as publisher:
         hudi_scenario.run(environment, report, publisher)
-        hive_scenario.run(environment, report, publisher)
+        upstream = (
+            ThroughMetastore(environment)
+            if with_metastore
+            else ByHand(environment, publisher, environment.warehouse.resolve())
+        )
+        hive_scenario.run(environment, report, upstream)
         _check_outcomes(environment, report)
     report.durations()
 
