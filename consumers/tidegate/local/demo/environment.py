@@ -30,6 +30,7 @@ from tidegate.service.settings import TopicSettings
 T = TypeVar("T")
 TIMEOUT: Final = 90.0
 BRIDGE: Final = "metastore-bridge"
+_WATCHES: Final = "this process watches the Metastore"
 PARTITIONS: Final = 3
 _SETTINGS: Final = """\
 [topics]
@@ -182,7 +183,12 @@ class DemoEnvironment:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
     def start_services(self, names: Sequence[str] | None = None) -> None:
-        """Start services, each as a process of its own; by default all, and the bridge."""
+        """Start services, each as a process of its own; by default all, and the bridge.
+
+        A bridge is waited for: a lock that ends while none watches counts as expired, and what it
+        held back goes into quarantine instead of being deleted.
+        """
+        watched = self._times_watched()
         os.environ["KAFKA_BOOTSTRAP_SERVERS"] = self.servers
         (self.folder / "logs").mkdir(exist_ok=True)
         for name in names or self.names:
@@ -191,6 +197,14 @@ class DemoEnvironment:
             settings = ["--config", str(self._settings)]
             log = self.folder / "logs" / f"{name}.log"
             self._children[name] = Child([*command, *settings], log)
+
+        if BRIDGE in (names or self.names):
+            self.wait_for("watching bridge", lambda: self._times_watched() > watched)
+
+    def _times_watched(self) -> int:
+        """How often a bridge has said that it watches the Metastore."""
+        log = self.folder / "logs" / f"{BRIDGE}.log"
+        return log.read_text("utf-8").count(_WATCHES) if log.exists() else 0
 
     def kill_services(self, names: Sequence[str] | None = None) -> None:
         """Kill services with SIGKILL, so that they can neither finish nor clean up."""

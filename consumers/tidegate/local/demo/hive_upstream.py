@@ -184,9 +184,12 @@ class ThroughMetastore:
             for record in self._environment.monitor.records(topic):
                 with suppress(FormatError):  # the message that is not an event
                     event = event_of(record.key, record.value)
-                    if isinstance(event, kind) and event.table == TABLE:
-                        if lock in (None, getattr(event, "lock_id", None)):
-                            return event
+                    if (
+                        isinstance(event, kind)
+                        and event.table == TABLE
+                        and lock in (None, getattr(event, "lock_id", None))
+                    ):
+                        return event
             return None
 
         return self._environment.wait_for(f"{kind.__name__} from the bridge", look)
