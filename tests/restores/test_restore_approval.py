@@ -79,7 +79,7 @@ class Place:
         records = ApprovalRecords(self.rules, self.bus, Wire(), "tidegate", trusting)
         ours = warehouse or warehouse_over(self.root)
         clock = ticking(NOW + timedelta(minutes=1))
-        restorer = Restorer(ours, ThreadMap(threads=1), clock, UNWATCHED, records)
+        restorer = Restorer(ours, ThreadMap(threads=1), clock, UNWATCHED, approvals=records)
         loop = ExecutorLoop(restorer, self.bus, authorization=trusting)
         try:
             work_off(loop)
@@ -396,7 +396,7 @@ def crashed(place: Place, request: RestoreRequested, step: int) -> Sequence[Outc
     records = ApprovalRecords(place.rules, place.bus, Wire(), "tidegate")
     dying = Stepwise(place.root, killed_at(step))
     clock = ticking(NOW + timedelta(minutes=1))
-    restorer = Restorer(dying, ThreadMap(threads=1), clock, UNWATCHED, records)
+    restorer = Restorer(dying, ThreadMap(threads=1), clock, UNWATCHED, approvals=records)
     published: list[Outcome] = []
     with pytest.raises(Killed):
         published.extend(restorer.execute(approval))  # keeps what came before
@@ -414,7 +414,9 @@ def test_killed_before_the_offset_was_committed_the_approval_has_nothing_left_to
     place.table.commit("20260301130000000", at(2))
     before = snapshot(place.root)
 
-    restorer = Restorer(warehouse_over(place.root), ThreadMap(), ticking(), UNWATCHED, records)
+    restorer = Restorer(
+        warehouse_over(place.root), ThreadMap(), ticking(), UNWATCHED, approvals=records
+    )
 
     assert list(restorer.execute(approval)) == []
     assert snapshot(place.root) == before
@@ -430,7 +432,9 @@ def test_a_restore_that_was_begun_is_resumed_by_its_own_approval_alone(place: Pl
     place.bus.send([message(second)])
     before = snapshot(place.root)
     records = ApprovalRecords(place.rules, place.bus, Wire(), "tidegate")
-    restorer = Restorer(warehouse_over(place.root), ThreadMap(), ticking(), UNWATCHED, records)
+    restorer = Restorer(
+        warehouse_over(place.root), ThreadMap(), ticking(), UNWATCHED, approvals=records
+    )
 
     (refused,) = restorer.execute(second)
 

@@ -39,11 +39,14 @@ def restore(
     from tidegate.restores import plan_restore  # noqa: PLC0415 - needs fsspec
     from tidegate.savepoints.listing import chosen_savepoint  # noqa: PLC0415
     from tidegate.service.assembly import table_work  # noqa: PLC0415
+    from tidegate.service.restore_rules import restored_by_hudi  # noqa: PLC0415
 
-    warehouse, _ = table_work(Settings.load(config))
+    settings = Settings.load(config)
+    warehouse, _ = table_work(settings)
+    by_hudi = restored_by_hudi(settings, table)
     with under_way(f"reading {location}"):
         chosen = chosen_savepoint(warehouse, location, savepoint)
-        planned = plan_restore(warehouse, location, chosen)
+        planned = plan_restore(warehouse, location, chosen, by_hudi=by_hudi)
     plan = PlanFile(
         table=table_of(table),
         location=location,
@@ -64,6 +67,8 @@ def restore(
         "bytes": plan.bytes,
         "resumes": plan.resumes,
     }
+    if by_hudi:
+        fields["carried_out_by"] = "Hudi's rollback_to_savepoint"
     if as_json:
         fields["nothing_to_do"] = plan.is_empty
     _show(fields, [file.path for step in planned.steps for file in step.files], as_json=as_json)

@@ -9,7 +9,7 @@ anything, and a crash at any moment is resumed or recognised like one of our own
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
@@ -36,6 +36,12 @@ class EngineRule:
     by_hudi: bool
 
 
+def restored_by(rules: Iterable[EngineRule], table: str | None) -> bool:
+    """Whether Hudi itself restores a table: the first rule that matches decides, else not."""
+    matching = (rule for rule in rules if fnmatchcase(table or "", rule.tables))
+    return next((rule.by_hudi for rule in matching), False)
+
+
 @dataclass(frozen=True, slots=True)
 class HudiEngine:
     """Runs Hudi's procedure in a Spark session that has Hudi's bundle on its class path.
@@ -50,8 +56,7 @@ class HudiEngine:
 
     def restores(self, table: str | None) -> bool:
         """Whether Hudi itself restores this table (`catalog.database.table`)."""
-        matching = (rule for rule in self.rules if fnmatchcase(table or "", rule.tables))
-        return next((rule.by_hudi for rule in matching), False)
+        return restored_by(self.rules, table)
 
     def run(self, table: HudiTable, savepoint: str, restore: str) -> RestoreMetadata:
         """Have Hudi finish a restore that is pending, and look at what it left.

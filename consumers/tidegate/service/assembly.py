@@ -28,7 +28,6 @@ from tidegate.publisher import Publisher
 from tidegate.registry import wire_for
 from tidegate.restores import (
     ApprovalRecords,
-    LivenessSettings,
     Restorer,
 )
 from tidegate.runtime.bus import Bus
@@ -46,7 +45,12 @@ from tidegate.savepoints import (
     TierRule,
 )
 from tidegate.service import catalogue
-from tidegate.service.restore_rules import approval_rules, condemned_rules
+from tidegate.service.restore_rules import (
+    approval_rules,
+    condemned_rules,
+    hudi_engine,
+    restore_settings,
+)
 from tidegate.service.settings import Settings
 from tidegate.service.settings.savepoints import (
     EveryNSettings,
@@ -153,11 +157,6 @@ def _limit(seconds: int) -> timedelta | None:
     return timedelta(seconds=seconds) if seconds else None
 
 
-def restore_settings(settings: Settings) -> LivenessSettings:
-    """How the restorer finds out whether a writer is still alive."""
-    return LivenessSettings(watch=timedelta(seconds=settings.restores.watch_seconds))
-
-
 def limits(
     service: str, settings: Settings, usual: RetryPolicy
 ) -> tuple[RetryPolicy, DeadLetterLimit]:
@@ -257,8 +256,20 @@ def _restorer(settings: Settings, bus: Bus, observed: ObservedService | None) ->
         settings.topics.prefix,
         authorizer(settings),
     )
-    kind = partial(Restorer, settings=restore_settings(settings), approvals=records)
-    return _executor(kind, settings, bus, observed)
+
+    def restorer(
+        warehouse: Warehouse, files: AdaptiveMap, clock: Callable[[], datetime]
+    ) -> Restorer:
+        return Restorer(
+            warehouse,
+            files,
+            clock,
+            restore_settings(settings),
+            approvals=records,
+            hudi=hudi_engine(settings, files.spark.session),
+        )
+
+    return _executor(restorer, settings, bus, observed)
 
 
 def decider_of(name: str, settings: Settings) -> Decider[Any]:

@@ -1,12 +1,30 @@
-"""What the settings say of restores: approvals, and what follows from condemned commits."""
+"""What the settings say of restores: approvals, condemned commits, and who carries them out."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
-from tidegate.restores import ApprovalRule, ApprovalRules
+from tidegate.errors import ConfigError
+from tidegate.restores import (
+    ApprovalRule,
+    ApprovalRules,
+    EngineRule,
+    HudiEngine,
+    LivenessSettings,
+)
+from tidegate.restores.hudi_engine import EXTENSION, restored_by
 from tidegate.savepoints import CondemnedAction, CondemnedRule, CondemnedRules
 from tidegate.service.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def restore_settings(settings: Settings) -> LivenessSettings:
+    """How the restorer finds out whether a writer is still alive."""
+    return LivenessSettings(watch=timedelta(seconds=settings.restores.watch_seconds))
 
 
 def approval_rules(settings: Settings) -> ApprovalRules:
@@ -30,3 +48,37 @@ def condemned_rules(settings: Settings) -> CondemnedRules:
         for each in settings.restores.rules
     )
     return CondemnedRules(rules=tuple(rules))
+
+
+def restored_by_hudi(settings: Settings, table: str | None) -> bool:
+    """Whether Hudi's own procedure carries out the restores of a table.
+
+    Args:
+        settings: The settings.
+        table: Its name, catalog.database.table; None: not known.
+    """
+    return restored_by(_engine_rules(settings), table)
+
+
+def _engine_rules(settings: Settings) -> tuple[EngineRule, ...]:
+    return tuple(
+        EngineRule(each.tables, by_hudi=each.engine == "hudi") for each in settings.restores.rules
+    )
+
+
+def hudi_engine(settings: Settings, session: Callable[[], SparkSession]) -> HudiEngine | None:
+    """Hudi's own procedure in a Spark session; None where no rule leaves restores to it.
+
+    Raises:
+        ConfigError: Spark would not understand the call of it.
+    """
+    rules = _engine_rules(settings)
+    if not any(rule.by_hudi for rule in rules):
+        return None
+    if EXTENSION not in settings.spark.conf.get("spark.sql.extensions", ""):
+        raise ConfigError(
+            'engine = "hudi" in [[restores.rules]] needs Hudi in the Spark session: set'
+            f' "spark.sql.extensions" = "{EXTENSION}" and "spark.driver.extraClassPath" (the jar of'
+            " Hudi's Spark bundle) in [spark.conf]"
+        )
+    return HudiEngine(session, rules)

@@ -50,7 +50,7 @@ class Reason(StrEnum):
     UNSUPPORTED_TABLE = (
         "unsupported-table",
         "The table has a version, a type or a bootstrap base that is not supported.",
-        "Use Hudi's own procedures on this table.",
+        'Use Hudi\'s own procedures on this table; for restores, `engine = "hudi"` does.',
     )
     TABLE_MISMATCH = (
         "table-mismatch",

@@ -1,16 +1,21 @@
-"""Which restores need the approval of a second person, in the settings."""
+"""Which restores need an approval, and which are left to Hudi's own procedure, by the settings."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import ValidationError
 
 from support.signing import ANA, entry
-from tidegate.service.restore_rules import approval_rules
+from tidegate.errors import ConfigError
+from tidegate.restores.hudi_engine import EXTENSION
+from tidegate.service.restore_rules import approval_rules, hudi_engine, restored_by_hudi
 from tidegate.service.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def settings(*rules: dict[str, Any], **more: Any) -> Settings:  # noqa: ANN401
@@ -66,3 +71,28 @@ def test_where_signatures_are_required_somebody_has_to_be_able_to_approve() -> N
     with pytest.raises(ValidationError, match="nobody could approve"):
         settings(rule, security=keys(name="ben", commands=["RestoreApproved"]))
     settings(rule, security=keys(commands=["Restore*"]))
+
+
+BY_HUDI = {"rules": [{"tables": "lake.old.*", "engine": "hudi"}]}
+
+
+def never() -> SparkSession:
+    raise AssertionError("a session was asked for")
+
+
+def test_hudi_restores_the_tables_that_a_rule_leaves_to_it() -> None:
+    left = Settings.model_validate(
+        {"restores": BY_HUDI, "spark": {"conf": {"spark.sql.extensions": f"x,{EXTENSION}"}}}
+    )
+    engine = hudi_engine(left, never)
+    assert engine is not None
+    assert engine.restores("lake.old.orders")
+    assert restored_by_hudi(left, "lake.old.orders")
+    assert not restored_by_hudi(left, "lake.new.orders")
+    assert not restored_by_hudi(left, None)
+    assert hudi_engine(Settings(), never) is None
+
+
+def test_a_session_that_would_not_understand_the_call_is_refused_at_the_start() -> None:
+    with pytest.raises(ConfigError, match=r"spark\.sql\.extensions"):
+        hudi_engine(Settings.model_validate({"restores": BY_HUDI}), never)

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 import tidegate.service.settings
 from tidegate.errors import ConfigError
-from tidegate.service.assembly import restore_settings
+from tidegate.service.restore_rules import restore_settings
 from tidegate.service.settings import InvalidSettingsError, Settings
 
 SECRET = "s3cr3t-pa55word"  # noqa: S105 - a value to look for

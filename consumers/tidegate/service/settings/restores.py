@@ -1,4 +1,4 @@
-"""Settings of restores: who may request them, and which need the approval of a second person."""
+"""Settings of restores: who may request them, which need an approval, and who carries them out."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _LONGEST: Final = 21 * _DAY
 
 
 class RestoreRuleSettings(Section, frozen=True):
-    """What a restore of some tables needs beside its request.
+    """What a restore of some tables needs beside its request, and who carries it out.
 
     Of several rules the first whose pattern matches a table decides.
     """
 
     tables: str
     """A shell pattern of the tables, as catalog.database.table."""
-    approval: bool
+    approval: bool = False
     """Whether a second person has to approve each restore (`tidegate publish approval`)."""
     approved_by: tuple[str, ...] = Field(default=("*",), min_length=1)
     """Shell patterns of the people who may, matched with the verified name where commands are
@@ -35,6 +35,11 @@ class RestoreRuleSettings(Section, frozen=True):
     """What follows when a writer condemns a commit (`CommitCondemned`). plan: the plan of a restore
     to the newest known savepoint before it is published. restore: that restore is requested, and
     waits for its approval."""
+    engine: Literal["tidegate", "hudi"] = "tidegate"
+    """Who carries it out: Tidegate; or Hudi's own procedure `rollback_to_savepoint` in the Spark
+    session of `[spark]`, after the same checks, for bootstrapped tables and others that Tidegate
+    refuses. The session then needs Hudi's bundle (`spark.driver.extraClassPath`) and
+    `spark.sql.extensions`. Slower than Tidegate's."""
 
     @model_validator(mode="after")
     def _says_one_thing(self) -> Self:
@@ -60,4 +65,5 @@ class RestoreSettings(Section, frozen=True):
     watch_seconds: float = Field(default=5, ge=0, allow_inf_nan=False)
     """How long a pending write is watched for signs of life before a restore."""
     rules: tuple[RestoreRuleSettings, ...] = ()
-    """For some tables; the first that matches decides. Without one no approval is needed."""
+    """For some tables; the first that matches decides. Without one no approval is needed, and
+    Tidegate carries restores out itself."""
