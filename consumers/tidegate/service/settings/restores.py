@@ -43,6 +43,8 @@ class RestoreRuleSettings(Section, frozen=True):
 
     @model_validator(mode="after")
     def _says_one_thing(self) -> Self:
+        if not {"approval", "condemned", "engine"} & self.model_fields_set:
+            raise ValueError("say approval, condemned or engine")
         if self.condemned == "restore" and not self.approval:
             raise ValueError(
                 'condemned = "restore" needs approval = true: whoever may publish commits could'
