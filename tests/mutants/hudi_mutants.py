@@ -47,8 +47,8 @@ HUDI_MUTANTS: Final = (
         "consumers/tidegate/restores/preparation.py",
         (
             (
-                "    check_timeline(table, commit, later)\n",
-                "    if pending is None:\n        check_timeline(table, commit, later)\n",
+                "    check_timeline(table, commit, later, by_hudi=by_hudi)\n",
+                "    if pending is None:\n        check_timeline(table, commit, later, by_hudi=by_hudi)\n",
             ),
         ),
         f"{_RESUMED} -k later_savepoint",
