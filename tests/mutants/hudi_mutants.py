@@ -48,8 +48,10 @@ HUDI_MUTANTS: Final = (
         (
             (
                 "    check_timeline(table, commit, later, by_hudi=by_hudi)\n",
-                "    if pending is None:\n"
-                "        check_timeline(table, commit, later, by_hudi=by_hudi)\n",
+                (
+                    "    if pending is None:\n"
+                    "        check_timeline(table, commit, later, by_hudi=by_hudi)\n"
+                ),
             ),
         ),
         f"{_RESUMED} -k later_savepoint",
