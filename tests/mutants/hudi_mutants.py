@@ -188,7 +188,7 @@ HUDI_MUTANTS: Final = (
     Mutant(
         "restores: none is complete while a commit that came during it is on top",
         "consumers/tidegate/restores/executor.py",
-        (("            run.check_end()\n", ""),),
+        (("        run.check_end()\n", ""),),
         f"{_MOR_RACES} -k write_during",
     ),
     Mutant(
