@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import fastavro
-from growth import Goal, Row, Timing, in_turns, timed
+from growth import ROUNDS, Goal, Row, Seconds, Timing, in_turns, timed
 
 from cleaning import make_table, walk
 from tidegate.cleaning import Cleaner
@@ -294,6 +294,52 @@ def measure_partitions_savepoint(folder: Path, _: int) -> Timing:
     return Timing(ours=timed(lambda: table.savepoint(1)), floor=floor)
 
 
+def prepare_tenfold(folder: Path, size: int) -> None:
+    """A commit of one file in each partition, and the same with a tenth of the partitions."""
+    for name, partitions in (("t", size), ("tenth", size // 10)):
+        HudiTable(folder / name).create().commit(0, groups_of(partitions))
+
+
+def groups_of(partitions: int, step: int = 1) -> list[str]:
+    """A file group in every partition, or in every so manieth."""
+    return [f"day={number:06d}/g{number}" for number in range(0, partitions, step)]
+
+
+def first_savepoint(table: HudiTable) -> None:
+    """A savepoint of the first commit, as if there were none: all partitions are listed."""
+    for file in table.timeline.glob("*savepoint*"):
+        file.unlink()
+    shutil.rmtree(table.folder / ".hoodie/.tidegate", ignore_errors=True)
+    if table.savepoint(0).derived_from is not None:
+        raise SystemExit("the first savepoint was derived")
+
+
+def measure_first_savepoint(folder: Path, _: int) -> Timing:
+    """The first savepoint, beside that of a tenth of the partitions."""
+    table, tenth = HudiTable(folder / "t"), HudiTable(folder / "tenth")
+    return in_turns(ours=lambda: first_savepoint(table), floor=lambda: first_savepoint(tenth))
+
+
+def measure_next_savepoint(folder: Path, size: int) -> Timing:
+    """The savepoint after a commit of 100 files, beside that of a tenth of the partitions."""
+    tables = {HudiTable(folder / "t"): size, HudiTable(folder / "tenth"): size // 10}
+    found: dict[HudiTable, list[Seconds]] = {table: [] for table in tables}
+    for table in tables:
+        first_savepoint(table)
+    for number in range(1, 2 + 2 * ROUNDS):
+        # in turns, and each as often the first of the two
+        for table, partitions in sorted(tables.items(), key=lambda each: each[1] * (-1) ** number):
+            table.commit(number, groups_of(partitions, partitions // 100))
+            outcome: list[SavepointCreated] = []
+            seconds = timed(lambda: outcome.append(table.savepoint(number)))  # noqa: B023 - called at once
+            if number > 1:
+                found[table].append(seconds)
+            if outcome[0].derived_from is None or outcome[0].files != partitions:
+                raise SystemExit(f"it was not derived: {outcome}")
+    ours, floor = (min(each, key=lambda seconds: seconds.wall) for each in found.values())
+    return Timing(ours=ours, floor=floor)
+
+
 # restores
 
 
@@ -442,6 +488,22 @@ ROWS = (
         (500, 5_000, 50_000),
         prepare_partitions,
         measure_partitions_savepoint,
+    ),
+    Row(
+        "first savepoint, beside a tenth of the partitions",
+        "partitions",
+        (2_000, 20_000),
+        prepare_tenfold,
+        measure_first_savepoint,
+        Goal(ratio=12),
+    ),
+    Row(
+        "next savepoint, beside a tenth of the partitions",
+        "partitions",
+        (2_000, 20_000),
+        prepare_tenfold,
+        measure_next_savepoint,
+        Goal(ratio=1.5),
     ),
     Row(
         "plan of a restore over partitions",

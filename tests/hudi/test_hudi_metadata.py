@@ -209,6 +209,7 @@ def test_commit_metadata_is_the_same_in_json_and_avro(content: bytes) -> None:
         ),
         replaced={"p0": ("old",)},
         operation="UPSERT",
+        named=frozenset({"p0", "p1"}),
     )
 
 

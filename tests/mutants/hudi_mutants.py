@@ -19,8 +19,8 @@ HUDI_MUTANTS: Final = (
         "schemas/tidegate/hudi/write_stats.py",
         (
             (
-                "                if partition in seen:",
-                "                if not seen and partition in seen:",
+                "                if partition in named:",
+                "                if not named and partition in named:",
             ),
         ),
         "tests/hudi/test_write_stats.py",
@@ -36,8 +36,8 @@ HUDI_MUTANTS: Final = (
         "consumers/tidegate/savepoints/executor.py",
         (
             (
-                "if is_there and _removals(now) == _removals(table.timeline):",
-                "if not is_there or now:",
+                "if is_there and is_kept and _removals(now) == _removals(table.timeline):",
+                "if not is_there or now or is_kept:",
             ),
         ),
         _RACES,

@@ -18,6 +18,7 @@ from support.hudi_tables import (
     timeline_names,
     warehouse_over,
 )
+from support.savepoint_stories import remove_savepoint
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import TransientError
 from tidegate.events import Outcome, RestoreCompleted, SavepointCreated, SavepointRejected
@@ -133,3 +134,21 @@ def test_a_draft_that_a_dead_process_left_on_the_timeline_is_ignored(
     (table.timeline / f"{at(4)}.commit.0a1b2c.tmp").touch()
 
     assert isinstance(keep(table, at(2)), SavepointCreated)
+
+
+@VERSIONS
+def test_nothing_is_derived_from_a_savepoint_that_was_removed_meanwhile(
+    tmp_path: Path, version: int
+) -> None:
+    """From then on the cleaner may remove files that nobody has listed."""
+    table = four_commits(tmp_path / "orders", version)
+    keep(table, at(2))
+    late = Meanwhile(tmp_path, ".savepoint.inflight", lambda: remove_savepoint(table, at(2)))
+
+    with pytest.raises(TransientError, match="was removed"):
+        keep(table, at(4), late)
+
+    assert savepoints(table) == set()
+    again = keep(table, at(4))
+    assert isinstance(again, SavepointCreated)
+    assert again.derived_from is None

@@ -48,7 +48,7 @@ def _asked(table: RealTable) -> dict[str, object]:
     }
 
 
-def savepoint(table: RealTable, instant: str, parallel_map: ParallelMap) -> Outcome:
+def savepoint(table: RealTable, instant: str | None, parallel_map: ParallelMap) -> Outcome:
     command = SavepointRequested.model_validate(_asked(table) | {"instant": instant})
     (outcome,) = SavepointWriter(warehouse_over(table.path.parent), parallel_map, NOW).execute(
         command

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import ClassVar, Final
 
@@ -18,18 +19,19 @@ from tidegate.events import (
 )
 from tidegate.events.reasons import Reason
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, Timeline
-from tidegate.hudi_reader import HudiTable, list_partitions, slice_rules
+from tidegate.hudi_reader import HudiTable
 from tidegate.savepoints.claims import claim, is_wish
-from tidegate.savepoints.lookup import clean_bound, read_commits
+from tidegate.savepoints.derivation import InDoubt
+from tidegate.savepoints.full_listing import list_savepoint
+from tidegate.savepoints.incremental import derive_savepoint
+from tidegate.savepoints.lookup import clean_bound
 from tidegate.savepoints.pins import newest_files, review_savepoints
 from tidegate.savepoints.plan import (
     SavepointPlan,
     check_bound,
     choose_commit,
     commit_before,
-    plan_savepoint,
 )
-from tidegate.savepoints.relevance import commits_to_read
 from tidegate.savepoints.removal import SavepointRemover
 from tidegate.savepoints.repeats import Repeats, was_removed, without_review
 from tidegate.storage import NotFound, ParallelMap
@@ -37,6 +39,8 @@ from tidegate.tables.hudi import TimelineWriter, open_table
 from tidegate.tables.refusal import Refused, refusal_of
 from tidegate.tables.warehouse import Warehouse
 
+_SHOWN: Final = 900
+"""Characters of why a savepoint was not derived."""
 _REMOVES_FILES: Final = frozenset({Action.CLEAN, Action.RESTORE, Action.ROLLBACK})
 
 
@@ -103,6 +107,7 @@ class SavepointWriter:
         existing = self._existing(table, commit)
         plan = None if existing else self._begin(table, commit)
         metadata = existing or self._metadata(command, plan)
+        count = plan.file_count if plan else metadata.file_count
         is_claimed = existing is not None and self._claim_existing(table, command, commit, existing)
         review = self._review(table, metadata, commit) if command.review else {}
         ended = self.clock()
@@ -112,16 +117,18 @@ class SavepointWriter:
             occurred_at=ended,
             instant=commit,
             partitions=len(metadata.files),
-            files=metadata.file_count,
+            files=count,
             already_there=existing is not None,
             duration_ms=max(0, int((ended - began).total_seconds() * 1000)),
             bytes=plan.bytes if plan else None,
+            derived_from=plan.derived_from if plan else None,
+            listed_because=plan.listed_because if plan else None,
             **({} if is_claimed else _marked(metadata, command)),
             **review,
         )
         repeats.put(created, ended)
-        if existing is None:
-            self._complete(table, commit, metadata)
+        if plan is not None:
+            self._complete(table, plan, metadata)
         return created
 
     def _claim_existing(
@@ -146,7 +153,7 @@ class SavepointWriter:
 
     def _begin(self, table: HudiTable, commit: str) -> SavepointPlan:
         plan = self._plan(table, commit)
-        self._claim(table, commit)
+        self._claim(table, plan)
         return plan
 
     def _metadata(
@@ -172,44 +179,47 @@ class SavepointWriter:
             "pinned_bytes": found.pinned_bytes,
         }
 
-    def _claim(self, table: HudiTable, commit: str) -> None:
+    def _claim(self, table: HudiTable, plan: SavepointPlan) -> None:
         """Create the inflight file; withdraw it if the plan may not hold any more.
 
         From the inflight file on no restore begins. One that began before, a rollback or a clean
-        may have removed files of the plan, or the commit itself.
+        may have removed files of the plan, or the commit itself. And if the savepoint is gone from
+        which it was derived, a clean may remove what nobody has listed.
         """
+        commit, base = plan.instant, plan.derived_from
         writer = TimelineWriter(self.warehouse, table, self.clock)
         inflight = Instant(commit, Action.SAVEPOINT, InstantState.INFLIGHT)
         is_ours = writer.begin(inflight)
         now = table.reloaded().timeline
         is_there = now.completed_write(commit) is not None
-        if is_there and _removals(now) == _removals(table.timeline):
+        is_kept = base is None or base in now.savepoints
+        if is_there and is_kept and _removals(now) == _removals(table.timeline):
             return
         if is_ours:
             # nobody else relies on it: who finds an inflight file checks the timeline as well
             writer.remove([inflight])
         raise TransientError(
             f"a restore, rollback or clean of {table.location} began while savepoint {commit} was"
-            " planned"
+            " planned, or the savepoint before it was removed"
         )
 
-    def _complete(self, table: HudiTable, commit: str, metadata: SavepointMetadata) -> None:
-        if self._existing(table.reloaded(), commit) is None:
+    def _complete(self, table: HudiTable, plan: SavepointPlan, metadata: SavepointMetadata) -> None:
+        if self._existing(table.reloaded(), plan.instant) is None:
             writer = TimelineWriter(self.warehouse, table, self.clock)
-            savepoint = Instant(commit, Action.SAVEPOINT, InstantState.INFLIGHT)
-            writer.complete(savepoint, metadata.encode())
+            savepoint = Instant(plan.instant, Action.SAVEPOINT, InstantState.INFLIGHT)
+            header = plan.view.header() if plan.view else None
+            writer.complete(savepoint, metadata.encode(header))
 
     def _plan(self, table: HudiTable, commit: str) -> SavepointPlan:
         if table.timeline.pending_restores:
             raise Refused(Reason.RESTORE_PENDING, "a restore of this table has not completed yet")
         bound = clean_bound(table)
         check_bound(commit, bound)
-        partitions = list_partitions(self.warehouse, table.location, self.parallel_map)
-        rules = slice_rules(table)
-        names = (name for partition in partitions for name in partition.sizes)
-        relevant = commits_to_read(commit, bound, rules, names)
-        commits = read_commits(table, relevant, self.parallel_map)
-        return plan_savepoint(commit, rules, commits, partitions)
+        try:
+            return derive_savepoint(table, commit, self.parallel_map)
+        except InDoubt as doubt:
+            plan = list_savepoint(table, commit, bound, self.parallel_map)
+            return replace(plan, listed_because=str(doubt)[:_SHOWN])
 
     def _existing(self, table: HudiTable, commit: str) -> SavepointMetadata | None:
         done = table.timeline.of_action(Action.SAVEPOINT, InstantState.COMPLETED)

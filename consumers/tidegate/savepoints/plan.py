@@ -20,6 +20,7 @@ from tidegate.hudi import (
     replaced_groups,
 )
 from tidegate.hudi_reader import PartitionFiles
+from tidegate.savepoints.view import View
 from tidegate.tables.refusal import Refused
 
 _SHOWN = 3
@@ -36,6 +37,13 @@ class SavepointPlan:
     files: Mapping[str, tuple[str, ...]]
     bytes: int
     """The size of those files together, as listed."""
+    file_count: int
+    view: View | None = None
+    """What is kept for the next savepoint to be derived from."""
+    derived_from: str | None = None
+    """The savepoint from which it was derived; None: all partitions were listed."""
+    listed_because: str | None = None
+    """Why all partitions were listed."""
 
 
 def choose_commit(timeline: Timeline, wanted: str | None) -> Instant:
@@ -121,7 +129,7 @@ def plan_savepoint(
         for path, slices in chosen.items()
     }
     size = sum(present[path][name] for path, names in files.items() for name in names)
-    return SavepointPlan(commit, files, size)
+    return SavepointPlan(commit, files, size, sum(map(len, files.values())))
 
 
 def _expected(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.hudi_reader.partitions import PartitionFiles, list_partitions
+from tidegate.hudi_reader.partitions import PartitionFiles, list_partitions, read_partitions
 from tidegate.hudi_reader.slices import slice_rules
 from tidegate.hudi_reader.table import HudiTable, NoSuchTable, load_table
 
@@ -12,5 +12,6 @@ __all__ = [
     "PartitionFiles",
     "list_partitions",
     "load_table",
+    "read_partitions",
     "slice_rules",
 ]

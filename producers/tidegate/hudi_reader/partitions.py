@@ -58,6 +58,18 @@ def list_partitions(
     return tuple(sorted(found, key=lambda p: p.path))
 
 
+def read_partitions(
+    storage: Storage, location: str, paths: Sequence[str], parallel_map: ParallelMap
+) -> tuple[PartitionFiles, ...]:
+    """Those of these folders that are partitions, with their files, in the same order.
+
+    Raises: as `list_partitions`.
+    """
+    read = partial(_read_folder, Storage(storage.options, storage.confined_to), location)
+    folders = parallel_map.map(read, paths)
+    return tuple(PartitionFiles(f.path, f.sizes) for f in folders if f.is_partition)
+
+
 def _read_folder(storage: Storage, location: str, path: str) -> _Folder:
     try:
         entries = storage.list(join(location, path))

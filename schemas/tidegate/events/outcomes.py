@@ -43,7 +43,8 @@ class SavepointCreated(Answer, frozen=True):
     the tiers with those of the request, if that is the same policy's. `bytes` are those of all its
     files, where they were listed. If the request asked for a review, `savepoints` are all of the
     table that a policy made or that have a lifetime, oldest first, and the pinned files are those
-    that only savepoints keep, of all makers together, each counted once.
+    that only savepoints keep, of all makers together, each counted once. `derived_from` is the
+    savepoint of the table from which it was derived; else `listed_because` says why not.
     """
 
     instant: Text
@@ -60,6 +61,8 @@ class SavepointCreated(Answer, frozen=True):
     pinned_files: Count | None = None
     pinned_bytes: Count | None = None
     savepoints: tuple[KeptSavepoint, ...] = ()
+    derived_from: Text | None = None
+    listed_because: Text | None = None
 
 
 class SavepointRejected(Answer, frozen=True):

@@ -29,7 +29,8 @@ from tidegate.hudi.properties import TableProperties
 from tidegate.hudi.restore import RestoreMetadata, RestorePlanFile
 from tidegate.hudi.rollback import InstantInfo, RollbackMetadata, RollbackPlan
 from tidegate.hudi.rollback_block import RollbackBlock
-from tidegate.hudi.savepoint import SavepointMetadata
+from tidegate.hudi.savepoint import SavepointMetadata, read_entries
+from tidegate.hudi.savepoint_entries import SavepointEntries
 from tidegate.hudi.timeline import Timeline
 from tidegate.hudi.write_stats import WriteStat
 
@@ -52,6 +53,7 @@ __all__ = [
     "RollbackBlock",
     "RollbackMetadata",
     "RollbackPlan",
+    "SavepointEntries",
     "SavepointMetadata",
     "SliceRules",
     "TableProperties",
@@ -65,5 +67,6 @@ __all__ = [
     "latest_slices",
     "next_instant",
     "parse_data_file",
+    "read_entries",
     "replaced_groups",
 ]

@@ -1,4 +1,4 @@
-"""Clean plan and metadata: the earliest instant from which on a clean retains every file."""
+"""Clean plan and metadata: the instant from which on all files stay, and where some went."""
 
 from __future__ import annotations
 
@@ -30,3 +30,14 @@ def earliest_to_retain(requested: bytes) -> str | None:
     instant = record["earliestInstantToRetain"]
     with containers.reading("clean plan"):
         return None if instant is None else str(instant["timestamp"])
+
+
+def cleaned_partitions(completed: bytes) -> frozenset[str]:
+    """The partitions of which a completed clean removed files.
+
+    Raises:
+        FormatError: the content is not clean metadata.
+    """
+    record = containers.decode(completed)
+    with containers.reading("clean metadata"):
+        return frozenset((record.get("partitionMetadata") or {}).keys())

@@ -6,7 +6,7 @@ JSON up to table version 6, Avro from version 8 on; an inflight file has the sam
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, Self
@@ -28,6 +28,13 @@ class CommitMetadata:
     operation: str | None = None
     extra: Mapping[str, str] = field(default_factory=dict[str, str])
     """What the writer added: checkpoints, the schema of the table."""
+    named: frozenset[str] = frozenset()
+    """Partitions of which it says anything, if only that nothing was written there."""
+
+    @property
+    def partitions(self) -> frozenset[str]:
+        """Every partition that it wrote to or replaced something of, or names."""
+        return self.named | {each.partition for each in self.writes} | self.replaced.keys()
 
     @classmethod
     def decode(cls, content: bytes) -> Self:
@@ -36,7 +43,7 @@ class CommitMetadata:
         Raises:
             FormatError: the content is neither.
         """
-        stats, record = _stats_and_rest(content)
+        stats, named, record = _stats_and_rest(content)
         with containers.reading("commit metadata"):
             replaced = record.get("partitionToReplaceFileIds") or {}
             return cls(
@@ -44,6 +51,7 @@ class CommitMetadata:
                 replaced={partition: tuple(ids) for partition, ids in replaced.items()},
                 operation=record.get("operationType"),
                 extra=record.get("extraMetadata") or {},
+                named=frozenset(named),
             )
 
 
@@ -71,26 +79,30 @@ def planned_updates(inflight: bytes) -> tuple[WriteStat, ...]:
         return tuple(stat for stat in found if stat.file_id and stat.previous)
 
 
-def _stats_and_rest(content: bytes) -> tuple[list[WriteStat], Mapping[str, Any]]:
-    """The files that were written, those with a path, and the record, which may lack them."""
+def _stats_and_rest(content: bytes) -> tuple[list[WriteStat], Iterable[str], Mapping[str, Any]]:
+    """The files that were written, those with a path; all partitions that are named; the record.
+
+    The record may lack the first two.
+    """
     if content.startswith(containers.MAGIC):
         text, data = containers.split(content)
         reader = _reader(text)
         read = reader.read(data) if reader is not None else None
         if read is not None:
-            stats, rest = read
-            return stats, containers.read_record(text, rest)
+            written, named, rest = read
+            return written, named, containers.read_record(text, rest)
         record: Mapping[str, Any] = containers.read_record(text, data)
     else:
         record = _small_record(content)
     with containers.reading("commit metadata"):
+        stats = record.get(STATS) or {}
         found = [
             write_stat(partition, stat)
-            for partition, entries in (record.get(STATS) or {}).items()
+            for partition, entries in stats.items()
             for stat in entries
             if stat.get("path")
         ]
-    return found, record
+        return found, stats.keys(), record
 
 
 @lru_cache(maxsize=64)

@@ -54,6 +54,47 @@ def encode(name: str, record: Record, header: Mapping[str, str] | None = None) -
     return buffer.getvalue()
 
 
+def encode_data(name: str, data: bytes, header: Mapping[str, bytes]) -> bytes:
+    """Write one record of schema `name` that is encoded already. The same gives the same bytes.
+
+    Args:
+        name: The record's name.
+        data: The record as Avro has it.
+        header: Further entries for the header; readers ignore keys that they do not know.
+    """
+    about = {"avro.schema": json.dumps(schema(name)).encode(), "avro.codec": b"null", **header}
+    entries = _header_entries(about)
+    sync = _sync_of(entries, data)
+    block = long(1) + _bytes(data)
+    return b"".join((MAGIC, long(len(about)), entries, long(0), sync, block, sync))
+
+
+def data_of(name: str, content: bytes) -> tuple[dict[str, bytes], bytes]:
+    """The header's entries and the encoded record of what `encode_data` wrote.
+
+    Raises:
+        FormatError: the content is something else, or was damaged since.
+    """
+    entries, start = _read_header(content)
+    ours = entries.get("avro.schema") == json.dumps(schema(name)).encode()
+    if not ours or entries.get("avro.codec") != b"null":
+        raise FormatError(f"not a {name} with this version's schema, uncompressed")
+    data = _read_block(content, start, b"null")
+    sync = _sync_of(_header_entries(entries), data)
+    if content[start - _SYNC_BYTES : start] != sync or not content.endswith(sync):
+        raise FormatError(f"the {name} was written by another program, or is damaged")
+    return entries, data
+
+
+def _header_entries(entries: Mapping[str, bytes]) -> bytes:
+    return b"".join(_bytes(key.encode()) + _bytes(value) for key, value in entries.items())
+
+
+def _sync_of(entries: bytes, data: bytes) -> bytes:
+    """A digest: it marks the end of a block, and tells whether the file is as it was written."""
+    return hashlib.sha256(entries + data).digest()[:_SYNC_BYTES]
+
+
 def decode(content: bytes) -> Record:
     """Read the one record of a container.
 
@@ -92,6 +133,30 @@ def read_record(text: bytes, data: bytes) -> Record:
     if not isinstance(record, dict):
         raise FormatError("the Avro container has no record")
     return record
+
+
+def encode_value(schema: Any, value: Any) -> bytes:  # noqa: ANN401 - fastavro is untyped
+    """Encode a value by a schema that fastavro has parsed."""
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, schema, value)
+    return buffer.getvalue()
+
+
+def decode_value(schema: Any, data: bytes) -> Any:  # noqa: ANN401 - fastavro is untyped
+    """Decode what `encode_value` wrote.
+
+    Raises:
+        FormatError: it is something else, or not all of it.
+    """
+    buffer = io.BytesIO(data)
+    try:
+        value = fastavro.schemaless_reader(buffer, schema, None)
+    except Exception as error:
+        # fastavro raises whatever broke first
+        raise FormatError(f"not of that schema: {type(error).__name__} {error}") from error
+    if buffer.tell() != len(data):
+        raise FormatError("something follows what should be all")
+    return value
 
 
 @contextmanager
@@ -138,23 +203,23 @@ def _read_header(content: bytes) -> tuple[dict[str, bytes], int]:
     entries: dict[str, bytes] = {}
     position = len(MAGIC)
     while True:
-        count, position = _read_long(content, position)
+        count, position = read_long(content, position)
         if count < 0:
-            _, position = _read_long(content, position)
+            _, position = read_long(content, position)
         if count == 0:
             return entries, position + _SYNC_BYTES
         for _ in range(abs(count)):
-            key, position = _read_bytes(content, position)
-            value, position = _read_bytes(content, position)
+            key, position = read_bytes(content, position)
+            value, position = read_bytes(content, position)
             entries[key.decode("utf-8", "replace")] = value
 
 
 def _read_block(content: bytes, position: int, codec: bytes) -> bytes:
     """The data of the first block."""
-    count, position = _read_long(content, position)
+    count, position = read_long(content, position)
     if count < 1:
         raise FormatError("the Avro container has no record")
-    data, _ = _read_bytes(content, position)
+    data, _ = read_bytes(content, position)
     if codec == b"deflate":
         try:
             inflate = zlib.decompressobj(-zlib.MAX_WBITS)
@@ -168,18 +233,46 @@ def _read_block(content: bytes, position: int, codec: bytes) -> bytes:
     return data
 
 
-def _read_bytes(content: bytes, position: int) -> tuple[bytes, int]:
-    size, position = _read_long(content, position)
+def read_bytes(content: bytes, position: int) -> tuple[bytes, int]:
+    """Bytes (or text) with their length before them, and where they end.
+
+    Raises:
+        FormatError: they are not there.
+    """
+    size, position = read_long(content, position)
     if not 0 <= size <= len(content) - position:
         raise FormatError("the Avro container ends too early")
     return content[position : position + size], position + size
 
 
-def _read_long(content: bytes, position: int) -> tuple[int, int]:
-    """A zigzag number of at most ten bytes, and what follows it."""
+def read_long(content: bytes, position: int) -> tuple[int, int]:
+    """A zigzag number of at most ten bytes, and where it ends.
+
+    Raises:
+        FormatError: it is not there.
+    """
     value = 0
     for shift, byte in enumerate(content[position : position + 10]):
         value |= (byte & 0x7F) << (7 * shift)
         if byte < _CONTINUES:
             return (value >> 1) ^ -(value & 1), position + shift + 1
     raise FormatError("the Avro container ends too early")
+
+
+def long(value: int) -> bytes:
+    """A number as Avro writes it: zigzag, the lowest seven bits first."""
+    rest, found = (value << 1) ^ (value >> 63), bytearray()
+    while rest >= _CONTINUES:
+        found.append(rest & 0x7F | _CONTINUES)
+        rest >>= 7
+    found.append(rest)
+    return bytes(found)
+
+
+def text(value: str) -> bytes:
+    """A text as Avro writes it."""
+    return _bytes(value.encode())
+
+
+def _bytes(value: bytes) -> bytes:
+    return long(len(value)) + value

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
+from tidegate.errors import FormatError
 from tidegate.hudi import containers
+from tidegate.hudi.savepoint_entries import SavepointEntries
+
+_NAME: Final = "HoodieSavepointMetadata"
+_VERSION: Final = containers.long(0) + containers.long(1)
+"""The first branch of the union (an int), and version 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +29,22 @@ class SavepointMetadata:
         """Number of files that it keeps."""
         return sum(map(len, self.files.values()))
 
-    def encode(self) -> bytes:
-        """Write it as the content of a completed savepoint."""
-        partitions = {
-            partition: {"partitionPath": partition, "savepointDataFile": list(names)}
-            for partition, names in self.files.items()
-        }
-        record = {
-            "savepointedBy": self.by,
-            "savepointedAt": self.at_ms,
-            "comments": self.comment,
-            "partitionMetadata": partitions,
-            "version": 1,
-        }
-        return containers.encode("HoodieSavepointMetadata", record)
+    def encode(self, header: Mapping[str, bytes] | None = None) -> bytes:
+        """Write it as the content of a completed savepoint.
+
+        Args:
+            header: Further entries for the header; Hudi ignores keys that it does not know.
+        """
+        files = self.files
+        entries = files if isinstance(files, SavepointEntries) else SavepointEntries.of(files)
+        data = (
+            containers.text(self.by),
+            containers.long(self.at_ms),
+            containers.text(self.comment),
+            entries.encode(),
+            _VERSION,
+        )
+        return containers.encode_data(_NAME, b"".join(data), header or {})
 
     @classmethod
     def decode(cls, content: bytes) -> Self:
@@ -52,3 +60,21 @@ class SavepointMetadata:
                 for partition, entry in record["partitionMetadata"].items()
             }
             return cls(record["savepointedBy"], record["savepointedAt"], record["comments"], files)
+
+
+def read_entries(content: bytes) -> tuple[Mapping[str, bytes], SavepointEntries]:
+    """The header and the partitions of a savepoint that `SavepointMetadata.encode` wrote.
+
+    Its partitions are not decoded, but where they are asked for.
+
+    Raises:
+        FormatError: somebody else wrote it, Hudi or an earlier version; or it is damaged.
+    """
+    header, data = containers.data_of(_NAME, content)
+    _, position = containers.read_bytes(data, 0)
+    _, position = containers.read_long(data, position)
+    _, position = containers.read_bytes(data, position)
+    entries, position = SavepointEntries.read(data, position)
+    if data[position:] != _VERSION:
+        raise FormatError("the savepoint does not end as it should")
+    return header, entries

@@ -112,33 +112,33 @@ class StatsReader:
             case _:
                 return None
 
-    def read(self, data: bytes) -> tuple[list[WriteStat], bytes] | None:
+    def read(self, data: bytes) -> tuple[list[WriteStat], set[str], bytes] | None:
         """Read the stats of a commit.
 
         Returns:
-            The stats that have a path, and the data with none instead of them, for fastavro; None
-            if fastavro is to read it all.
+            The stats that have a path, all partitions that are named, and the data with no stats
+            instead of them, for fastavro; None if fastavro is to read it all.
         """
         if not data or data[0] != 2:  # noqa: PLR2004 - the second branch of the union
             return None
         stats: list[WriteStat] = []
+        named: set[str] = set()
         try:
-            end = self._partitions(data, 1, stats)
+            end = self._partitions(data, 1, stats, named)
         except (_OtherwiseError, ValueError, IndexError):
             return None
-        return stats, b"\0" + data[end:]
+        return stats, named, b"\0" + data[end:]
 
-    def _partitions(self, data: bytes, at: int, stats: list[WriteStat]) -> int:
-        seen: set[str] = set()
+    def _partitions(self, data: bytes, at: int, stats: list[WriteStat], named: set[str]) -> int:
         while True:
             count, at = _count(data, at)
             if not count:
                 return at
             for _ in range(count):
                 began, (partition, at) = at, _text(data, at)
-                if partition in seen:  # in a dictionary the last one would stand alone
+                if partition in named:  # in a dictionary the last one would stand alone
                     raise _OtherwiseError
-                seen.add(partition)
+                named.add(partition)
                 # almost every stat repeats it
                 at = self._files(data, at, (partition, b"\2" + data[began:at]), stats)
 

@@ -1,0 +1,144 @@
+"""What a savepoint's plan saw of the table, kept in the header of the savepoint's own file.
+
+The next savepoint is derived from it (`derivation.py`). Hudi ignores the entry.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Self
+
+from tidegate.errors import FormatError
+from tidegate.hudi import (
+    WRITES,
+    Action,
+    Instant,
+    InstantState,
+    SliceRules,
+    TableProperties,
+    Timeline,
+    parse_data_file,
+)
+from tidegate.hudi.instant import Layout
+
+KEY: Final = "tidegate.view"
+_FORMAT: Final = 1
+_LARGEST: Final = 16 * 1024 * 1024
+"""In bytes: a timeline of 300,000 instants."""
+_RELEVANT: Final = WRITES | {Action.CLEAN, Action.ROLLBACK, Action.RESTORE}
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The timeline as the plan knew it, and what it counted."""
+
+    table: tuple[int, str]
+    """The table's version and type."""
+    layout: Layout
+    instants: frozenset[Instant]
+    """Writes, cleans, rollbacks and restores. Of layout 1 without their completion times."""
+    files: int
+    size: int
+    """In bytes: of those files together."""
+    has_strangers: bool
+    """Whether there were data files of instants that are neither on the timeline nor before it."""
+    derived: int = 0
+    """Savepoints in a row that were derived, with this one, since all partitions were listed."""
+
+    @classmethod
+    def of(
+        cls,
+        properties: TableProperties,
+        rules: SliceRules,
+        kept: tuple[int, int],
+        names: Iterable[str],
+    ) -> Self:
+        """What a plan saw that listed everything.
+
+        Args:
+            properties: Those of the table.
+            rules: With its timeline.
+            kept: The number of the files that the savepoint keeps, and their bytes.
+            names: Those of all data files.
+        """
+        return cls(
+            (properties.version, properties.table_type),
+            properties.layout,
+            relevant_instants(rules.timeline, properties.layout),
+            *kept,
+            sees_strangers(rules, names),
+        )
+
+    def header(self) -> dict[str, bytes]:
+        """The entry of the savepoint's file."""
+        record = {
+            "format": _FORMAT,
+            "table": self.table,
+            "layout": self.layout,
+            "instants": sorted(_name(each) for each in self.instants),
+            "files": self.files,
+            "bytes": self.size,
+            "strangers": self.has_strangers,
+            "derived": self.derived,
+        }
+        return {KEY: zlib.compress(json.dumps(record, separators=(",", ":")).encode())}
+
+    @classmethod
+    def parse(cls, header: Mapping[str, bytes]) -> Self:
+        """Read the entry.
+
+        Raises:
+            FormatError: there is none, or it is of another version of Tidegate.
+        """
+        try:
+            inflate = zlib.decompressobj()
+            record = json.loads(inflate.decompress(header[KEY], _LARGEST))
+            if record["format"] != _FORMAT or inflate.unconsumed_tail:
+                raise FormatError("the savepoint's view is of another version, or too large")
+            version, kind = record["table"]
+            return cls(
+                (int(version), str(kind)),
+                Layout(record["layout"]),
+                frozenset(map(_instant, record["instants"])),
+                int(record["files"]),
+                int(record["bytes"]),
+                bool(record["strangers"]),
+                int(record["derived"]),
+            )
+        except (KeyError, TypeError, ValueError, RecursionError, zlib.error) as error:
+            raise FormatError(f"the savepoint says nothing of what it saw: {error!r}") from error
+
+
+def relevant_instants(timeline: Timeline, layout: Layout) -> frozenset[Instant]:
+    """The instants of a timeline that decide what a savepoint keeps, as a `View` has them."""
+    return frozenset(
+        Instant(i.timestamp, i.action, i.state, None if layout is Layout.ONE else i.completion)
+        for i in timeline.instants
+        if i.action in _RELEVANT
+    )
+
+
+def sees_strangers(rules: SliceRules, names: Iterable[str]) -> bool:
+    """Whether a data file is of an instant that is neither on the timeline nor before it.
+
+    Such a file counts as uncommitted, until the timeline begins after it.
+    """
+    timeline = rules.timeline
+    known = {each.timestamp for each in timeline.writes}
+    files = (parse_data_file(name) for name in names)
+    unknown = {file.instant for file in files if file is not None} - known
+    return any(not timeline.is_committed(each) for each in unknown)
+
+
+def _name(instant: Instant) -> str:
+    times = "_".join(filter(None, (instant.timestamp, instant.completion)))
+    return f"{times} {instant.action} {instant.state.name}"
+
+
+def _instant(name: str) -> Instant:
+    times, action, state = name.split(" ")
+    timestamp, _, completion = times.partition("_")
+    return Instant(timestamp, Action(action), InstantState[state], completion or None)
