@@ -99,7 +99,7 @@ def plan_beside_walk(cleaner: Cleaner, command: CleaningReleased, rounds: int) -
     ]
     bare, bare_cpu, planned, planned_cpu = (min(each) for each in zip(*turns, strict=True))
     yield line("plan beside a bare walk, seconds", planned, 3, peer=bare)
-    yield line("the same, seconds of processor time", planned_cpu, 3, peer=bare_cpu)
+    yield line("plan beside a bare walk, seconds of processor time", planned_cpu, 3, peer=bare_cpu)
 
 
 def rmtree(command: CleaningReleased) -> None:

@@ -23,6 +23,7 @@ def test_a_cleaning_is_measured_beside_rmtree_and_the_bare_system_calls(tmp_path
     found = {each["goal"]: each for each in json_lines(printed)}
     assert [each.partition(" beside ")[2] for each in found] == [
         "a bare walk, seconds",
+        "a bare walk, seconds of processor time",
         "rmtree one by one, seconds",
         "rmtree, the slowest round, seconds",
         "two threads of bare system calls, seconds",
