@@ -223,3 +223,23 @@ def test_who_slept_while_another_finished_leaves_a_new_metadata_table_alone(tmp_
 
     assert properties.read_text() == before
     assert (table.path / ".hoodie/metadata/files").exists()
+
+
+def test_no_part_of_a_metadata_table_is_left_by_a_death_within_its_removal(tmp_path: Path) -> None:
+    """Hudi, resuming the restore, would take a part of it for a metadata table."""
+    table = prepare(tmp_path)
+    removed: list[Path] = []
+
+    class Watched(Warehouse):
+        def remove_tree(self, location: str) -> None:
+            if (Path(location) / "files/x.hfile").exists():
+                removed.append(Path(location))
+            super().remove_tree(location)
+
+    restore(table, Watched(WarehouseRoots.of(str(tmp_path))), 0)
+
+    [where] = removed
+    assert where.name.startswith("metadata-")
+    assert where.parent == table.path / ".hoodie/.tidegate/restorer"
+    assert not where.exists()
+    assert not (table.path / ".hoodie/metadata").exists()

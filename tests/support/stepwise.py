@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
+from tidegate.tables.warehouse.moves import Moves
 
 
 class Killed(BaseException):
@@ -38,6 +40,12 @@ class Stepwise(Warehouse):
             self._step()
             removed += super().remove_names(folder, [name], are_files=are_files)
         return removed
+
+    @contextmanager
+    def moving(self, source: str, target: str) -> Generator[Moves]:
+        self._step()
+        with super().moving(source, target) as moves:
+            yield moves
 
     def remove_tree(self, location: str) -> None:
         self._step()

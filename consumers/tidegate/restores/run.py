@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -43,7 +44,7 @@ from tidegate.restores.plan import (
 )
 from tidegate.restores.removal_record import RemovalRecord
 from tidegate.restores.repeats import outcome_store
-from tidegate.storage import is_below, join
+from tidegate.storage import NotFound, is_below, join
 from tidegate.tables.hudi import TimelineWriter
 from tidegate.tables.warehouse import AlreadyExists
 
@@ -116,7 +117,26 @@ class RestoreRun:
         edited = without(content, METADATA_PARTITIONS)
         if edited != content:
             self.context.warehouse.replace(join(self.table.location, PROPERTIES), edited)
-        self.context.warehouse.remove_tree(join(self.table.location, METADATA_TABLE))
+        self._remove_metadata_table()
+
+    def _remove_metadata_table(self) -> None:
+        """Remove it in one step, where the store can rename.
+
+        A death within a removal name by name would leave a part of it, which Hudi takes for a
+        metadata table when it resumes the restore.
+        """
+        warehouse, location = self.context.warehouse, self.table.location
+        aside, name = (
+            outcome_store(warehouse, location).directory,
+            f"metadata-{self.instant.timestamp}",
+        )
+        if "://" not in location:
+            folder, _, last = join(location, METADATA_TABLE).rpartition("/")
+            warehouse.remove_tree(join(aside, name))  # what an earlier attempt put aside
+            with suppress(NotFound), warehouse.moving(folder, aside) as moves:
+                moves.move_if(last, lambda _: True, name)
+            warehouse.remove_tree(join(aside, name))
+        warehouse.remove_tree(join(location, METADATA_TABLE))
 
     def passes(self) -> Iterator[tuple[Step, ...]]:
         """The steps that are rolled back at once, in the order of the plan."""

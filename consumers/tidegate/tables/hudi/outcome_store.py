@@ -78,6 +78,11 @@ class OutcomeStore:
         with suppress(AlreadyExists):
             self.warehouse.create(self.path_of(command_id, "begun"), instant.encode())
 
+    @property
+    def directory(self) -> str:
+        """Where they are stored; it is there once a start was recorded."""
+        return join(self.location, FOLDER, self.folder)
+
     def path_of(self, command_id: str, suffix: str = "json") -> str:
         """Where the outcome of a command is stored.
 
@@ -86,7 +91,7 @@ class OutcomeStore:
         """
         # an id comes from outside and may be any text, so it is hashed, not used as a file name
         name = f"{derived_id('answer', command_id)}.{suffix}"
-        return self.warehouse.roots.check(join(self.location, FOLDER, self.folder, name))
+        return self.warehouse.roots.check(join(self.directory, name))
 
 
 def remove_before(warehouse: Warehouse, location: str, service: str, day: date) -> None:
