@@ -562,3 +562,56 @@ def test_a_forged_outcome_makes_nothing_look_requested(place: Place, tmp_path: P
 
     assert place.refused() == "no-such-request"
     assert snapshot(tmp_path) == before
+
+
+def test_an_id_that_was_used_before_approves_no_other_plan(place: Place) -> None:
+    request = place.request()
+    place.run(request)
+    approval = place.approval(request)
+    place.table.commit("20260301130000000", at(4))
+    before = snapshot(place.root)
+    place.run(place.request(event_id="request-2"))  # it shows the plan that nobody has approved
+    forged = place.approval(request, approved_by="ada")
+    assert forged.plan_id != approval.plan_id
+
+    # both are there when the forged one is looked at, and the first one has no answer yet
+    place.bus.send([message(approval)])
+    records = ApprovalRecords(place.rules, place.bus, Wire(), "tidegate")
+    restorer = Restorer(
+        warehouse_over(place.root), ThreadMap(threads=1), ticking(), UNWATCHED, approvals=records
+    )
+    (refused,) = restorer.execute(forged)
+
+    assert isinstance(refused, RestoreApprovalRejected)
+    assert refused.reason == "no-such-request"
+    assert snapshot(place.root) == before
+
+
+def test_an_id_that_was_used_before_brings_no_rule_of_another_table(place: Place) -> None:
+    place.rules = ApprovalRules(
+        (RULE, ApprovalRule("lake.test.*", is_needed=True, approved_by=("eve",)))
+    )
+    request = place.request()
+    place.run(request)
+    approval = place.approval(request, approved_by="eve")
+    place.run(approval)
+    assert place.refused() == "not-an-approver"
+    before = snapshot(place.root)
+
+    # on every partition, so also on that of the request
+    others = [place.approval(request, approved_by="eve", table=f"lake.test.t{n}") for n in range(9)]
+    place.run(*others)
+
+    assert "RestoreStarted" not in place.kinds()
+    assert snapshot(place.root) == before
+
+
+def test_a_request_published_again_days_later_prolongs_nothing(place: Place) -> None:
+    request = place.request()
+    place.run(request)
+    place.now_ms += 40 * 60 * MINUTE
+    place.run(request)
+    place.now_ms += 20 * 60 * MINUTE
+    place.run(place.approval(request, occurred_at=NOW + timedelta(hours=60)))
+
+    assert place.refused() == "approval-expired"

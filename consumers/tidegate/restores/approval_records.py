@@ -109,7 +109,11 @@ class ApprovalRecords:
         if rule is None:
             return ApprovalCase(None, None)
         own = self._first(approval, RestoreApproved, approval.event_id, timedelta())
+        if own is not None and _subject(own.command) != _subject(approval):
+            own = None  # an id that was used before brings nobody's name to something else
         request = self._first(approval, RestoreRequested, approval.request, rule.within)
+        if request is not None:  # what was read may begin after the first time it was published
+            request = self.published(request.command)
         outcomes = self._outcomes_of(request) if request else ()
         return ApprovalCase(own, request, tuple(outcomes))
 
@@ -160,3 +164,7 @@ class ApprovalRecords:
             return None
         at = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
         return Published(event, record.offset, at, signed_by)
+
+
+def _subject(approval: RestoreApproved) -> tuple[str, ...]:
+    return approval.table, approval.location, approval.request, approval.plan_id
