@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.cleaning import ReaderGate
 from tidegate.cleaning.gate_state import (
     GateState,
+    Vacuum,
     VacuumRecord,
     WaitingVacuum,
     identity,
@@ -108,17 +111,56 @@ def test_what_is_kept_changes_neither_a_decision_nor_a_record(steps: list[Event 
 
 def test_what_is_kept_is_bounded_and_given_as_it_was_put() -> None:
     gate, kept = Gate(), list[bool]()
-    gate.store.recent = RecentPieces(2_000)
+    gate.store.recent = RecentPieces(8_000)
     for number in range(1, 21):
         gate.apply(vacuum(number, [number], 20), NOON)
         gate.store.changed_records()
         recent = gate.store.recent.of(TABLE)
         kept.append(bool(recent))
         assert all(isinstance(each, WaitingVacuum) for each in recent.values())
-        assert len(recent) <= 2_000 // 200
+        assert len(recent) <= 8_000 // 800
 
     assert True in kept
     assert False in kept
+
+
+@pytest.mark.parametrize("holds", [1, 20, 1_000, 20_000])
+def test_what_is_kept_takes_no_more_memory_than_its_bound(holds: int) -> None:
+    """Objects take up to ten times as much as JSON, and forty times as much as packed JSON."""
+    limit, recent, gate = 2 * 2**20, RecentPieces(2 * 2**20), ReaderGate()
+    kept, most = recent.of(TABLE), 0
+    tracemalloc.start()
+    try:
+        for number in range(8_000_000 // (1_000 + 100 * holds)):
+            first = 2_000 * (number + 1)
+            vacuum = waiting(number, tuple(range(first, first + holds)))
+            recent.keep(kept, f"v{number:016x}", vacuum, gate.dump_piece(vacuum))
+            del vacuum
+            most = max(most, tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+
+    assert most < limit
+
+
+def waiting(number: int, transactions: tuple[int, ...]) -> WaitingVacuum:
+    event = vacuum(number, [1], 4)
+    return WaitingVacuum(
+        "".join(["e", str(number)]), NOON, number, (), transactions, Vacuum.of(event)
+    )
+
+
+def test_a_piece_that_is_put_again_and_packed_is_not_the_one_from_before() -> None:
+    gate = Gate()
+    many = list(range(1, 4_000))
+    for event in (vacuum(1, [1, 2], 4), vacuum(1, many, 4)):
+        gate.apply(event, NOON)
+        gate.store.changed_records()
+
+    found = gate.store.state(TABLE).loaded.pieces.get(vacuum_name(identity(vacuum(1, [1], 4))))
+    assert gate.kept() == {}
+    assert isinstance(found, VacuumRecord)
+    assert len(found.holds) == len(many)
 
 
 def test_a_piece_that_was_removed_is_not_there() -> None:

@@ -102,6 +102,18 @@ DECIDER_MUTANTS = (
         "tests/cleaning/test_recent_pieces.py",
     ),
     Mutant(
+        "what is kept as it was put is bounded as objects, not as text",
+        RUNTIME + "decider/pieces.py",
+        ((' + _VALUE_BYTES * record.count(b",")', ""),),
+        "tests/cleaning/test_recent_pieces.py",
+    ),
+    Mutant(
+        "a piece whose record is packed is not kept beside it, nor the one from before",
+        RUNTIME + "decider/pieces.py",
+        (("            kept.pop(name, None)\n", ""),),
+        "tests/cleaning/test_recent_pieces.py",
+    ),
+    Mutant(
         "no record of a changelog is larger than a megabyte",
         RUNTIME + "decider/pieces.py",
         (("(piece))) > MAX_RECORD_BYTES", "(piece))) > 2 * MAX_RECORD_BYTES"),),

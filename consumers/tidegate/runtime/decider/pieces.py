@@ -11,9 +11,10 @@ from tidegate.runtime.protocols import PiecewiseDecider
 
 MAX_RECORD_BYTES: Final = 1_000_000
 """The largest record of a piece: every broker's default limit accepts it."""
-RECENT_BYTES: Final = 32 * 2**20
-"""Of the records of the pieces that a process also keeps as they were put, its partitions together.
-As objects they take up to four times as much."""
+RECENT_BYTES: Final = 128 * 2**20
+"""Of the pieces that a process also keeps as they were put, its partitions together, as objects."""
+_VALUE_BYTES: Final = 64
+"""What a value takes as an object besides its text, at most, with its share of tuples."""
 UNREADABLE: Final = (ValueError, TypeError, KeyError)
 """What reading a record raises that can't be read."""
 
@@ -38,7 +39,9 @@ def require_small(decider: PiecewiseDecider[Any], pieces: Mapping[str, object]) 
 class RecentPieces:
     """Pieces as they were put, beside their records: one that was put is soon asked for again.
 
-    Where their records are too large together, all are forgotten, and parsed when asked for.
+    Where they are too large together, all are forgotten, and parsed when asked for. How large one
+    is its record tells: numbers take ten times as much as objects. A packed record does not tell;
+    its piece, which has very many values, is not kept.
     """
 
     limit: int = RECENT_BYTES
@@ -49,14 +52,24 @@ class RecentPieces:
         """Those of a table by name, none of them removed since. A live view; removals go there."""
         return self._tables.setdefault(table, {})
 
-    def keep(self, kept: dict[str, object], name: str, piece: object, size: int) -> None:
-        """Keep one that was put, in the view of its table; `size` is that of its record."""
-        self._bytes += size
+    def keep(self, kept: dict[str, object], name: str, piece: object, record: bytes) -> None:
+        """Keep one that was put, in the view of its table, unless its record is no JSON."""
+        if not record.startswith(_JSON):
+            kept.pop(name, None)
+            return
+        self._bytes += len(record) + _VALUE_BYTES * record.count(b",")
         kept[name] = piece
         if self._bytes > self.limit:
             self._bytes = 0
             for each in self._tables.values():
                 each.clear()
+
+    def forget(self, table: str) -> None:
+        """Nothing is stored of a table any more, and nobody has a view of it."""
+        self._tables.pop(table, None)
+
+
+_JSON: Final = (b"{", b"[")
 
 
 @dataclass(frozen=True, slots=True)

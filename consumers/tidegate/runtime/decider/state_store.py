@@ -259,6 +259,7 @@ class StateStore(Generic[S]):
             if is_empty and table not in self._ahead:
                 removed.append((table.encode(), None))
                 self.all_pieces.pop(table, None)
+                self.recent.forget(table)
                 del self._records[table], self._loaded[table]
         self._changed.clear()
         return [*written, (POSITIONS_KEY, _POSITIONS.dump_json(self.positions)), *removed]
@@ -284,7 +285,7 @@ class StateStore(Generic[S]):
             if piece is not None:
                 record = records[name] = self.piecewise.dump_piece(piece)
                 put.append((key, record))
-                self.recent.keep(recent, name, piece, len(record))
+                self.recent.keep(recent, name, piece, record)
             elif records.pop(name, None) is not None:  # else it came and went within this write
                 recent.pop(name, None)
                 removed.append((key, None))
