@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -30,7 +32,7 @@ from tidegate.events import Outcome, RestoreCompleted, RestoreStarted
 from tidegate.hudi import RestoreMetadata
 from tidegate.restores import LivenessSettings, Restorer
 from tidegate.savepoints import SavepointWriter
-from tidegate.tables.warehouse import Warehouse, WarehouseRoots
+from tidegate.tables.warehouse import Moves, Warehouse, WarehouseRoots
 
 pytestmark = pytest.mark.slow
 
@@ -242,4 +244,22 @@ def test_no_part_of_a_metadata_table_is_left_by_a_death_within_its_removal(tmp_p
     assert where.name.startswith("metadata-")
     assert where.parent == table.path / ".hoodie/.tidegate/restorer"
     assert not where.exists()
+    assert not (table.path / ".hoodie/metadata").exists()
+
+
+@pytest.mark.parametrize("reason", [errno.EXDEV, errno.EMFILE])
+def test_a_metadata_table_that_cannot_be_moved_is_removed_where_it_is(
+    tmp_path: Path, reason: int
+) -> None:
+    """So it is on overlays, and on object stores that are mounted: the restore would stay stuck."""
+    table = prepare(tmp_path)
+
+    class Mounted(Warehouse):
+        @contextmanager
+        def moving(self, source: str, target: str) -> Generator[Moves]:
+            raise OSError(reason, "no rename of directories", source, None, target)
+            yield
+
+    restore(table, Mounted(WarehouseRoots.of(str(tmp_path))), 0)
+
     assert not (table.path / ".hoodie/metadata").exists()

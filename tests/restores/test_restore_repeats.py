@@ -35,9 +35,12 @@ from tidegate.events import (
     RestoreStarted,
 )
 from tidegate.events.wire import Wire
-from tidegate.restores import LivenessSettings, Restorer
+from tidegate.hudi import RestoreMetadata
+from tidegate.hudi_reader import HudiTable
+from tidegate.restores import EngineRule, HudiEngine, LivenessSettings, Restorer
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.savepoints import SavepointWriter
+from tidegate.tables.hudi import TimelineWriter
 from tidegate.tables.warehouse import Warehouse
 
 VERSIONS = pytest.mark.parametrize("version", [9, 6])
@@ -316,3 +319,30 @@ def outcome_of(request: RestoreRequested, kind: type[Outcome]) -> Outcome:
     }
     known = {name: value for name, value in values.items() if name in kind.model_fields}
     return kind.about(request, **cast("Any", known))
+
+
+def test_a_restore_by_hudi_during_which_a_write_completed_is_not_said_to_be_done_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, warehouse = savepointed(tmp_path), warehouse_over(tmp_path)
+    command = restore_request(table, at(2))
+
+    def leaves_one(_: HudiEngine, there: HudiTable, savepoint: str) -> None:
+        assert savepoint == at(2)
+        writer = TimelineWriter(warehouse, there, ticking())
+        writer.remove(file for file in there.files if file.timestamp == at(4))
+        (pending,) = there.timeline.pending_restores
+        writer.complete(pending, RestoreMetadata(pending.timestamp, 1, ()).encode())
+
+    monkeypatch.setattr(HudiEngine, "_call", leaves_one)
+    clock, unwatched = ticking(NOW + timedelta(minutes=1)), LivenessSettings(watch=timedelta(0))
+    engine = HudiEngine(lambda: cast("Any", None), (EngineRule("*", by_hudi=True),))
+    restorer = Restorer(warehouse, ThreadMap(threads=1), clock, unwatched, hudi=engine)
+    _, failed = restorer.execute(command)
+    assert isinstance(failed, RestoreFailed)
+
+    (again,) = restorer.execute(command)
+
+    assert isinstance(again, RestoreRejected)
+    assert again.reason == "later-commit-stays"
+    assert at(3) in again.message

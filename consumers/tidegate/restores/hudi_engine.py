@@ -38,7 +38,8 @@ class EngineRule:
 
 def restored_by(rules: Iterable[EngineRule], table: str | None) -> bool:
     """Whether Hudi itself restores a table: the first rule that matches decides, else not."""
-    matching = (rule for rule in rules if fnmatchcase(table or "", rule.tables))
+    name = (table or "").lower()
+    matching = (rule for rule in rules if fnmatchcase(name, rule.tables.lower()))
     return next((rule.by_hudi for rule in matching), False)
 
 

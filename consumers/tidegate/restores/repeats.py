@@ -54,7 +54,8 @@ def previous_outcome(
     """The outcome of a request that was carried out before; None: carry it out, or resume it.
 
     Raises:
-        Refused: its restore was begun, and somebody removed it from the timeline.
+        Refused: its restore was begun, and somebody removed it from the timeline; or Hudi completed
+            it, and a write that had begun before stayed.
         FormatError: what is stored for this request is about something else.
     """
     store = outcome_store(context.warehouse, table.location)
@@ -72,6 +73,8 @@ def previous_outcome(
         if begun
         else finished_restore(table, command.savepoint)
     )
+    if done is not None and begun and outcome is None:
+        _check_end(table, command.savepoint, done)
     if done is not None:
         trim(TimelineWriter(context.warehouse, table, context.clock), command.savepoint, done)
         outcome = outcome or completed(done)
@@ -82,6 +85,17 @@ def previous_outcome(
             f"restore {begun}, begun for this request, is neither pending nor completed any more",
         )
     return outcome
+
+
+def _check_end(table: HudiTable, savepoint: str, done: RestoreMetadata) -> None:
+    """Check what our own restores check before they complete, and nobody before Hudi does."""
+    for write in table.timeline.completed_writes:
+        if savepoint < write.timestamp < done.started:
+            raise Refused(
+                Reason.LATER_COMMIT_STAYS,
+                f"commit {write.timestamp} completed while restore {done.started} ran, which did"
+                " not roll it back: look at the plan, then send a new request",
+            )
 
 
 def _completed_at(table: HudiTable, instant: str, savepoint: str) -> RestoreMetadata | None:

@@ -6,12 +6,13 @@ the instants are rolled back, newest first, those of a pass together; then the r
 
 from __future__ import annotations
 
+import errno
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Final, Self
 
 from tidegate.errors import ConfinementError, FormatError, TransientError
 from tidegate.hudi import (
@@ -47,6 +48,18 @@ from tidegate.restores.repeats import outcome_store
 from tidegate.storage import NotFound, is_below, join
 from tidegate.tables.hudi import TimelineWriter
 from tidegate.tables.warehouse import AlreadyExists
+
+_NO_RENAME: Final = frozenset(
+    {
+        errno.EXDEV,
+        errno.ENOTSUP,
+        errno.ENOSYS,
+        errno.EINVAL,
+        errno.EPERM,
+        errno.EMFILE,
+    }
+)
+"""What file systems answer that rename no directories: overlays, object stores that are mounted."""
 
 
 @dataclass(frozen=True)
@@ -133,8 +146,12 @@ class RestoreRun:
         if "://" not in location:
             folder, _, last = join(location, METADATA_TABLE).rpartition("/")
             warehouse.remove_tree(join(aside, name))  # what an earlier attempt put aside
-            with suppress(NotFound), warehouse.moving(folder, aside) as moves:
-                moves.move_if(last, lambda _: True, name)
+            try:
+                with suppress(NotFound), warehouse.moving(folder, aside) as moves:
+                    moves.move_if(last, lambda _: True, name)
+            except OSError as error:
+                if error.errno not in _NO_RENAME:
+                    raise
             warehouse.remove_tree(join(aside, name))
         warehouse.remove_tree(join(location, METADATA_TABLE))
 

@@ -93,6 +93,13 @@ def test_hudi_restores_the_tables_that_a_rule_leaves_to_it() -> None:
     assert hudi_engine(Settings(), never) is None
 
 
+def test_rules_match_names_in_any_case_for_the_engine_too() -> None:
+    rules = {"rules": [{"tables": "Lake.Old.*", "engine": "hudi"}]}
+    left = Settings.model_validate({"restores": rules})
+    assert restored_by_hudi(left, "lake.old.orders")
+    assert restored_by_hudi(left, "lake.OLD.orders")
+
+
 def test_a_session_that_would_not_understand_the_call_is_refused_at_the_start() -> None:
     with pytest.raises(ConfigError, match=r"spark\.sql\.extensions"):
         hudi_engine(Settings.model_validate({"restores": BY_HUDI}), never)
