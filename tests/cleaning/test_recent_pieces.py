@@ -143,6 +143,18 @@ def test_what_is_kept_takes_no_more_memory_than_its_bound(holds: int) -> None:
     assert most < limit
 
 
+def test_of_a_process_that_owns_more_partitions_each_keeps_less_at_once() -> None:
+    gate = Gate()
+    gate.apply(vacuum(1, [1], 4), NOON)
+    gate.store.changed_records()
+    gate.store.recent.bound(100_000)
+    assert gate.kept()
+
+    gate.store.recent.bound(100)
+    assert gate.kept() == {}
+    assert gate.store.state(TABLE).loaded.pieces.get(vacuum_name(identity(vacuum(1, [1], 4))))
+
+
 def waiting(number: int, transactions: tuple[int, ...]) -> WaitingVacuum:
     event = vacuum(number, [1], 4)
     return WaitingVacuum(

@@ -117,7 +117,7 @@ class OwnedPartitions(Generic[S]):
             self._retries.call(lambda: self._check(stores, starts))
         self._released.clear()
         for store in stores.values():
-            store.recent.limit = RECENT_BYTES // len(stores)
+            store.recent.bound(RECENT_BYTES // len(stores))
         self._owned = {number: OwnedPartition(store) for number, store in stores.items()}
 
     def write(self, changed: Mapping[int, OwnedPartition[S]]) -> None:

@@ -60,9 +60,18 @@ class RecentPieces:
         self._bytes += len(record) + _VALUE_BYTES * record.count(b",")
         kept[name] = piece
         if self._bytes > self.limit:
-            self._bytes = 0
-            for each in self._tables.values():
-                each.clear()
+            self._forget_all()
+
+    def bound(self, limit: int) -> None:
+        """Keep no more than this from now on: a process that owns more partitions shares it out."""
+        self.limit = limit
+        if self._bytes > limit:
+            self._forget_all()
+
+    def _forget_all(self) -> None:
+        self._bytes = 0
+        for each in self._tables.values():
+            each.clear()
 
     def forget(self, table: str) -> None:
         """Nothing is stored of a table any more, and nobody has a view of it."""
