@@ -103,3 +103,15 @@ def test_rules_match_names_in_any_case_for_the_engine_too() -> None:
 def test_a_session_that_would_not_understand_the_call_is_refused_at_the_start() -> None:
     with pytest.raises(ConfigError, match=r"spark\.sql\.extensions"):
         hudi_engine(Settings.model_validate({"restores": BY_HUDI}), never)
+
+
+@pytest.mark.parametrize("more", [{"engine": "hudi"}, {"condemned": "plan"}])
+def test_a_rule_takes_no_approval_away_without_saying_so(more: dict[str, Any]) -> None:
+    first, second = {"tables": "lake.old.*", **more}, {"tables": "*", "approval": True}
+
+    with pytest.raises(ValidationError, match=r"lake\.old\.\* decides before the one for \*"):
+        Settings.model_validate({"restores": {"rules": [first, second]}})
+
+    for said in (True, False):
+        Settings.model_validate({"restores": {"rules": [{**first, "approval": said}, second]}})
+    Settings.model_validate({"restores": {"rules": [second, first]}})

@@ -69,3 +69,16 @@ class RestoreSettings(Section, frozen=True):
     rules: tuple[RestoreRuleSettings, ...] = ()
     """For some tables; the first that matches decides. Without one no approval is needed, and
     Tidegate carries restores out itself."""
+
+    @model_validator(mode="after")
+    def _takes_no_approval_away_unsaid(self) -> Self:
+        """Refuse a rule that would decide before one that asks for approvals, and not say so."""
+        for place, rule in enumerate(self.rules):
+            is_said = "approval" in rule.model_fields_set
+            later = next((each for each in self.rules[place + 1 :] if each.approval), None)
+            if not is_said and later is not None:
+                raise ValueError(
+                    f"the rule for {rule.tables} decides before the one for {later.tables}, which"
+                    " asks for approvals: say approval = true or approval = false in it, too"
+                )
+        return self
