@@ -79,7 +79,7 @@ class HudiEngine:
 
     def _call(self, table: HudiTable, savepoint: str) -> None:
         from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - comes with pyspark
-        from pyspark.errors import PySparkException  # noqa: PLC0415
+        from pyspark.errors import AnalysisException, PySparkException  # noqa: PLC0415
 
         if _QUOTABLE.fullmatch(table.location) is None:
             raise FormatError(f"{table.location!r} can't be named in a CALL of Spark SQL")
@@ -94,6 +94,11 @@ class HudiEngine:
             session.sql(f"CALL {call}").collect()
         except Py4JJavaError as error:
             raise told(list(_causes(error.java_exception))) from error
+        except AnalysisException as error:  # or ParseException: another attempt says the same
+            said = str(error).strip().partition("\n")[0]
+            raise FormatError(
+                f"Spark refuses the call; is the jar of Hudi's bundle there? {said}"
+            ) from error
         except PySparkException as error:
             raise told([str(error).partition("\n")[0]]) from error
         except Py4JError as error:
