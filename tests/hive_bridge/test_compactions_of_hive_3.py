@@ -108,6 +108,18 @@ def test_a_refused_one_does_not_stand_in_the_way_of_the_next(queue: Queue) -> No
     assert [each.compaction_id for each in queue.look(FIRST, SECOND)] == [9]
 
 
+def test_what_was_looked_up_after_the_locks_of_a_look_waits_for_the_next_ones(
+    queue: Queue,
+) -> None:
+    """The directory may show a compaction that ended after them: its readers are not among them."""
+    queue.answers = {7: made(5)}
+    entries = queue.compactions.completed((FIRST,))
+    assert list(queue.compactions.described(entries)) == []
+    queue.compactions.wait(60)
+    assert list(queue.compactions.described(entries)) == []
+    assert len(queue.look(FIRST)) >= 1
+
+
 def test_entries_that_say_what_they_compacted_are_left_as_they_are(queue: Queue) -> None:
     of_hive_4 = replace(FIRST, transaction_id=20, next_transaction_id=20, highest_write_id=3)
     other = replace(of_hive_4, compaction_id=8, transaction_id=21)

@@ -331,6 +331,24 @@ def test_files_of_unknown_instants_are_a_doubt_once_the_timeline_begins_after_th
     assert "unknown instants" in doubt_of(table, at(4))
 
 
+def test_commits_that_were_archived_beyond_a_savepoint_are_a_doubt_once_they_count(
+    tmp_path: Path,
+) -> None:
+    """Nobody listed their partitions: they began, and were archived, between two savepoints."""
+    table = begun(tmp_path)
+    table.commit(at(3), at(1), {"p3": "g3"})
+    table.commit(at(4), at(1), {"p1": "g1"})
+    remove_instants(table, at(1), at(3))
+    outcome = keep(table, at(4))
+    assert isinstance(outcome, SavepointCreated)
+    assert outcome.derived_from == at(2)
+    remove_savepoint(table, at(2))
+    remove_instants(table, at(2))
+    table.commit(at(5), at(4), {"p1": "g1"})
+    assert at(3) in str(kept(listed(table, at(5)))["p3"])
+    assert "unknown instants" in doubt_of(table, at(5))
+
+
 def test_pending_delta_commits_of_version_6_are_a_doubt(tmp_path: Path) -> None:
     table = begun(tmp_path, 6, hoodie__table__type="MERGE_ON_READ")
     table.delta(at(3), {"p1": "g1"}, at(1), completes=False)

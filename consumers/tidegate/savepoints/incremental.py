@@ -77,9 +77,22 @@ def derive_savepoint(table: HudiTable, commit: str, parallel_map: ParallelMap) -
     count = base.view.files - sum(map(len, old.values())) + new.file_count
     names = (name for each in found for name in each.sizes)
     seen = View.of(table.properties, rules, (count, size), names)
-    strangers = base.view.has_strangers or seen.has_strangers
+    strangers = base.view.has_strangers or seen.has_strangers or _may_have_holes(table, base)
     view = replace(seen, has_strangers=strangers, derived=base.view.derived + 1)
     return SavepointPlan(commit, entries, size, count, view, base.instant)
+
+
+def _may_have_holes(table: HudiTable, base: _Base) -> bool:
+    """Whether commits after the earlier savepoint may have been archived, unseen by its view.
+
+    Hudi does that with `hoodie.archive.beyond.savepoint`, and takes the oldest ones first. What
+    they wrote counts as uncommitted, until the timeline begins after it.
+    """
+    savepoints = table.timeline.savepoints
+    return not any(
+        each.timestamp <= base.instant and each.timestamp not in savepoints
+        for each in table.timeline.completed_writes
+    )
 
 
 def _last_savepoint(table: HudiTable, commit: str) -> _Base:

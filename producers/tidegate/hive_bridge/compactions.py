@@ -63,6 +63,8 @@ class Compactions:
         self._again: dict[Key, float] = {}
         """When to look those up again that are not to be cleaned now."""
         self._asked: dict[Key, Future[Description]] = {}
+        self._ended: frozenset[Future[Description]] = frozenset()
+        """Look-ups that were over when the current look had not asked for the locks yet."""
         self._highest: dict[int, int] = {}
         """What was found out of compactions of which Hive 3 does not say it, by their ids."""
 
@@ -95,8 +97,9 @@ class Compactions:
         """The queue with what was found out of Hive 3's compactions, and of those the latest ones.
 
         They stay in its queue for ever. The latest of a kind made what its directory shows; it
-        covers those before.
+        covers those before. Call it before the locks are asked for, and `described` after that.
         """
+        self._ended = frozenset(each for each in self._asked.values() if each.done())
         entries = tuple(queue)
         latest: dict[tuple[object, ...], int] = {}
         for each in entries:
@@ -136,10 +139,20 @@ class Compactions:
             asked = self._asked.get(key)
             if asked is None:
                 self._asked[key] = self._pool.submit(self._describe, compaction)
-            elif asked.done() and (found := self._result(key, compaction, asked)) is not None:
+            elif (
+                self._is_over(compaction, asked)
+                and (found := self._result(key, compaction, asked)) is not None
+            ):
                 made = self._completed(compaction, found)
                 if key_of(made, self._catalog) not in self._published:
                     yield made, found
+
+    def _is_over(self, compaction: Compaction, asked: Future[Description]) -> bool:
+        """Whether what was looked up may be used in this look.
+
+        Hive 3's directory may show what another one made after the locks were asked for.
+        """
+        return asked in self._ended if compaction.is_of_hive_3 else asked.done()
 
     def _completed(self, compaction: Compaction, found: Description) -> Compaction:
         if not compaction.is_of_hive_3:
