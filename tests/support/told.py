@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
 
 from support.samples import NOON, savepoint_request
@@ -33,10 +34,14 @@ SAVEPOINT = "20261121041551845"
 
 
 def publish(servers: str, prefix: str, *events: Event) -> list[Receipt]:
-    """Send events one after another, on the topics of a deployment."""
+    """Send events one after another, on the topics of a deployment, each in another millisecond.
+
+    What reads several topics orders them by the broker's time.
+    """
     producer = ConfirmedProducer({"bootstrap.servers": servers})
     sent: list[Receipt] = []
     for event in events:
+        time.sleep(0.002)
         sent += producer.send([Wire().serialize(event, topic_of(type(event)).name(prefix))])
     producer.close()
     return sent
