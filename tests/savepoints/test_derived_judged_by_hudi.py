@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
-from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader looks
 
 from support.judged import savepoint, savepoint_files
 from support.merge_on_read import (
@@ -28,6 +27,9 @@ from tidegate.savepoints.derivation import InDoubt
 from tidegate.savepoints.full_listing import list_savepoint
 from tidegate.savepoints.incremental import derive_savepoint
 from tidegate.savepoints.plan import SavepointPlan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.soak]
 

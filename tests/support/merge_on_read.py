@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
-
-from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader looks
+from typing import TYPE_CHECKING, Final
 
 from support.real_hudi import RealTable, Row, rows
 from tidegate.hudi import Action, Instant
 from tidegate.hudi_reader import HudiTable, load_table
 from tidegate.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SCHEDULED: Final = {
     "hoodie.compact.schedule.inline": "true",
