@@ -61,6 +61,9 @@ def posted(bridge: Child, body: bytes) -> int:
         return response.status
 
 
+ALL_OF_IT = "this process watches the tables of 3 partitions"
+
+
 def test_commits_are_published_once_through_deaths_and_by_two(
     deployment: Deployment, tmp_path: Path
 ) -> None:
@@ -87,9 +90,14 @@ def test_commits_are_published_once_through_deaths_and_by_two(
     four_commits(tmp_path / "wh" / "new", 6)
     known.append(("hudi.wh.new", at(4)))
     until(deployment, *known)
-    for each in both:
-        os.kill(each.pid, signal.SIGTERM)
-        assert exit_code(each) == 0
+    second, third = both
+    taken = third.log.read_text().count(ALL_OF_IT)
+    os.kill(second.pid, signal.SIGTERM)
+    assert exit_code(second) == 0
+    # librdkafka 2.16 may abort a process that closes its consumer in the middle of a rebalance
+    wait_for("the third alone", lambda: third.log.read_text().count(ALL_OF_IT) > taken)
+    os.kill(third.pid, signal.SIGTERM)
+    assert exit_code(third) == 0
 
 
 @pytest.mark.slow

@@ -147,9 +147,6 @@ class KafkaSubscription:
 
     def _assign(self, consumer: Consumer, assigned: list[TopicPartition]) -> None:
         if self._leaving:  # the group's answer to joining came after we had decided to leave
-            # Said, or the client takes the partitions by itself; and a client that is closed while
-            # it looks up where to start ends the process in C.
-            consumer.assign([])
             return
         partitions = [Partition(each.topic, each.partition) for each in assigned]
         starts = BROKER_RETRIES.call(lambda: self._starts(partitions))
