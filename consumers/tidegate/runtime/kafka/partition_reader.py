@@ -22,8 +22,13 @@ _READER: Final[Config] = {
     "receive.message.max.bytes": MAX_RECEIVED,
     "log_level": 0,
 }
-_AHEAD: Final[Config] = {"queued.max.messages.kbytes": 16_384}
-"""What is fetched ahead: 64 MiB by default, and as much again in the batch that is worked on."""
+_AHEAD: Final[Config] = {
+    # 64 MiB by default, and as much again in the batch that is worked on
+    "queued.max.messages.kbytes": 16_384,
+    # a full queue stops the fetching for this long; the default, a second, is most of a reading
+    "fetch.queue.backoff.ms": 10,
+}
+"""What is fetched ahead."""
 QUICK: Final[Config] = {
     # the end of a partition is reported by an answer with nothing new: at once, not after 500 ms
     "fetch.wait.max.ms": 10,
