@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Literal
 
 import pytest
 
 from support.interleavings import IDS, Model, Rules, Scenario, Violation
 from tidegate.cleaning import CleaningPlan, ListedDirectory, plan_cleaning
 from tidegate.events import CleaningReleased
-from tidegate.hive import FoundDirectory, ValidWriteIds, acid_state
+from tidegate.hive import Delta, FoundDirectory, ValidWriteIds, acid_state
+from tidegate.hive.write_ids import CleanerWriteIds
 from tidegate.hive_metastore.holds import HeldTables, Holds, holds_of
 from tidegate.hive_metastore.values import Transactions
 
@@ -18,19 +21,22 @@ SMALL = (
     Scenario(4, ("minor", "major"), ("table",), faults=1),
     Scenario(3, ("minor", "major"), ("partition",), faults=1),
     Scenario(4, ("minor",), ("database", "elsewhere"), faults=1),
-    Scenario(4, ("major", "minor"), ("table",), writer=True),
+    Scenario(4, ("major", "minor"), ("table",), writer="deletes"),
     Scenario(3, ("minor", "major"), ("table", "partition"), dies=1),
+    Scenario(4, ("minor",), ("table",), writer="overwrites"),
+    Scenario(3, ("major",), ("partition",), writer="overwrites"),
 )
 LARGE = (
-    Scenario(3, ("minor", "minor"), ("table",), writer=True),
+    Scenario(3, ("minor", "minor"), ("table",), writer="deletes"),
     Scenario(4, ("minor", "major"), ("table", "partition", "database"), dies=2),
     Scenario(3, ("minor", "major"), ("table", "partition", "database"), dies=2),
     Scenario(4, ("minor", "major"), ("table", "partition"), faults=1, dies=1),
     Scenario(3, ("major", "minor"), ("table", "database"), faults=1, dies=1),
-    Scenario(4, ("minor", "minor"), ("partition", "elsewhere"), writer=True, faults=1),
-    Scenario(3, ("minor", "major"), ("database",), writer=True, faults=1),
+    Scenario(4, ("minor", "minor"), ("partition", "elsewhere"), writer="deletes", faults=1),
+    Scenario(3, ("minor", "major"), ("database",), writer="deletes", faults=1),
     Scenario(4, ("minor", "major"), ("table",), faults=2),
-    Scenario(4, ("minor", "major"), ("table", "partition"), writer=True),
+    Scenario(4, ("minor", "major"), ("table", "partition"), writer="deletes"),
+    Scenario(4, ("minor", "major"), ("table",), writer="overwrites", faults=1),
 )
 
 
@@ -83,6 +89,33 @@ def obsolete_now(listing: Sequence[ListedDirectory], command: CleaningReleased) 
     return CleaningPlan(tuple(each for each in listing if each.name in gone))
 
 
+def as_hives_cleaner(
+    listing: Sequence[ListedDirectory], command: CleaningReleased, *, takes_later_bases: bool = True
+) -> CleaningPlan:
+    """Hive's rule for its own cleaner; HIVE-29601 is that it judges by bases above the mark too."""
+    ids = CleanerWriteIds.of(ValidWriteIds.parse(command.valid_write_ids))
+    found = [FoundDirectory.named(each.name) for each in listing]
+    if not takes_later_bases:
+        found = [
+            each
+            for each in found
+            if isinstance(each.acid, Delta) or each.acid.max_write_id <= ids.high_water_mark
+        ]
+    state = acid_state(found, ids)
+    gone = {*state.obsolete, *state.aborted}
+    return CleaningPlan(tuple(each for each in listing if each.name in gone))
+
+
+def with_the_mark_lowered(answer: ValidWriteIds, highest: int) -> ValidWriteIds:
+    """What is valid now, as Hive's cleaner takes it: open ids above the mark are still known."""
+    return replace(answer, high_water_mark=min(highest, answer.high_water_mark))
+
+
+def all_as_committed(answer: ValidWriteIds, _: int) -> ValidWriteIds:
+    """Neither open nor aborted ids: openLooKeng."""
+    return ValidWriteIds(answer.table, answer.high_water_mark)
+
+
 def never_the_aborted(
     listing: Sequence[ListedDirectory], command: CleaningReleased
 ) -> CleaningPlan:
@@ -92,7 +125,8 @@ def never_the_aborted(
     return replace(plan, remove=kept)
 
 
-BETWEEN = Scenario(4, ("minor", "major"), ("table",), writer=True)
+BETWEEN = Scenario(4, ("minor", "major"), ("table",), writer="deletes")
+OVERWRITTEN = Scenario(4, ("minor",), ("table",), writer="overwrites")
 ONE = Scenario(4, ("minor",), ("table",))
 DEATHS = Scenario(4, ("minor",), ("table",), faults=1)
 READERS_FAULTS = {
@@ -101,10 +135,19 @@ READERS_FAULTS = {
     "only the partition's locks": (ONE, Rules(holds_of=of_the_partition_only)),
     "the mark is too low": (ONE, Rules(holds_of=below_the_mark)),
     "the queue is asked for last": (ONE, Rules(queue_first=False)),
-    "all that is obsolete now": (BETWEEN, Rules(plan=obsolete_now)),
+    "all that is obsolete now (HIVE-27526)": (BETWEEN, Rules(plan=obsolete_now)),
+    "a base above the mark (HIVE-29601)": (
+        OVERWRITTEN,
+        Rules(plan=as_hives_cleaner, write_ids=with_the_mark_lowered),
+    ),
+    "open and aborted ids as committed": (
+        OVERWRITTEN,
+        Rules(plan=as_hives_cleaner, write_ids=all_as_committed),
+    ),
 }
 VACUUMS_FAULTS = {
     "aborted writes are left": (ONE, Rules(plan=never_the_aborted)),
+    "a gate that gives up": (ONE, Rules(gate_waits_on=False)),
     "a memory that dies with its process": (DEATHS, Rules(gate_remembers=False)),
     "cleaned, though directories are left": (DEATHS, Rules(plans_again=False)),
     "a query on another table holds": (
@@ -124,6 +167,15 @@ def test_a_fault_that_hurts_readers_is_found(scenario: Scenario, rules: Rules) -
 def test_a_fault_that_leaves_directories_is_found(scenario: Scenario, rules: Rules) -> None:
     with pytest.raises(Violation, match="not all is cleaned in the end"):
         Model(scenario, rules).run()
+
+
+@pytest.mark.parametrize("hive", [3, 4])
+def test_in_that_world_the_base_above_the_mark_is_hives_only_fault(hive: Literal[3, 4]) -> None:
+    """So what is found there is HIVE-29601, and our rules hold with Hive's list of ids as well."""
+    scenario = replace(OVERWRITTEN, hive=hive)
+    bounded = partial(as_hives_cleaner, takes_later_bases=False)
+    for plan in (bounded, plan_cleaning):
+        Model(scenario, Rules(plan=plan, write_ids=with_the_mark_lowered)).run()
 
 
 def test_a_lock_on_the_database_is_not_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,6 +95,13 @@ def test_a_later_vacuums_base_judges_nothing_for_an_earlier_vacuum(later: str) -
     ]
 
 
+def test_a_base_above_the_mark_does_not_shadow_what_readers_still_merge() -> None:
+    """HIVE-29601 again: by base_5 an earlier attempt's delta would be obsolete as well."""
+    listing = ("delta_1_1_0", "delta_1_3_v50", "delta_1_3_v60", "base_5")
+    vacuum = minor(1, 3, "delta_1_3_v60", ids="t:3:9:9:")
+    assert obsolete(vacuum, *listing) == ["delta_1_1_0"]
+
+
 def test_a_product_stays_though_a_wider_delta_shadows_it() -> None:
     """A compaction that died may have left a wider delta: by the names alone it would win."""
     listing = ("delta_1_5_v50", "delta_1_3_v60", "delta_1_1_0", "delta_4_4_0")

@@ -28,6 +28,23 @@ CLEANER_MUTANTS = (
         "tests/hive/test_compaction.py",
     ),
     Mutant(
+        "cleaner: a base above the high-water mark judges nothing (HIVE-29601)",
+        _COMPACTION,
+        (
+            (
+                "return above_range or found.acid.write_id > self.write_ids.high_water_mark",
+                "return above_range",
+            ),
+        ),
+        "tests/hive/test_compaction.py",
+    ),
+    Mutant(
+        "cleaner: what an expired hold releases is quarantined by default",
+        "consumers/tidegate/cleaning/rules.py",
+        (("if mode is CleaningMode.DELETE and command.after_expiry:", "if False:"),),
+        "tests/cleaning/test_quarantine.py",
+    ),
+    Mutant(
         "cleaner: a vacuum waits while a later one's cleaning is under way",
         "consumers/tidegate/cleaning/superseded.py",
         (("    if names and left:\n", "    if False:\n"),),

@@ -28,7 +28,6 @@ from tidegate.hive_metastore.values import (
     Compaction,
     Lock,
     Transactions,
-    write_ids_of_compaction,
 )
 
 if TYPE_CHECKING:
@@ -174,7 +173,7 @@ class Bridge:
             directories=tuple(each.name for each in vacuum.made),
             min_write_id=min(lows, default=1),
             max_write_id=max(each.max_write_id for each in products),
-            valid_write_ids=str(write_ids_of_compaction(answer, vacuum.highest)),
+            valid_write_ids=str(self._model.rules.write_ids(answer, vacuum.highest)),
             own_lock_id=_OWN_LOCK,
             own_transaction_id=vacuum.txn or None,
             locks=(LockHold(lock_id=_OWN_LOCK), *holds.locks),

@@ -14,7 +14,7 @@ from support.interleavings.explore import Step
 from support.interleavings.scenario import Faults
 from support.interleavings.world import World
 from tidegate.cleaning import GateState, ReaderGate
-from tidegate.events import CleaningReleased
+from tidegate.events import CleaningReleased, LockReleased
 
 if TYPE_CHECKING:
     from support.interleavings.steps import Model
@@ -73,7 +73,10 @@ class GateRecords:
             name = f"gate reads {type(self._model.events[number]).__name__} {number}"
             read = _read(world, topic)
             said = (*world.commands, *decided.commands)
-            yield name, False, read._replace(gate=decided.written[-1], commands=said)
+            gate = decided.written[-1]
+            if not self._model.rules.gate_waits_on and self._is_only_one_of_many(decided, number):
+                gate = 0
+            yield name, False, read._replace(gate=gate, commands=said)
             yield from self._deaths(world, decided, name)
             if "lag" in self._kinds and world.faults and world.lagging is None:
                 lags = world._replace(lagging=topic, faults=world.faults - 1)
@@ -88,6 +91,10 @@ class GateRecords:
     @property
     def _kinds(self) -> Faults:
         return self._model.scenario.kinds_of_faults
+
+    def _is_only_one_of_many(self, decided: _Decided, number: int) -> bool:
+        """Whether this release was not the last of those that a vacuum waits for."""
+        return isinstance(self._model.events[number], LockReleased) and not decided.commands
 
     def _deaths(self, world: World, decided: _Decided, name: str) -> Iterator[Step[World]]:
         if not world.faults or "gate dies" not in self._kinds:

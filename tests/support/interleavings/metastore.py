@@ -134,12 +134,14 @@ def _next_of(
 
 
 def steps_of_writer(world: World, scenario: Scenario) -> Iterator[Step[World]]:
-    """Insert a row and delete another in one transaction; commit or abort."""
-    if not scenario.writer:
+    """Insert a row, and delete another one or overwrite all; commit or abort."""
+    if scenario.writer is None:
         return
     number = len(BEFORE) + 1
     if len(world.writes) == len(BEFORE):
-        write = Write((world.epoch + 1) * IDS, "open", 3)
+        write = Write((world.epoch + 1) * IDS, "open", overwrites=scenario.writer == "overwrites")
+        if scenario.writer == "deletes":
+            write = write._replace(deletes=3)
         yield (
             "the writer writes",
             False,
@@ -233,6 +235,9 @@ def _deltas(delta: Delta, rows: frozenset[Row]) -> Iterator[Directory]:
 
 def _written(number: int, write: Write) -> Iterator[Directory]:
     inserted: Row = ("i", number)
+    if write.overwrites:
+        yield Directory(Base(number).name, frozenset({inserted}))
+        return
     yield Directory(Delta(number, number, 0).name, frozenset({inserted}))
     if write.deletes is not None:
         deleted: Row = ("d", number, write.deletes)

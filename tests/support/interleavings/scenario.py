@@ -14,6 +14,8 @@ LOCATION: Final = "/wh/t"
 Role = Literal["partition", "table", "database", "elsewhere"]
 """What a reader locks. One that locks another table only never ends: nobody may wait for it."""
 Kind = Literal["minor", "major"]
+Writing = Literal["deletes", "overwrites"]
+"""What a writer does beside its insert: it deletes a row, or all rows that were there before."""
 Faults = frozenset[
     Literal["bridge dies", "gate dies", "cleaner dies", "cleaner lives on", "lag", "repeated"]
 ]
@@ -33,7 +35,7 @@ class Scenario:
         readers: What each of them locks. Each takes its snapshot, then its lock, then lists the
             directories, then reads; each at any time.
         dies: The reader that dies instead of ending; its lock goes when it times out. None: none.
-        writer: Whether a transaction writes and deletes meanwhile, to commit or to abort.
+        writer: What a transaction does meanwhile, to commit or to abort. None: there is none.
         faults: How many things go wrong, of those in `kinds_of_faults`.
     """
 
@@ -41,7 +43,7 @@ class Scenario:
     vacuums: tuple[Kind, ...]
     readers: tuple[Role, ...]
     dies: int | None = None
-    writer: bool = False
+    writer: Writing | None = None
     faults: int = 0
     kinds_of_faults: Faults = FAULTS
 
@@ -49,7 +51,7 @@ class Scenario:
     def title(self) -> str:
         """In a line."""
         dies = "" if self.dies is None else f", reader {self.dies + 1} dies"
-        writer = ", a writer" if self.writer else ""
+        writer = "" if self.writer is None else f", a writer that {self.writer}"
         return (
             f"Hive {self.hive}, {' then '.join(self.vacuums)}, readers of"
             f" {', '.join(self.readers)}{dies}{writer}, {self.faults} faults"

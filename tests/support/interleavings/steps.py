@@ -11,6 +11,7 @@ from support.interleavings.cleaner import CleanerOfWorlds
 from support.interleavings.explore import Explored, Step, explore
 from support.interleavings.gate import GateRecords
 from support.interleavings.metastore import (
+    BEFORE,
     beginning,
     everything,
     snapshot_of,
@@ -23,8 +24,9 @@ from support.interleavings.world import Directories, World, chosen, reads
 from tidegate.cleaning import CleaningPlan, ListedDirectory, plan_cleaning
 from tidegate.events import CleaningReleased, Event
 from tidegate.events.codec import encode
-from tidegate.hive import parse_name
+from tidegate.hive import Base, ValidWriteIds, parse_name
 from tidegate.hive_metastore.holds import Holds, holds_of
+from tidegate.hive_metastore.values import write_ids_of_compaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +35,23 @@ class Rules:
 
     Attributes:
         holds_of: What a vacuum waits for.
+        write_ids: Its snapshot, of what is valid when the bridge asks, and its highest write id.
         plan: What its cleaning removes.
         queue_first: Whether a look asks for visible vacuums before locks and transactions, or last.
         frees_elsewhere: Whether a transaction that locked other tables only has ended here.
         gate_remembers: Whether what the gate knows outlives it.
+        gate_waits_on: Whether it goes on waiting after a release that was not the last.
         plans_again: Whether a cleaning that was cut short is done again.
         checks_products: Whether the products are looked at before each removal.
     """
 
     holds_of: Callable[..., Holds] = holds_of
+    write_ids: Callable[[ValidWriteIds, int], ValidWriteIds] = write_ids_of_compaction
     plan: Callable[[Sequence[ListedDirectory], CleaningReleased], CleaningPlan] = plan_cleaning
     queue_first: bool = True
     frees_elsewhere: bool = True
     gate_remembers: bool = True
+    gate_waits_on: bool = True
     plans_again: bool = True
     checks_products: bool = True
 
@@ -150,11 +156,22 @@ class Model:
         if key not in self._ends:
             made = [each.name for vacuum in world.vacuums for each in vacuum.made]
             highest = max((parse_name(each).max_write_id for each in made), default=0)
-            # empty directories too: a cleaner sees them
-            whole = tuple(each._replace(rows=frozenset()) for each in world.directories)
+            # empty directories too: a cleaner sees them. What an overwrite replaced, the vacuums'
+            # products among it, is a later vacuum's to remove
+            whole = tuple(
+                each._replace(rows=frozenset())
+                for each in world.directories
+                if not _is_overwrite(each.name)
+            )
             state = chosen(whole, now)
             self._ends[key] = state is not None and not (
                 state.obsolete
                 or any(parse_name(name).max_write_id <= highest for name in state.aborted)
             )
         return self._ends[key]
+
+
+def _is_overwrite(name: str) -> bool:
+    """Whether it is the base of the writer, whose write id is above those of all others."""
+    acid = parse_name(name)
+    return isinstance(acid, Base) and acid.write_id > len(BEFORE) and acid.visibility_txn is None

@@ -32,11 +32,15 @@ Directories = tuple[Directory, ...]
 
 
 class Write(NamedTuple):
-    """A write id's transaction, and how it stands; `deletes` is the write id of the row."""
+    """A write id's transaction, and how it stands; `deletes` is the write id of the row.
+
+    Where it `overwrites`, its rows are all that is left: Hive's INSERT OVERWRITE writes a base.
+    """
 
     txn: int
     stands: Literal["open", "committed", "aborted"]
     deletes: int | None = None
+    overwrites: bool = False
 
 
 class Snapshot(NamedTuple):
@@ -169,7 +173,9 @@ def _expected(snapshot: Snapshot) -> frozenset[int]:
     written = {
         number: write for number, write in enumerate(snapshot.writes, 1) if valid.is_valid(number)
     }
-    return frozenset(written) - {each.deletes for each in written.values() if each.deletes}
+    first = max((number for number, write in written.items() if write.overwrites), default=0)
+    deleted = {each.deletes for each in written.values() if each.deletes}
+    return frozenset(number for number in written if number >= first) - deleted
 
 
 @cache
