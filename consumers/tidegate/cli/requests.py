@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -115,9 +116,7 @@ def restore(
     """Request a restore, which destroys every commit after the savepoint."""
     given = {"table": table, "location": location, "savepoint": savepoint}
     given["plan_id"] = expected_plan
-    wanted = PlanFile.read(plan).completed(given) if plan else given
-    if missing := [name for name in ("table", "location", "savepoint") if not wanted[name]]:
-        raise ConfigError(f"missing: {', '.join('--' + name for name in missing)}")
+    wanted = _completed(plan, given, ("table", "location", "savepoint"))
 
     def send(publisher: Publisher) -> Receipt:
         return publisher.request_restore(
@@ -159,10 +158,7 @@ def approval(
 ) -> None:
     """Approve a restore that another person requested; it is then carried out."""
     given = {"table": table, "location": location, "plan_id": plan_id, "savepoint": None}
-    wanted = PlanFile.read(plan).completed(given) if plan else given
-    names = {"table": "table", "location": "location", "plan_id": "plan-id"}
-    if missing := [option for name, option in names.items() if not wanted[name]]:
-        raise ConfigError(f"missing: {', '.join('--' + option for option in missing)}")
+    wanted = _completed(plan, given, ("table", "location", "plan_id"))
 
     def send(publisher: Publisher) -> Receipt:
         return publisher.approve_restore(
@@ -176,3 +172,17 @@ def approval(
         )
 
     request(config, sending, wanted["table"] or "", send, again=request_id is not None)
+
+
+def _completed(
+    plan: Path | None, given: dict[str, str | None], needed: Sequence[str]
+) -> dict[str, str | None]:
+    """What the options say, and what they leave out as the plan's file says it.
+
+    Raises:
+        ConfigError: neither of them says what is needed.
+    """
+    wanted = PlanFile.read(plan).completed(given) if plan else given
+    if missing := [f"--{name.replace('_', '-')}" for name in needed if not wanted[name]]:
+        raise ConfigError(f"missing: {', '.join(missing)}")
+    return wanted
