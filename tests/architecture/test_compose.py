@@ -63,6 +63,15 @@ def test_settings_that_both_brokers_have_are_the_same(kafka: dict[str, Any]) -> 
     }
 
 
+def test_what_members_of_a_group_may_ask_for_is_the_same(kafka: dict[str, Any]) -> None:
+    ours = {name for name in broker_settings(Path("/data"), 1, 2, {}) if name.startswith("group.")}
+    theirs = {
+        name.removeprefix("KAFKA_").replace("_", ".").lower() for name in kafka["environment"]
+    }
+
+    assert ours <= theirs
+
+
 def test_every_listener_has_a_security_protocol(kafka: dict[str, Any]) -> None:
     settings = kafka["environment"]
     listeners = {each.split(":")[0] for each in settings["KAFKA_LISTENERS"].split(",")}

@@ -11,26 +11,30 @@ import uuid
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import docker
 import pytest
-from confluent_kafka import Producer
+import yaml
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from docker.errors import DockerException
 from requests.exceptions import RequestException
-from testcontainers.community.kafka import KafkaContainer
+from testcontainers.core.container import DockerContainer
 
 from tidegate.local.embedded.bootstrap import SERVERS_VARIABLE, bootstrap
+from tidegate.local.embedded.node import free_ports
 
-_IMAGE = "confluentinc/cp-kafka:8.0.0"
+COMPOSE = Path(__file__).parents[2] / "compose" / "compose.yaml"
+_PATIENCE = 60.0
 
 
 @pytest.fixture(scope="session")
 def bootstrap_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a real Kafka, shared by all tests: take your names from `topic_prefix`."""
     if not os.environ.get(SERVERS_VARIABLE) and docker_answers():
-        with _container() as servers:
+        with container() as servers:
             warm_up(servers)
             yield servers
         return
@@ -82,13 +86,25 @@ def warm_up(servers: str) -> None:
 
 
 @contextmanager
-def _container() -> Generator[str]:
-    kafka = KafkaContainer(_IMAGE).with_kraft()
-    kafka.with_env("KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR", "1")
-    kafka.with_env("KAFKA_TRANSACTION_STATE_LOG_MIN_ISR", "1")
-    kafka.with_env("KAFKA_AUTO_CREATE_TOPICS_ENABLE", "false")
-    kafka.with_env("KAFKA_OFFSETS_RETENTION_MINUTES", "43200")
-    kafka.with_env("KAFKA_GROUP_CONSUMER_HEARTBEAT_INTERVAL_MS", "500")
-    kafka.with_env("KAFKA_GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS", "500")
+def container() -> Generator[str]:
+    """The Kafka of compose/compose.yaml on a port of its own, without a volume; its address."""
+    service = yaml.safe_load(COMPOSE.read_text())["services"]["kafka"]
+    port = str(free_ports()[0])
+    # the broker reaches itself by the service's name, as transactions need
+    kafka = DockerContainer(service["image"], hostname="kafka")
+    # docker-py takes an address with the port, which testcontainers' types don't know
+    kafka.ports = cast("dict[str, int | None]", {"9092": ("127.0.0.1", port)})
+    for name, value in service["environment"].items():
+        kafka.with_env(name, value.replace("${TIDEGATE_KAFKA_PORT:-9092}", port))
     with kafka:
-        yield kafka.get_bootstrap_server()
+        servers = f"127.0.0.1:{port}"
+        _until_it_answers(servers, kafka)
+        yield servers
+
+
+def _until_it_answers(servers: str, kafka: DockerContainer) -> None:
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    try:
+        admin.list_topics(timeout=_PATIENCE)
+    except KafkaException as error:
+        raise AssertionError(b"\n".join(kafka.get_logs()).decode()) from error
