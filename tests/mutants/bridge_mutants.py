@@ -30,6 +30,12 @@ BRIDGE_MUTANTS = (
         _FACTS_TESTS,
     ),
     Mutant(
+        "bridge: no garbage collection falls into a look",
+        "consumers/tidegate/bridges/metastore.py",
+        (("                with gc_paused():\n", "                if True:\n"),),
+        "tests/bridges/test_metastore_loop.py",
+    ),
+    Mutant(
         "bridge: no look waits for the broker",
         _FACTS,
         (("            self._thread.start()\n", "            self._thread.run()\n"),),

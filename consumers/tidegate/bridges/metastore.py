@@ -22,6 +22,7 @@ from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.bridge import MetastoreBridge
 from tidegate.hive_bridge.observer import UNOBSERVED, Observer
 from tidegate.runtime.bus import Bus, Offsets, Partition
+from tidegate.runtime.gc_pause import gc_paused
 
 log = logging.getLogger(__name__)
 NAME: Final = "metastore-bridge"
@@ -128,7 +129,10 @@ class MetastoreBridgeLoop:
         try:
             bridge = self._caught_up()
             if bridge is not None:
-                bridge.look()
+                # a long list of locks makes the collector visit all that is known, at every fourth
+                # look: that took longer than the rest of the look beside the Metastore's answer
+                with gc_paused():
+                    bridge.look()
         except DeliveryRefusedError as error:
             raise StopService(str(error)) from error
         except (TransientError, DeliveryError) as error:

@@ -27,6 +27,7 @@ from tidegate.events.parts import PartsJoiner
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC
 from tidegate.events.verdict import Verdict, answered_by, causes_of_answers, verdict_of
 from tidegate.events.wire import Wire
+from tidegate.publisher.arrived import arrived
 from tidegate.publisher.reports import Receipt
 
 _SETTINGS: Final[Mapping[str, str | int | bool]] = {
@@ -122,7 +123,7 @@ class OutcomeWatch:
         deadline, parts = time.monotonic() + timeout, PartsJoiner()
         is_awaiting = False
         while (left := deadline - time.monotonic()) > 0:
-            messages = self._consumer.consume(100, min(left, _POLL_SECONDS))
+            messages = arrived(self._consumer, 100, min(left, _POLL_SECONDS))
             if is_awaiting and not messages:
                 return
             for message in messages:

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka import Message as Received
 
 from tidegate.errors import TransientError
+from tidegate.publisher.arrived import arrived
 from tidegate.runtime.kafka.errors import require_transient
 from tidegate.runtime.kafka.partition_reader import QUICK, standalone_consumer
 from tidegate.runtime.kafka.records import Config
@@ -72,7 +73,7 @@ class ChangelogReader:
             waited = time.monotonic() - began
             if decided and waited > _GRACE and self._at_end.issuperset(missing):
                 return
-            messages = self._consumer.consume(1000, 0.05)
+            messages = arrived(self._consumer, 1000, 0.05)
             for message in messages:
                 if self._advance(message):
                     yield message

@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as Received
 
 from tidegate.errors import TransientError
+from tidegate.publisher.arrived import arrived
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
 from tidegate.runtime.kafka.partition_reader import standalone_consumer
@@ -110,7 +111,7 @@ class MergedReader:
             if source.is_paused:
                 consumer.resume([TopicPartition(*part)])
         while True:
-            found = [each for each in consumer.consume(self.BATCH, 0.5) if self._is_record(each)]
+            found = [each for each in arrived(consumer, self.BATCH, 0.5) if self._is_record(each)]
             yield from map(as_record, found)
             if not found:
                 yield None
@@ -129,7 +130,7 @@ class MergedReader:
         while missing := [
             part for part, each in self._sources.items() if not each.is_over and not each.waiting
         ]:
-            for message in self._connected().consume(self.BATCH, 0.1):
+            for message in arrived(self._connected(), self.BATCH, 0.1):
                 self._take(message)
                 deadline = time.monotonic() + _PATIENCE
             if time.monotonic() > deadline:

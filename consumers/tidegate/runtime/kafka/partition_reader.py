@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka import Message as Received
 
 from tidegate.errors import StopService, TransientError
+from tidegate.publisher.arrived import arrived
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.errors import is_unreadable, require_transient, translate_kafka_errors
 from tidegate.runtime.kafka.records import MAX_RECEIVED, Config, as_record, unreadable_record
@@ -118,7 +119,7 @@ def _read(consumer: Consumer, spans: Mapping[Partition, range]) -> Iterator[Rece
     deadline = time.monotonic() + _WAIT
     while left:
         unreadable: dict[Partition, Received] = {}
-        for message in consumer.consume(1000, 0.1):
+        for message in arrived(consumer, 1000, 0.1):
             part = Partition(message.topic() or "", message.partition() or 0)
             span, at = left.get(part, _NOTHING), int(message.offset() or 0)
             if (error := message.error()) is not None:

@@ -1,0 +1,21 @@
+"""Take what has arrived: the client's own call for many messages waits until there are so many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message
+
+
+def arrived(consumer: Consumer, limit: int, seconds: float) -> Sequence[Message]:
+    """Wait for a first message, then give what has arrived with it; none after so many seconds.
+
+    `Consumer.consume` by itself waits for all of its time unless it gets as many as it asks for:
+    whoever reads two records with it waits as long as for a thousand.
+    """
+    first = consumer.poll(seconds)
+    if first is None:
+        return ()
+    return [first, *consumer.consume(limit - 1, 0)] if limit > 1 else [first]

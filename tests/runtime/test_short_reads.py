@@ -1,0 +1,60 @@
+"""Reading the few records that are new costs no fixed wait."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tidegate.publisher import Message
+from tidegate.runtime.bus import Partition
+from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.runtime.kafka.changelog_reader import ChangelogReader
+from tidegate.runtime.kafka.merged_reader import MergedReader
+
+pytestmark = pytest.mark.kafka
+TRIES = 20
+CLIENTS_WAIT = 0.05
+"""Seconds: the shortest time for which a reader asks the client for a thousand records."""
+
+
+@pytest.fixture
+def topic(bootstrap_servers: str, topic_prefix: str) -> Iterator[str]:
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin.create_topics([NewTopic(topic_prefix, 1, 1)])[topic_prefix].result(30)
+    bus = KafkaBus({"bootstrap.servers": bootstrap_servers})
+    bus.send([Message(topic_prefix, b"key", b"value", ())])
+    yield topic_prefix
+    bus.close()
+
+
+def read_spans(servers: str, topic: str) -> int:
+    bus = KafkaBus({"bootstrap.servers": servers})
+    return len(list(bus.read({Partition(topic, 0): range(1)})))
+
+
+def read_merged(servers: str, topic: str) -> int:
+    spans = {Partition(topic, 0): range(1)}
+    with MergedReader({"bootstrap.servers": servers, "fetch.wait.max.ms": 10}, spans) as reader:
+        return len(list(reader.records()))
+
+
+def read_a_changelog(servers: str, topic: str) -> int:
+    with ChangelogReader({"bootstrap.servers": servers}, topic, {0: 0}) as reader:
+        return len(list(reader.read({0: 1})))
+
+
+@pytest.mark.parametrize("read", [read_spans, read_merged, read_a_changelog])
+def test_one_record_is_not_waited_for_as_long_as_a_thousand(
+    bootstrap_servers: str, topic: str, read: Callable[[str, str], int]
+) -> None:
+    """The client's call for many waits for all of its time; the fastest try counts."""
+    took: list[float] = []
+    for _ in range(TRIES):
+        began = time.perf_counter()
+        assert read(bootstrap_servers, topic) == 1
+        took.append(time.perf_counter() - began)
+    assert min(took) < CLIENTS_WAIT, took
