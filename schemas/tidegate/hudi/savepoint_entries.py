@@ -10,26 +10,30 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import fastavro
 
 from tidegate.errors import FormatError
 from tidegate.hudi import containers
 
-_ENTRIES: Final = 32
-"""Partitions in a block: fewer than 64, so that their number takes one byte."""
+_ENTRIES: Final = 16
+"""Partitions in a block: fewer than 64, so that their number takes one byte.
+
+A change is a block that is decoded and encoded, and every other block is a step of a loop."""
+_CONTINUES: Final = 0x80
 
 Files = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+class _Block(NamedTuple):
+    # no dataclass: a savepoint of 20,000 partitions has more than a thousand, and all are made
     first: str
-    count: int
-    payload: bytes
+    number: int
+    encoded: bytes
+    """With its number of partitions and its size before them."""
 
     @classmethod
     def of(cls, entries: Sequence[tuple[str, Files]]) -> Self:
@@ -39,12 +43,16 @@ class _Block:
         }
         content = containers.encode_value(_map_schema(), record)
         # a byte with their number before them, and one that says that no more blocks follow
-        return cls(entries[0][0], len(entries), content[1:-1])
+        payload = content[1:-1]
+        size = containers.long(-len(entries)) + containers.long(len(payload))
+        return cls(entries[0][0], len(entries), size + payload)
 
     def decode(self) -> dict[str, Files]:
-        content = containers.long(self.count) + self.payload + b"\0"
+        _, position = _short_long(self.encoded, 0)
+        _, position = _short_long(self.encoded, position)
+        content = containers.long(self.number) + self.encoded[position:] + b"\0"
         record: dict[str, Any] = containers.decode_value(_map_schema(), content)
-        if len(record) != self.count:
+        if len(record) != self.number:
             raise FormatError("a block of the savepoint has not the partitions that it says")
         return {p: tuple(entry["savepointDataFile"]) for p, entry in record.items()}
 
@@ -72,25 +80,29 @@ class SavepointEntries(Mapping[str, Files]):
         """
         blocks = list[_Block]()
         while True:
-            count, position = containers.read_long(data, position)
+            start = position
+            count, position = _short_long(data, position)
             if count == 0:
                 break
             if count > 0:
                 raise FormatError("the savepoint's partitions are not in blocks with sizes")
-            payload, position = containers.read_bytes(data, position)
-            first, _ = containers.read_bytes(payload, 0)
-            blocks.append(_Block(first.decode("utf-8", "replace"), -count, payload))
+            size, position = _short_long(data, position)
+            end = position + size
+            if not 0 < size <= len(data) - position:
+                raise FormatError("the savepoint ends within a block")
+            length, position = _short_long(data, position)
+            if not 0 <= length <= end - position:
+                raise FormatError("the savepoint ends within the name of a partition")
+            first = data[position : position + length].decode("utf-8", "replace")
+            blocks.append(_Block(first, -count, data[start:end]))
+            position = end
         if any(block.first >= after.first for block, after in pairwise(blocks)):
             raise FormatError("the savepoint's partitions are not sorted")
         return cls(tuple(blocks)), position
 
     def encode(self) -> bytes:
         """The map as a record has it."""
-        parts = (
-            (containers.long(-block.count), containers.long(len(block.payload)), block.payload)
-            for block in self.blocks
-        )
-        return b"".join(each for part in parts for each in part) + containers.long(0)
+        return b"".join([block.encoded for block in self.blocks]) + containers.long(0)
 
     def changed(self, changes: Mapping[str, Files | None]) -> SavepointEntries:
         """With other files of these partitions; None: without the partition.
@@ -118,7 +130,7 @@ class SavepointEntries(Mapping[str, Files]):
 
     def __len__(self) -> int:
         """The number of partitions."""
-        return sum(block.count for block in self.blocks)
+        return sum(block.number for block in self.blocks)
 
     def __iter__(self) -> Iterator[str]:
         """The partitions, sorted."""
@@ -126,13 +138,31 @@ class SavepointEntries(Mapping[str, Files]):
             yield from self._entries(number)
 
     def _block_of(self, partition: str) -> int:
-        after = bisect_right(self.blocks, partition, key=lambda block: block.first)
-        return max(0, after - 1)
+        return max(0, bisect_right(self._firsts, partition) - 1)
+
+    @cached_property
+    def _firsts(self) -> list[str]:
+        return [block.first for block in self.blocks]
 
     def _entries(self, number: int) -> dict[str, Files]:
         if number not in self._decoded:
             self._decoded[number] = self.blocks[number].decode()
         return self._decoded[number]
+
+
+def _short_long(data: bytes, position: int) -> tuple[int, int]:
+    """A number as `containers.read_long` reads it, sooner where it takes one byte or two."""
+    try:
+        low = data[position]
+        if low < _CONTINUES:
+            return (low >> 1) ^ -(low & 1), position + 1
+        high = data[position + 1]
+    except IndexError as error:
+        raise FormatError("the savepoint ends within a number") from error
+    if high < _CONTINUES:
+        value = low & 0x7F | high << 7
+        return (value >> 1) ^ -(value & 1), position + 2
+    return containers.read_long(data, position)
 
 
 def _blocks(files: Mapping[str, Files]) -> Iterator[_Block]:
