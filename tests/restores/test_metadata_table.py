@@ -1,4 +1,4 @@
-"""The metadata table is kept where nothing that it has is rolled back; an outcome says so."""
+"""The metadata table is left alone where nothing is rolled back in it; an outcome says so."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def is_kept(table: HandMade) -> bool:
     return (table.path / ".hoodie/metadata/files").exists() and "record_index,files" in properties
 
 
-def test_it_is_dropped_with_the_first_commit_and_every_outcome_says_so(tmp_path: Path) -> None:
+def test_if_it_is_dropped_every_outcome_says_so(tmp_path: Path) -> None:
     table = indexed(four_commits(tmp_path / "orders", 9, **INDEXED))
 
     (planned,) = restore(table, at(2), plan_only=True)
     started, completed = restore(table, at(2))
 
-    said = "dropped: it has files of what is rolled back. Readers list files until Hudi's next"
-    said += " write has built it again, with: files, record_index"
+    said = "dropped: it is declared, and not there. Readers list files until Hudi's next write has"
+    said += " built it again, with: files, record_index"
     assert isinstance(planned, RestorePlanned)
     assert isinstance(started, RestoreStarted)
     assert isinstance(completed, RestoreCompleted)

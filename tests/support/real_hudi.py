@@ -91,9 +91,17 @@ class RealTable:
         found = frame.select("id", "p", "ts", "v").collect()
         return sorted((r["id"], r["p"], r["ts"], r["v"]) for r in found)
 
-    def call(self, procedure: str, **arguments: str) -> list[list[object]]:
-        """Call one of Hudi's procedures on this table, without upgrading it."""
-        settings = self._versions()
+    def call(
+        self,
+        procedure: str,
+        more: Mapping[str, str] = MappingProxyType({}),
+        **arguments: str,
+    ) -> list[list[object]]:
+        """Call one of Hudi's procedures on this table, without upgrading it.
+
+        `more` are further settings of the session.
+        """
+        settings = self._versions() | dict(more)
         if self.version < _LAYOUT_TWO:
             # its restore fails on a metadata table of layout 1 that has no compaction before
             settings["hoodie.metadata.enable"] = "false"

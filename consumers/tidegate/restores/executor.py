@@ -237,12 +237,12 @@ class Restorer:
             yield self._failed(command, run.instant, message)
             return
         try:
-            run.drop_metadata_table()
+            run.take_metadata_table_away()
             if plan.by_hudi:
                 metadata = run.roll_back_by_hudi()
             else:
                 metadata = yield from self._roll_back(command, run, began)
-            completed = self._completed(command, metadata, plan.metadata_table)
+            completed = self._completed(command, metadata, run.put_metadata_table_back())
             outcome_store(self.context.warehouse, table.location).put(command.event_id, completed)
             if not plan.by_hudi:
                 run.finish(metadata)

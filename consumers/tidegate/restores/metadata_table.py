@@ -1,24 +1,38 @@
 """What a restore does to Hudi's metadata table: kept where that is provably right, else dropped.
 
-It lists the files of every completed write, and may have an index of every record. A restore that
-undoes a write would have to undo it there too. What never began is in none of its partitions.
+It lists the files of every completed write, and may have an index of every record: what a restore
+undoes is undone there too. What never began is in none of its partitions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from tidegate.hudi import Instant, InstantState, Layout, TableProperties
 from tidegate.hudi.properties import METADATA_PARTITIONS
-from tidegate.restores.plan import PlannedRestore
+from tidegate.hudi_reader import HudiTable
+from tidegate.restores.metadata_reading import read_metadata_table
+from tidegate.restores.metadata_undo import MetadataUndo, Unprovable, plan_undo
+from tidegate.restores.plan import METADATA_TABLE, PlannedRestore
+from tidegate.storage import join
 
 _KEPT: Final = "kept: nothing that it has is rolled back"
-_DROPPED: Final = (
-    "dropped: it has files of what is rolled back. Readers list files until Hudi's next write has"
-    " built it again, with: {partitions}"
+_UNDONE: Final = "kept: what is rolled back is undone in it too. It has: {partitions}"
+_IN_PART: Final = (
+    ". Dropped, because it was built after the savepoint or is no longer as it was then: {dropped}"
 )
+_DROPPED: Final = (
+    "dropped: {why}. Readers list files until Hudi's next write has built it again, with:"
+    " {partitions}"
+)
+_CHANGED: Final = "it was changed while the restore ran, or can't be moved aside"
+_OLD: Final = "only from table version 8 on can what is rolled back be undone in it"
+_REMOTE: Final = "it is on an object store, which can't move it aside in one step"
+_BEGUN: Final = "the restore was begun by another tool or version, or more is rolled back by now"
 _LEFT_TO_HUDI: Final = "left to Hudi, whose procedure restores it where it can and drops it else"
+_FAILS: Final = "Hudi's procedure may fail on one of this table version"
 _SHOWN: Final = 300
 
 
@@ -38,17 +52,83 @@ def keeps_metadata_table(plan: PlannedRestore, later: Sequence[Instant]) -> bool
     return never_began and not any(step.paths for step in plan.steps)
 
 
-def describe(properties: TableProperties, *, kept: bool = False) -> str | None:
-    """What becomes of the metadata table and why, in a sentence; None if there is none."""
+def with_metadata_table(
+    table: HudiTable,
+    plan: PlannedRestore,
+    savepoint: Instant,
+    later: Sequence[Instant],
+    recorded: str | None,
+) -> PlannedRestore:
+    """Complete a plan with what becomes of the metadata table.
+
+    Args:
+        table: The table.
+        plan: The plan of the restore.
+        savepoint: The savepointed commit.
+        later: The instants that it rolls back.
+        recorded: What the attempt that it resumes recorded of the metadata table, if it did.
+    """
+    kept = keeps_metadata_table(plan, later)
+    is_there = bool(named_partitions(table.properties))
+    if kept or not (is_there or recorded):
+        said = _KEPT if is_there else None
+        return replace(plan, keeps_metadata_table=kept, metadata_table=said)
+    resumes = plan.resumes is not None
+    try:
+        undo = _recorded(plan, recorded) if resumes else _undo(table, savepoint, later)
+    except Unprovable as reason:
+        return replace(plan, metadata_table=describe_dropped(table.properties, str(reason)))
+    return replace(plan, metadata_undo=undo, metadata_table=_describe_undone(undo))
+
+
+def _undo(table: HudiTable, savepoint: Instant, later: Sequence[Instant]) -> MetadataUndo:
+    properties = table.properties
+    if properties.layout is not Layout.TWO:
+        raise Unprovable(_OLD)
+    if "://" in table.location:
+        raise Unprovable(_REMOTE)
+    if properties.values.get(METADATA_PARTITIONS[1]):
+        raise Unprovable("partitions of it are being built")
+    seen = read_metadata_table(table.storage, join(table.location, METADATA_TABLE))
+    return plan_undo(seen, table.timeline, savepoint, later, named_partitions(properties))
+
+
+def _recorded(plan: PlannedRestore, recorded: str | None) -> MetadataUndo:
+    """What the attempt that began the restore recorded, if it is about all that is left."""
+    undo = MetadataUndo.decode(recorded) if recorded else None
+    if undo is None or not {each.timestamp for each in plan.targets} <= set(undo.gone):
+        raise Unprovable(_BEGUN)
+    return undo
+
+
+def _describe_undone(undo: MetadataUndo) -> str:
+    said = _UNDONE.format(partitions=", ".join(undo.kept)[:_SHOWN])
+    if undo.dropped:
+        said += _IN_PART.format(dropped=", ".join(undo.dropped)[:_SHOWN])
+    return said
+
+
+def describe_changed(undo: MetadataUndo) -> str:
+    """That it could not be kept after all."""
+    partitions = ", ".join(sorted({*undo.kept, *undo.dropped}))
+    return _DROPPED.format(why=_CHANGED, partitions=partitions[:_SHOWN])
+
+
+def describe_dropped(properties: TableProperties, why: str) -> str | None:
+    """That the metadata table is dropped and why, in a sentence; None if there is none."""
     partitions = ", ".join(named_partitions(properties))
     if not partitions:
         return None
-    return _KEPT if kept else _DROPPED.format(partitions=partitions[:_SHOWN])
+    return _DROPPED.format(why=why[:_SHOWN], partitions=partitions[:_SHOWN])
 
 
-def describe_left_to_hudi(properties: TableProperties) -> str | None:
-    """What is said of it where Hudi's own procedure restores; None if there is none."""
-    return _LEFT_TO_HUDI if named_partitions(properties) else None
+def left_to_hudi(properties: TableProperties, plan: PlannedRestore) -> PlannedRestore:
+    """Complete a plan that Hudi's own procedure carries out."""
+    left = not drops_metadata_table(properties)
+    said = describe_dropped(properties, _FAILS)
+    if left:
+        said = _LEFT_TO_HUDI if named_partitions(properties) else None
+    return replace(plan, by_hudi=True, keeps_metadata_table=left, metadata_table=said)
 
 
 def drops_metadata_table(properties: TableProperties) -> bool:

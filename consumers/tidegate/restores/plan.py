@@ -23,12 +23,14 @@ from tidegate.hudi import (
     instant_of_data_file,
 )
 from tidegate.hudi_reader import PartitionFiles
+from tidegate.restores.metadata_undo import MetadataUndo
 
 METADATA_TABLE: Final = ".hoodie/metadata"
 MARKERS: Final = ".hoodie/.temp"
 
 STEPS_KEY: Final = "tidegate.steps"
 COMMAND_KEY: Final = "tidegate.command"
+METADATA_KEY: Final = "tidegate.metadata"
 """Keys in the header of the plan that a restore puts on the timeline."""
 
 
@@ -107,7 +109,8 @@ class PlannedRestore:
     `approved_by` are the ids of plans that cover this one: whoever approved one of them approved
     this restore.
 
-    `keeps_metadata_table` is False where it is dropped; `metadata_table` says so in a sentence.
+    `keeps_metadata_table`: the metadata table is left alone; else it is dropped, or kept with
+    `metadata_undo` undone in it. `metadata_table` says so in a sentence.
     `by_hudi`: Hudi's own procedure carries it out; the files are what it should delete.
     """
 
@@ -120,6 +123,7 @@ class PlannedRestore:
     resumes: str | None = None
     begun_for: str | None = None
     keeps_metadata_table: bool = False
+    metadata_undo: MetadataUndo | None = None
     metadata_table: str | None = None
     by_hudi: bool = False
 

@@ -36,14 +36,10 @@ from tidegate.restores.merge_on_read import (
     check_overlapping,
     overlapping_commits,
 )
-from tidegate.restores.metadata_table import (
-    describe,
-    describe_left_to_hudi,
-    drops_metadata_table,
-    keeps_metadata_table,
-)
+from tidegate.restores.metadata_table import left_to_hudi, with_metadata_table
 from tidegate.restores.plan import (
     MARKERS,
+    METADATA_KEY,
     METADATA_TABLE,
     PlannedRestore,
     Step,
@@ -128,12 +124,9 @@ def prepare(
     if pending is not None:
         plan = _resumed(table, plan, pending)
     if by_hudi:
-        left = not drops_metadata_table(table.properties)
-        said = describe_left_to_hudi(table.properties) if left else describe(table.properties)
-        return replace(plan, by_hudi=True, keeps_metadata_table=left, metadata_table=said)
-    kept = keeps_metadata_table(plan, later)
-    said = describe(table.properties, kept=kept)
-    return replace(plan, keeps_metadata_table=kept, metadata_table=said)
+        return left_to_hudi(table.properties, plan)
+    recorded = pending[1].header.get(METADATA_KEY) if pending is not None else None
+    return with_metadata_table(table, plan, commit, later, recorded)
 
 
 def _check_buckets(table: HudiTable) -> None:

@@ -6,13 +6,11 @@ the instants are rolled back, newest first, those of a pass together; then the r
 
 from __future__ import annotations
 
-import errno
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, Self
+from typing import Self
 
 from tidegate.errors import ConfinementError, FormatError, TransientError
 from tidegate.hudi import (
@@ -26,17 +24,17 @@ from tidegate.hudi import (
     RollbackMetadata,
     instant_of,
 )
-from tidegate.hudi.properties import METADATA_PARTITIONS, without
 from tidegate.hudi.rollback_block import MAX_SIZE
 from tidegate.hudi_reader import HudiTable
-from tidegate.hudi_reader.table import PROPERTIES, read_properties
 from tidegate.restores.context import RestoreContext
 from tidegate.restores.finished import trim
+from tidegate.restores.metadata_keeping import MetadataKeeper
+from tidegate.restores.metadata_table import describe_changed
 from tidegate.restores.passes import passes
 from tidegate.restores.plan import (
     COMMAND_KEY,
     MARKERS,
-    METADATA_TABLE,
+    METADATA_KEY,
     STEPS_KEY,
     PlannedFile,
     PlannedRestore,
@@ -45,26 +43,18 @@ from tidegate.restores.plan import (
 )
 from tidegate.restores.removal_record import RemovalRecord
 from tidegate.restores.repeats import outcome_store
-from tidegate.storage import NotFound, is_below, join
+from tidegate.storage import is_below, join
 from tidegate.tables.hudi import TimelineWriter
 from tidegate.tables.warehouse import AlreadyExists
-
-_NO_RENAME: Final = frozenset(
-    {
-        errno.EXDEV,
-        errno.ENOTSUP,
-        errno.ENOSYS,
-        errno.EINVAL,
-        errno.EPERM,
-        errno.EMFILE,
-    }
-)
-"""What file systems answer that rename no directories: overlays, object stores that are mounted."""
 
 
 @dataclass(frozen=True)
 class RestoreRun:
-    """One attempt: `begin`, `drop_metadata_table`, `roll_back` each pass, `check_end`, `finish`."""
+    """One attempt at a restore.
+
+    Order of calls: `begin`, `take_metadata_table_away`, `roll_back` each pass, `check_end`,
+    `put_metadata_table_back`, `finish`.
+    """
 
     context: RestoreContext
     table: HudiTable
@@ -88,6 +78,8 @@ class RestoreRun:
         requested = Instant(timestamp, Action.RESTORE, InstantState.REQUESTED)
         if plan.resumes is None:
             header = {STEPS_KEY: summarise(plan), COMMAND_KEY: command_id}
+            if plan.metadata_undo is not None:
+                header[METADATA_KEY] = plan.metadata_undo.encode()
             content = RestorePlanFile(plan.targets, plan.savepoint, header).encode()
             cls._claim(writer, requested, content)
         store = outcome_store(context.warehouse, table.location)
@@ -112,48 +104,38 @@ class RestoreRun:
     def _writer(self) -> TimelineWriter:
         return TimelineWriter(self.context.warehouse, self.table, self.context.clock)
 
-    def drop_metadata_table(self) -> None:
-        """Remove the metadata table: readers list files, the next Hudi write rebuilds it.
-
-        Unless the plan keeps it.
-
-        The properties are edited first, so that no reader uses a metadata table that is being
-        removed.
+    def take_metadata_table_away(self) -> None:
+        """Have readers list files until `put_metadata_table_back`; unless the plan leaves it alone.
 
         Raises:
             TransientError: another process completed the restore meanwhile.
         """
-        if self.plan.keeps_metadata_table:
-            return
-        self._reload()
-        content = read_properties(self.context.warehouse, self.table.location)
-        edited = without(content, METADATA_PARTITIONS)
-        if edited != content:
-            self.context.warehouse.replace(join(self.table.location, PROPERTIES), edited)
-        self._remove_metadata_table()
+        if self.plan.by_hudi:
+            self._keeper.discard()  # what an attempt of ours had set aside
+        if not self.plan.keeps_metadata_table:
+            self._keeper.take_away()
 
-    def _remove_metadata_table(self) -> None:
-        """Remove it in one step, where the store can rename.
+    def put_metadata_table_back(self) -> str | None:
+        """Put it back undone, if the plan keeps it, and give what is to be said of it.
 
-        A death within a removal name by name would leave a part of it, which Hudi takes for a
-        metadata table when it resumes the restore.
+        Raises:
+            TransientError: another process completed the restore meanwhile.
         """
-        warehouse, location = self.context.warehouse, self.table.location
-        aside, name = (
-            outcome_store(warehouse, location).directory,
-            f"metadata-{self.instant.timestamp}",
+        if self.plan.metadata_undo is None or self.plan.keeps_metadata_table:
+            return self.plan.metadata_table
+        if self._keeper.put_back(self.context):
+            return self.plan.metadata_table
+        return describe_changed(self.plan.metadata_undo)
+
+    @property
+    def _keeper(self) -> MetadataKeeper:
+        return MetadataKeeper(
+            self.context.warehouse,
+            self.table.location,
+            self.instant.timestamp,
+            self.plan.metadata_undo,
+            self._reload,
         )
-        if "://" not in location:
-            folder, _, last = join(location, METADATA_TABLE).rpartition("/")
-            warehouse.remove_tree(join(aside, name))  # what an earlier attempt put aside
-            try:
-                with suppress(NotFound), warehouse.moving(folder, aside) as moves:
-                    moves.move_if(last, lambda _: True, name)
-            except OSError as error:
-                if error.errno not in _NO_RENAME:
-                    raise
-            warehouse.remove_tree(join(aside, name))
-        warehouse.remove_tree(join(location, METADATA_TABLE))
 
     def passes(self) -> Iterator[tuple[Step, ...]]:
         """The steps that are rolled back at once, in the order of the plan."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.hudi.commit import CommitMetadata
-from tidegate.hudi.compaction import compacted_groups
+from tidegate.hudi.compaction import compacted_groups, merged_files
 from tidegate.hudi.file_slice import (
     BaseFile,
     FileSlice,
@@ -65,6 +65,7 @@ __all__ = [
     "instant_of_ms",
     "is_instant",
     "latest_slices",
+    "merged_files",
     "next_instant",
     "parse_data_file",
     "read_entries",

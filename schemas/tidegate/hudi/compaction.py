@@ -1,4 +1,4 @@
-"""Compaction plans: the file groups that a pending compaction is going to rewrite."""
+"""Compaction plans: the file groups that a compaction is going to rewrite, and from what."""
 
 from __future__ import annotations
 
@@ -16,4 +16,20 @@ def compacted_groups(requested: bytes) -> frozenset[tuple[str, str]]:
         return frozenset(
             (str(operation["partitionPath"]), str(operation["fileId"]))
             for operation in record["operations"] or ()
+        )
+
+
+def merged_files(requested: bytes) -> frozenset[str]:
+    """The names of the files that a compaction merges: base files, and the log files since.
+
+    Raises:
+        FormatError: the content is not a compaction plan.
+    """
+    record = containers.decode(requested)
+    with containers.reading("compaction plan"):
+        return frozenset(
+            str(path).rpartition("/")[2]
+            for operation in record["operations"] or ()
+            for path in (operation["dataFilePath"], *(operation["deltaFilePaths"] or ()))
+            if path
         )

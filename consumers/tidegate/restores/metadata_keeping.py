@@ -1,0 +1,239 @@
+"""Keeping Hudi's metadata table through a restore, or removing it. Every step can be repeated.
+
+The table's properties say first that there is none, and last that there is one again. In between
+it lies in `.hoodie/.tidegate`, where it is undone: whoever dies in the middle, readers and Hudi
+find no metadata table, list files, and build a new one. One in its place that is not declared, or
+one that is declared and not there, stops Hudi when it resumes the restore: between the edits of the
+properties and the renames is nothing else, and Hudi goes on with `hoodie.metadata.enable=false`.
+
+What an attempt left is told from what others made by three signs: a file beside the one that was
+set aside says that it was as the plan had seen it; a file in it, with a hash of all names and
+sizes, that it was undone and not changed since; and where there are two, Hudi has made the other.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from tidegate.errors import FormatError
+from tidegate.hudi import WRITES, instant_of_data_file
+from tidegate.hudi.properties import METADATA_PARTITIONS, with_value, without
+from tidegate.hudi_reader import HudiTable, load_table
+from tidegate.hudi_reader.table import PROPERTIES, NoSuchTable, read_properties
+from tidegate.restores.context import RestoreContext
+from tidegate.restores.metadata_reading import digest_of
+from tidegate.restores.metadata_undo import MetadataUndo, staying_of
+from tidegate.restores.plan import METADATA_TABLE
+from tidegate.storage import NotFound, join
+from tidegate.tables.hudi import TimelineWriter
+from tidegate.tables.hudi.outcome_store import FOLDER
+from tidegate.tables.hudi.timeline_writer import with_checksum
+from tidegate.tables.warehouse import AlreadyExists, Warehouse
+
+_ASIDE: Final = f"{FOLDER}/restorer/metadata-"
+_AS_SEEN: Final = ".as-seen"
+_UNDONE: Final = ".hoodie/.tidegate-undone-"
+_DIGEST: Final = 64
+_NO_RENAME: Final = frozenset(
+    {
+        errno.EXDEV,
+        errno.ENOTSUP,
+        errno.ENOSYS,
+        errno.EINVAL,
+        errno.EPERM,
+        errno.EMFILE,
+    }
+)
+"""What file systems answer that rename no directories: overlays, object stores that are mounted."""
+_IN_THE_WAY: Final = frozenset({errno.EEXIST, errno.ENOTEMPTY})
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataKeeper:
+    """Order of calls: `take_away` before anything is rolled back, `put_back` when all is.
+
+    `discard` when the restore is complete, whoever completed it.
+
+    `still_pending` is called right before what another process would see; it raises if that has
+    completed the restore meanwhile.
+    """
+
+    warehouse: Warehouse
+    location: str
+    restore: str
+    undo: MetadataUndo | None = None
+    still_pending: Callable[[], HudiTable] | None = None
+
+    def take_away(self) -> None:
+        """Have readers list files; set the metadata table aside if it is kept, else remove it.
+
+        Raises:
+            TransientError: another process completed the restore meanwhile.
+        """
+        self._check()
+        if self.undo is not None and self._is_as_undone():  # an earlier attempt has put it back
+            return
+        self._undeclare()
+        if self.undo is None or not self._is_set_aside(self.undo):
+            self._remove()
+
+    def _undeclare(self) -> None:
+        content = read_properties(self.warehouse, self.location)
+        edited = without(content, METADATA_PARTITIONS)
+        if edited != content:
+            self.warehouse.replace(join(self.location, PROPERTIES), edited)
+
+    def put_back(self, context: RestoreContext) -> bool:
+        """Undo what the plan says, put the metadata table back and declare it.
+
+        Only what stays and this restore is left on the table's timeline by now.
+
+        Returns:
+            Whether it is there again; else it was removed.
+
+        Raises:
+            TransientError: another process completed the restore meanwhile.
+        """
+        table = self._check()
+        if self.undo is None or table is None:
+            return False
+        stays = staying_of(table.timeline, self.undo.gone, self.restore)
+        if stays != self.undo.staying or not self._is_undone(self.undo, context):
+            self._remove()
+            return False
+        content = read_properties(self.warehouse, self.location)
+        declared = with_value(content, METADATA_PARTITIONS[0], ",".join(self.undo.kept))
+        if not self._exists(self._undone) and not self._move(self._aside, self._place):
+            self._remove()
+            return False
+        self.warehouse.replace(join(self.location, PROPERTIES), declared)
+        return True
+
+    def _check(self) -> HudiTable | None:
+        return None if self.still_pending is None else self.still_pending()
+
+    def discard(self) -> None:
+        """Remove what was set aside and never put back, and the signs of this restore."""
+        self.warehouse.remove_files([self._seen, self._undone])
+        self.warehouse.remove_tree(self._aside)
+
+    def _is_set_aside(self, undo: MetadataUndo) -> bool:
+        """Set it aside, if it is as the plan saw it; go on with what an earlier attempt did."""
+        if self._exists(self._aside):
+            if self._exists(self._seen):
+                return True
+        elif self._exists(self._undone) or not self._move(self._place, self._aside):
+            return False
+        if digest_of(self.warehouse, self._aside) != undo.digest:
+            return False
+        self._create(self._seen, b"")
+        return True
+
+    def _is_undone(self, undo: MetadataUndo, context: RestoreContext) -> bool:
+        """Undo what has to be undone, unless an earlier attempt has and put it back."""
+        if self._exists(self._undone):
+            return self._is_as_undone()
+        if not self._exists(self._seen) or not self._exists(self._aside):
+            return False
+        try:
+            self._undo(undo, context)
+        except (NotFound, NoSuchTable, FormatError):  # another process has put it back meanwhile
+            return False
+        digest = digest_of(self.warehouse, self._aside) or ""
+        self._create(join(self._aside, f"{_UNDONE}{self.restore}"), digest.encode())
+        return True
+
+    def _is_as_undone(self) -> bool:
+        """Whether nobody has changed what an earlier attempt had undone and put back."""
+        try:
+            digest = self.warehouse.read(self._undone, _DIGEST).decode("latin-1")
+        except NotFound:
+            return False
+        is_alone = not self._exists(self._aside)
+        return is_alone and digest == digest_of(self.warehouse, self._place)
+
+    def _undo(self, undo: MetadataUndo, context: RestoreContext) -> None:
+        undone = frozenset(undo.instants)
+        for partition in undo.dropped:
+            self.warehouse.remove_tree(join(self._aside, partition))
+        files = dict[str, list[str]]()
+        for partition in undo.kept:
+            folder = join(self._aside, partition)
+            names = [
+                name
+                for name in self.warehouse.names(folder)
+                if not name.endswith(".crc") and instant_of_data_file(name) in undone
+            ]
+            if names:
+                files[folder] = names
+        self.warehouse.remove_with_checksums(files, context.parallel_map)
+        table = load_table(self.warehouse, self._aside)
+        gone = [i for i in table.files if i.timestamp in undone and i.action in WRITES]
+        TimelineWriter(self.warehouse, table, context.clock).remove(gone)
+        # what a writer that died left of its work in it
+        beats = [join(self._aside, ".hoodie/.heartbeat", each) for each in undo.instants]
+        self.warehouse.remove_files([file for beat in beats for file in with_checksum(beat)])
+        for instant in undo.instants:
+            self.warehouse.remove_tree(join(self._aside, ".hoodie/.temp", instant))
+
+    def _remove(self) -> None:
+        """Remove it in one step, where the store can rename.
+
+        A death within a removal name by name would leave a part of it, which Hudi takes for a
+        metadata table when it resumes the restore.
+        """
+        self._check()
+        self._undeclare()
+        self.warehouse.remove_files([self._seen])  # first: what is left then counts for nothing
+        self.warehouse.remove_tree(self._aside)
+        if "://" not in self.location:
+            self._move(self._place, self._aside)
+            self.warehouse.remove_tree(self._aside)
+        self._check()
+        self.warehouse.remove_tree(self._place)
+
+    def _move(self, source: str, target: str) -> bool:
+        """Rename a directory; False if it is not there, or can't be renamed."""
+        (folder, _, name), (there, _, as_name) = source.rpartition("/"), target.rpartition("/")
+        try:
+            with suppress(NotFound), self.warehouse.moving(folder, there) as moves:
+                return moves.move_if(name, self._may_move, as_name) is True
+        except OSError as error:
+            if error.errno not in _NO_RENAME | _IN_THE_WAY:
+                raise
+        return False
+
+    def _may_move(self, _files: object) -> bool:
+        self._check()
+        return True
+
+    def _create(self, path: str, content: bytes) -> None:
+        with suppress(AlreadyExists):
+            self.warehouse.create(path, content)
+
+    def _exists(self, path: str) -> bool:
+        folder, _, name = path.rpartition("/")
+        try:
+            return name in self.warehouse.names(folder)
+        except NotFound:
+            return False
+
+    @property
+    def _place(self) -> str:
+        return join(self.location, METADATA_TABLE)
+
+    @property
+    def _aside(self) -> str:
+        return join(self.location, f"{_ASIDE}{self.restore}")
+
+    @property
+    def _seen(self) -> str:
+        return f"{self._aside}{_AS_SEEN}"
+
+    @property
+    def _undone(self) -> str:
+        return join(self._place, f"{_UNDONE}{self.restore}")
