@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 from itertools import chain
 from typing import Annotated, Any, Final, TypeGuard, Union, get_args, get_origin
@@ -27,6 +27,7 @@ from pydantic.fields import FieldInfo
 
 from tidegate.events.assembled import put_extra, put_fields, put_names, put_private
 from tidegate.events.base import Event, Fact
+from tidegate.events.compiled_values import Times, Valid, moment_at, number_at
 from tidegate.events.identity import id_of
 
 Read = Callable[[bytes, int], Event | None]
@@ -34,18 +35,7 @@ Read = Callable[[bytes, int], Event | None]
 Json = Any
 Hint = Any
 """The type of a field, as it is annotated."""
-_CHECKED: Final = 8_192
-"""Tables and locations that are remembered as valid, each: they repeat."""
-_FURTHER: Final = ((28, 4), (35, 5), (42, 6), (49, 7), (56, 8))
-"""The fifth byte of a number and those after it: where its bits begin, and where it lies. With a
-tenth byte, a number may not fit into 64 bits."""
 _LARGEST: Final = 2**63
-_MORE: Final = 0x80
-"""The bit of a byte after which there are more of the number."""
-_LAST_BITS: Final = 0x80808080_80808080
-_EIGHT_BYTES: Final = 0x00808080_80808080
-"""Those bits of a number of eight bytes, little endian."""
-_EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 _ID_RULE: Final = "_set_id"
@@ -76,76 +66,21 @@ def compile_reader(model: type[Event], schema: Json) -> Read | None:
     return names["read"]  # type: ignore[no-any-return]
 
 
-def _number(value: bytes, at: int) -> tuple[int, int]:
-    """A number of two bytes or more, still in zigzag order, and where it ends.
-
-    Each byte but the last has a bit that says so; it is subtracted where it was added. That takes
-    half the time of a loop over masks, and most numbers have less than five bytes.
-
-    Raises:
-        ValueError, IndexError: it has too many bytes, or is cut off.
-    """
-    number = value[at] + ((byte := value[at + 1]) << 7) - 0x80
-    if byte < _MORE:
-        return number, at + 2
-    number += ((byte := value[at + 2]) << 14) - 0x4000
-    if byte < _MORE:
-        return number, at + 3
-    number += ((byte := value[at + 3]) << 21) - 0x20_0000
-    if byte < _MORE:
-        return number, at + 4
-    for shift, end in _FURTHER:
-        number += ((byte := value[at + end]) << shift) - (1 << shift)
-        if byte < _MORE:
-            return number, at + end + 1
-    raise ValueError("a number of too many bytes")
-
-
-def _time(value: bytes, at: int) -> tuple[int, int]:
-    """A number of any bytes, as `_number`; microseconds since the epoch have eight, up to 3111."""
-    number = int.from_bytes(value[at : at + 8], "little")
-    if number & _LAST_BITS != _EIGHT_BYTES:
-        return _number(value, at) if value[at] & 0x80 else (value[at], at + 1)
-    # the bits of each pair of bytes, then of pairs of pairs, are moved together
-    number = number & 0x007F007F_007F007F | (number & 0x7F007F00_7F007F00) >> 1
-    number = number & 0x00003FFF_00003FFF | (number & 0x3FFF0000_3FFF0000) >> 2
-    return number & 0x0FFFFFFF | (number & 0x0FFFFFFF_00000000) >> 4, at + 8
-
-
-class _Valid(dict[str, str]):
-    """Values that pydantic has found valid, and what it made of them.
-
-    Where there are too many, all are forgotten: it is used for every fact, and a look into this
-    takes a quarter of the time that `lru_cache` takes to keep its order.
-    """
-
-    def __init__(self, adapter: TypeAdapter[str]) -> None:
-        super().__init__()
-        self._adapter = adapter
-
-    def __missing__(self, value: str) -> str:
-        valid = self._adapter.validate_python(value)  # pydantic's error is a ValueError
-        if len(self) >= _CHECKED:
-            self.clear()
-        self[value] = valid
-        return valid
-
-
 class _Source:
     """The lines of a reader, and the names that they use."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.names: dict[str, Any] = {
-            "number": _number,
-            "time": _time,
+            "number": number_at,
+            "moment": moment_at,
+            "times": Times(),
             "new": object.__new__,
             "put_fields": put_fields,
             "put_names": put_names,
             "put_extra": put_extra,
             "put_private": put_private,
             "id_of": id_of,
-            "epoch": _EPOCH,
             "delta": timedelta,
         }
         self._indent = 0
@@ -159,7 +94,7 @@ class _Source:
         self._indent = 2
         event, values = self._record(model, schema)
         self._add("if i != len(b): return None")
-        parts = (self._id_part(event, values, name) for name in model.identified_by)
+        parts = (self._id_part(model, event, values, name) for name in model.identified_by)
         text = "\\x1f".join((model.__name__, *parts))
         self._add(f'if id_of(f"{text}") != {values["event_id"]}: return None')
         for rule in _rules(model):
@@ -169,9 +104,11 @@ class _Source:
         self._add("except (ValueError, IndexError, OverflowError): return None")
 
     @staticmethod
-    def _id_part(event: str, values: Mapping[str, str], name: str) -> str:
+    def _id_part(model: type[BaseModel], event: str, values: Mapping[str, str], name: str) -> str:
         """What `derived_id` joins of a field or a property, as a part of an f-string."""
         value = values.get(name, f"{event}.{name}")
+        if name in values and get_origin(model.model_fields[name].annotation) is None:
+            return f"{{{value}}}"  # it is never None
         return f"{{'' if (part := {value}) is None else part}}"
 
     def _record(self, model: type[BaseModel], schema: Json) -> tuple[str, Mapping[str, str]]:
@@ -241,26 +178,32 @@ class _Source:
     def _text(self, annotation: Hint, metadata: list[Any]) -> str:
         if annotation is not str:
             raise _UnsupportedError
-        made, length = self._variable(), self._zigzag()
-        self._add(f"if {length} & 1: return None")  # negative
+        made, length = self._variable(), self._byte()
+        self._add(f"if {length} & 0x81:")  # of more bytes, or negative
+        self._add(f"    {length}, i = number(b, i - 1)")
+        self._add(f"    if {length} & 1: return None")
         self._add(f"i = (j := i) + ({length} >> 1)")
-        self._add(f"{made} = b[j:i].decode()")  # cut off: `i` lies behind the end, see `body`
         patterns = [each.pattern for each in metadata if hasattr(each, "pattern")]
         if all(isinstance(each, MinLen | MaxLen) for each in metadata):
+            self._add(f"{made} = b[j:i].decode()")  # cut off: `i` lies behind the end, see `body`
             self._check_length(made, metadata)
         elif len(patterns) == len(metadata) == 1:
+            self._add(f"{made} = b[j:i].decode()")
             match = self._name("match", re.compile(patterns[0]).fullmatch)
             self._add(f"if not {match}({made}): return None")
         else:  # a function of ours checks it, which may also give another spelling
             adapter: TypeAdapter[str] = TypeAdapter(Annotated[str, *metadata])
-            self._add(f"{made} = {self._name('valid', _Valid(adapter))}[{made}]")
+            self._add(f"{made} = {self._name('valid', Valid(adapter))}[b[j:i]]")
         return made
 
     def _long(self, annotation: Hint, metadata: list[Any]) -> str:
         if annotation is not int or set(metadata) != {Ge(0), Lt(_LARGEST)}:
             raise _UnsupportedError
-        made = self._zigzag()
-        self._add(f"if {made} & 1: return None")
+        made = self._byte()
+        self._add(f"if {made} & 0x81:")  # of more bytes, or negative
+        self._indent += 1
+        self._longer(made)
+        self._indent -= 1
         self._add(f"{made} >>= 1")
         return made
 
@@ -273,10 +216,15 @@ class _Source:
     def _time(self, annotation: Hint, metadata: list[Any]) -> str:
         if annotation is not AwareDatetime or metadata:
             raise _UnsupportedError
-        made = self._variable()
-        self._add(f"{made}, i = time(b, i)")
-        self._add(f"if {made} & 1: return None")  # before 1970
-        self._add(f"{made} = epoch + delta(0, 0, {made} >> 1)")
+        made, low = self._variable(), self._variable()
+        # eight bytes: the bits of the first four, and when the span of the others began
+        self._add("m, n, o, p = b[i:i + 4]")
+        self._add("if m & n & o & p & 0x80:")
+        self._add(f"    {low} = m + (n << 7) + (o << 14) + (p << 21) - 0x10204080")
+        self._add(f"    if {low} & 1: return None")  # before 1970
+        self._add(f"    {made} = times[b[i + 4:i + 8]] + delta(0, 0, {low} >> 1)")
+        self._add("    i += 8")
+        self._add(f"else: {made}, i = moment(b, i)")
         return made
 
     def _enum(self, kind: Json, annotation: Hint, metadata: list[Any]) -> str:
@@ -317,6 +265,19 @@ class _Source:
         for each in metadata:
             beyond = f"< {each.min_length}" if isinstance(each, MinLen) else f"> {each.max_length}"
             self._add(f"if len({made}) {beyond}: return None")
+
+    def _longer(self, made: str) -> None:
+        """The lines that read the rest of a number which may be negative; most are short."""
+        self._add("n = b[i]; i += 1")
+        self._add(f"if {made} & 1: return None")  # whatever follows
+        self._add(f"{made} += (n << 7) - 0x80")
+        self._add("if n > 127:")
+        self._add("    n = b[i]; i += 1")
+        self._add(f"    {made} += (n << 14) - 0x4000")
+        self._add("    if n > 127:")
+        self._add("        n = b[i]; i += 1")
+        self._add(f"        {made} += (n << 21) - 0x200000")
+        self._add(f"        if n > 127: {made}, i = number(b, i - 4)")
 
     def _zigzag(self) -> str:
         """A number in zigzag order; most have one byte."""

@@ -19,6 +19,9 @@ Write = Callable[[Event], bytes]
 Json = Any
 _MORE: Final = 0x80
 """The bit of a byte after which there are more of the number."""
+_TWO_BYTES: Final = 64 * 128
+_THREE_BYTES: Final = 64 * 128**2
+"""The first number that needs more bytes."""
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
@@ -47,6 +50,9 @@ def _number(value: int) -> bytes:
     Raises:
         OverflowError: it has more than 64 bits.
     """
+    if _TWO_BYTES <= value < _THREE_BYTES:  # as most ids
+        left = value << 1
+        return bytes((left & 0x7F | _MORE, left >> 7 & 0x7F | _MORE, left >> 14))
     if not -(2**63) <= value < 2**63:
         raise OverflowError(f"{value} has more than 64 bits")
     left, out = (value << 1) ^ (value >> 63), bytearray()
@@ -64,7 +70,7 @@ def _time(at: datetime) -> bytes:
     return _number((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
 
 
-_SMALL: Final = tuple(_number(each) for each in range(64 * 128))
+_SMALL: Final = tuple(_number(each) for each in range(_TWO_BYTES))
 """The numbers of one or two bytes: lengths, and how many there are."""
 
 

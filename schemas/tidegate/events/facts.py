@@ -156,7 +156,8 @@ class VacuumFinished(Fact, frozen=True):
         What else is known of a lock (its owner, its type, its transaction) does not make another.
         """
         locks = [lock.lock_id for lock in self.locks]
-        return _ordered(self.directories), _ordered(locks), _ordered(self.open_transactions)
+        transactions = self.open_transactions and _ordered(self.open_transactions)
+        return _ordered(self.directories), _ordered(locks), transactions
 
     @model_validator(mode="after")
     def _holds_its_own_lock(self) -> Self:
