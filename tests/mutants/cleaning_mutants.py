@@ -46,13 +46,13 @@ CLEANING_MUTANTS = (
     ),
     _gate(
         "a release that came before its vacuum is remembered",
-        "self.released += [each for each in (*tokens, *expired) if index.released.add(each)]",
-        "self.released += [each for each in (*tokens, *expired) if each in index.released]",
+        "        self.released += index.released.add(ended)\n",
+        "        self.released += [each for each in ended if each in index.released]\n",
     ),
     _gate(
         "what ended is remembered by the next process too",
-        "released, cleaned = (*state.released, *released), (*state.cleaned, *cleaned)",
-        "released, cleaned = released, (*state.cleaned, *cleaned)",
+        "released, cleaned = state.released + released, state.cleaned + cleaned",
+        "released, cleaned = released, state.cleaned + cleaned",
     ),
     _gate(
         "a vacuum published again with more holds waits for all of them",

@@ -35,7 +35,7 @@ def decoder() -> Decoder:
 def generally() -> Decoder:
     """One that looks at what every record claims to hold."""
     made = decoder()
-    made._others = {}
+    made._readers = {}
     return made
 
 

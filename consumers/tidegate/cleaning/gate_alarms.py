@@ -67,7 +67,7 @@ class Alarms:
     def due_ms(self, table: str, name: str, pieces: Pieces) -> int | None:
         """When a piece is to be said, in ms of the broker's time; None: never, or it was."""
         if name[0] == VACUUM:
-            limit = self.rule_of(table).overdue_after
+            limit = _rule_of(self.rules, table).overdue_after
         elif name == UNKNOWN:
             limit = self.rule_of(table).unknown_after
         else:
@@ -76,7 +76,7 @@ class Alarms:
         if limit is None or not isinstance(piece, _WAITING):
             return None
         since = piece.unsaid_since()
-        return None if since is None else _ms(since + limit)
+        return None if since is None else _ms_after(since, limit)
 
     def say(
         self, table: str, names: Collection[str], index: GateIndex, at: datetime
@@ -192,6 +192,11 @@ def _about(table: str, waiting: WaitingVacuum, at: datetime) -> dict[str, object
         "partition": waiting.vacuum.partition,
         "since": waiting.since,
     }
+
+
+@lru_cache(maxsize=100)  # all vacuums of a batch have the broker's time of that batch
+def _ms_after(since: datetime, limit: timedelta) -> int:
+    return _ms(since + limit)
 
 
 @lru_cache(maxsize=10_000)

@@ -28,7 +28,9 @@ def command_of_event(
     table: str, vacuum_id: str, vacuum: Vacuum, at: datetime, *, after_expiry: bool = False
 ) -> CleaningReleased:
     """The same of a vacuum whose fields were checked in this process, as those of an event."""
-    return assemble(CleaningReleased, _fields(table, vacuum_id, vacuum, at, after_expiry))
+    fields = _fields(table, vacuum_id, vacuum, at, after_expiry)
+    fields["event_id"] = CleaningReleased.id_after(vacuum_id)
+    return assemble(CleaningReleased, fields)
 
 
 def _fields(

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
+from operator import attrgetter
 from typing import Final
 
 from tidegate.cleaning.gate_alarms import first_release, resolved, table_known
@@ -94,16 +95,17 @@ class Turn:
         if index.is_new:
             index.is_new, index.is_unknown = False, True
             self.changed[UNKNOWN] = first_release(event, self.at)
-        expired = map(expired_token, tokens if event.reason is ReleaseReason.EXPIRED else ())
-        self.released += [each for each in (*tokens, *expired) if index.released.add(each)]
-        for token in tokens:
-            for name in index.watching(token):
-                self._watch_next(name)
+        ended = tokens
+        if event.reason is ReleaseReason.EXPIRED:
+            ended = [*tokens, *map(expired_token, tokens)]
+        self.released += index.released.add(ended)
+        for name in index.watching(tokens):
+            self._watch_next(name)
 
     def vacuum(self, event: VacuumFinished) -> None:
         """A vacuum was published, perhaps not for the first time."""
         require_publishable(event)
-        itself, index, done = identity(event), self.index, self.index.cleaned
+        itself, index, done = identity(event), self.index, self.index.cleaned.tokens
         name = vacuum_name(itself)
         index.is_new = False
         if index.is_unknown:
@@ -236,13 +238,13 @@ class Turn:
             self.commands.append(
                 make(table, vacuum_id, vacuum.vacuum, self.at, after_expiry=expired)
             )
-        return tuple(key for key in done if self.index.cleaned.add(key))
+        return tuple(self.index.cleaned.add(done))
 
     def _remember(self, released: tuple[int, ...], cleaned: tuple[int, ...]) -> GateState:
         state, at = self.state, self.now
         released_at = at if released else state.released_at
         cleaned_at = at if cleaned else state.cleaned_at
-        released, cleaned = (*state.released, *released), (*state.cleaned, *cleaned)
+        released, cleaned = state.released + released, state.cleaned + cleaned
         if len(released) >= CHUNK:
             self._close(self.index.released, RELEASED, released)
             released = ()
@@ -255,8 +257,7 @@ class Turn:
         """Close the open chunk with these ids; one release may free any number of vacuums."""
         for start in range(0, len(ids), LARGEST_CHUNK):
             part = tuple(ids[start : start + LARGEST_CHUNK])
-            for key in part:
-                memory.add(key)
+            memory.add(part)
             self.changed[f"{letter}{memory.close_chunk(self.now, len(part))}"] = Chunk(
                 self.now, part
             )
@@ -280,8 +281,7 @@ class Turn:
             self.changed[name] = None
         self._close(memory, RELEASED, kept)
         if kept and state.released:  # the open chunk has a new number
-            for key in state.released:
-                memory.add(key)
+            memory.add(state.released)
         if forgotten:
             self.changed[MARKS] = _raised(_marks(self.pieces), forgotten)
         return state
@@ -314,20 +314,18 @@ class Turn:
 
 def _locks(event: VacuumFinished) -> tuple[HeldLock, ...]:
     own, own_txn = event.own_lock_id, event.own_transaction_id
-    return tuple(
-        [
-            HeldLock(
-                each.lock_id,
-                own_txn
-                if each.lock_id == own and each.transaction_id is None
-                else each.transaction_id,
-                each.partition,
-                each.lock_type,
-                each.owner,
-            )
-            for each in event.locks
+    locks = [HeldLock(*_held_of(each)) for each in event.locks]
+    if own_txn is not None:  # the vacuum's own lock ends with its transaction
+        locks = [
+            each._replace(transaction_id=own_txn)
+            if each.lock_id == own and each.transaction_id is None
+            else each
+            for each in locks
         ]
-    )
+    return tuple(locks)
+
+
+_held_of: Final = attrgetter(*HeldLock._fields)
 
 
 def index_vacuum(

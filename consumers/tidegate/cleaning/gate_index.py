@@ -11,7 +11,7 @@ belongs to a transaction has two, because it ends with either.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from tidegate.runtime.protocols import Pieces
@@ -61,7 +61,7 @@ class RememberedIds:
         self._latest.update(dict.fromkeys(open_ids, self.open))
 
     @property
-    def tokens(self) -> Container[int]:
+    def tokens(self) -> Collection[int]:
         """The ids that are remembered, to look up many."""
         return self._latest
 
@@ -73,12 +73,15 @@ class RememberedIds:
         """How many ids are remembered."""
         return len(self._latest)
 
-    def add(self, key: int) -> bool:
-        """Remember an id from now on; False where the open chunk has it already."""
-        if self._latest.get(key) == self.open:
-            return False
-        self._latest[key] = self.open
-        return True
+    def add(self, keys: Iterable[int]) -> list[int]:
+        """Remember ids from now on; give those that the open chunk did not have already."""
+        latest, number = self._latest, self.open
+        added: list[int] = []
+        for key in keys:
+            if latest.get(key) != number:
+                latest[key] = number
+                added.append(key)
+        return added
 
     def close_chunk(self, at: int, size: int) -> int:
         """Begin a new open chunk; return the number of the one that is closed."""
@@ -179,7 +182,11 @@ class GateIndex:
             else:
                 watchers[token] = {known, name}
 
-    def watching(self, token: int) -> Collection[str]:
-        """The vacuums that watched a token, which has ended. Some may watch another by now."""
-        found = self._watchers.pop(token, None)
-        return () if found is None else (found,) if isinstance(found, str) else found
+    def watching(self, tokens: Iterable[int]) -> Sequence[str]:
+        """The vacuums that watched tokens, which have ended. Some may watch another by now."""
+        names: Sequence[str] = ()
+        for token in tokens:
+            found = self._watchers.pop(token, None)
+            if found is not None:  # of most releases nobody waits for every token
+                names = [*names, found] if isinstance(found, str) else [*names, *found]
+        return names

@@ -106,6 +106,8 @@ class DeciderLoop(Generic[S]):
         outputs = (changelog(decider.name).name(prefix), self._command_topic, self._outcome_topic)
         topics = [*self._inputs, *outputs]
         count = require_copartitioned(bus, topics)
+        # by type: to ask for a subclass of pydantic's takes as long as to look up a state
+        self._commands = {kind for kind in decider.consumes if issubclass(kind, Command)}
         self._decoder = Decoder(decider.consumes, prefix, count, retries, self._wire)
         self._owned = OwnedPartitions(decider, bus, prefix, self._inputs, retries)
         self._ticks = Ticks(decider, clock)
@@ -135,10 +137,10 @@ class DeciderLoop(Generic[S]):
     def step(self, timeout: float) -> int:
         """Process what has arrived, waiting up to `timeout` seconds for it; return the count."""
         try:
-            records = self._poll(timeout)
             # no collection after each chunk: what a step makes has hardly any cycles, and all of
-            # it would be visited two or three times
+            # it would be visited two or three times; between two steps there is one
             with gc_paused():
+                records = self._poll(timeout)
                 count = self._apply_backlog(records)
                 self._tick()
                 self._decide_due()
@@ -216,9 +218,10 @@ class DeciderLoop(Generic[S]):
             for record in run:
                 if record.offset >= begin_at:  # invariant 3
                     self._apply_record(owned, record)
-                    store.advance(topic, record.offset)
                 done = record.offset
         finally:  # of a flood of dead letters, what came before it is done
+            if done >= begin_at:
+                store.advance(topic, done)
             if done >= 0:
                 pending.read_up_to[where] = done + 1
 
@@ -230,23 +233,27 @@ class DeciderLoop(Generic[S]):
             return
         if event is None:
             return
-        where, store = record.partition, owned.store
-        if store.has_applied_to(event.table, where.topic, record.offset):
+        where, store, table = record.partition, owned.store, event.table
+        state = store.state(table)
+        # hardly ever is any table ahead of its partition: this runs for every event
+        if store.ahead and store.has_applied_to(table, where.topic, record.offset):
             return
         at = _moment(record.timestamp_ms)
         try:
-            if isinstance(event, Command):
+            if type(event) in self._commands and isinstance(event, Command):
                 decision = self._authorized(owned, event, record, at)
             else:
-                decision = self._decide(owned, event, at)
+                decision = self._decider.decide(state, event, at)
+                self._accept(owned, table, decision)
         except Exception as error:
             if isinstance(error, StopService) or is_broker_fault(error):
                 raise
             # one bad event must not hold up its partition; nothing of it was applied
-            store.reopen(event.table)
+            store.reopen(table)
             self._dead_letters.send(record, error)
         else:
-            self._ticks.changed(where.number, event.table, decision.state)
+            if self._ticks.decider is not None:
+                self._ticks.changed(where.number, table, decision.state)
             self._dead_letters.limit.succeeded(where)
 
     def _tick(self) -> None:
@@ -274,25 +281,20 @@ class DeciderLoop(Generic[S]):
             decision = Decision(owned.store.state(event.table), outcomes=(refusal_of_it,))
             self._accept(owned, event.table, decision)
             return decision
-        return self._decide(owned, event, at, signed_by)
+        return self._decide_command(owned, event, at, signed_by)
 
-    def _decide(
-        self,
-        owned: OwnedPartition[S],
-        event: Event,
-        at: datetime,
-        signed_by: SignedBy | None = None,
+    def _decide_command(
+        self, owned: OwnedPartition[S], event: Command, at: datetime, signed_by: SignedBy | None
     ) -> Decision[S]:
-        """Apply an event. What can be refused is tried first: a refused event changes nothing."""
+        """Apply a command; who asked, it says itself."""
         decision = self._decider.decide(owned.store.state(event.table), event, at)
-        if isinstance(event, Command):  # who asked, the command says
-            answers = [
-                each.to(event, signed_by.name if signed_by else None)
-                if isinstance(each, Answer) and each.caused_by == event.event_id
-                else each
-                for each in decision.outcomes
-            ]
-            decision = decision._replace(outcomes=answers)
+        answers = [
+            each.to(event, signed_by.name if signed_by else None)
+            if isinstance(each, Answer) and each.caused_by == event.event_id
+            else each
+            for each in decision.outcomes
+        ]
+        decision = decision._replace(outcomes=answers)
         self._accept(owned, event.table, decision)
         return decision
 
@@ -306,6 +308,7 @@ class DeciderLoop(Generic[S]):
             owned.pending.has_ticked = True
 
     def _accept(self, owned: OwnedPartition[S], table: str, decision: Decision[S]) -> None:
+        """Keep a decision. What can be refused is tried first: a refused event changes nothing."""
         store = owned.store
         if decision.pieces and store.piecewise is not None:
             require_small(store.piecewise, decision.pieces)
@@ -323,7 +326,9 @@ class DeciderLoop(Generic[S]):
         serialize, sign = self._wire.serialize, self._sign
         commands, outcomes = self._command_topic, self._outcome_topic
         messages = [sign(each, serialize(each, commands)) for each in decision.commands]
-        return [*messages, *(serialize(each, outcomes) for each in decision.outcomes)]
+        if decision.outcomes:  # few decisions have any
+            messages += [serialize(each, outcomes) for each in decision.outcomes]
+        return messages
 
     def _add(self, pending: PendingWork, messages: list[Message]) -> None:
         """Keep a decision's messages for the end of the step, unless a topic may refuse one.

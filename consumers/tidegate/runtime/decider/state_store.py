@@ -86,7 +86,7 @@ class StateStore(Generic[S]):
     all_pieces: dict[str, dict[str, bytes]] = field(default_factory=dict[str, dict[str, bytes]])
     """By table the further records, as they are written."""
     _loaded: dict[str, _LoadedTable[S]] = field(default_factory=dict[str, _LoadedTable[S]])
-    _ahead: dict[str, Positions] = field(default_factory=dict[str, Positions])
+    ahead: dict[str, Positions] = field(default_factory=dict[str, Positions])
     """Own positions of loaded tables that are ahead of the partition's, as after a crash."""
     _changed: set[str] = field(default_factory=set[str])
     recent: RecentPieces = field(default_factory=RecentPieces)
@@ -216,9 +216,7 @@ class StateStore(Generic[S]):
         """Whether this offset was already applied to the table, by its own positions."""
         if table not in self._loaded:
             self._load(table)
-        if not self._ahead:  # as nearly always: this runs for every event
-            return False
-        return table in self._ahead and offset < self._ahead[table].get(topic, 0)
+        return table in self.ahead and offset < self.ahead[table].get(topic, 0)
 
     def put(self, table: str, state: S, pieces: Mapping[str, object] = NO_PIECES) -> None:
         """Set a table's next state and changed pieces (None removes one).
@@ -252,11 +250,11 @@ class StateStore(Generic[S]):
         for table in sorted(self._changed):
             loaded = self._loaded[table]
             written += self._changed_pieces(table, loaded)
-            value = self.adapter.dump_json(self._record(table))
+            value = self.adapter.serializer.to_json(self._record(table))
             self._records[table] = value
             written.append((table.encode(), value))
             is_empty = loaded.state == self.initial and not self.all_pieces.get(table)
-            if is_empty and table not in self._ahead:
+            if is_empty and table not in self.ahead:
                 removed.append((table.encode(), None))
                 self.all_pieces.pop(table, None)
                 self.recent.forget(table)
@@ -280,26 +278,26 @@ class StateStore(Generic[S]):
         recent = self.recent.of(table)
         put: list[ChangelogRecord] = []
         removed: list[ChangelogRecord] = []
+        dump, keep, prefix = self.piecewise.dump_piece, self.recent.keep, f"{table}\x00"
         for name, piece in loaded.changed.items():
-            key = f"{table}\x00{name}".encode()
             if piece is not None:
-                record = records[name] = self.piecewise.dump_piece(piece)
-                put.append((key, record))
-                self.recent.keep(recent, name, piece, record)
+                record = records[name] = dump(piece)
+                put.append(((prefix + name).encode(), record))
+                keep(recent, name, piece, record)
             elif records.pop(name, None) is not None:  # else it came and went within this write
                 recent.pop(name, None)
-                removed.append((key, None))
+                removed.append(((prefix + name).encode(), None))
         if self.timers is not None:
             self.timers.written(table, loaded.changed)
         loaded.changed.clear()
         return [*put, *removed]
 
     def _record(self, table: str) -> StateRecord[S]:
-        applied, own = self.positions, self._ahead.get(table, {})
+        applied, own = self.positions, self.ahead.get(table, {})
         if self._is_ahead(own):
             applied = {each: max(applied.get(each, 0), own.get(each, 0)) for each in applied | own}
         else:
-            self._ahead.pop(table, None)
+            self.ahead.pop(table, None)
         return StateRecord(applied, self._loaded[table].state)
 
     def _is_ahead(self, applied: Positions) -> bool:
@@ -316,7 +314,7 @@ class StateStore(Generic[S]):
                 loaded.changed.update(pieces)
                 self._changed.add(table)
             if self._is_ahead(record.applied):
-                self._ahead[table] = record.applied
+                self.ahead[table] = record.applied
         if (view := self._view(table, loaded.changed)) and self.piecewise is not None:
             loaded.state = self.piecewise.prepare(loaded.state, view)
         self._loaded[table] = loaded
@@ -354,7 +352,7 @@ class StateStore(Generic[S]):
                 return
             if table not in self._changed:
                 del self._loaded[table]
-                self._ahead.pop(table, None)
+                self.ahead.pop(table, None)
                 excess -= size
 
 

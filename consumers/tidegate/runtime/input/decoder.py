@@ -21,6 +21,10 @@ from tidegate.runtime.retry import RetryPolicy
 _KNOWN_KEYS: Final = 65_536
 
 
+def _pass_over(_value: bytes, _at: int) -> None:
+    """Stands for the reader of events that are for other services; nobody calls it."""
+
+
 @dataclass(slots=True)
 class Decoder:
     """Decodes the records that one service consumes."""
@@ -33,10 +37,9 @@ class Decoder:
     wire: Wire = field(default_factory=Wire)
     _topics: dict[type[Event], str] = field(init=False)
     _readers: dict[str, dict[bytes, Read]] = field(init=False)
-    """By topic and by the first bytes of a value the compiled reader, of what is consumed."""
-    _others: dict[str, frozenset[bytes]] = field(init=False)
-    """By topic the first bytes of this version's other events there: they are passed over."""
-    _places: dict[bytes, tuple[str, int]] = field(default_factory=dict[bytes, tuple[str, int]])
+    """By topic and by the first bytes of a value its compiled reader. Of other services' events
+    there it is `_pass_over`."""
+    _places: dict[bytes | None, tuple[str, int]] = field(default_factory=dict)
     """By key the table and the partition of an event that was right there."""
 
     def __post_init__(self) -> None:
@@ -44,15 +47,9 @@ class Decoder:
         kinds = EVENT_TYPES.values()
         self._topics = {kind: topic_of(kind).name(self.prefix) for kind in kinds}
         self._readers = {topic: {} for topic in self._topics.values()}
-        others = [kind for kind in kinds if kind not in self.consumes]
-        self._others = {
-            topic: frozenset(
-                single_object_prefix(kind) for kind in others if self._topics[kind] == topic
-            )
-            for topic in self._readers
-        }
-        for kind in self.consumes:
-            if (read := compiled_reader(kind)) is not None:
+        for kind in kinds:
+            read = compiled_reader(kind) if kind in self.consumes else _pass_over
+            if read is not None:
                 self._readers[self._topics[kind]][single_object_prefix(kind)] = read
 
     def decode(self, record: Record) -> Event | None:
@@ -63,36 +60,21 @@ class Decoder:
                 partition: the caller dead-letters it.
             TransientError: the schema registry did not answer within the retries.
         """
-        if (event := self._read_at_once(record)) is not None or self._is_for_others(record):
-            return event
+        (topic, number), _, key, value, _, _, _ = record
+        if value is not None and len(value) <= MAX_VALUE_BYTES and topic in self._readers:
+            read = self._readers[topic].get(value[:OBJECT_PREFIX_BYTES])
+            if read is _pass_over:  # as every command that a decider itself has published
+                return None
+            # what a compiled reader gives None for, and a new key, are left to the general way
+            if read is not None and key in self._places:
+                table, right = self._places[key]
+                event = read(value, OBJECT_PREFIX_BYTES) if number == right else None
+                if event is not None and event.table == table:
+                    return event
         try:
             return self._decode(record)
         except TransientError:  # only then are retries prepared: this runs for every record
             return self.retries.call(lambda: self._decode(record))
-
-    def _read_at_once(self, record: Record) -> Event | None:
-        """The event of a record whose reader is compiled, and whose key was right there before.
-
-        It refuses nothing: what it gives None for is left to `_decode`.
-        """
-        (topic, number), _, key, value, _, _, _ = record
-        if key is None or value is None or len(value) > MAX_VALUE_BYTES:
-            return None
-        place, readers = self._places.get(key), self._readers.get(topic)
-        if place is None or readers is None or place[1] != number:
-            return None
-        read = readers.get(value[:OBJECT_PREFIX_BYTES])
-        event = None if read is None else read(value, OBJECT_PREFIX_BYTES)
-        return event if event is not None and event.table == place[0] else None
-
-    def _is_for_others(self, record: Record) -> bool:
-        """Whether its first bytes say so: a decider reads back every command that it publishes."""
-        (topic, _), _, _, value, _, _, _ = record
-        return (
-            value is not None
-            and len(value) <= MAX_VALUE_BYTES
-            and value[:OBJECT_PREFIX_BYTES] in self._others.get(topic, ())
-        )
 
     def _decode(self, record: Record) -> Event | None:
         if record.unreadable:

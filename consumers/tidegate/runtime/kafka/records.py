@@ -31,16 +31,24 @@ LARGE: Final[Config] = {
 """For producers of large messages: a table's state, or a dead letter as large as its cause."""
 
 
+_new_tuple: Final = tuple.__new__
+
+
 def as_record(message: Received) -> Record:
     """Convert a received message. This runs for every message, so it creates few objects."""
     key, value = message.key(), message.value()
-    return Record(
-        _partition(message.topic(), message.partition()),
-        message.offset() or 0,
-        key if isinstance(key, bytes) else as_bytes(key),
-        value if isinstance(value, bytes) else as_bytes(value),
-        ReceivedHeaders(message),
-        message.timestamp()[1],
+    # as `Record(...)` does, without its call
+    return _new_tuple(
+        Record,
+        (
+            _partition(message.topic(), message.partition()),
+            message.offset() or 0,
+            key if isinstance(key, bytes) else as_bytes(key),
+            value if isinstance(value, bytes) else as_bytes(value),
+            ReceivedHeaders(message),
+            message.timestamp()[1],
+            "",
+        ),
     )
 
 

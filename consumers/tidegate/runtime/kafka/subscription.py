@@ -102,7 +102,9 @@ class KafkaSubscription:
         rest = self._consumer.consume(limit - 1, 0) if limit > 1 else []
         # after a rebalance in between, the first may belong to another member by now
         received = rest if self._rebalances != rebalances else (first, *rest)
-        records = [as_record(each) for each in received if self._is_record(each)]
+        records = [
+            as_record(each) for each in received if each.error() is None or self._is_record(each)
+        ]
         return [*records, *self._pass_over()] if self._unreadable else records
 
     def commit(
