@@ -82,8 +82,8 @@ CLEANING_MUTANTS = (
     ),
     _gate(
         "a lock ends with its transaction",
-        "            else (lock_token(lock_id), transaction_token(txn))",
-        "            else (lock_token(lock_id),)",
+        "            else (2 * lock_id, 2 * txn + 1)",
+        "            else (2 * lock_id,)",
         _STATE,
     ),
     _gate(

@@ -62,13 +62,13 @@ EVENT_MUTANTS = (
     Mutant(
         "the key of a known table does not open another partition",
         "consumers/tidegate/runtime/input/decoder.py",
-        (("readers is None or place[1] != number:", "readers is None:"),),
+        ((" if number == right else None\n", "\n"),),
         "tests/runtime/test_decoder.py",
     ),
     Mutant(
         "the key of a known table carries no other table's event",
         "consumers/tidegate/runtime/input/decoder.py",
-        (("event is not None and event.table == place[0] else None", "event else None"),),
+        (("if event is not None and event.table == table:", "if event is not None:"),),
         "tests/runtime/test_decoder.py",
     ),
     Mutant(
@@ -76,8 +76,8 @@ EVENT_MUTANTS = (
         "consumers/tidegate/runtime/input/decoder.py",
         (
             (
-                "single_object_prefix(kind) for kind in others if self._topics[kind] == topic",
-                "single_object_prefix(kind) for kind in others if topic",
+                "self._readers[self._topics[kind]][single",
+                'self._readers["tidegate.locks"][single',
             ),
         ),
         "tests/runtime/test_decoder.py",
