@@ -11,6 +11,24 @@ _TESTS = "tests/restores/test_restore_approval.py"
 
 APPROVAL_MUTANTS = (
     Mutant(
+        "a rule covers a place however it is called",
+        _RECORDS,
+        (("self._rules.rule_of(*spellings_of(location))", "self._rules.rule_of(location)"),),
+        f"{_TESTS} -k no_name_of_a_table",
+    ),
+    Mutant(
+        "links on the way to a rule's directory are looked up",
+        "consumers/tidegate/tables/warehouse/spellings.py",
+        (('        found["/".join([resolved.rstrip("/"), *names[plain:]])] = None\n', ""),),
+        f"{_TESTS} -k no_name_of_a_table",
+    ),
+    Mutant(
+        "a name decides on no approval",
+        "consumers/tidegate/service/settings/restores.py",
+        (('            if rule.tables != "*":\n', '            if rule.tables == "":\n'),),
+        "tests/service/settings/test_restore_settings.py -k which_the_requester_chooses",
+    ),
+    Mutant(
         "nobody approves what they asked for, by name",
         _APPROVAL,
         (("    if approval.names & request.names:\n", "    if False:\n"),),

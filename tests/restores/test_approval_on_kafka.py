@@ -35,7 +35,7 @@ pytestmark = [
 ]
 RULES = """
 [[restores.rules]]
-tables = "lake.sales.*"
+tables = "*"
 approval = true
 approved_by = ["ana", "ben"]
 """

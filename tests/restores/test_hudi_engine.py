@@ -265,7 +265,7 @@ def test_a_location_that_would_end_the_quotes_is_refused(tmp_path: Path) -> None
 def test_the_first_rule_that_matches_decides_who_restores() -> None:
     rules = (EngineRule("lake.a.*", by_hudi=False), EngineRule("lake.*", by_hudi=True))
     engine = HudiEngine(never, rules)
-    assert not engine.restores("lake.a.x")
-    assert engine.restores("lake.b.x")
-    assert not engine.restores("other.b.x")
-    assert not engine.restores(None)
+    assert not engine.restores("lake.a.x", "/a/x")
+    assert engine.restores("lake.b.x", "/b/x")
+    assert not engine.restores("other.b.x", "/b/x")
+    assert not engine.restores(None, "/b/x")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -50,11 +51,12 @@ from tidegate.savepoints import SavepointWriter
 from tidegate.service.assembly import authorizer
 from tidegate.service.settings import Settings
 from tidegate.tables.warehouse import Warehouse
+from tidegate.tables.warehouse.spellings import every_spelling
 
 BEN = new_key()
 MINUTE = 60_000
 START = round(NOW.timestamp() * 1000)
-RULE = ApprovalRule("lake.sales.*", is_needed=True, approved_by=("be*", "ada", "ana"))
+RULE = ApprovalRule((), is_needed=True, approved_by=("be*", "ada", "ana"))
 UNWATCHED = LivenessSettings(watch=timedelta(0))
 
 
@@ -328,12 +330,36 @@ def test_a_table_that_needs_no_approval_any_more_is_not_restored_by_one(place: P
 
 
 def test_without_a_rule_a_restore_needs_no_approval(place: Place) -> None:
-    place.rules = ApprovalRules((ApprovalRule("lake.hr.*", is_needed=True),))
+    place.rules = ApprovalRules((ApprovalRule(("/lake/hr",), is_needed=True),))
     place.run(place.request())
 
     _, completed = place.outcomes
     assert isinstance(completed, RestoreCompleted)
     assert (completed.approval, completed.approved_by) == (None, None)
+
+
+@pytest.mark.parametrize("name", ["other.sales.orders", "lake.sales.orders", "x.y.orders"])
+def test_no_name_of_a_table_and_no_spelling_of_its_place_takes_the_approval_away(
+    place: Place, tmp_path_factory: pytest.TempPathFactory, name: str
+) -> None:
+    link = tmp_path_factory.mktemp("links") / "lake"
+    link.symlink_to(place.root)
+    place.rules = ApprovalRules((replace(RULE, locations=every_spelling([f"{link}/ord*"])),))
+    before = snapshot(place.root)
+    warehouse = warehouse_over(place.root, link)
+
+    here = place.table.location
+    for number, location in enumerate(
+        [f"{here}/", f"file://{here}", f"{link}/orders", f"file:{link}//orders/."]
+    ):
+        fields = {"event_id": f"r{number}", "table": name, "location": location}
+        asked = RestoreRequested.model_validate(place.request().model_dump() | fields)
+        place.run(asked, warehouse=warehouse)
+
+    assert set(place.kinds()) <= {"RestoreAwaitingApproval", "RestoreRejected"}
+    if name != "x.y.orders":  # the table's own database is sales
+        assert place.kinds() == ["RestoreAwaitingApproval"] * 4
+    assert snapshot(place.root) == before
 
 
 def test_a_plan_alone_needs_no_approval_and_gets_none(place: Place) -> None:
@@ -588,9 +614,9 @@ def test_an_id_that_was_used_before_approves_no_other_plan(place: Place) -> None
 
 
 def test_an_id_that_was_used_before_brings_no_rule_of_another_table(place: Place) -> None:
-    place.rules = ApprovalRules(
-        (RULE, ApprovalRule("lake.test.*", is_needed=True, approved_by=("eve",)))
-    )
+    other = str(place.root / "test")
+    lax = ApprovalRule((other,), is_needed=True, approved_by=("eve",))
+    place.rules = ApprovalRules((lax, RULE))
     request = place.request()
     place.run(request)
     approval = place.approval(request, approved_by="eve")
@@ -599,7 +625,10 @@ def test_an_id_that_was_used_before_brings_no_rule_of_another_table(place: Place
     before = snapshot(place.root)
 
     # on every partition, so also on that of the request
-    others = [place.approval(request, approved_by="eve", table=f"lake.test.t{n}") for n in range(9)]
+    others = [
+        place.approval(request, approved_by="eve", table=f"lake.test.t{n}", location=other)
+        for n in range(9)
+    ]
     place.run(*others)
 
     assert "RestoreStarted" not in place.kinds()

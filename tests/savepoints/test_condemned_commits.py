@@ -231,7 +231,7 @@ class Lake:
         writer = SavepointWriter(warehouse_over(root), ThreadMap(), ticking())
         list(writer.execute(savepoint_request(self.table, instant_at(2))))
         self.bus: MemoryBus = memory_bus("savepoint-policy")
-        rule = {"tables": "lake.sales.*", "approval": approval, "condemned": action}
+        rule = {"locations": [str(root)], "approval": approval, "condemned": action}
         self.settings = Settings.model_validate(
             {
                 "warehouse": {"roots": [str(root)]},

@@ -285,9 +285,9 @@ def four_commits(path: Path, version: int, **properties: str) -> HandMade:
     return table
 
 
-def warehouse_over(root: Path) -> Warehouse:
-    """A warehouse that may change what is below `root`."""
-    return Warehouse(WarehouseRoots.of(str(root)))
+def warehouse_over(*roots: Path) -> Warehouse:
+    """A warehouse that may change what is below these directories."""
+    return Warehouse(WarehouseRoots.of(*map(str, roots)))
 
 
 def savepoint_request(table: HandMade, instant: str | None, **fields: object) -> SavepointRequested:

@@ -43,7 +43,7 @@ def restore(
 
     settings = Settings.load(config)
     warehouse, _ = table_work(settings)
-    by_hudi = restored_by_hudi(settings, table)
+    by_hudi = restored_by_hudi(settings, table, location)
     with under_way(f"reading {location}"):
         chosen = chosen_savepoint(warehouse, location, savepoint)
         planned = plan_restore(warehouse, location, chosen, by_hudi=by_hudi)

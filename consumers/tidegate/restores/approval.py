@@ -27,15 +27,20 @@ from tidegate.events.reasons import Reason
 from tidegate.restores.plan import PlannedRestore
 from tidegate.runtime.authorization import SignedBy
 from tidegate.tables.refusal import Refused
+from tidegate.tables.scope import covers_place
 
 C_co = TypeVar("C_co", bound=Command, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRule:
-    """Whether restores of the tables that match `tables` need an approval; whose, and how soon."""
+    """Whether restores of the tables in some directories need an approval; whose, and how soon.
 
-    tables: str
+    Never by the table's name: its catalog is what the requester says.
+    """
+
+    locations: tuple[str, ...]
+    """Normalised directories, see `covers_place`; empty: all tables."""
     is_needed: bool
     approved_by: tuple[str, ...] = ("*",)
     """Shell patterns of names."""
@@ -45,13 +50,13 @@ class ApprovalRule:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRules:
-    """Rules in order: the first whose pattern matches a table decides; without one, none needed."""
+    """Rules in order: the first that covers a table decides; without one, none is needed."""
 
     rules: tuple[ApprovalRule, ...] = ()
 
-    def rule_of(self, table: str) -> ApprovalRule | None:
-        """The rule of a table (`catalog.database.table`) whose restores need an approval."""
-        matching = (each for each in self.rules if fnmatchcase(table, each.tables.lower()))
+    def rule_of(self, *spellings: str) -> ApprovalRule | None:
+        """The rule of the table at a location, if its restores need an approval."""
+        matching = (each for each in self.rules if covers_place(each.locations, *spellings))
         found = next(matching, None)
         return found if found is not None and found.is_needed else None
 
@@ -106,7 +111,7 @@ class ApprovalCase:
         if rule is None:
             raise Refused(
                 Reason.APPROVAL_NOT_NEEDED,
-                "no rule of [[restores.rules]] asks for an approval of this table's restores",
+                "no rule of [[restores.rules]] asks for an approval of restores at this location",
             )
         approval, request = self.approval, self.request
         if approval is None or request is None or not _belongs(approval, request):
@@ -165,13 +170,17 @@ def _belongs(approval: Published[RestoreApproved], request: Published[RestoreReq
     )
 
 
+def _shown(rule: ApprovalRule) -> str:
+    return ", ".join(rule.locations) or "all tables"
+
+
 def _check_approver(
     rule: ApprovalRule, approval: Published[RestoreApproved], request: Published[RestoreRequested]
 ) -> None:
     if not any(fnmatchcase(approval.who, each) for each in rule.approved_by):
         raise Refused(
             Reason.NOT_AN_APPROVER,
-            f"{approval.who} is not listed in approved_by of the rule for {rule.tables}",
+            f"{approval.who} is not listed in approved_by of the rule for {_shown(rule)}",
         )
     if approval.names & request.names:
         raise Refused(

@@ -20,6 +20,7 @@ from tidegate.restores.repeats import concerns
 from tidegate.runtime.authorization import NOT_PROVEN, AclAlone, Authorization, Unauthorized
 from tidegate.runtime.bus import Bus, Partition, Record
 from tidegate.runtime.executor.outcome_lookup import CLOCK_MARGIN_MS, OutcomeLookup
+from tidegate.tables.warehouse.spellings import spellings_of
 
 C = TypeVar("C", bound=Command)
 _FROM_THE_START: Final = 1
@@ -28,8 +29,8 @@ _FROM_THE_START: Final = 1
 class Approvals(Protocol):
     """Knows which restores need an approval, and what was published about one. Thread-safe."""
 
-    def rule_of(self, table: str) -> ApprovalRule | None:
-        """The rule of a table whose restores need an approval; None: they need none."""
+    def rule_of(self, location: str) -> ApprovalRule | None:
+        """The rule of the table at a location, if its restores need an approval."""
         ...
 
     def published(self, request: RestoreRequested) -> Published[RestoreRequested] | None:
@@ -52,7 +53,7 @@ class Approvals(Protocol):
 class NoApprovals:
     """No restore needs an approval: for a restorer without a broker."""
 
-    def rule_of(self, table: str) -> ApprovalRule | None:  # noqa: ARG002 - the protocol's
+    def rule_of(self, location: str) -> ApprovalRule | None:  # noqa: ARG002 - the protocol's
         """None."""
         return None
 
@@ -95,9 +96,9 @@ class ApprovalRecords:
         self._authorization = authorization or AclAlone()
         self._outcomes = OutcomeLookup(bus, wire, prefix)
 
-    def rule_of(self, table: str) -> ApprovalRule | None:
+    def rule_of(self, location: str) -> ApprovalRule | None:
         """See `Approvals`."""
-        return self._rules.rule_of(table)
+        return self._rules.rule_of(*spellings_of(location))
 
     def published(self, request: RestoreRequested) -> Published[RestoreRequested] | None:
         """See `Approvals`."""
@@ -105,7 +106,7 @@ class ApprovalRecords:
 
     def case_of(self, approval: RestoreApproved) -> ApprovalCase:
         """See `Approvals`."""
-        rule = self.rule_of(approval.table)
+        rule = self.rule_of(approval.location)
         if rule is None:
             return ApprovalCase(None, None)
         own = self._first(approval, RestoreApproved, approval.event_id, timedelta())

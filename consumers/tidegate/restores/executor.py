@@ -42,6 +42,7 @@ from tidegate.storage import NotFound, ParallelMap
 from tidegate.tables.hudi import open_table
 from tidegate.tables.refusal import Refused, readable, refusal_of
 from tidegate.tables.warehouse import Warehouse
+from tidegate.tables.warehouse.spellings import spellings_of
 
 _NOT_CONFIRMED: Final = (
     "Nothing was changed: the request names neither a plan nor the latest commit that its requester"
@@ -129,7 +130,7 @@ class Restorer:
         if case.is_done:  # it has its outcomes; only the offset was not committed
             return
         try:
-            request = case.check(self._approvals.rule_of(approval.table))
+            request = case.check(self._approvals.rule_of(approval.location))
         except Refused as refused:
             yield self._approval_rejected(approval, refused)
             return
@@ -160,7 +161,7 @@ class Restorer:
         self, command: RestoreRequested, approval: RestoreApproved | None
     ) -> Iterator[Outcome]:
         hudi = self.context.hudi
-        by_hudi = hudi is not None and hudi.restores(command.table)
+        by_hudi = hudi is not None and hudi.restores(command.table, *spellings_of(command.location))
         table = open_table(
             self.context.warehouse, command.location, command.table, any_kind=by_hudi
         )
@@ -178,7 +179,7 @@ class Restorer:
             yield RestorePlanned.about(command, **self._plan_fields(plan), message=message)
         else:
             _check_confirmation(command, table, plan)
-            rule = self._approvals.rule_of(command.table)
+            rule = self._approvals.rule_of(command.location)
             if rule is None and command.needs_approval:
                 raise Refused(
                     Reason.APPROVAL_NOT_CONFIGURED,

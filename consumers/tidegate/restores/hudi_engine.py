@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.errors import FormatError, TransientError
 from tidegate.hudi import Action, InstantState, RestoreMetadata
 from tidegate.hudi_reader import HudiTable
 from tidegate.restores.metadata_table import drops_metadata_table, named_partitions
+from tidegate.tables.scope import covers_name, covers_place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,16 +30,20 @@ _DEEPEST: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class EngineRule:
-    """Who restores the tables whose name matches a shell pattern."""
+    """Who restores the tables whose name matches a shell pattern, in some directories."""
 
     tables: str
     by_hudi: bool
+    locations: tuple[str, ...] = ()
 
 
-def restored_by(rules: Iterable[EngineRule], table: str | None) -> bool:
-    """Whether Hudi itself restores a table: the first rule that matches decides, else not."""
-    name = (table or "").lower()
-    matching = (rule for rule in rules if fnmatchcase(name, rule.tables.lower()))
+def restored_by(rules: Iterable[EngineRule], table: str | None, *spellings: str) -> bool:
+    """Whether Hudi itself restores a table: the first rule that covers it decides, else not."""
+    matching = (
+        rule
+        for rule in rules
+        if covers_name(rule.tables, table or "") and covers_place(rule.locations, *spellings)
+    )
     return next((rule.by_hudi for rule in matching), False)
 
 
@@ -55,9 +59,9 @@ class HudiEngine:
     session: Callable[[], SparkSession]
     rules: tuple[EngineRule, ...]
 
-    def restores(self, table: str | None) -> bool:
-        """Whether Hudi itself restores this table (`catalog.database.table`)."""
-        return restored_by(self.rules, table)
+    def restores(self, table: str | None, *spellings: str) -> bool:
+        """Whether Hudi itself restores this table: its name, and its location however spelled."""
+        return restored_by(self.rules, table, *spellings)
 
     def run(self, table: HudiTable, savepoint: str, restore: str) -> RestoreMetadata:
         """Have Hudi finish a restore that is pending, and look at what it left.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from typing import Final
 
 from tidegate.errors import FormatError
@@ -23,6 +22,7 @@ from tidegate.events.limits import Text
 from tidegate.hudi.instant_time import is_in_the_future
 from tidegate.runtime.protocols import Decision
 from tidegate.savepoints.policy_state import PolicyState
+from tidegate.tables.scope import covers_name, covers_place
 
 _MAX_REASON: Final = 1_000
 
@@ -40,7 +40,9 @@ class CondemnedAction(StrEnum):
 class CondemnedRule(Value, frozen=True):
     """What follows for the tables whose identity matches `tables` (`*`, `?` and `[...]`)."""
 
-    tables: Text
+    tables: Text = "*"
+    locations: tuple[Text, ...] = ()
+    """Normalised directories in one of which they lie; empty: wherever they are."""
     action: CondemnedAction
 
 
@@ -49,9 +51,13 @@ class CondemnedRules(Value, frozen=True):
 
     rules: tuple[CondemnedRule, ...] = ()
 
-    def action_of(self, table: str) -> CondemnedAction:
-        """What follows for a table (`catalog.database.table`, lower case)."""
-        matching = (each for each in self.rules if fnmatchcase(table, each.tables.lower()))
+    def action_of(self, table: str, location: str) -> CondemnedAction:
+        """What follows for a table (`catalog.database.table`) at a location."""
+        matching = (
+            each
+            for each in self.rules
+            if covers_name(each.tables, table) and covers_place(each.locations, location)
+        )
         found = next(matching, None)
         return CondemnedAction.NOTHING if found is None else found.action
 

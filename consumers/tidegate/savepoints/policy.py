@@ -100,8 +100,9 @@ class SavepointPolicyService:
         wanted_until = state.wanted_until(entry.instant)
         return due if due is None or wanted_until is None else max(due, wanted_until)
 
-    def _answers_condemned(self, table: str) -> bool:
-        return self.condemned.action_of(table) is not CondemnedAction.NOTHING
+    def _answers_condemned(self, event: CommitCompleted | SavepointCreated) -> bool:
+        action = self.condemned.action_of(event.table, event.location)
+        return action is not CondemnedAction.NOTHING
 
     @singledispatchmethod
     def _apply(
@@ -115,7 +116,7 @@ class SavepointPolicyService:
     @_apply.register
     def _(self, event: CommitCompleted, state: PolicyState, at: datetime) -> Decision[PolicyState]:
         rule = self.policy.rule_of(event.table)
-        answers = self._answers_condemned(event.table)
+        answers = self._answers_condemned(event)
         if answers and event.instant > state.newest and not is_in_the_future(event.instant, at):
             state = state.with_(newest=event.instant)
         if rule is None or event.action not in SAVEPOINTABLE:
@@ -135,7 +136,7 @@ class SavepointPolicyService:
 
     @_apply.register
     def _(self, event: CommitCondemned, state: PolicyState, at: datetime) -> Decision[PolicyState]:
-        action = self.condemned.action_of(event.table)
+        action = self.condemned.action_of(event.table, event.location)
         return decide_on_condemned(action, state, event, at, self.name)
 
     @_apply.register
@@ -146,7 +147,7 @@ class SavepointPolicyService:
 
     @_apply.register
     def _(self, event: SavepointCreated, state: PolicyState, at: datetime) -> Decision[PolicyState]:
-        if self._answers_condemned(event.table):
+        if self._answers_condemned(event):
             state = state.with_lasting(event)
         return Decision(state.with_created(event, at))
 

@@ -17,6 +17,7 @@ from tidegate.restores import (
 from tidegate.restores.hudi_engine import EXTENSION, restored_by
 from tidegate.savepoints import CondemnedAction, CondemnedRule, CondemnedRules
 from tidegate.service.settings import Settings
+from tidegate.tables.warehouse.spellings import every_spelling, spellings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +32,7 @@ def approval_rules(settings: Settings) -> ApprovalRules:
     """Which restores need the approval of a second person."""
     rules = (
         ApprovalRule(
-            each.tables,
+            every_spelling(each.locations),
             each.approval,
             each.approved_by,
             timedelta(seconds=each.approve_within),
@@ -44,25 +45,35 @@ def approval_rules(settings: Settings) -> ApprovalRules:
 def condemned_rules(settings: Settings) -> CondemnedRules:
     """What follows from condemned commits."""
     rules = (
-        CondemnedRule(tables=each.tables, action=CondemnedAction(each.condemned))
+        CondemnedRule(
+            tables=each.tables,
+            locations=every_spelling(each.locations),
+            action=CondemnedAction(each.condemned),
+        )
         for each in settings.restores.rules
     )
     return CondemnedRules(rules=tuple(rules))
 
 
-def restored_by_hudi(settings: Settings, table: str | None) -> bool:
+def restored_by_hudi(settings: Settings, table: str | None, location: str) -> bool:
     """Whether Hudi's own procedure carries out the restores of a table.
 
     Args:
         settings: The settings.
         table: Its name, catalog.database.table; None: not known.
+        location: Where it lies.
     """
-    return restored_by(_engine_rules(settings), table)
+    return restored_by(_engine_rules(settings), table, *spellings_of(location))
 
 
 def _engine_rules(settings: Settings) -> tuple[EngineRule, ...]:
     return tuple(
-        EngineRule(each.tables, by_hudi=each.engine == "hudi") for each in settings.restores.rules
+        EngineRule(
+            each.tables,
+            by_hudi=each.engine == "hudi",
+            locations=every_spelling(each.locations),
+        )
+        for each in settings.restores.rules
     )
 
 

@@ -22,30 +22,64 @@ def settings(*rules: dict[str, Any], **more: Any) -> Settings:  # noqa: ANN401
     return Settings.model_validate({"restores": {"rules": list(rules)}} | more)
 
 
-def test_the_first_pattern_that_matches_a_table_decides() -> None:
+def test_the_first_rule_that_covers_a_place_decides() -> None:
     rules = approval_rules(
         settings(
-            {"tables": "lake.sales.Scratch*", "approval": False},
-            {"tables": "lake.SALES.*", "approval": True, "approve_within": "2h"},
+            {"locations": ["/lake/*/scratch"], "approval": False},
+            {
+                "locations": ["/lake/sales", "s3a://lake/x"],
+                "approval": True,
+                "approve_within": "2h",
+            },
             {"tables": "*", "approval": True},
         )
     )
 
-    assert rules.rule_of("lake.sales.scratch_1") is None
-    found = rules.rule_of("lake.sales.orders")
-    assert found is not None
-    assert (found.within, found.approved_by) == (timedelta(hours=2), ("*",))
-    assert rules.rule_of("lake.hr.staff") is not None
+    assert rules.rule_of("/lake/sales/scratch/t1") is None
+    for place in ("/lake/sales/orders", "/lake/sales", "s3://lake/x/y/z"):
+        found = rules.rule_of(place)
+        assert found is not None
+        assert (found.within, found.approved_by) == (timedelta(hours=2), ("*",))
+    for place in ("/lake/salesmen/staff", "/lake/hr", "/lake/a/b/scratch", "nowhere"):
+        found = rules.rule_of(place)
+        assert found is not None
+        assert found.within == timedelta(days=1)
 
 
 def test_without_rules_no_approval_is_needed() -> None:
-    assert approval_rules(Settings()).rule_of("lake.sales.orders") is None
+    assert approval_rules(Settings()).rule_of("/lake/sales/orders") is None
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        pytest.param([{"tables": "lake.sales.*", "approval": True}], id="an approval by name"),
+        pytest.param(
+            [{"tables": "dev.*", "approval": False}, {"locations": ["/lake"], "approval": True}],
+            id="none by name",
+        ),
+        pytest.param([{"tables": "dev.*", "locations": ["/lake"], "approval": True}], id="by both"),
+    ],
+)
+def test_a_name_which_the_requester_chooses_decides_on_no_approval(
+    rules: list[dict[str, Any]],
+) -> None:
+    with pytest.raises(ValidationError, match="decides by name"):
+        settings(*rules)
+
+
+@pytest.mark.parametrize("place", ["lake/sales", "/lake/../etc", "", "s3:lake"])
+def test_a_place_that_is_none_is_refused(place: str) -> None:
+    with pytest.raises(ValidationError, match="not an absolute path or URI"):
+        settings({"locations": [place], "approval": True})
 
 
 @pytest.mark.parametrize(
     "rule",
     [
         pytest.param({"tables": "*"}, id="does not say whether"),
+        pytest.param({"approval": True}, id="does not say of what"),
+        pytest.param({"locations": [], "approval": True}, id="of nothing"),
         pytest.param({"tables": "*", "approval": True, "approved_by": []}, id="nobody may"),
         pytest.param({"tables": "*", "approval": True, "approve_within": "0s"}, id="no time"),
         pytest.param(
@@ -61,7 +95,7 @@ def test_a_rule_that_can_t_be_meant_is_refused(rule: dict[str, Any]) -> None:
 
 
 def test_where_signatures_are_required_somebody_has_to_be_able_to_approve() -> None:
-    rule = {"tables": "lake.*", "approval": True, "approved_by": ["an*"]}
+    rule = {"locations": ["/lake"], "approval": True, "approved_by": ["an*"]}
 
     def keys(**more: Any) -> dict[str, Any]:  # noqa: ANN401
         return {"require_signatures": True, "keys": [entry(ANA, **more)]}
@@ -86,18 +120,18 @@ def test_hudi_restores_the_tables_that_a_rule_leaves_to_it() -> None:
     )
     engine = hudi_engine(left, never)
     assert engine is not None
-    assert engine.restores("lake.old.orders")
-    assert restored_by_hudi(left, "lake.old.orders")
-    assert not restored_by_hudi(left, "lake.new.orders")
-    assert not restored_by_hudi(left, None)
+    assert engine.restores("lake.old.orders", "/x")
+    assert restored_by_hudi(left, "lake.old.orders", "/x")
+    assert not restored_by_hudi(left, "lake.new.orders", "/x")
+    assert not restored_by_hudi(left, None, "/x")
     assert hudi_engine(Settings(), never) is None
 
 
 def test_rules_match_names_in_any_case_for_the_engine_too() -> None:
     rules = {"rules": [{"tables": "Lake.Old.*", "engine": "hudi"}]}
     left = Settings.model_validate({"restores": rules})
-    assert restored_by_hudi(left, "lake.old.orders")
-    assert restored_by_hudi(left, "lake.OLD.orders")
+    assert restored_by_hudi(left, "lake.old.orders", "/x")
+    assert restored_by_hudi(left, "lake.OLD.orders", "/x")
 
 
 def test_a_session_that_would_not_understand_the_call_is_refused_at_the_start() -> None:
@@ -107,9 +141,9 @@ def test_a_session_that_would_not_understand_the_call_is_refused_at_the_start() 
 
 @pytest.mark.parametrize("more", [{"engine": "hudi"}, {"condemned": "plan"}])
 def test_a_rule_takes_no_approval_away_without_saying_so(more: dict[str, Any]) -> None:
-    first, second = {"tables": "lake.old.*", **more}, {"tables": "*", "approval": True}
+    first, second = {"locations": ["/lake/old"], **more}, {"tables": "*", "approval": True}
 
-    with pytest.raises(ValidationError, match=r"lake\.old\.\* decides before the one for \*"):
+    with pytest.raises(ValidationError, match=r"/lake/old decides before the one for \*"):
         Settings.model_validate({"restores": {"rules": [first, second]}})
 
     for said in (True, False):

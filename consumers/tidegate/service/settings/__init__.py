@@ -32,8 +32,8 @@ keep = "7d"
 [restores]
 requested_by = ["ana", "ops-*"]          # shell patterns of the people who may request a restore
 watch_seconds = 5                        # how long a pending write is watched for signs of life
-[[restores.rules]]                       # the first pattern that matches a table decides
-tables = "lake.sales.*"
+[[restores.rules]]                       # the first that covers a table decides
+locations = ["/lake/sales"]              # where, since a name is what the requester says
 approval = true                          # a second person has to approve each restore
 approved_by = ["ana", "ben"]             # shell patterns; never who asked for the restore
 approve_within = "24h"                   # of the request, by the broker's times
@@ -273,7 +273,7 @@ class Settings(BaseSettings):
                 fnmatchcase(name, each) for name in signers for each in rule.approved_by
             ):
                 raise ValueError(
-                    f"restores.rules for {rule.tables}: nobody could approve, because no key in"
+                    f"restores.rules for {rule.about}: nobody could approve, because no key in"
                     " [[security.keys]] of a name in approved_by may sign a RestoreApproved"
                 )
         return self

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from tidegate.service.settings.alarms import Seconds
 from tidegate.service.settings.section import Section
 
+_ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 _DAY: Final = 86_400
 _LONGEST: Final = 21 * _DAY
 """Less than the commands topic keeps a request (30 days): an approval is judged by it."""
@@ -17,11 +19,15 @@ _LONGEST: Final = 21 * _DAY
 class RestoreRuleSettings(Section, frozen=True):
     """What a restore of some tables needs beside its request, and who carries it out.
 
-    Of several rules the first whose pattern matches a table decides.
+    Of several rules the first that covers a table decides: by name and by place, if both are said.
     """
 
-    tables: str
-    """A shell pattern of the tables, as catalog.database.table."""
+    tables: str = "*"
+    """A shell pattern of the tables, as catalog.database.table. Whether an approval is needed is
+    never decided by it, since the catalog is what the requester says: such rules have locations."""
+    locations: tuple[str, ...] = ()
+    """Directories; a rule covers the tables in them, at any depth. `*` stands for any part of one
+    name: `/lake/*/sales`. By default: wherever they are."""
     approval: bool = False
     """Whether a second person has to approve each restore (`tidegate publish approval`)."""
     approved_by: tuple[str, ...] = Field(default=("*",), min_length=1)
@@ -41,8 +47,25 @@ class RestoreRuleSettings(Section, frozen=True):
     refuses. The session then needs Hudi's bundle (`spark.driver.extraClassPath`) and
     `spark.sql.extensions`. Slower than Tidegate's."""
 
+    @field_validator("locations")
+    @classmethod
+    def _are_absolute(cls, locations: tuple[str, ...]) -> tuple[str, ...]:
+        for each in locations:
+            if not _ABSOLUTE.match(each) or ".." in each.split("/"):
+                raise ValueError(f"not an absolute path or URI without '..': {each!r}")
+        return locations
+
+    @property
+    def about(self) -> str:
+        """What it covers, for messages."""
+        return ", ".join(self.locations) or self.tables
+
     @model_validator(mode="after")
     def _says_one_thing(self) -> Self:
+        if not self.tables or not {"tables", "locations"} & self.model_fields_set:
+            raise ValueError("say locations or tables")
+        if "locations" in self.model_fields_set and not self.locations:
+            raise ValueError("locations has no directory: leave it out to cover all")
         if not {"approval", "condemned", "engine"} & self.model_fields_set:
             raise ValueError("say approval, condemned or engine")
         if self.condemned == "restore" and not self.approval:
@@ -67,7 +90,7 @@ class RestoreSettings(Section, frozen=True):
     watch_seconds: float = Field(default=5, ge=0, allow_inf_nan=False)
     """How long a pending write is watched for signs of life before a restore."""
     rules: tuple[RestoreRuleSettings, ...] = ()
-    """For some tables; the first that matches decides. Without one no approval is needed, and
+    """For some tables; the first that covers one decides. Without one no approval is needed, and
     Tidegate carries restores out itself."""
 
     @model_validator(mode="after")
@@ -78,7 +101,20 @@ class RestoreSettings(Section, frozen=True):
             later = next((each for each in self.rules[place + 1 :] if each.approval), None)
             if not is_said and later is not None:
                 raise ValueError(
-                    f"the rule for {rule.tables} decides before the one for {later.tables}, which"
+                    f"the rule for {rule.about} decides before the one for {later.about}, which"
                     " asks for approvals: say approval = true or approval = false in it, too"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _decides_on_approvals_by_place(self) -> Self:
+        """Refuse names in rules that ask for approvals, and in those that decide before them."""
+        last = max((n for n, each in enumerate(self.rules) if each.approval), default=-1)
+        for rule in self.rules[: last + 1]:
+            if rule.tables != "*":
+                raise ValueError(
+                    f"the rule for {rule.tables} decides by name whether an approval is needed, and"
+                    " a request may call the table by another catalog: say locations instead of"
+                    " tables"
                 )
         return self
