@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from confluent_kafka.cimpl import NewTopic
 from growth import Goal, Row, Seconds, Timing, timed
 
 from tidegate.cleaning import ReaderGate
+from tidegate.cleaning.gate_state import HeldLock, Vacuum, WaitingVacuum, dump_piece
 from tidegate.cli import app
 from tidegate.errors import FormatError
 from tidegate.events import CleaningReleased, DirectoriesCleaned, Event, RestoreRequested
@@ -40,6 +42,7 @@ from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 from tidegate.runtime.input.dead_letters import dead_letter
+from tidegate.runtime.kafka.batch_size import BatchSize
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.service.catalogue import DECIDERS
 from tidegate.service.settings import Settings
@@ -54,6 +57,8 @@ WHO: Final[dict[str, Any]] = {"occurred_at": NOW, "said_by": "bench"}
 CHUNK: Final = 10_000
 MEGA: Final = 2**20
 LARGE: Final = 900_000
+LARGE_HOLDS: Final = 900
+STATE_PARTITIONS: Final = 200
 
 
 class Deployment:
@@ -116,8 +121,9 @@ class Deployment:
         left = sum(map(len, spans.values())) if count is None else count
         taken = left
         consumer.assign([TopicPartition(*each, span.start) for each, span in spans.items() if span])
+        batches = BatchSize(1000)
         while left > 0:
-            left -= len(consumer.consume(1000, 0.1))
+            left -= len(batches.consume(consumer, 0.1))
         consumer.close()
         return taken
 
@@ -353,6 +359,40 @@ def prepare_changelog(folder: Path, size: int) -> None:
         while left > 0:
             left -= loop.step(0.1)
         loop.close()
+
+
+def prepare_large_state(folder: Path, size: int) -> None:
+    """A decider's changelog of so many megabytes in 200 partitions: vacuums of 900 locks each."""
+    deployment = Deployment(folder, STATE_PARTITIONS)
+    _publish_patiently(deployment, 1)
+    numbers = range(size * MEGA // _record_bytes())
+    with Publisher(deployment.servers, said_by="bench", prefix=deployment.prefix) as publisher:
+        for start in numbers[::200]:
+            publisher.publish(*(vacuum(each, LARGE_HOLDS) for each in numbers[start:][:200]))
+    with deployment.bus() as bus:
+        loop = DeciderLoop(ReaderGate(), bus, deployment.prefix)
+        left = len(numbers)
+        while left > 0:
+            left -= loop.step(0.1)
+        loop.close()
+
+
+def _record_bytes() -> int:
+    """What the gate stores of such a vacuum."""
+    event = vacuum(1, LARGE_HOLDS)
+    locks = tuple(HeldLock(each.lock_id, owner=each.owner) for each in event.locks)
+    made = WaitingVacuum(event.event_id, NOW, 2**62, locks, (), Vacuum.of(event))
+    return len(dump_piece(made))
+
+
+def measure_large_state(folder: Path, size: int) -> Timing:
+    """The doctor's reading of it, beside a bare consumer of the changelog."""
+    found = measure_doctor(folder, size)
+    deployment = Deployment(folder)
+    with deployment.bus() as bus:
+        spans = deployment.whole(changelog(ReaderGate.name).suffix, bus)
+        state = sum(len(each.value or b"") for each in bus.read(spans))
+    return replace(found, counts={"MB of state": state / MEGA})
 
 
 def _publish_patiently(deployment: Deployment, size: int) -> None:
@@ -594,6 +634,14 @@ ROWS = tuple(
             (2, 20, 200),
             prepare_changelog,
             measure_doctor,
+            Goal(),
+        ),
+        (
+            "doctor, the state of a decider in 200 partitions",
+            "MB",
+            (5, 50, 500),
+            prepare_large_state,
+            measure_large_state,
             Goal(),
         ),
         (

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
@@ -18,7 +19,7 @@ from growth import ROUNDS, Goal, Row, Seconds, Timing, in_turns, timed
 
 from cleaning import make_table, walk
 from tidegate.cleaning import Cleaner
-from tidegate.compute.parallel_map import ThreadMap
+from tidegate.compute.parallel_map import SparkMap, ThreadMap
 from tidegate.events import (
     CleaningReleased,
     DirectoriesCleaned,
@@ -32,7 +33,7 @@ from tidegate.hudi import Action, Instant, InstantState, Layout, containers
 from tidegate.hudi_reader import load_table
 from tidegate.restores import Restorer, plan_restore
 from tidegate.savepoints import SavepointWriter
-from tidegate.storage import Storage
+from tidegate.storage import ParallelMap, Storage
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -118,13 +119,13 @@ class HudiTable:
         (self.timeline / name).write_bytes(content)
         (self.timeline / f".{name}.crc").write_bytes(b"crc\0\0\0\0\0")
 
-    def savepoint(self, number: int) -> SavepointCreated:
-        """Have Tidegate write a savepoint of a commit."""
+    def savepoint(self, number: int, parallel: ParallelMap | None = None) -> SavepointCreated:
+        """Have Tidegate write a savepoint of a commit, on threads unless by another map."""
         command = SavepointRequested.model_validate(
             {**WHO, "table": f"l.d.{self.folder.name}", "location": str(self.folder)}
             | {"instant": at(number), "comment": "", "event_id": f"savepoint-{number}"}
         )
-        writer = SavepointWriter(over(self.folder), ThreadMap(THREADS), ticking())
+        writer = SavepointWriter(over(self.folder), parallel or ThreadMap(THREADS), ticking())
         return done(writer.execute(command), SavepointCreated)
 
     def restore(self, number: int) -> RestoreCompleted:
@@ -305,12 +306,12 @@ def groups_of(partitions: int, step: int = 1) -> list[str]:
     return [f"day={number:06d}/g{number}" for number in range(0, partitions, step)]
 
 
-def first_savepoint(table: HudiTable) -> None:
+def first_savepoint(table: HudiTable, parallel: ParallelMap | None = None) -> None:
     """A savepoint of the first commit, as if there were none: all partitions are listed."""
     for file in table.timeline.glob("*savepoint*"):
         file.unlink()
     shutil.rmtree(table.folder / ".hoodie/.tidegate", ignore_errors=True)
-    if table.savepoint(0).derived_from is not None:
+    if table.savepoint(0, parallel).derived_from is not None:
         raise SystemExit("the first savepoint was derived")
 
 
@@ -338,6 +339,27 @@ def measure_next_savepoint(folder: Path, size: int) -> Timing:
                 raise SystemExit(f"it was not derived: {outcome}")
     ours, floor = (min(each, key=lambda seconds: seconds.wall) for each in found.values())
     return Timing(ours=ours, floor=floor)
+
+
+def prepare_spark(folder: Path, size: int) -> None:
+    """A commit of one file in each of many partitions."""
+    HudiTable(folder / "t").create().commit(0, groups_of(size))
+
+
+def measure_spark_savepoint(folder: Path, _: int) -> Timing:
+    """The first savepoint on Spark local[2], beside the same in place; the session is started."""
+    from tidegate.compute.spark import lazy_session  # noqa: PLC0415 - of this row only
+
+    table = HudiTable(folder / "t")
+    session = lazy_session({"spark.master": "local[2]", "spark.ui.enabled": "false"})
+    started = timed(session)
+    on_spark = SparkMap(session)
+    on_spark.map(abs, range(100))  # the first job starts Python's workers
+    found = in_turns(
+        ours=lambda: first_savepoint(table, on_spark), floor=lambda: first_savepoint(table)
+    )
+    session().stop()
+    return replace(found, counts={"seconds of the session": started.wall})
 
 
 # restores
@@ -504,6 +526,13 @@ ROWS = (
         prepare_tenfold,
         measure_next_savepoint,
         Goal(ratio=1.5),
+    ),
+    Row(
+        "first savepoint on Spark local[2], beside in place",
+        "partitions",
+        (100, 1_000, 10_000),
+        prepare_spark,
+        measure_spark_savepoint,
     ),
     Row(
         "plan of a restore over partitions",

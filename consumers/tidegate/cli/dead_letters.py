@@ -137,7 +137,8 @@ def show(
             has = "have ids that start" if found[1:] else "has an id that starts"
             noun = "dead letters" if found[1:] else "dead letter"
             raise TidegateError(f"{count} {noun} {has} with {dead_letter_id}")
-        record, event = found[0].dead_letter.record, found[0].dead_letter.event(box.wire)
+        letter = box.whole(found[0].dead_letter)
+        record, event = letter.record, letter.event(box.wire)
     fields: dict[str, Any] = row_of(found[0]) | {
         "key": text_of(record.key),
         "value_text": text_of(record.value),
@@ -233,7 +234,10 @@ class _Chosen:
         from tidegate.ops.dead_letters import in_batches  # noqa: PLC0415 - heavy
 
         found = self._box.list(
-            self._wanted, include_resolved=self._include_resolved, within=self._spans
+            self._wanted,
+            include_resolved=self._include_resolved,
+            within=self._spans,
+            values=True,
         )
         return in_batches(found)
 

@@ -13,7 +13,7 @@ from tidegate.events import Event
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC, TOPICS
 from tidegate.events.wire import Wire
 from tidegate.ops.dead_letters.batches import reading_rounds
-from tidegate.ops.dead_letters.dead_letter import DeadLetter, read_dead_letter
+from tidegate.ops.dead_letters.dead_letter import DeadLetter, read_dead_letter, without_value
 from tidegate.ops.dead_letters.newest import newest_first
 from tidegate.ops.dead_letters.origin import difference
 from tidegate.ops.dead_letters.resolution import discarded_event, redriven_event, redriven_message
@@ -34,6 +34,11 @@ class ListedDeadLetter:
 
     dead_letter: DeadLetter
     state: str
+
+    def without_value(self) -> Self:
+        """The same, in little memory."""
+        slim = replace(self.dead_letter, record=without_value(self.dead_letter.record), headers=())
+        return replace(self, dead_letter=slim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,7 @@ class DeadLetterBox:
         *,
         include_resolved: bool = False,
         within: Mapping[Partition, range] | None = None,
+        values: bool = False,
     ) -> Iterator[ListedDeadLetter]:
         """The dead letters that match, newest first; open ones only, unless `include_resolved`.
 
@@ -89,11 +95,14 @@ class DeadLetterBox:
             wanted: Which.
             include_resolved: Whether resolved ones are listed, too.
             within: Only those at these offsets; None: all that there are now.
+            values: Whether their records have the values, of which each may be a megabyte;
+                `whole` reads one again.
         """
         spans = self.spans() if within is None else within
         resolutions = Resolutions(self._log, OUTCOME_TOPIC.name(self._prefix), self.wire)
         listed: set[str] = set()
-        for record in newest_first(spans, self._log.read):
+        read = self._log.read if values else self._without_values
+        for record in newest_first(spans, read):
             dead_letter = read_dead_letter(record)
             if dead_letter.dead_letter_id in listed or not wanted.matches(dead_letter):
                 continue
@@ -101,6 +110,21 @@ class DeadLetterBox:
             if include_resolved or state == OPEN:
                 listed.add(dead_letter.dead_letter_id)
                 yield ListedDeadLetter(dead_letter, state)
+
+    def whole(self, dead_letter: DeadLetter) -> DeadLetter:
+        """The same dead letter with its value.
+
+        Raises:
+            TidegateError: it is no longer on its topic.
+            TransientError: it could not be read now.
+        """
+        part, offset = dead_letter.record.partition, dead_letter.record.offset
+        for record in self._log.read({part: range(offset, offset + 1)}):
+            return read_dead_letter(record)
+        raise TidegateError(f"{dead_letter.dead_letter_id} is no longer on its topic")
+
+    def _without_values(self, spans: Mapping[Partition, range]) -> Iterator[Record]:
+        return map(without_value, self._log.read(spans))
 
     def originals(self, dead_letters: Sequence[DeadLetter]) -> Sequence[Original]:
         """The records that dead letters came from, each compared with its dead letter.

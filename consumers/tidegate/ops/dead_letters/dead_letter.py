@@ -100,6 +100,18 @@ def read_dead_letter(record: Record) -> DeadLetter:
     )
 
 
+def without_value(record: Record) -> Record:
+    """A record that takes little memory: only what a row of a list shows of a dead letter.
+
+    A header of the client's holds the whole message, so the headers are taken out of it.
+    """
+    try:
+        headers = tuple(record.headers)
+    except FormatError:  # as `read_dead_letter`, to which these are no headers
+        headers = ()
+    return record._replace(value=None, headers=headers)
+
+
 def _number(text: str | None) -> int | None:
     """A count of Kafka's; None if a header holds anything else: anybody may have written it."""
     return int(text) if text and len(text) <= _DIGITS and text.isdecimal() else None

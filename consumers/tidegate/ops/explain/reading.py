@@ -84,9 +84,10 @@ def _of_event(
                 related.append(each)
                 count += 1
     with DeadLetterBox(settings) as box:
+        wanted = DeadLetterFilter(table=table)
         letters = [
-            each
-            for each in box.list(DeadLetterFilter(table=table), include_resolved=True)
+            each.without_value()
+            for each in box.list(wanted, include_resolved=True, values=True)
             if (event := each.dead_letter.event(box.wire)) and event.event_id in chain
         ]
     waiting = [each for each in waiting_vacuums(settings, table) if each.event_id in chain]

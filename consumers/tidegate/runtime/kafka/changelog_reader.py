@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka import Message as Received
 
 from tidegate.errors import TransientError
-from tidegate.publisher.arrived import arrived
+from tidegate.runtime.kafka.batch_size import BatchSize
 from tidegate.runtime.kafka.errors import require_transient
 from tidegate.runtime.kafka.partition_reader import QUICK, standalone_consumer
 from tidegate.runtime.kafka.records import Config
@@ -39,6 +39,7 @@ class ChangelogReader:
             {**config, **QUICK}, topic, on_missing_offset="earliest", committed=committed
         )
         self._topic = topic
+        self._batches = BatchSize(1000)
         self.positions = dict(starts)
         self._at_end: set[int] = set()
         self._consumer.assign([TopicPartition(topic, *each) for each in starts.items()])
@@ -73,7 +74,7 @@ class ChangelogReader:
             waited = time.monotonic() - began
             if decided and waited > _GRACE and self._at_end.issuperset(missing):
                 return
-            messages = arrived(self._consumer, 1000, 0.05)
+            messages = self._batches.consume(self._consumer, 0.05)
             for message in messages:
                 if self._advance(message):
                     yield message

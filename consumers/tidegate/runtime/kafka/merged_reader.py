@@ -17,14 +17,16 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as Received
 
 from tidegate.errors import TransientError
-from tidegate.publisher.arrived import arrived
 from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.kafka.batch_size import BatchSize
 from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
 from tidegate.runtime.kafka.partition_reader import standalone_consumer
 from tidegate.runtime.kafka.records import Config, as_record
 
 _WAITING: Final = 1000
 """Records of a partition that may wait for their turn."""
+_WAITING_BYTES: Final = 32 * 2**20
+"""Of the values that wait, of all partitions together, besides one of each."""
 _PATIENCE: Final = 30.0
 _BOUNDED: Final[Config] = {"queued.min.messages": 1000, "queued.max.messages.kbytes": 4096}
 
@@ -35,6 +37,8 @@ class _Source:
 
     span: range
     waiting: deque[Record] = field(default_factory=deque[Record])
+    size: int = 0
+    """Bytes of the values that wait."""
     next_offset: int = 0
     is_paused: bool = False
     is_over: bool = False
@@ -47,7 +51,7 @@ class MergedReader:
     """
 
     BATCH: Final = 100
-    """Records that are taken from the client at a time."""
+    """Records that are taken from the client at a time, at most."""
 
     def __init__(
         self, config: Config, spans: Mapping[Partition, range], *, waiting: int = _WAITING
@@ -58,7 +62,9 @@ class MergedReader:
             part: _Source(span, next_offset=span.start, is_over=not span)
             for part, span in spans.items()
         }
+        self._share = _WAITING_BYTES // max(1, len(spans))
         self._consumer: Consumer | None = None
+        self._batches = BatchSize(self.BATCH)
 
     def __enter__(self) -> Self:
         """Close the connection at the end of the block."""
@@ -74,6 +80,11 @@ class MergedReader:
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of the values that are in memory, of all partitions."""
+        return sum(each.size for each in self._sources.values())
 
     @property
     def waiting(self) -> int:
@@ -94,6 +105,7 @@ class MergedReader:
                 continue
             oldest = min(ready, key=lambda each: each.waiting[0].timestamp_ms)
             record = oldest.waiting.popleft()
+            oldest.size -= len(record.value or b"")
             self._resume_if_low(record.partition, oldest)
             yield record
 
@@ -111,7 +123,7 @@ class MergedReader:
             if source.is_paused:
                 consumer.resume([TopicPartition(*part)])
         while True:
-            found = [each for each in arrived(consumer, self.BATCH, 0.5) if self._is_record(each)]
+            found = [each for each in self._batches.consume(consumer, 0.5) if self._is_record(each)]
             yield from map(as_record, found)
             if not found:
                 yield None
@@ -130,7 +142,7 @@ class MergedReader:
         while missing := [
             part for part, each in self._sources.items() if not each.is_over and not each.waiting
         ]:
-            for message in arrived(self._connected(), self.BATCH, 0.1):
+            for message in self._batches.consume(self._connected(), 0.1):
                 self._take(message)
                 deadline = time.monotonic() + _PATIENCE
             if time.monotonic() > deadline:
@@ -148,14 +160,17 @@ class MergedReader:
             return
         if at in source.span and at >= source.next_offset:
             source.waiting.append(as_record(message))
+            source.size += len(message)
             source.next_offset = at + 1
         source.is_over |= at >= source.span.stop - 1
-        if len(source.waiting) >= self._limit and not source.is_paused and not source.is_over:
+        is_full = len(source.waiting) >= self._limit or source.size >= self._share
+        if is_full and not source.is_paused and not source.is_over:
             self._connected().pause([TopicPartition(*part)])
             source.is_paused = True
 
     def _resume_if_low(self, part: Partition, source: _Source) -> None:
-        if source.is_paused and len(source.waiting) <= self._limit // 2:
+        is_low = len(source.waiting) <= self._limit // 2 and source.size <= self._share // 2
+        if source.is_paused and is_low:
             self._connected().resume([TopicPartition(*part)])
             source.is_paused = False
 

@@ -10,8 +10,8 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka import Message as Received
 
 from tidegate.errors import StopService, TransientError
-from tidegate.publisher.arrived import arrived
 from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.kafka.batch_size import BatchSize
 from tidegate.runtime.kafka.errors import is_unreadable, require_transient, translate_kafka_errors
 from tidegate.runtime.kafka.records import MAX_RECEIVED, Config, as_record, unreadable_record
 
@@ -24,8 +24,8 @@ _READER: Final[Config] = {
     "log_level": 0,
 }
 _AHEAD: Final[Config] = {
-    # 64 MiB by default, and as much again in the batch that is worked on
-    "queued.max.messages.kbytes": 16_384,
+    "queued.max.messages.kbytes": 16_384,  # 64 MiB by default
+    "fetch.max.bytes": 8 * 2**20,  # of an answer that is still to be queued: 50 MB by default
     # a full queue stops the fetching for this long; the default, a second, is most of a reading
     "fetch.queue.backoff.ms": 10,
 }
@@ -115,11 +115,12 @@ def standalone_consumer(
 def _read(consumer: Consumer, spans: Mapping[Partition, range]) -> Iterator[Received | Record]:
     """Read spans of offsets; a Record stands for what the client can't read."""
     left = {part: span for part, span in spans.items() if span}
+    batches = BatchSize(1000)
     consumer.assign([TopicPartition(*part, span.start) for part, span in left.items()])
     deadline = time.monotonic() + _WAIT
     while left:
         unreadable: dict[Partition, Received] = {}
-        for message in arrived(consumer, 1000, 0.1):
+        for message in batches.consume(consumer, 0.1):
             part = Partition(message.topic() or "", message.partition() or 0)
             span, at = left.get(part, _NOTHING), int(message.offset() or 0)
             if (error := message.error()) is not None:

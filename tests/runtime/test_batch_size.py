@@ -1,0 +1,157 @@
+"""What reads topics holds little, however large the messages are: counted in bytes and messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidegate.errors import FormatError
+from tidegate.ops.dead_letters.dead_letter import read_dead_letter, without_value
+from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.kafka import merged_reader
+from tidegate.runtime.kafka.batch_size import BATCH_BYTES, BatchSize
+from tidegate.runtime.kafka.merged_reader import MergedReader
+from tidegate.runtime.kafka.records import ReceivedHeaders
+
+if TYPE_CHECKING:
+    import pytest
+
+MB = 2**20
+BYTES = bytes(MB)
+
+
+@dataclass
+class Received:
+    """A message of the client's."""
+
+    number: int
+    at: int
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+    def error(self) -> None:
+        return None
+
+    def topic(self) -> str:
+        return "t"
+
+    def partition(self) -> int:
+        return self.number
+
+    def offset(self) -> int:
+        return self.at
+
+    def key(self) -> bytes:
+        return b"k"
+
+    def value(self) -> bytes:
+        return BYTES[: self.size]
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 4 * self.at + self.number
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        return [("a", b"b")]
+
+
+@dataclass
+class Client:
+    """Gives messages of these sizes, of the first partition that is not paused and has more."""
+
+    sizes: dict[int, list[int]]
+    asked: list[int] = field(default_factory=list[int])
+    paused: set[int] = field(default_factory=set[int])
+    given: dict[int, int] = field(default_factory=dict[int, int])
+
+    def consume(self, count: int, _: float) -> list[Received]:
+        self.asked.append(count)
+        for number, sizes in self.sizes.items():
+            start = self.given.get(number, 0)
+            if number not in self.paused and start < len(sizes):
+                stop = min(start + count, len(sizes))
+                self.given[number] = stop
+                return [Received(number, at, sizes[at]) for at in range(start, stop)]
+        return []
+
+    def pause(self, parts: list[object]) -> None:
+        self.paused |= {each.partition for each in parts}  # type: ignore[attr-defined]
+
+    def resume(self, parts: list[object]) -> None:
+        self.paused -= {each.partition for each in parts}  # type: ignore[attr-defined]
+
+    def assign(self, _: object) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def batches(sizes: list[int], most: int = 1000) -> Iterator[list[int]]:
+    client, batch = Client({0: sizes}), BatchSize(most)
+    while got := batch.consume(client, 0.1):  # type: ignore[arg-type]
+        yield [len(each) for each in got]
+
+
+def test_many_small_messages_are_taken_in_few_calls() -> None:
+    taken = list(batches([200] * 100_000))
+
+    assert len(taken) <= 100 + 5
+    assert max(map(len, taken)) == 1000
+
+
+def test_of_large_messages_few_are_in_a_batch() -> None:
+    taken = list(batches([900_000] * 500))
+
+    assert max(map(sum, taken)) <= 16 * 900_000
+    assert max(map(sum, taken[1:])) <= BATCH_BYTES
+
+
+def test_large_messages_behind_many_empty_ones_are_one_large_batch_at_most() -> None:
+    taken = list(batches([0] * 5000 + [MB] * 50, most=100))
+
+    assert [sum(each) for each in taken if sum(each) > BATCH_BYTES] == [50 * MB]
+
+
+def test_records_that_wait_for_their_turn_are_bounded_in_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = Client({number: [MB] * 200 for number in range(4)})
+    monkeypatch.setattr(merged_reader, "standalone_consumer", lambda *_: client)
+    spans = {Partition("t", number): range(200) for number in range(4)}
+    most, times = 0, list[int]()
+    with MergedReader({}, spans) as reader:
+        for record in reader.records():
+            most = max(most, reader.waiting_bytes)
+            times.append(record.timestamp_ms)
+
+    assert times == list(range(800))
+    assert most <= (32 + 4 * 16) * MB  # and what a first batch has more
+
+
+def test_a_row_of_a_list_holds_neither_the_value_nor_the_clients_message() -> None:
+    headers = ReceivedHeaders(Received(0, 0, MB))  # type: ignore[arg-type]
+    record = Record(Partition("t", 0), 7, b"lake.sales.orders", BYTES, headers, 5)
+
+    slim = without_value(record)
+
+    assert (slim.value, slim.headers) == (None, (("a", b"b"),))
+    assert type(slim.headers) is tuple
+    whole = read_dead_letter(record)
+    assert read_dead_letter(slim).dead_letter_id == whole.dead_letter_id
+    assert read_dead_letter(slim).table == "lake.sales.orders"
+
+
+def test_a_row_of_a_letter_with_unreadable_headers_is_the_one_of_its_place() -> None:
+    class Unreadable(ReceivedHeaders):
+        def __iter__(self) -> Iterator[tuple[str, bytes | None]]:
+            raise FormatError("not UTF-8")
+
+    headers = Unreadable(Received(0, 0, MB))  # type: ignore[arg-type]
+    record = Record(Partition("t", 0), 7, b"k", BYTES, headers, 5)
+
+    found = read_dead_letter(without_value(record))
+
+    assert found.dead_letter_id == read_dead_letter(record).dead_letter_id
