@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
+from tidegate.cli import progress
 from tidegate.cli.progress import Progress, say_until, under_way
 
 
@@ -73,3 +76,72 @@ def test_a_step_that_ends_at_once_says_nothing_and_leaves_no_thread(
 
     assert threading.active_count() == before
     assert capsys.readouterr().err == ""
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
+    """A command that ends once it has been under way for so long that this was said, or not."""
+    app = typer.Typer()
+    group = typer.Typer()
+
+    @group.command("slow")
+    def _slow(*, as_json: bool = False, follow: bool = False) -> None:
+        said.wait(0.1 if as_json or follow else 10)
+
+    @group.command("other")
+    def _other() -> None:
+        """So that the group is one."""
+
+    def write_error(line: str) -> None:
+        typer.echo(line, err=True)
+        said.set()
+
+    said = threading.Event()
+    monkeypatch.setattr(progress, "FIRST_SECONDS", 0.01)
+    monkeypatch.setattr(progress, "write_error", write_error)
+    monkeypatch.setattr(progress, "is_terminal", lambda **_: True)
+    app.add_typer(group, name="group")
+    progress.add_progress(app)
+    return app
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        pytest.param([], "group slow is under way, 0 s ...", id="to a person"),
+        pytest.param(["--as-json"], "", id="JSON"),
+        pytest.param(["--follow"], "", id="what comes is waited for"),
+    ],
+)
+def test_any_command_says_that_it_is_under_way_but_not_to_a_script(
+    slow: typer.Typer, options: list[str], expected: str
+) -> None:
+    result = CliRunner().invoke(slow, ["group", "slow", *options])
+
+    assert result.exit_code == 0, result.output
+    assert result.stdout == ""
+    assert result.stderr.splitlines()[:1] == ([expected] if expected else [])
+
+
+def test_nothing_is_said_where_standard_error_is_no_terminal(
+    slow: typer.Typer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "is_terminal", lambda **_: False)
+    monkeypatch.setattr(threading, "Thread", None)  # not even a thread is started
+
+    assert CliRunner().invoke(slow, ["group", "slow", "--follow"]).stderr == ""
+
+
+def test_what_counts_records_says_no_more_than_that(capsys: pytest.CaptureFixture[str]) -> None:
+    waits = iter([False, False, True])
+
+    def wait(_: float) -> bool:
+        list(Progress(lambda: next(clock))(range(256)))
+        return next(waits)
+
+    clock = ticking(3.0)
+    progress._say_unless_said("slow is under way", wait)
+
+    said = capsys.readouterr().err
+    assert said.count("records read") == 3
+    assert "under way" not in said

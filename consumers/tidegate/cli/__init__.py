@@ -18,6 +18,7 @@ from tidegate.cli.exit_codes import ExitCode, table
 from tidegate.cli.extras import missing_extra
 from tidegate.cli.operate import operate
 from tidegate.cli.output import write, write_error
+from tidegate.cli.progress import add_progress
 from tidegate.cli.publish import publish
 from tidegate.cli.schemas import print_asyncapi, schemas
 from tidegate.errors import ConfigError, InvalidEventError, TidegateError
@@ -59,6 +60,7 @@ app.add_typer(schemas, name="schemas")
 app.command("asyncapi")(print_asyncapi)
 operate(app)
 add_examples(app)
+add_progress(app)
 
 
 def main() -> None:

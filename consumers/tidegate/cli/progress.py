@@ -1,16 +1,36 @@
-"""How far a command is, on standard error, once it takes longer than two seconds."""
+"""How far a command is, on standard error, once it takes longer than two seconds.
+
+Every command says at least that it is under way (`add_progress`), to a person; one that counts
+records or waits for outcomes says more.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from functools import wraps
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from tidegate.cli.output import write_error
+from tidegate.cli.output import is_terminal, write_error
+
+if TYPE_CHECKING:
+    import typer
 
 T = TypeVar("T")
+WITHOUT_PROGRESS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "run": "a service: it logs",
+        "monitor": "a service: it logs",
+        "bridge metastore": "a service: it logs",
+        "bridge hudi": "a service: it logs",
+        "broker": "a service: it says when it is ready",
+        "demo": "a story, told as it goes on",
+    }
+)
+"""Commands that do not say that they are under way, and why."""
 FIRST_SECONDS: Final = 2.0
 _EVERY: Final = 256
 """Records between two looks at the clock."""
@@ -41,7 +61,7 @@ class Progress:
             return
         while self._wait <= took:
             self._wait *= 2
-        write_error(f"{self._count} records read in {took:.0f} s ...")
+        _say(f"{self._count} records read in {took:.0f} s ...")
 
 
 @contextmanager
@@ -62,5 +82,66 @@ def say_until(what: str, wait: Callable[[float], bool]) -> None:
     took, pause = 0.0, FIRST_SECONDS
     while not wait(pause):
         took += pause
-        write_error(f"{what}, {took:.0f} s ...")
+        _say(f"{what}, {took:.0f} s ...")
         pause = took
+
+
+def add_progress(app: typer.Typer, path: str = "") -> None:
+    """Let every command below say that it is under way, unless it has said more by itself.
+
+    Only to a person: nothing where standard error is no terminal, or the output is JSON, or the
+    command waits for what comes (--follow).
+    """
+    for info in app.registered_commands:
+        name = f"{path}{info.name or getattr(info.callback, '__name__', '').replace('_', '-')}"
+        if info.callback is not None and name not in WITHOUT_PROGRESS:
+            info.callback = _with_progress(info.callback, name)
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            add_progress(group.typer_instance, f"{path}{group.name} ")
+
+
+SHOWS_PROGRESS: Final = "shows_progress"
+"""The attribute of a command's function, by which tests see that it says so."""
+
+
+def _with_progress(command: Callable[..., T], name: str) -> Callable[..., T]:
+    @wraps(command)
+    def call(*args: Any, **values: Any) -> T:  # noqa: ANN401 - typer passes what it has parsed
+        if values.get("as_json") or values.get("follow") or not is_terminal(error=True):
+            return command(*args, **values)
+        done = threading.Event()
+        arguments = (f"{name} is under way", done.wait)
+        thread = threading.Thread(target=_say_unless_said, args=arguments, daemon=True)
+        thread.start()
+        try:
+            return command(*args, **values)
+        finally:
+            done.set()
+            thread.join()
+
+    setattr(call, SHOWS_PROGRESS, True)
+    return call
+
+
+def _say_unless_said(what: str, wait: Callable[[float], bool]) -> None:
+    took, pause, seen = 0.0, FIRST_SECONDS, _said.count
+    while not wait(pause):
+        took += pause
+        if _said.count == seen:
+            _say(f"{what}, {took:.0f} s ...")
+        pause, seen = took, _said.count
+
+
+class _Said:
+    """How often anything of this module has said how far it is."""
+
+    count = 0
+
+
+_said: Final = _Said()
+
+
+def _say(line: str) -> None:
+    _said.count += 1
+    write_error(line)
