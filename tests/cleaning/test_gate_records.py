@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import tracemalloc
 import zlib
+from dataclasses import replace
 from datetime import UTC, datetime
+from random import Random
 from typing import Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegate.cleaning.gate_columns import MAX_ROWS, Row, from_columns, to_columns
 from tidegate.cleaning.gate_commands import command, command_of_event
+from tidegate.cleaning.gate_decision import index_vacuum
+from tidegate.cleaning.gate_index import GateIndex, RememberedIds
 from tidegate.cleaning.gate_state import (
     MAX_UNPACKED,
     HeldLock,
@@ -31,8 +36,23 @@ NAME: Final = "v0000000000000001"
 
 def waiting(owners: int, owner: str) -> WaitingVacuum:
     vacuum = Vacuum("/w/t", VacuumKind.MINOR, None, ("delta_1_2",), 1, 2, "a.b:2::", None)
-    locks = tuple(HeldLock(number, owner=owner) for number in range(owners))
+    locks = tuple(HeldLock(number, owner=owner.format(number)) for number in range(owners))
     return WaitingVacuum("id", datetime(2026, 11, 22, tzinfo=UTC), 1, locks, (), vacuum)
+
+
+def wide(count: int) -> WaitingVacuum:
+    """With what a Metastore says of each lock."""
+    locks = tuple(
+        HeldLock(
+            40_000_000 + 47 * number + number % 13,
+            90_000_000 + 101 * number + number % 17,
+            f"day=2026-11-{number % 30:02}",
+            "shared_read",
+            f"user{number * 7 % 500}@worker-{number * 3 % 50}.cluster.example.com",
+        )
+        for number in range(count)
+    )
+    return replace(waiting(0, ""), locks=locks)
 
 
 @given(text=st.text(st.characters(), min_size=1), many=st.integers(0, 2**63 - 1))
@@ -75,13 +95,78 @@ def test_a_record_that_expands_without_end_is_refused_in_little_memory() -> None
 @pytest.mark.parametrize("cut", [1, 100])
 def test_a_packed_record_that_was_cut_off_is_refused(cut: int) -> None:
     with pytest.raises(ValueError, match="cut off"):
-        parse_piece(NAME, dump_piece(waiting(10_000, "ana"))[:-cut])
+        parse_piece(NAME, dump_piece(waiting(10_000, "{}@host"))[:-cut])
 
 
 def test_what_could_not_be_read_again_is_not_written() -> None:
     # many publications of one vacuum, each with other holds, whose owners compress to nothing
     with pytest.raises(PermanentError, match="limit"):
-        dump_piece(waiting(MAX_UNPACKED // 1_000, "a" * 1_000))
+        dump_piece(waiting(MAX_UNPACKED // 1_000, "a" * 1_000 + "{}"))
+    with pytest.raises(PermanentError, match="limit"):
+        dump_piece(waiting(MAX_ROWS + 1, "ana"))
+
+
+def test_a_record_of_very_many_locks_is_smaller_than_a_message_and_read_whole() -> None:
+    made = wide(80_000)
+    record = dump_piece(made)
+
+    assert len(record) < 1_000_000
+    read = VacuumRecord(record)
+    assert read.holds == made.holds
+    assert read.whole() == made
+
+
+rows = st.tuples(
+    st.integers(0, 2**63 - 1),
+    st.none() | st.integers(0, 2**63 - 1),
+    *[st.none() | st.sampled_from(["", "a", "day=1"])] * 3,
+)
+
+
+@given(st.lists(rows, max_size=20))
+def test_columns_give_the_rows_that_they_were_made_of(locks: list[Row]) -> None:
+    assert list(from_columns(json.loads(json.dumps(to_columns(locks))))) == locks
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        pytest.param([[1], [2]], id="two of five"),
+        pytest.param([[1, 2], [2], *[[["a"], []]] * 3], id="of different lengths"),
+        pytest.param([[1], [2], [["a"], [7]], *[[["a"], []]] * 2], id="a text that is not there"),
+        pytest.param([[0] * (MAX_ROWS + 1), [], *[[["a"], []]] * 3], id="too many"),
+        pytest.param({"a": 1}, id="no columns"),
+    ],
+)
+def test_columns_that_were_damaged_are_refused(columns: object) -> None:
+    with pytest.raises((ValueError, TypeError, LookupError)):
+        list(from_columns(columns))
+
+
+@pytest.mark.parametrize("order", ["oldest first", "youngest first", "any"])
+def test_a_vacuum_looks_at_few_of_its_very_many_holds_in_whatever_order_they_end(
+    order: str,
+) -> None:
+    """Each look reads the whole record: one for each doubling of the holds, not one for each."""
+    made = wide(20_000)
+    ends = [2 * each.lock_id for each in made.locks]
+    if order == "youngest first":
+        ends.reverse()
+    if order == "any":
+        Random(1).shuffle(ends)  # noqa: S311 - the same order in each run
+    index = GateIndex(None, RememberedIds([], []), RememberedIds([], []))  # type: ignore[arg-type]
+    index_vacuum(index, NAME, made.holds)
+    looks = 0
+    for each in ends:
+        index.released.add(each)
+        if index.watching(each):
+            looks += 1
+            hold = index.next_hold(made.holds)
+            if hold is not None:
+                index.watch(NAME, hold)
+
+    assert index.next_hold(made.holds) is None
+    assert 1 <= looks <= 4 * 15
 
 
 @given(

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from importlib.resources import files
+from io import BytesIO
 from typing import Any
 
+import fastavro
 import pytest
 from pydantic import ValidationError
 
 from support.samples import commit, deserialized, message, release, savepoint_request
 from tidegate.errors import FormatError
-from tidegate.events import CleaningRefused, Event
+from tidegate.events import CleaningRefused, Event, LockHold, VacuumFinished
 from tidegate.events.catalogue import COMMANDS, EVENT_TYPES, FACTS
-from tidegate.events.codec import decode, single_object_prefix
-from tidegate.events.limits import MAX_MESSAGE_CHARS, MAX_VALUE_BYTES
+from tidegate.events.codec import decode, encode, single_object_prefix
+from tidegate.events.limits import MAX_MESSAGE_CHARS, MAX_VALUE_BYTES, MAX_WIDE_BYTES
 from tidegate.events.schema import schema_text
 from tidegate.events.wire import Wire
 
@@ -48,7 +51,7 @@ BEYOND = [
     ("VacuumFinished", "directories", [f"delta_{n}_{n}" for n in range(1_001)]),
     ("VacuumFinished", "partition", "p" * 1_001),
     ("VacuumFinished", "valid_write_ids", "a.b:" + "9" * 250_000),
-    ("VacuumFinished", "locks", [LOCK | {"lock_id": 41 + n} for n in range(10_001)]),
+    ("VacuumFinished", "locks", [LOCK | {"lock_id": 41 + n} for n in range(100_001)]),
     ("VacuumFinished", "open_transactions", list(range(100_001))),
     ("VacuumFinished", "max_write_id", 2**63),
     ("LockReleased", "lock_id", -1),
@@ -94,14 +97,61 @@ def test_a_value_beyond_a_limit_on_a_topic_is_a_format_error(
         deserialized(Wire(), foreign)
 
 
-def test_a_value_that_is_too_large_is_refused_before_it_is_decoded() -> None:
-    too_large = single_object_prefix(type(commit(1))) + bytes(MAX_VALUE_BYTES)
+@pytest.mark.parametrize("size", [MAX_VALUE_BYTES, MAX_WIDE_BYTES])
+def test_a_value_that_is_too_large_is_refused_before_it_is_decoded(size: int) -> None:
+    too_large = single_object_prefix(type(commit(1))) + bytes(size)
 
     with pytest.raises(FormatError, match="the limit is"):
         decode(too_large)
     with pytest.raises(FormatError, match="the limit is"):
         Wire().deserialize(b"lake.sales.orders", too_large)
-    assert Wire().kind(too_large) is None
+    assert (Wire().kind(too_large) is None) == (size == MAX_WIDE_BYTES)
+
+
+def vacuum(locks: int) -> VacuumFinished:
+    """With what a Metastore says of each lock."""
+    held = [
+        LockHold(
+            lock_id=40_000_000 + 7 * number,
+            transaction_id=90_000_000 + 11 * number,
+            partition=f"day=2026-11-{number % 30:02}",
+            owner=f"user{number % 500}@worker-{number % 50}.cluster.example.com",
+        )
+        for number in range(locks)
+    ]
+    fields = {"own_lock_id": held[0].lock_id, "locks": held}
+    return VacuumFinished.model_validate(example("VacuumFinished") | fields)
+
+
+def test_a_vacuum_of_eighty_thousand_locks_is_larger_than_other_events_and_is_read() -> None:
+    event = vacuum(80_000)
+    value = encode(event)
+
+    assert MAX_VALUE_BYTES < len(value) < MAX_WIDE_BYTES
+    assert decode(value) == event
+
+
+def zigzag(number: int) -> bytes:
+    out = BytesIO()
+    fastavro.schemaless_writer(out, "long", number)
+    return out.getvalue()
+
+
+def test_a_wide_value_with_more_locks_than_the_limit_is_refused_in_little_memory() -> None:
+    """Each block is within the limit; all of them would be 1.6 million locks."""
+    one = encode(vacuum(1))
+    head = one[: one.rindex(zigzag(40_000_000)) - 1]  # without the number of locks
+    block = zigzag(100_000) + 100_000 * bytes(5)
+    value = head + 16 * block + bytes(2)
+    assert MAX_VALUE_BYTES < len(value) < MAX_WIDE_BYTES
+
+    tracemalloc.start()
+    with pytest.raises(FormatError, match="the limit is"):
+        decode(value)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak < 64 * 2**20
 
 
 def test_a_long_message_of_an_outcome_is_shortened_and_the_outcome_is_published() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.metastore_model import lock, snapshot
-from tidegate.events.limits import MAX_LOCKS
-from tidegate.hive_metastore.holds import HeldTables, Holds, holds_of
+from tidegate.hive_metastore.holds import MANY_LOCKS, HeldTables, Holds, holds_of
 from tidegate.hive_metastore.values import Lock, Snapshot
 
 
@@ -67,10 +66,10 @@ def test_a_lock_is_listed_without_its_transaction() -> None:
 
 
 def test_more_locks_than_an_event_can_have_are_held_by_their_transactions() -> None:
-    many = [lock(each, transaction_id=7) for each in range(1, MAX_LOCKS + 1)]
-    alone = lock(MAX_LOCKS + 1)
+    many = [lock(each, transaction_id=7) for each in range(1, MANY_LOCKS + 1)]
+    alone = lock(MANY_LOCKS + 1)
 
     found = holds(snapshot(*many, alone, open_txns=[7]))
 
-    assert lock_ids(found) == [MAX_LOCKS + 1]
+    assert lock_ids(found) == [MANY_LOCKS + 1]
     assert found.transactions == (7,)

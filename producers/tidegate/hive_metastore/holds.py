@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 from urllib.parse import unquote
 
 from tidegate.events import LockHold
-from tidegate.events.limits import MAX_LOCKS
 from tidegate.hive_metastore.values import Lock, Transactions
+
+MANY_LOCKS: Final = 10_000
+"""From so many on, those that a listed transaction ends with are left out: an event may have ten
+times as many, but each costs, at every reader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +96,8 @@ def holds_of(
         for each in held.on(*place)
         if each.transaction_id is None or not is_later(each.transaction_id)
     ]
-    if len({each.lock_id for each in holding}) >= MAX_LOCKS:
-        # more than an event may have: those of transactions end with these, which are listed too
+    if len({each.lock_id for each in holding}) >= MANY_LOCKS:
+        # those of transactions end with these, which are listed too
         holding = [each for each in holding if each.transaction_id not in transactions.open]
     locks = {
         each.lock_id: LockHold(

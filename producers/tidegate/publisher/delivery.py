@@ -18,6 +18,7 @@ from tidegate.errors import (
     DeliveryRefusedError,
     MessageTooLargeError,
 )
+from tidegate.events.limits import MAX_WIDE_BYTES
 from tidegate.events.message import Message
 from tidegate.events.topics import PARTITIONER
 from tidegate.publisher.client_settings import require_protected_settings
@@ -29,7 +30,9 @@ DEFAULTS: Final[Mapping[str, str | int | bool]] = {
     "partitioner": PARTITIONER,
     "allow.auto.create.topics": False,
     "linger.ms": 0,
-    "message.max.bytes": 2 * 2**20,  # the topics' own limits are smaller
+    # before compression; the topics' own limits, of 1 MiB as a rule, count what is compressed
+    "message.max.bytes": MAX_WIDE_BYTES + 2**20,
+    "compression.type": "zstd",
     "delivery.timeout.ms": 30_000,
     "log_level": 0,
 }

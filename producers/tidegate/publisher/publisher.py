@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 from uuid import uuid4
 
-from tidegate.errors import ConfigError, DeliveryError
+from tidegate.errors import ConfigError, DeliveryError, MessageTooLargeError
 from tidegate.events import (
     CleaningHoldRemovalRequested,
     CleaningHoldRequested,
@@ -42,6 +42,11 @@ from tidegate.publisher.tracing import trace_injector
 from tidegate.publisher.watch import OutcomeWatch
 from tidegate.registry import RegistrySettings, wire_for
 from tidegate.signatures import Signer, SigningKey
+
+_TOO_LARGE: Final = "; raise max.message.bytes of the topic"
+_TOO_MANY_HOLDS: Final = (
+    ", or leave out the locks whose transaction_id is among open_transactions: they end with it"
+)
 
 
 class Publisher:
@@ -376,10 +381,18 @@ def _with_servers(
 def _with_ids(error: DeliveryError, events: Sequence[Event]) -> DeliveryError:
     requests = [event.event_id for event in events if isinstance(event, Request)]
     hint = f"; repeat with the request id {', '.join(requests)}" if requests else ""
-    # what is denied or too large was not stored, and repeating it is useless
-    named = type(error)(f"{error}{hint if type(error) is DeliveryError else ''}")
-    named.event_ids = tuple(event.event_id for event in events)
-    return named
+    if isinstance(error, MessageTooLargeError):
+        hint = _TOO_LARGE
+        if any(isinstance(event, VacuumFinished) for event in events):
+            hint += _TOO_MANY_HOLDS
+        return _named(MessageTooLargeError(f"{error}{hint}"), events)
+    # what is denied was not stored, and repeating it is useless
+    return _named(type(error)(f"{error}{hint if type(error) is DeliveryError else ''}"), events)
+
+
+def _named(error: DeliveryError, events: Sequence[Event]) -> DeliveryError:
+    error.event_ids = tuple(event.event_id for event in events)
+    return error
 
 
 def _given(arguments: dict[str, Any]) -> dict[str, Any]:

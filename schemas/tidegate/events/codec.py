@@ -17,6 +17,7 @@ from tidegate.events.base import Event
 from tidegate.events.compiled_reader import Read
 from tidegate.events.compiled_writer import Write, compile_writer
 from tidegate.events.framing import SINGLE_OBJECT, Frame, frame_of
+from tidegate.events.limits import MAX_VALUE_BYTES, MAX_WIDE_BYTES
 from tidegate.events.schema import Writer, current_writers, schema_of, writer_by_fingerprint
 
 
@@ -91,6 +92,11 @@ def decode_body(value: bytes, body_at: int, writer: Writer) -> Event:
     """
     if writer.read is not None and (event := writer.read(value, body_at)) is not None:
         return event
+    if len(value) > MAX_VALUE_BYTES:
+        raise FormatError(
+            f"a value of {len(value)} bytes; the limit is {MAX_VALUE_BYTES}, and {MAX_WIDE_BYTES}"
+            " for an event in this version's schema whose fields are within their limits"
+        )
     return decode_generally(value, body_at, writer)
 
 

@@ -252,7 +252,8 @@ class _Source:
         self._add(f"{count} = {self._zigzag()}")
         self._add(f"if not {count}: break")
         # a negative count has the block's size behind it
-        self._add(f"if {count} & 1 or {count} >> 1 > {limits[0]}: return None")
+        # and an array may have any number of blocks
+        self._add(f"if {count} & 1 or ({count} >> 1) + len({made}) > {limits[0]}: return None")
         self._add(f"for _ in range({count} >> 1):")
         self._indent += 1
         self._add(f"{made}.append({self._value(kind, parts[0], [])})")

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from tidegate.errors import FormatError
-from tidegate.events.limits import MAX_VALUE_BYTES
+from tidegate.events.limits import MAX_WIDE_BYTES
 
 Headers = Sequence[tuple[str, bytes | None]]
 """Kafka headers in order; names may repeat, values may be null."""
@@ -48,8 +48,8 @@ def frame_of(value: bytes | None, headers: Headers = ()) -> Frame:
     """
     if not value:
         raise FormatError("the message is empty")
-    if len(value) > MAX_VALUE_BYTES:
-        raise FormatError(f"a value of {len(value)} bytes; the limit is {MAX_VALUE_BYTES}")
+    if len(value) > MAX_WIDE_BYTES:
+        raise FormatError(f"a value of {len(value)} bytes; the limit is {MAX_WIDE_BYTES}")
     for name, content in headers:
         if name == VALUE_HEADER:
             return Frame(_registry_key(content or b"", f"the header {VALUE_HEADER}"), 0)

@@ -18,7 +18,7 @@ from tidegate.events.framing import (
     RegistryKey,
     frame_of,
 )
-from tidegate.events.limits import MAX_VALUE_BYTES
+from tidegate.events.limits import MAX_WIDE_BYTES
 from tidegate.events.message import Message, check_key, headers_of
 from tidegate.events.schema import Writer, current_writers
 
@@ -117,7 +117,7 @@ class Wire:
         """
         if (
             value is not None
-            and len(value) <= MAX_VALUE_BYTES
+            and len(value) <= MAX_WIDE_BYTES
             and (own := _own_objects().get(value[:OBJECT_PREFIX_BYTES]))
         ):
             return own

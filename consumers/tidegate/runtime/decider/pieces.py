@@ -15,7 +15,7 @@ RECENT_BYTES: Final = 128 * 2**20
 """Of the pieces that a process also keeps as they were put, its partitions together, as objects."""
 _VALUE_BYTES: Final = 64
 """What a value takes as an object besides its text, at most, with its share of tuples."""
-UNREADABLE: Final = (ValueError, TypeError, KeyError)
+UNREADABLE: Final = (ValueError, TypeError, LookupError)
 """What reading a record raises that can't be read."""
 
 

@@ -12,7 +12,7 @@ from tidegate.events.codec import compiled_reader, single_object_prefix
 from tidegate.events.compiled_reader import Read
 from tidegate.events.framing import OBJECT_PREFIX_BYTES
 from tidegate.events.keys import partition_of
-from tidegate.events.limits import MAX_VALUE_BYTES
+from tidegate.events.limits import MAX_WIDE_BYTES
 from tidegate.events.topics import PARTITIONER, topic_of
 from tidegate.events.wire import Wire
 from tidegate.runtime.bus import Record
@@ -61,7 +61,7 @@ class Decoder:
             TransientError: the schema registry did not answer within the retries.
         """
         (topic, number), _, key, value, _, _, _ = record
-        if value is not None and len(value) <= MAX_VALUE_BYTES and topic in self._readers:
+        if value is not None and len(value) <= MAX_WIDE_BYTES and topic in self._readers:
             read = self._readers[topic].get(value[:OBJECT_PREFIX_BYTES])
             if read is _pass_over:  # as every command that a decider itself has published
                 return None
