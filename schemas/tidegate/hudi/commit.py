@@ -6,16 +6,15 @@ JSON up to table version 6, Avro from version 8 on; an inflight file has the sam
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from tidegate.errors import FormatError
 from tidegate.hudi import containers
-from tidegate.hudi.write_stats import FIELDS, STATS, StatsReader, WriteStat, write_stat
-
-_KEYS: Final = frozenset(FIELDS)
+from tidegate.hudi.json_stats import read_json_stats
+from tidegate.hudi.write_stats import STATS, StatsReader, WriteStat, write_stat
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +91,10 @@ def _stats_and_rest(content: bytes) -> tuple[list[WriteStat], Iterable[str], Map
             written, named, rest = read
             return written, named, containers.read_record(text, rest)
         record: Mapping[str, Any] = containers.read_record(text, data)
+    elif (quick := read_json_stats(content)) is not None:
+        return quick.writes, quick.partitions, quick.rest
     else:
-        record = _small_record(content)
+        record = _object(content)
     with containers.reading("commit metadata"):
         stats = record.get(STATS) or {}
         found = [
@@ -116,38 +117,9 @@ def _record(content: bytes) -> Mapping[str, Any]:
     return _object(content)
 
 
-class _SmallStat(dict[str, Any]):
-    """A write stat with the fields that we read: all of them take a kilobyte and more."""
-
-    __slots__ = ()
-
-
-def _small_record(content: bytes) -> Mapping[str, Any]:
-    """The record of a JSON commit, its write stats without what nobody reads."""
-    made = 0
-
-    def small(value: dict[str, Any]) -> dict[str, Any]:
-        nonlocal made
-        if not value.keys() >= _KEYS:
-            return value
-        made += 1
-        return _SmallStat((key, value[key]) for key in FIELDS)
-
-    record = _object(content, small)
-    stats = record.get(STATS)
-    found = 0
-    if isinstance(stats, dict):
-        lists = [each for each in stats.values() if isinstance(each, list)]
-        found = sum(isinstance(stat, _SmallStat) for each in lists for stat in each)
-    # something else has the same fields, be it what the writer added: nothing of that is left out
-    return record if found == made else _object(content)
-
-
-def _object(
-    content: bytes, hook: Callable[[dict[str, Any]], dict[str, Any]] | None = None
-) -> Mapping[str, Any]:
+def _object(content: bytes) -> Mapping[str, Any]:
     try:
-        record = json.loads(content, object_hook=hook)
+        record = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"commit metadata is neither JSON nor Avro: {error}") from error
     if not isinstance(record, dict):

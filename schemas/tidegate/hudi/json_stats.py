@@ -1,0 +1,145 @@
+"""The files that a commit wrote, read from its JSON piece by piece: only the fields that we need.
+
+JSON takes a kilobyte a file. Reading all of it at once needs the text beside the bytes and an
+object for every file: 250 MB for a commit of 100,000 files. Whatever is not as Hudi writes it is
+left to the `json` module, which decides, and says what is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from codecs import getincrementaldecoder
+from typing import Any, Final, NamedTuple
+
+from tidegate.hudi.write_stats import STATS, WriteStat, write_stat
+
+_WINDOW: Final = 2**20
+_MAX_VALUE: Final = 16 * _WINDOW
+"""Characters of one file's stat; of a larger one the text is not read piece by piece."""
+_SPACE: Final = " \t\n\r"
+_OPEN_AND_SPACE: Final = frozenset(b"{ \t\n\r")
+
+
+class JsonStats(NamedTuple):
+    """What was read of a commit."""
+
+    writes: list[WriteStat]
+    """Those with a path."""
+    partitions: list[str]
+    """All that are named."""
+    rest: dict[str, Any]
+    """The record without its stats."""
+
+
+def read_json_stats(content: bytes) -> JsonStats | None:
+    """Read the JSON of a commit that begins with its stats; None where it is anything else."""
+    if not content or content[0] not in _OPEN_AND_SPACE or content[1:2] == b"\0":  # UTF-16
+        return None
+    try:
+        return _read(_Text(content))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+class _Text:
+    """The text of some bytes, of which a piece is in memory."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content, self._next = content, 0
+        self._decode = getincrementaldecoder("utf-8")("surrogatepass").decode
+        self._text, self._at = "", 0
+        self._scan = json.JSONDecoder().raw_decode
+
+    def sign(self) -> str:
+        """Pass over white space, and take the character behind it."""
+        while True:
+            while self._at < len(self._text):
+                found = self._text[self._at]
+                self._at += 1
+                if found not in _SPACE:
+                    return found
+            if not self._more():
+                raise ValueError("the text ends early")
+
+    def value(self) -> Any:  # noqa: ANN401 - JSON
+        """Take an object, a list or a string, whose first character was taken."""
+        self._at -= 1
+        while True:
+            try:
+                found, self._at = self._scan(self._text, self._at)
+            except ValueError:
+                # it may go on in the next piece
+                if len(self._text) - self._at > _MAX_VALUE or not self._more():
+                    raise
+            else:
+                return found
+
+    def rest(self) -> str:
+        """Everything that was not taken."""
+        while self._more():
+            pass
+        return self._text[self._at :]
+
+    def _more(self) -> bool:
+        if self._next >= len(self._content):
+            return False
+        piece = self._content[self._next : self._next + _WINDOW]
+        self._next += _WINDOW
+        decoded = self._decode(piece, self._next >= len(self._content))
+        self._text, self._at = self._text[self._at :] + decoded, 0
+        return True
+
+
+def _read(text: _Text) -> JsonStats | None:
+    _expect(text, "{")
+    _expect(text, '"')
+    if text.value() != STATS:
+        return None
+    _expect(text, ":")
+    _expect(text, "{")
+    writes: list[WriteStat] = []
+    partitions: dict[str, None] = {}
+    known: dict[str | None, str | None] = {}  # few commits precede many files
+    sign = text.sign()
+    while sign != "}":
+        if sign != '"' or (partition := text.value()) in partitions:
+            return None
+        partitions[partition] = None
+        _expect(text, ":")
+        _expect(text, "[")
+        sign = text.sign()
+        while sign != "]":
+            stat = text.value()
+            if stat.get("path"):
+                made = write_stat(partition, stat)
+                writes.append(
+                    made._replace(previous=known.setdefault(made.previous, made.previous))
+                )
+            sign = _next(text, "]")
+        sign = _next(text, "}")
+    rest = _rest(text)
+    return None if STATS in rest else JsonStats(writes, list(partitions), rest)
+
+
+def _rest(text: _Text) -> dict[str, Any]:
+    sign = text.sign()
+    if sign == "}":
+        following = "}" + text.rest()
+    elif sign != "," or not (following := text.rest()).lstrip(_SPACE).startswith('"'):
+        raise ValueError(sign)
+    found: dict[str, Any] = json.loads("{" + following)
+    return found
+
+
+def _expect(text: _Text, wanted: str) -> None:
+    if (found := text.sign()) != wanted:
+        raise ValueError(f"{found} instead of {wanted}")
+
+
+def _next(text: _Text, end: str) -> str:
+    """The first character of the next item, or the end of them."""
+    if (sign := text.sign()) == end:
+        return end
+    if sign != "," or (sign := text.sign()) == end:
+        raise ValueError(sign)
+    return sign
