@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from support.acid import build
+from support.acid import NOON, build
 from support.replays import Place
 from support.waiting import wait_for
 from tidegate.errors import MessageTooLargeError
@@ -73,7 +73,7 @@ def test_eighty_thousand_locks_end_and_the_directories_go(place: Place) -> None:
     with place.publisher() as publisher:
         publisher.vacuum_finished(**subject, **vacuum(held))
         ends = [
-            LockReleased(**subject, occurred_at="2026-11-21T00:00:00Z", said_by="test", lock_id=n)
+            LockReleased(**subject, occurred_at=NOON, said_by="test", lock_id=n)
             for n in (each["lock_id"] for each in reversed(held))  # the worst order: youngest first
         ]
         for start in range(0, LOCKS - 1, 10_000):

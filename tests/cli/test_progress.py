@@ -140,7 +140,7 @@ def test_what_counts_records_says_no_more_than_that(capsys: pytest.CaptureFixtur
         return next(waits)
 
     clock = ticking(3.0)
-    progress._say_unless_said("slow is under way", wait)
+    progress.say_unless_said("slow is under way", wait)
 
     said = capsys.readouterr().err
     assert said.count("records read") == 3

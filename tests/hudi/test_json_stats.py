@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -39,7 +39,7 @@ RECORD = st.fixed_dictionaries(
 
 
 @contextmanager
-def windows_of(size: int) -> Iterator[None]:
+def windows_of(size: int) -> Generator[None]:
     with patch("tidegate.hudi.json_stats._WINDOW", size):
         yield
 

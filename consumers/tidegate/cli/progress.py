@@ -112,7 +112,7 @@ def _with_progress(command: Callable[..., T], name: str) -> Callable[..., T]:
             return command(*args, **values)
         done = threading.Event()
         arguments = (f"{name} is under way", done.wait)
-        thread = threading.Thread(target=_say_unless_said, args=arguments, daemon=True)
+        thread = threading.Thread(target=say_unless_said, args=arguments, daemon=True)
         thread.start()
         try:
             return command(*args, **values)
@@ -124,7 +124,8 @@ def _with_progress(command: Callable[..., T], name: str) -> Callable[..., T]:
     return call
 
 
-def _say_unless_said(what: str, wait: Callable[[float], bool]) -> None:
+def say_unless_said(what: str, wait: Callable[[float], bool]) -> None:
+    """As `say_until`, but not where something else of this module was said since the last time."""
     took, pause, seen = 0.0, FIRST_SECONDS, _said.count
     while not wait(pause):
         took += pause
