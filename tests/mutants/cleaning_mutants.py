@@ -29,7 +29,19 @@ CLEANING_MUTANTS = (
     Mutant(
         "gate: a record that could not be read again is not written",
         _STATE,
-        (("    if len(record) > MAX_UNPACKED:\n", "    if not record:\n"),),
+        (("    if len(record) > MAX_UNPACKED or ", "    if not record or "),),
+        "tests/cleaning/test_gate_records.py",
+    ),
+    Mutant(
+        "gate: of very many holds few are looked at, in whatever order they end",
+        _STATE,
+        (("        if len(holds) > _WIDE:\n", "        if not holds:\n"),),
+        "tests/cleaning/test_gate_records.py",
+    ),
+    Mutant(
+        "gate: the state of a vacuum with very many locks stays below a message",
+        _STATE,
+        (("    is_wide = len(vacuum.locks) > _WIDE\n", "    is_wide = False\n"),),
         "tests/cleaning/test_gate_records.py",
     ),
     _gate(

@@ -68,4 +68,51 @@ READING_MUTANTS = (
         (('{"already_done": True}', '{"already_done": False}'),),
         "tests/restores/test_restore_repeats.py -k heard_again",
     ),
+    Mutant(
+        "a batch of large messages has few",
+        "consumers/tidegate/runtime/kafka/batch_size.py",
+        (("min(self._most, fitting, ", "min(self._most, "),),
+        "tests/runtime/test_batch_size.py",
+    ),
+    Mutant(
+        "records that wait for their turn are bounded in bytes",
+        "consumers/tidegate/runtime/kafka/merged_reader.py",
+        ((" or source.size >= self._share", ""),),
+        "tests/runtime/test_batch_size.py",
+    ),
+    Mutant(
+        "a row of a list of dead letters holds no value",
+        "consumers/tidegate/ops/dead_letters/dead_letter.py",
+        (("record._replace(value=None, headers=headers)", "record._replace(headers=headers)"),),
+        "tests/runtime/test_batch_size.py -k row",
+    ),
+    Mutant(
+        "a wide value's lists are counted over all of their blocks",
+        "schemas/tidegate/events/compiled_reader.py",
+        (("({count} >> 1) + len({made}) > {limits[0]}", "{count} >> 1 > {limits[0]}"),),
+        "tests/events/test_limits.py -k wide_value",
+    ),
+    Mutant(
+        "a value beyond the usual limit is read by a compiled reader only",
+        "schemas/tidegate/events/codec.py",
+        (("    if len(value) > MAX_VALUE_BYTES:\n", "    if not value:\n"),),
+        "tests/events/test_limits.py -k wide_value",
+    ),
+    Mutant(
+        "a partition that is twice in a commit's JSON is left to the json module",
+        "schemas/tidegate/hudi/json_stats.py",
+        ((" or (partition := text.value()) in partitions", " or not (partition := text.value())"),),
+        "tests/hudi/test_json_stats.py -k does_not_write",
+    ),
+    Mutant(
+        "every command says that it is under way",
+        "consumers/tidegate/cli/progress.py",
+        (
+            (
+                "            add_progress(group.typer_instance, ",
+                "            (group.typer_instance, ",
+            ),
+        ),
+        "tests/docs/test_every_command.py -k under_way",
+    ),
 )
