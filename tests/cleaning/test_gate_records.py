@@ -158,8 +158,8 @@ def test_a_vacuum_looks_at_few_of_its_very_many_holds_in_whatever_order_they_end
     index_vacuum(index, NAME, made.holds)
     looks = 0
     for each in ends:
-        index.released.add(each)
-        if index.watching(each):
+        index.released.add((each,))
+        if index.watching((each,)):
             looks += 1
             hold = index.next_hold(made.holds)
             if hold is not None:

@@ -21,10 +21,11 @@ from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 from pydantic import ConfigDict, Field
-from pydantic_core import PydanticSerializationError, from_json, to_json
+from pydantic_core import from_json
 
 from tidegate.cleaning.gate_columns import MAX_ROWS, from_columns, mixed, to_columns
 from tidegate.cleaning.gate_index import GateIndex, Hold, transaction_token
+from tidegate.cleaning.gate_json import parsed, to_json_bytes
 from tidegate.errors import PermanentError, StopService
 from tidegate.events import VacuumFinished, VacuumKind
 
@@ -170,11 +171,11 @@ class VacuumRecord:
 
     def unsaid_since(self) -> datetime | None:
         """Since when it has waited; None where people know that it waits too long."""
-        read = _parsed(self._details)
+        read = parsed(self._details)
         return None if "overdue_since" in read else datetime.fromisoformat(read["since"])
 
     def _whole(self) -> WaitingVacuum:
-        read = _parsed(self._details)
+        read = parsed(self._details)
         overdue = read.get("overdue_since")
         vacuum = read["vacuum"]
         vacuum["kind"] = VacuumKind(vacuum["kind"])
@@ -311,10 +312,10 @@ def dump_piece(piece: object) -> bytes:
     if isinstance(piece, WaitingVacuum):
         return _dump_vacuum(piece)
     if isinstance(piece, Chunk | Marks):
-        return _json(asdict(piece))
+        return to_json_bytes(asdict(piece))
     if isinstance(piece, UnknownTable):
         said = None if piece.said_at is None else piece.said_at.isoformat()
-        return _json(asdict(piece) | {"since": piece.since.isoformat(), "said_at": said})
+        return to_json_bytes(asdict(piece) | {"since": piece.since.isoformat(), "said_at": said})
     raise TypeError(f"the gate stores nothing of type {type(piece).__name__}")
 
 
@@ -364,7 +365,7 @@ def _dump_vacuum(vacuum: WaitingVacuum) -> bytes:
     }
     if vacuum.overdue_since is not None:  # few are
         details["overdue_since"] = vacuum.overdue_since.isoformat()
-    record = (_DERIVED if is_wide else _json(vacuum.holds)) + b"\n" + _json(details)
+    record = (_DERIVED if is_wide else to_json_bytes(vacuum.holds)) + b"\n" + to_json_bytes(details)
     if len(record) > MAX_UNPACKED or len(vacuum.locks) > MAX_ROWS:
         raise PermanentError(
             f"a waiting vacuum of {len(record)} bytes, {len(vacuum.locks)} locks in all its"
@@ -391,20 +392,3 @@ def _unpacked(record: bytes) -> bytes:
     if not reader.eof:
         raise ValueError("it was cut off")
     return whole
-
-
-def _parsed(record: bytes) -> Any:  # noqa: ANN401 - JSON
-    try:
-        return from_json(record)  # as `json.loads`, in half the time
-    except ValueError:  # half of a surrogate pair, or not JSON
-        return json.loads(record)
-
-
-_json_of: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
-
-
-def _json(value: object) -> bytes:
-    try:
-        return to_json(value)  # the same bytes, sooner: one is written for every vacuum
-    except PydanticSerializationError:  # half of a surrogate pair, which is not UTF-8
-        return _json_of(value).encode("utf-8", "surrogatepass")
