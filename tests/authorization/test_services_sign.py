@@ -108,6 +108,10 @@ def test_a_decider_whose_key_nobody_trusts_does_not_start(tmp_path: Path) -> Non
 def test_the_doctor_says_plainly_what_guards_an_unsigned_deployment(tmp_path: Path) -> None:
     unsigned = check_signatures(Settings())
     assert (unsigned.state, "the only guard" in unsigned.seen) == ("warn", True)
+    assert "approval" not in unsigned.seen
+    rules = {"rules": [{"locations": ["/lake"], "approval": True}]}
+    approved = check_signatures(Settings.model_validate({"restores": rules}))
+    assert (approved.state, "from mistakes only" in approved.seen) == ("warn", True)
 
     signed = check_signatures(deployment(tmp_path, key=key_file(tmp_path)))
     assert (signed.state, signed.seen) == ("ok", "required; 1 keys count: reader-gate")

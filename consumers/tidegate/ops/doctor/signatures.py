@@ -14,6 +14,10 @@ _UNSIGNED = (
     "commands need no signature: the ACL of the commands topic is the only guard, and the names in"
     " requests are what their publishers wrote"
 )
+_APPROVALS = (
+    "; so an approval of a restore protects from mistakes only: who may write there can write a"
+    " second name, and who may write commits can condemn one in any name"
+)
 
 
 def check_signatures(settings: Settings) -> Finding:
@@ -27,7 +31,8 @@ def check_signatures(settings: Settings) -> Finding:
         SigningKey.read(security.sign_with)
     if not security.require_signatures:
         advice = "set [security] require_signatures and list the keys, or keep that ACL narrow"
-        return Finding(_CHECK, Status.WARN, _UNSIGNED, advice)
+        asks = any(each.approval for each in settings.restores.rules)
+        return Finding(_CHECK, Status.WARN, _UNSIGNED + (_APPROVALS if asks else ""), advice)
     now = datetime.now(UTC)
     valid = [each for each in security.keys if each.not_after is None or each.not_after > now]
     names = ", ".join(sorted({each.name for each in valid}))
