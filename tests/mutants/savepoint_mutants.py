@@ -96,7 +96,7 @@ SAVEPOINT_MUTANTS: Final = (
     Mutant(
         "derived savepoints: now and then everything is listed",
         _DERIVATION,
-        (("    if view.derived >= MOST_DERIVED:\n", "    if False:\n"),),
+        (("    if view.derived >= most_derived:\n", "    if False:\n"),),
         f"{_TESTS} -k after_many",
     ),
     Mutant(

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from support.hudi_tables import HandMade, at, end_of, four_commits, merge_on_read
+from support.hudi_tables import (
+    HandMade,
+    at,
+    end_of,
+    four_commits,
+    merge_on_read,
+    savepoint_request,
+    ticking,
+    warehouse_over,
+)
 from support.savepoint_stories import (
     clean,
     derived,
@@ -21,11 +31,15 @@ from support.savepoint_stories import (
     roll_back,
     story,
 )
+from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import SavepointCreated, SavepointRejected
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
 from tidegate.hudi_reader import partitions
+from tidegate.savepoints import SavepointWriter
 from tidegate.savepoints.derivation import MOST_DERIVED
 from tidegate.savepoints.plan import SavepointPlan
+from tidegate.service.assembly import most_derived
+from tidegate.service.settings import Settings
 
 VERSIONS = pytest.mark.parametrize("version", [6, 8, 9])
 KINDS = pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
@@ -202,6 +216,24 @@ def test_after_many_derived_savepoints_everything_is_listed(tmp_path: Path) -> N
     refused = keep(table, at(40))
     assert isinstance(refused, SavepointRejected)
     assert refused.reason == "missing-files"
+
+
+@pytest.mark.parametrize("full_every", [1, 3])
+def test_a_rule_says_how_often_everything_is_listed(tmp_path: Path, full_every: int) -> None:
+    rule = {"tables": "lake.SALES.*", "when": "on_request", "full_every": full_every}
+    settings = Settings.model_validate({"savepoints": [rule]})
+    table = four_commits(tmp_path / "orders", 9)
+    writer = SavepointWriter(
+        warehouse_over(tmp_path), ThreadMap(1), ticking(), partial(most_derived, settings)
+    )
+    derived = list[bool]()
+    for minute in range(1, 5):
+        (outcome,) = writer.execute(savepoint_request(table, at(minute)))
+        assert isinstance(outcome, SavepointCreated)
+        derived.append(outcome.derived_from is not None)
+
+    assert derived == [number % full_every != 0 for number in range(4)]
+    assert most_derived(settings, "lake.hr.staff") == MOST_DERIVED
 
 
 def _completed(table: HandMade, action: Action, minute: int) -> None:

@@ -62,7 +62,11 @@ class Changes:
 
 
 def changes_since(
-    view: View, savepointed: str, properties: TableProperties, timeline: Timeline
+    view: View,
+    savepointed: str,
+    properties: TableProperties,
+    timeline: Timeline,
+    most_derived: int = MOST_DERIVED,
 ) -> Changes:
     """What to look at, to derive a savepoint of a later commit of the timeline as it is now.
 
@@ -71,13 +75,14 @@ def changes_since(
         savepointed: Its commit.
         properties: Those of the table, now.
         timeline: That of the table, now.
+        most_derived: How many savepoints in a row may be derived; 0: none.
 
     Raises:
         InDoubt: it can't be known for certain.
     """
     if view.table != (properties.version, properties.table_type):
         raise InDoubt("the table was upgraded or is another one")
-    if view.derived >= MOST_DERIVED:
+    if view.derived >= most_derived:
         raise InDoubt(f"{view.derived} savepoints in a row were derived")
     if timeline.completed_write(savepointed) is None:
         raise InDoubt(f"commit {savepointed} is no longer on the timeline")

@@ -21,7 +21,7 @@ from tidegate.events.reasons import Reason
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, Timeline
 from tidegate.hudi_reader import HudiTable
 from tidegate.savepoints.claims import claim, is_wish
-from tidegate.savepoints.derivation import InDoubt
+from tidegate.savepoints.derivation import MOST_DERIVED, InDoubt
 from tidegate.savepoints.full_listing import list_savepoint
 from tidegate.savepoints.incremental import derive_savepoint
 from tidegate.savepoints.lookup import clean_bound
@@ -60,9 +60,17 @@ class SavepointWriter:
     checks_past_outcomes: ClassVar[bool] = False
 
     def __init__(
-        self, warehouse: Warehouse, parallel_map: ParallelMap, clock: Callable[[], datetime]
+        self,
+        warehouse: Warehouse,
+        parallel_map: ParallelMap,
+        clock: Callable[[], datetime],
+        most_derived: Callable[[str], int] | None = None,
     ) -> None:
-        """Take what may be changed, the parallel map for listings, and a clock (aware times)."""
+        """Take what may be changed, the parallel map for listings, and a clock (aware times).
+
+        `most_derived` says of a table's name how many of its savepoints in a row may be derived.
+        """
+        self.most_derived = most_derived or _most_derived
         self.warehouse = warehouse
         self.parallel_map = parallel_map
         self.clock = clock
@@ -105,7 +113,7 @@ class SavepointWriter:
             return without_review(previous)
         commit = self._commit(table, command, previous)
         existing = self._existing(table, commit)
-        plan = None if existing else self._begin(table, commit)
+        plan = None if existing else self._begin(table, commit, self.most_derived(command.table))
         metadata = existing or self._metadata(command, plan)
         count = plan.file_count if plan else metadata.file_count
         is_claimed = existing is not None and self._claim_existing(table, command, commit, existing)
@@ -151,8 +159,8 @@ class SavepointWriter:
         wanted = previous.instant if previous else command.instant
         return choose_commit(table.timeline, wanted).timestamp
 
-    def _begin(self, table: HudiTable, commit: str) -> SavepointPlan:
-        plan = self._plan(table, commit)
+    def _begin(self, table: HudiTable, commit: str, most_derived: int) -> SavepointPlan:
+        plan = self._plan(table, commit, most_derived)
         self._claim(table, plan)
         return plan
 
@@ -210,13 +218,13 @@ class SavepointWriter:
             header = plan.view.header() if plan.view else None
             writer.complete(savepoint, metadata.encode(header))
 
-    def _plan(self, table: HudiTable, commit: str) -> SavepointPlan:
+    def _plan(self, table: HudiTable, commit: str, most_derived: int) -> SavepointPlan:
         if table.timeline.pending_restores:
             raise Refused(Reason.RESTORE_PENDING, "a restore of this table has not completed yet")
         bound = clean_bound(table)
         check_bound(commit, bound)
         try:
-            return derive_savepoint(table, commit, self.parallel_map)
+            return derive_savepoint(table, commit, self.parallel_map, most_derived)
         except InDoubt as doubt:
             plan = list_savepoint(table, commit, bound, self.parallel_map)
             return replace(plan, listed_because=str(doubt)[:_SHOWN])
@@ -254,3 +262,7 @@ def _marked(metadata: SavepointMetadata, command: SavepointRequested) -> dict[st
 def _removals(timeline: Timeline) -> frozenset[Instant]:
     """The instants that may remove data files, each in its state."""
     return frozenset(i for i in timeline.instants if i.action in _REMOVES_FILES)
+
+
+def _most_derived(table: str) -> int:  # noqa: ARG001 - of every table the same
+    return MOST_DERIVED

@@ -23,7 +23,7 @@ from tidegate.hudi import (
 )
 from tidegate.hudi.clean import cleaned_partitions
 from tidegate.hudi_reader import HudiTable, PartitionFiles, read_partitions, slice_rules
-from tidegate.savepoints.derivation import Changes, InDoubt, changes_since
+from tidegate.savepoints.derivation import MOST_DERIVED, Changes, InDoubt, changes_since
 from tidegate.savepoints.lookup import read_commits
 from tidegate.savepoints.plan import SavepointPlan, plan_savepoint
 from tidegate.savepoints.view import View
@@ -44,7 +44,9 @@ class _Base:
     entries: SavepointEntries
 
 
-def derive_savepoint(table: HudiTable, commit: str, parallel_map: ParallelMap) -> SavepointPlan:
+def derive_savepoint(
+    table: HudiTable, commit: str, parallel_map: ParallelMap, most_derived: int = MOST_DERIVED
+) -> SavepointPlan:
     """Plan a savepoint from the last one at or before `commit`.
 
     Files of its partitions that nothing changed are not looked at: Hudi removes none that a
@@ -55,7 +57,9 @@ def derive_savepoint(table: HudiTable, commit: str, parallel_map: ParallelMap) -
     """
     try:
         base = _last_savepoint(table, commit)
-        changes = changes_since(base.view, base.instant, table.properties, table.timeline)
+        changes = changes_since(
+            base.view, base.instant, table.properties, table.timeline, most_derived
+        )
         rules = slice_rules(table)
         commits = _held(read_commits(table, changes.writes, parallel_map))
         touched = _touched(table, changes, rules, commits)

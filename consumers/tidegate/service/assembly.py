@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Protocol
@@ -44,6 +45,7 @@ from tidegate.savepoints import (
     Tier,
     TierRule,
 )
+from tidegate.savepoints.derivation import MOST_DERIVED
 from tidegate.service import catalogue
 from tidegate.service.restore_rules import (
     approval_rules,
@@ -214,6 +216,22 @@ def _executor(
     )
 
 
+def most_derived(settings: Settings, table: str) -> int:
+    """How many savepoints of a table in a row may be derived, by the rule for its name."""
+    matching = (each for each in settings.savepoints if fnmatchcase(table, each.tables.lower()))
+    rule = next(matching, None)
+    return MOST_DERIVED if rule is None else rule.full_every - 1
+
+
+def _savepoint_writer(settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
+    def writer(
+        warehouse: Warehouse, files: AdaptiveMap, clock: Callable[[], datetime]
+    ) -> SavepointWriter:
+        return SavepointWriter(warehouse, files, clock, partial(most_derived, settings))
+
+    return _executor(writer, settings, bus, observed)
+
+
 def authorizer(settings: Settings) -> Authorizer:
     """Who may have commands carried out, by the settings.
 
@@ -327,7 +345,7 @@ _Assembly = Callable[[Settings, Bus, ObservedService | None], Loop]
 SERVICES: Final[Mapping[str, _Assembly]] = MappingProxyType(
     {
         SavepointPolicyService.name: partial(_decider, SavepointPolicyService.name),
-        SavepointWriter.name: partial(_executor, SavepointWriter),
+        SavepointWriter.name: _savepoint_writer,
         Restorer.name: _restorer,
         ReaderGate.name: partial(_decider, ReaderGate.name),
         Cleaner.name: _cleaner,

@@ -101,6 +101,9 @@ class SavepointRule(Section, frozen=True):
 
     It protects from storms of commits; what was due comes with the first commit after it.
     """
+    full_every: int = Field(default=25, ge=1, le=25)
+    """Of so many savepoints in a row of a table at least one comes of a listing of everything, by
+    which a file that somebody removed by hand is noticed; 1: each. The others are derived."""
     every_commit: TierSettings | None = None
     """A savepoint of every commit."""
     every_n: EveryNSettings | None = None
