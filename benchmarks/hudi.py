@@ -84,19 +84,26 @@ def rows(partitions: int, group: int, ts: int) -> list[Row]:
 
 
 def write(spark: SparkSession, path: Path, kind: Kind, partitions: int) -> RealTable:
-    """Have Hudi write a table, its savepoint, and the commits after it."""
-    table = RealTable(
-        spark, path, kind.version, kind.metadata_table, merge_on_read=kind.merge_on_read
-    )
+    """Have Hudi write a table, its savepoint, and the commits after it; or take what is there."""
+
+    def table_at(where: Path) -> RealTable:
+        return RealTable(
+            spark, where, kind.version, kind.metadata_table, merge_on_read=kind.merge_on_read
+        )
+
     if path.exists():
-        return table
+        return table_at(path)
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    table = table_at(unfinished)
     separate = {"hoodie.parquet.small.file.limit": "0"}
     for group in range(GROUPS):
         table.write(rows(partitions, group, group), "insert", separate)
     table.call("create_savepoint", commit_time=last_commit(table))
     for ts in range(GROUPS, GROUPS + kind.commits):
         table.write([row for group in range(GROUPS) for row in rows(partitions, group, ts)])
-    return table
+    unfinished.rename(path)
+    return table_at(path)
 
 
 def last_commit(table: RealTable) -> str:
