@@ -19,6 +19,8 @@ COPIED = ("schemas", "producers", "consumers", "tests", "pyproject.toml")
 AT_ONCE = 2
 LONGEST = 600
 """Seconds: whatever else runs goes first."""
+ALL_OF_THEM = 3600
+"""Seconds for every test that a mutant names, one after the other."""
 
 Result = subprocess.CompletedProcess[str]
 
@@ -62,7 +64,7 @@ def copied(folder: Path) -> Path:
     return folder
 
 
-def run(folder: Path, tests: str, servers: str | None) -> Result:
+def run(folder: Path, tests: str, servers: str | None, longest: float) -> Result:
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
     if servers:
         environment["KAFKA_BOOTSTRAP_SERVERS"] = servers
@@ -73,7 +75,7 @@ def run(folder: Path, tests: str, servers: str | None) -> Result:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=LONGEST,
+        timeout=longest,
         check=False,
     )
 
@@ -83,7 +85,7 @@ def run_broken(mutant: Mutant, copy: Path, servers: str | None) -> Result:
     sound = file.read_text("utf-8")
     try:
         file.write_text(broken(mutant, sound), "utf-8")
-        return run(copy, mutant.tests, servers)
+        return run(copy, mutant.tests, servers, LONGEST if mutant.edits else ALL_OF_THEM)
     finally:
         file.write_text(sound, "utf-8")
 

@@ -40,13 +40,12 @@ def unbroken(*, needs_kafka: bool) -> Mutant:
     return Mutant(rule, ALL[0].file, (), " ".join(sorted(files)), needs_kafka)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "mutant",
     [
         pytest.param(unbroken(needs_kafka=False), id="without Kafka"),
-        pytest.param(
-            unbroken(needs_kafka=True), id="on Kafka", marks=(pytest.mark.kafka, pytest.mark.soak)
-        ),
+        pytest.param(unbroken(needs_kafka=True), id="on Kafka", marks=pytest.mark.kafka),
     ],
 )
 def test_what_turns_a_mutants_tests_red_is_the_mutant(mutant: Mutant, runs: Runs) -> None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
+import time
 import uuid
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import ConfinementError, ReachedByLink
 from tidegate.storage import NamedEntry, NotFound, Storage, TooDeep
+from tidegate.storage.batches import map_batches
 from tidegate.storage.local import MAX_DEPTH
 
 ONE = ThreadMap(1)
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @pytest.fixture
@@ -118,3 +124,18 @@ def test_a_store_says_the_same() -> None:
     assert files is not None
     assert [each[:2] for each in files] == [("a", 1), ("b", 2)]
     assert missing is None
+
+
+class MustNotBeAsked:
+    """Stands for a pool that would start processes or threads for nothing."""
+
+    def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        raise AssertionError((function, items))
+
+
+def test_few_directories_are_listed_here_however_long_they_take() -> None:
+    def listed_slowly(names: Sequence[str]) -> list[str]:
+        time.sleep(len(names) / 1000)
+        return [*names]
+
+    assert map_batches(listed_slowly, ["a", "b"], MustNotBeAsked()) == ["a", "b"]

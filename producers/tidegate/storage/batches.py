@@ -40,6 +40,6 @@ def map_batches(
         results += function(batch)
         fastest = min(fastest, (time.perf_counter() - began) / len(batch))
     rest = batches[_PROBES:]
-    waits = fastest > _WAITING_SECONDS
+    waits = bool(rest) and fastest > _WAITING_SECONDS
     done = parallel_map.map(function, rest) if waits else map(function, rest)
     return [*results, *(result for batch in done for result in batch)]
