@@ -33,7 +33,8 @@ from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 WAITING = 1000
 """Vacuums of other tables that wait meanwhile."""
 DELTAS = 20
-UNCOUNTED = 10
+UNCOUNTED = 200
+"""Until then a broker that has just started is still compiling what it does."""
 LOOK_SECONDS = 0.0005
 PATIENCE_SECONDS = 60
 P99_MS = 50

@@ -11,8 +11,9 @@ from tidegate.publisher import ConfirmedProducer, Message
 from tidegate.publisher.client_settings import require_protected_settings
 from tidegate.runtime.bus import Partition, RebalanceListener, Record, Watermarks
 from tidegate.runtime.kafka.changelog import KafkaChangelog
+from tidegate.runtime.kafka.kept_consumer import KeptConsumer
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.partition_reader import read_partition, read_spans
+from tidegate.runtime.kafka.partition_reader import read_partition
 from tidegate.runtime.kafka.records import LARGE, Config, as_record
 from tidegate.runtime.kafka.subscription import INSTANCE_ID, KafkaSubscription
 
@@ -45,6 +46,7 @@ class KafkaBus:
         self._instance_ids = instance_ids
         self._producer = ConfirmedProducer({**LARGE, **config})
         self._metadata = KafkaMetadata(config)
+        self._reader = KeptConsumer(config)
 
     def require_connection(self) -> None:
         """Wait until a broker answers.
@@ -92,8 +94,8 @@ class KafkaBus:
         return self._metadata.spans(topic, since_ms)
 
     def read(self, spans: Mapping[Partition, range]) -> Iterator[Record]:
-        """Read them with one consumer."""
-        return read_spans(self._config, spans, on_missing_offset="earliest")
+        """Read them with one consumer, which is kept for the next reading."""
+        return self._reader.read(spans)
 
     def changelog(self, topic: str) -> KafkaChangelog:
         """Give access to a changelog; owns nothing yet."""
@@ -101,4 +103,5 @@ class KafkaBus:
 
     def close(self) -> None:
         """Wait for messages that are being sent."""
+        self._reader.close()
         self._producer.close()

@@ -27,6 +27,7 @@ from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
 from tidegate.runtime.topic_identity import TopicIdentity
 
 R = TypeVar("R")
+_Asked = Mapping[TopicPartition, Future[Any]]
 _FUTURE_SECONDS: Final = 30.0
 _PEOPLES_SECONDS: Final = 5.0
 """How long a command that a person typed waits for a broker that does not answer."""
@@ -132,7 +133,8 @@ class KafkaMetadata:
         names = sorted({each.topic for each in partitions})
         with translate_kafka_errors(f"watermarks of {', '.join(names)}"):
             topics = self.identities(names)
-            first, end = (self._offsets(partitions, spec) for spec in (_FIRST, _END))
+            asked = [self._ask(partitions, spec) for spec in (_FIRST, _END)]  # side by side
+            first, end = map(self._required, asked)
             ids = {name: each.topic_id for name, each in topics.result().items()}
         return {each: Watermarks(ids[each.topic], first[each], end[each]) for each in partitions}
 
@@ -159,7 +161,7 @@ class KafkaMetadata:
                 first = self._offsets(parts, _FIRST)
                 return {part: range(first[part], end[part]) for part in parts}
             since = OffsetSpec.for_timestamp(since_ms)
-            found = self._listed(parts, since)
+            found = self._answered(self._ask(parts, since))
         # below 0: nothing is so late. Meanwhile a later record may have been appended.
         start = {part: at if 0 <= at < end[part] else end[part] for part, at in found.items()}
         return {part: range(start[part], end[part]) for part in parts}
@@ -195,25 +197,30 @@ class KafkaMetadata:
         return {Partition(each.topic, each.partition): each for each in found if each.offset >= 0}
 
     def _offsets(self, partitions: Collection[Partition], spec: OffsetSpec) -> dict[Partition, int]:
-        found = self._listed(partitions, spec)
+        return self._required(self._ask(partitions, spec))
+
+    def _required(self, asked: _Asked) -> dict[Partition, int]:
+        found = self._answered(asked)
         # While a leader is elected librdkafka may give a partition no error and no offset either:
         # a member that began there would be told that it has no offset at all.
         if missing := [each for each, offset in found.items() if offset < 0]:
             raise TransientError(f"no broker gave the offsets of {missing[0]}")
         return found
 
-    def _listed(self, partitions: Collection[Partition], spec: OffsetSpec) -> dict[Partition, int]:
+    def _ask(self, partitions: Collection[Partition], spec: OffsetSpec) -> _Asked:
         asked = dict.fromkeys((TopicPartition(*each) for each in partitions), spec)
-        answers = self._admin.list_offsets(asked, request_timeout=_REQUEST_SECONDS)
+        return self._admin.list_offsets(asked, request_timeout=_REQUEST_SECONDS)
+
+    def _answered(self, asked: _Asked) -> dict[Partition, int]:
         try:
             return {
                 Partition(each.topic, each.partition): answer.result(_FUTURE_SECONDS).offset
-                for each, answer in answers.items()
+                for each, answer in asked.items()
             }
         except KafkaException as error:
             if error.args[0].code() in _LEADER_MOVED:
                 # librdkafka would ask the leader that it remembers for minutes, with every retry
-                for topic in {each.topic for each in partitions}:
+                for topic in {each.topic for each in asked}:
                     self._admin.list_topics(topic, timeout=_METADATA_SECONDS)
             raise
 

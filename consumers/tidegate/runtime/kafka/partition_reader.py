@@ -32,7 +32,7 @@ _AHEAD: Final[Config] = {
 """What is fetched ahead."""
 QUICK: Final[Config] = {
     # the end of a partition is reported by an answer with nothing new: at once, not after 500 ms
-    "fetch.wait.max.ms": 10,
+    "fetch.wait.max.ms": 1,
     "fetch.error.backoff.ms": 50,
 }
 """For consumers that read to an end, and not for those that wait there for more."""
@@ -91,10 +91,15 @@ def read_spans(
     named = group or next(iter(spans)).topic
     consumer = standalone_consumer({**config, **QUICK}, named, on_missing_offset=on_missing_offset)
     try:
-        for each in _read(consumer, spans):
-            yield each if isinstance(each, Record) else as_record(each)
+        yield from records_of(consumer, spans)
     finally:
         consumer.close()
+
+
+def records_of(consumer: Consumer, spans: Mapping[Partition, range]) -> Iterator[Record]:
+    """Yield the records at these offsets, which are assigned to the consumer; see `read_spans`."""
+    for each in _read(consumer, spans):
+        yield each if isinstance(each, Record) else as_record(each)
 
 
 def standalone_consumer(
