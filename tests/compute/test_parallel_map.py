@@ -174,3 +174,50 @@ def test_a_local_spark_gets_a_task_a_core_and_of_many_items_three_at_most(
 
 def test_a_single_item_starts_no_spark_session() -> None:
     assert SparkMap(no_session).map(str, [7]) == ["7"]
+
+
+class Clocks:
+    """Stands for `time`: each pair of looks sees so many seconds pass, and so many be used."""
+
+    def __init__(self, *rounds: tuple[float, float]) -> None:
+        self.rounds, self.seconds, self.used = list(rounds), 0.0, 0.0
+        self.is_begun = False
+
+    def perf_counter(self) -> float:
+        if self.is_begun:
+            seconds, used = self.rounds.pop(0)
+            self.seconds, self.used = self.seconds + seconds, self.used + used
+        self.is_begun = not self.is_begun
+        return self.seconds
+
+    def thread_time(self) -> float:
+        return self.used
+
+
+@pytest.mark.parametrize(
+    ("rounds", "threads"),
+    [
+        pytest.param([(1, 1), (1, 1), (1, 1)], [2, 2, 2, 2], id="it never waits"),
+        pytest.param([(2.1, 1), (2.1, 1), (2.1, 1)], [3, 3, 3, 3], id="it waits for half its time"),
+        pytest.param([(9, 0)], [8], id="it only waits"),
+        pytest.param([(1, 1), (9, 1)], [2, 8], id="it begins to wait later"),
+        pytest.param([(4, 1), (1, 1), (3, 1)], [4, 2, 3, 3], id="it waits now and then"),
+    ],
+)
+def test_there_are_as_many_threads_as_the_work_leaves_time_for(
+    monkeypatch: pytest.MonkeyPatch, rounds: list[tuple[float, float]], threads: list[int]
+) -> None:
+    asked: list[int] = []
+
+    class Pool(ThreadPoolExecutor):
+        def __init__(self, max_workers: int) -> None:
+            asked.append(max_workers)
+            super().__init__(max_workers)
+
+    monkeypatch.setattr("tidegate.compute.parallel_map.ThreadPoolExecutor", Pool)
+    clocks = Clocks(*rounds)
+    monkeypatch.setattr("tidegate.compute.parallel_map.time", clocks)
+
+    assert ThreadMap(8).map(str, range(110)) == [str(n) for n in range(110)]
+    assert asked == threads
+    assert clocks.rounds == []

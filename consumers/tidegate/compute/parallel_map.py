@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import math
 import pickle
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CHUNKS_PER_THREAD: Final = 32
+_ROUND: Final = 32
+"""Chunks after which a thread is asked again how long it waits."""
+_FEWEST: Final = 2
+"""Threads for work that never waits: the kernel's part of it runs side by side all the same."""
 _TASKS_PER_CORE: Final = 3
 _ITEMS_PER_TASK: Final = 500
 
@@ -33,15 +39,36 @@ class ThreadMap:
     threads: int = 8
 
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """Apply `function` on at most `threads` threads."""
+        """Apply `function` on at most `threads` threads: on as many as the work keeps busy.
+
+        While a thread waits for a disk or a server, others run; those that don't wait only take
+        turns, and pay for each. So of many items some are done by one thread alone, now and then:
+        if that waits for two thirds of its time, three threads keep the interpreter busy.
+        """
         if len(items) <= 1:
             return [function(item) for item in items]
         # many small tasks would spend their time in the queue, few large ones end unevenly
         size = max(1, len(items) // (self.threads * _CHUNKS_PER_THREAD))
         chunks = [items[start : start + size] for start in range(0, len(items), size)]
-        with ThreadPoolExecutor(min(self.threads, len(chunks))) as pool:
-            results = pool.map(partial(_apply, function), chunks)
-            return [result for chunk in results for result in chunk]
+        results: list[R] = []
+        threads, at = 0, 0
+        while threads < self.threads and len(chunks) - at > _ROUND:
+            began, used = time.perf_counter(), time.thread_time()
+            results += _apply(function, chunks[at])
+            waits = (time.perf_counter() - began) / max(1e-9, time.thread_time() - used)
+            threads = min(self.threads, max(_FEWEST, math.ceil(waits)))
+            if threads < self.threads:
+                results += _on_threads(threads, function, chunks[at + 1 : at + _ROUND])
+            at += _ROUND if threads < self.threads else 1
+        return results + _on_threads(threads or self.threads, function, chunks[at:])
+
+
+def _on_threads(threads: int, function: Callable[[T], R], chunks: Sequence[Sequence[T]]) -> list[R]:
+    if not chunks:
+        return []
+    with ThreadPoolExecutor(min(threads, len(chunks))) as pool:
+        results = pool.map(partial(_apply, function), chunks)
+        return [result for chunk in results for result in chunk]
 
 
 def _apply(function: Callable[[T], R], chunk: Sequence[T]) -> list[R]:
