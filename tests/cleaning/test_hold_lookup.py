@@ -148,6 +148,20 @@ def test_a_hold_whose_removal_is_gone_by_retention_is_forgotten_too() -> None:
     assert holds.hold_on(command()) is None
 
 
+def test_of_a_topic_that_was_created_again_everything_is_read() -> None:
+    """It may have as many records as the old one had: only the broker's id tells them apart."""
+    bus = memory_bus("reader-gate", partitions=1)
+    bus.now_ms = lambda: round(NOON.timestamp() * 1000)
+    holds = lookup(bus)
+    bus.send([message(hold("zoe")), message(removal("zoe"))])
+    assert holds.hold_on(command()) is None
+    bus.recreate("tidegate.commands")
+    bus.send([message(hold()), *(message(hold("ben", "hive.default.other")) for _ in range(3))])
+    assert holds.hold_on(command()) == hold()
+    bus.recreate("tidegate.commands")
+    assert holds.hold_on(command()) is None
+
+
 def test_who_has_not_signed_neither_holds_nor_lets_go(bus: MemoryBus) -> None:
     holds = lookup(bus)
     bus.send([message(hold("eve"))])

@@ -65,8 +65,9 @@ class HoldLookup:
         self._authorization = authorization or AclAlone()
         self._lock = threading.Lock()
         self._held: dict[str, CleaningHoldRequested] = {}
-        self._read: dict[Partition, tuple[int, int]] = {}
-        """By partition from which time on (ms), and up to which offset, it was read."""
+        self._read: dict[Partition, tuple[int, int, str]] = {}
+        """By partition from which time on (ms), and up to which offset of which topic, it was
+        read."""
         self._count = 0
         """Partitions of the topic; another number stops the service."""
 
@@ -86,16 +87,17 @@ class HoldLookup:
         known = self._read.get(home)
         marks = self._bus.watermarks([home])[home]
         last = marks.end
-        if known is None or since_ms < known[0] or not marks.first <= known[1] <= last:
-            # the first look, an older command, another topic of the same name, or one whose
+        is_same = known is not None and known[2] == marks.topic_id
+        if not (known and is_same) or since_ms < known[0] or not marks.first <= known[1] <= last:
+            # the first look, another topic of the same name, an older command, or a topic whose
             # retention has removed what was never read: a hold's removal may be among it
             self._forget(home)
-            known = since_ms, self._bus.spans(self._topic, since_ms)[home].start
-        from_ms, read_up_to = known
+            known = since_ms, self._bus.spans(self._topic, since_ms)[home].start, marks.topic_id
+        from_ms, read_up_to, topic_id = known
         if read_up_to < last:
             for record in self._bus.read({home: range(read_up_to, last)}):
                 self._note(record)
-        self._read[home] = from_ms, last
+        self._read[home] = from_ms, last, topic_id
 
     def _partitions(self) -> int:
         if self._count == 0:
