@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tracemalloc
 import zlib
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from random import Random
@@ -104,6 +105,24 @@ def test_what_could_not_be_read_again_is_not_written() -> None:
         dump_piece(waiting(MAX_UNPACKED // 1_000, "a" * 1_000 + "{}"))
     with pytest.raises(PermanentError, match="limit"):
         dump_piece(waiting(MAX_ROWS + 1, "ana"))
+
+
+def test_of_the_largest_that_is_written_it_can_be_said_that_it_waits_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Time alone has it said: a refusal would stop the gate, at every start."""
+    made = waiting(5_000, "{}@host")
+    size = len(zlib.decompress(dump_piece(made)))
+    accepted = 0
+    for more in range(0, 200, 10):
+        monkeypatch.setattr("tidegate.cleaning.gate_state.MAX_UNPACKED", size + more)
+        with suppress(PermanentError):
+            dump_piece(made)
+            accepted += 1
+        if accepted:
+            said = dump_piece(replace(made, overdue_since=made.since))
+            assert VacuumRecord(said).whole().overdue_since == made.since
+    assert 0 < accepted < 20
 
 
 def test_a_record_of_very_many_locks_is_smaller_than_a_message_and_read_whole() -> None:

@@ -22,12 +22,18 @@ ALARM_MUTANTS = (
         f"{_TICKS} -k backlog",
     ),
     Mutant(
+        "alarms: what time alone adds to the largest record is not refused",
+        RUNTIME + "decider/loop.py",
+        (("table, decision, TIMED_BYTES)\n", "table, decision)\n"),),
+        f"{_TICKS} -k adds",
+    ),
+    Mutant(
         "alarms: what was decided without an event is written at once",
         RUNTIME + "decider/loop.py",
         (
             (
-                "table, decision)\n            owned.pending.has_ticked = True\n",
-                "table, decision)\n",
+                "table, decision, TIMED_BYTES)\n            owned.pending.has_ticked = True\n",
+                "table, decision, TIMED_BYTES)\n",
             ),
         ),
         f"{_TICKS} -k without_any_event",

@@ -27,9 +27,15 @@ CLEANING_MUTANTS = (
         "tests/cleaning/test_gate_records.py",
     ),
     Mutant(
+        "gate: the largest record that is written has room for being overdue",
+        "consumers/tidegate/cleaning/gate_state.py",
+        (("limit = MAX_UNPACKED - _OVERDUE if", "limit = MAX_UNPACKED if"),),
+        "tests/cleaning/test_gate_records.py -k waits_too_long",
+    ),
+    Mutant(
         "gate: a record that could not be read again is not written",
         _STATE,
-        (("    if len(record) > MAX_UNPACKED or ", "    if not record or "),),
+        (("    if len(record) > limit or ", "    if not record or "),),
         "tests/cleaning/test_gate_records.py",
     ),
     Mutant(

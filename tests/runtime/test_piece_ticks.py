@@ -80,6 +80,26 @@ def test_it_is_said_at_the_brokers_time_without_any_event() -> None:
     assert said.occurred_at.timestamp() * 1000 == broker.at
 
 
+def test_what_time_adds_to_the_largest_record_is_not_refused() -> None:
+    """There is no event that could be refused for it: the gate would stop, at every start."""
+    broker = Broker()
+    broker.send(vacuum(7))
+    gate = broker.gate()
+    gate.step(0)
+    [size] = [
+        len(each.value or b"")
+        for each in broker.bus.records("tidegate.reader-gate.changelog")
+        if b"\x00v" in (each.key or b"")
+    ]
+    broker.at += LIMIT_MS
+    with (
+        patch("tidegate.runtime.decider.pieces.MAX_RECORD_BYTES", size),
+        patch.object(ReaderGate, "most_bytes", lambda _gate, _piece: 2**30),
+    ):
+        gate.step(0)
+    assert [type(each) for each in broker.said()] == [VacuumOverdue]
+
+
 def test_a_rebalance_and_a_restart_do_not_say_it_again() -> None:
     broker = Broker()
     broker.send(vacuum(7))

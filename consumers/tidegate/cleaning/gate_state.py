@@ -49,6 +49,8 @@ _PACKED_ABOVE: Final = 100_000
 MAX_UNPACKED: Final = 32 * 2**20
 """Bytes that a packed record expands to at most. One publication has 2 MiB, in JSON six times as
 much at the worst; several of one vacuum, with other holds each, may exceed it and are refused."""
+_OVERDUE: Final = 100
+"""Of them what is kept for saying that it waits too long: no event could be refused for that."""
 _CHARACTER: Final = 6
 """Bytes that a character has in JSON, at most; those of the fields' limits are here:"""
 _NAME: Final = 255 + 1
@@ -366,10 +368,11 @@ def _dump_vacuum(vacuum: WaitingVacuum) -> bytes:
     if vacuum.overdue_since is not None:  # few are
         details["overdue_since"] = vacuum.overdue_since.isoformat()
     record = (_DERIVED if is_wide else to_json_bytes(vacuum.holds)) + b"\n" + to_json_bytes(details)
-    if len(record) > MAX_UNPACKED or len(vacuum.locks) > MAX_ROWS:
+    limit = MAX_UNPACKED - _OVERDUE if vacuum.overdue_since is None else MAX_UNPACKED
+    if len(record) > limit or len(vacuum.locks) > MAX_ROWS:
         raise PermanentError(
             f"a waiting vacuum of {len(record)} bytes, {len(vacuum.locks)} locks in all its"
-            f" publications; the limit is {MAX_UNPACKED} bytes, {MAX_ROWS} locks"
+            f" publications; the limit is {limit} bytes, {MAX_ROWS} locks"
         )
     return record if len(record) <= _PACKED_ABOVE else zlib.compress(record)
 

@@ -45,7 +45,7 @@ from tidegate.runtime.decider.owned_partitions import (
     PendingWork,
 )
 from tidegate.runtime.decider.piece_ticks import TICK_SECONDS, PieceTicks
-from tidegate.runtime.decider.pieces import require_small
+from tidegate.runtime.decider.pieces import TIMED_BYTES, require_small
 from tidegate.runtime.decider.ticks import BrokerTime, Ticks
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.runtime.input.dead_letters import DeadLetterLimit, DeadLetterQueue
@@ -304,14 +304,16 @@ class DeciderLoop(Generic[S]):
             return
         for owned, table, names, at in self._piece_ticks.due():
             decision = self._timed.decide_due(owned.store.state(table), table, names, at)
-            self._accept(owned, table, decision)
+            self._accept(owned, table, decision, TIMED_BYTES)
             owned.pending.has_ticked = True
 
-    def _accept(self, owned: OwnedPartition[S], table: str, decision: Decision[S]) -> None:
+    def _accept(
+        self, owned: OwnedPartition[S], table: str, decision: Decision[S], more: int = 0
+    ) -> None:
         """Keep a decision. What can be refused is tried first: a refused event changes nothing."""
         store = owned.store
         if decision.pieces and store.piecewise is not None:
-            require_small(store.piecewise, decision.pieces)
+            require_small(store.piecewise, decision.pieces, more)
         if decision.commands or decision.outcomes:
             self._add(owned.pending, self._messages(decision))
         store.put(table, decision.state, decision.pieces)

@@ -11,6 +11,9 @@ from tidegate.runtime.protocols import PiecewiseDecider
 
 MAX_RECORD_BYTES: Final = 1_000_000
 """The largest record of a piece: every broker's default limit accepts it."""
+TIMED_BYTES: Final = 1_000
+"""By how much more a record may grow that time alone has changed, as one of which people were told:
+no event could be refused for it. A changelog accepts the largest record twice."""
 RECENT_BYTES: Final = 128 * 2**20
 """Of the pieces that a process also keeps as they were put, its partitions together, as objects."""
 _VALUE_BYTES: Final = 64
@@ -19,8 +22,10 @@ UNREADABLE: Final = (ValueError, TypeError, LookupError)
 """What reading a record raises that can't be read."""
 
 
-def require_small(decider: PiecewiseDecider[Any], pieces: Mapping[str, object]) -> None:
-    """Refuse pieces whose records would be larger than MAX_RECORD_BYTES.
+def require_small(
+    decider: PiecewiseDecider[Any], pieces: Mapping[str, object], more: int = 0
+) -> None:
+    """Refuse pieces whose records would be larger than MAX_RECORD_BYTES, and so many `more`.
 
     Raises:
         PermanentError: one would.
@@ -28,10 +33,10 @@ def require_small(decider: PiecewiseDecider[Any], pieces: Mapping[str, object]) 
     for name, piece in pieces.items():
         if piece is None or decider.most_bytes(piece) <= MAX_RECORD_BYTES:
             continue
-        if (size := len(decider.dump_piece(piece))) > MAX_RECORD_BYTES:
+        if (size := len(decider.dump_piece(piece))) > MAX_RECORD_BYTES + more:
             raise PermanentError(
                 f"the changelog would need a record of {size} bytes ({name}); at most"
-                f" {MAX_RECORD_BYTES} are possible"
+                f" {MAX_RECORD_BYTES + more} are possible"
             )
 
 
