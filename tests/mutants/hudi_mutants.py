@@ -192,6 +192,18 @@ HUDI_MUTANTS: Final = (
         f"{_MOR_RACES} -k write_during",
     ),
     Mutant(
+        "restores: none is complete while a write that began during it is pending",
+        "consumers/tidegate/restores/run.py",
+        (("        elif begun:\n", "        elif False:\n"),),
+        f"{_MOR_RACES} -k begins_unseen",
+    ),
+    Mutant(
+        "timeline: what Hudi is about to rename is no instant",
+        "producers/tidegate/hudi_reader/table.py",
+        ((r"(?:tmp|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", "tmp"),),
+        "tests/savepoints/test_savepoint_races.py -k draft",
+    ),
+    Mutant(
         "restores: the metadata table is dropped where a write had begun",
         "consumers/tidegate/restores/metadata_table.py",
         (("instant.state is InstantState.REQUESTED", "instant.timestamp"),),

@@ -160,3 +160,28 @@ def test_a_write_during_a_restore_is_rolled_back_too_or_stays_whole(
             assert not any(at(50) in name for name in timeline_names(table))
             if version > 6:
                 assert not list(table.path.glob(f"p2/.*_{at(50)}.log.*"))
+
+
+@VERSIONS
+@STEPS
+def test_a_write_that_begins_unseen_during_a_restore_can_t_complete_after_it(
+    tmp_path: Path, version: int, every: int
+) -> None:
+    """It has read what is rolled back: its writer looked right before the restore was there."""
+
+    def begin(table: HandMade, _warehouse: Warehouse, _hour: int) -> list[Outcome]:
+        if any(at(5) in name for name in timeline_names(table)):
+            table.delta(at(50), {"p2": "g2"}, at(1), completes=False)
+        return []
+
+    seen = set[str]()
+    for table, restored, _ in interleaved(tmp_path, version, every, restore, begin):
+        has_begun = any(at(50) in name for name in timeline_names(table))
+        last = restored[-1] if restored is not None else None
+        assert isinstance(last, RestoreCompleted) is not has_begun
+        if has_begun:
+            *_, last = restore(table, warehouse_over(table.path.parent), 2)
+            assert isinstance(last, RestoreCompleted)
+            assert not any(at(50) in name for name in timeline_names(table))
+        seen.add(f"{type(last).__name__} {has_begun}")
+    assert seen == {"RestoreCompleted True", "RestoreCompleted False"}

@@ -28,6 +28,8 @@ from tidegate.savepoints import SavepointWriter
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 VERSIONS = pytest.mark.parametrize("version", [9, 6])
+DRAFT = "0a3956ed-8b20-4b65-bf36-c2f72217919e"
+"""How real Hudi ends the name of a file that it is about to rename."""
 
 
 class Meanwhile(Warehouse):
@@ -126,12 +128,12 @@ def test_an_inflight_savepoint_of_a_commit_that_is_gone_blocks_no_restore(tmp_pa
 
 
 @VERSIONS
-def test_a_draft_that_a_dead_process_left_on_the_timeline_is_ignored(
-    tmp_path: Path, version: int
-) -> None:
+def test_a_draft_on_the_timeline_is_ignored(tmp_path: Path, version: int) -> None:
     table = four_commits(tmp_path / "orders", version)
     (table.timeline / f"{at(4)}_{end_of(at(4))}.commit.tmp").touch()
     (table.timeline / f"{at(4)}.commit.0a1b2c.tmp").touch()
+    (table.timeline / f"{at(4)}.rollback.requested.{DRAFT}").touch()
+    (table.timeline / f"{at(4)}_{end_of(at(4))}.commit.{DRAFT}").touch()
 
     assert isinstance(keep(table, at(2)), SavepointCreated)
 

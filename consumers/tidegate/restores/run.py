@@ -243,20 +243,34 @@ class RestoreRun:
         return RemovalRecord(self.context.warehouse, self.table.location, self.instant.timestamp)
 
     def check_end(self) -> None:
-        """Check that the savepointed commit is the last completed write now.
+        """Check that the savepointed commit is the last write now, but for what the plan left.
+
+        Hudi lets nobody begin a write while a restore is on the timeline. A writer that looked
+        right before it was there begins one all the same, unseen by the plan, upon commits that
+        are rolled back: completed later, it would bring their rows back.
 
         Raises:
-            FormatError: a write that began before the restore completed while it ran.
+            FormatError: a write completed while the restore ran, or began then and is pending.
             TransientError: another process completed the restore meanwhile.
         """
-        last = self._reload().timeline.last_completed_write()
+        timeline = self._reload().timeline
+        last = timeline.last_completed_write()
+        planned = {write.timestamp for write in self.table.timeline.writes}
+        begun = {write.timestamp for write in timeline.writes} - planned
+        what = ""
         if last is None or last.timestamp != self.plan.savepoint:
             found = "there is none" if last is None else f"it is {last.timestamp}.{last.action}"
-            raise FormatError(
+            what = (
                 f"{self.plan.savepoint} should be the last completed commit now, but {found}: a"
-                " write completed during the restore. The table accepts no writes until the"
-                " restore completes: stop that writer, look at the plan, and request the restore"
-                " again with the plan's id to roll that write back too"
+                " write completed during the restore"
+            )
+        elif begun:
+            what = f"the write {min(begun)} began during the restore, on what is rolled back"
+        if what:
+            raise FormatError(
+                f"{what}. The table accepts no writes until the restore completes: stop that"
+                " writer, look at the plan, and request the restore again with the plan's id to"
+                " roll that write back too"
             )
 
     def finish(self, metadata: RestoreMetadata) -> None:

@@ -24,7 +24,8 @@ from tidegate.storage import NotFound, Storage, join, normalise
 PROPERTIES: Final = ".hoodie/hoodie.properties"
 _BACKUP: Final = f"{PROPERTIES}.backup"
 _MAX_PROPERTIES: Final = 1024 * 1024
-_DRAFT: Final = ".tmp"
+_DRAFT: Final = re.compile(r".*\.(?:tmp|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+"""Hudi writes a file of the timeline as `<name>.<UUID>`, then renames it."""
 _LOOKS_LIKE_AN_INSTANT: Final = re.compile(r"\d{14}")
 
 
@@ -152,8 +153,8 @@ def _parsed(
 
 def _instant(name: str, layout: Layout) -> Instant | None:
     instant = Instant.parse(name, layout)
-    # what a process that died had not renamed yet: Hudi ignores these too
+    # what a process has not renamed yet, or died before it did: Hudi ignores these too
     is_strange = instant is None and _LOOKS_LIKE_AN_INSTANT.match(name)
-    if is_strange and not name.endswith(_DRAFT):
+    if is_strange and not _DRAFT.fullmatch(name):
         raise FormatError(f"{name} is not an instant of layout {layout}")
     return instant
