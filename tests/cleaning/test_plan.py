@@ -115,7 +115,7 @@ def test_nothing_goes_while_a_product_is_missing() -> None:
     ],
 )
 def test_nothing_goes_while_a_product_holds_no_bucket_file(files: tuple[ListedFile, ...]) -> None:
-    listing = (*listed(*INSERTS), ListedDirectory(MINOR_3, f"/wh/t/{MINOR_3}", files))
+    listing = (*listed(*INSERTS), ListedDirectory(MINOR_3, "/wh/t", files))
     assert refused(listing, release()) == "products-incomplete"
 
 
@@ -132,7 +132,7 @@ def test_nothing_goes_while_a_product_holds_no_bucket_file(files: tuple[ListedFi
     ],
 )
 def test_a_bucket_file_of_any_kind_of_table_makes_a_product_complete(name: str) -> None:
-    product = ListedDirectory(MINOR_3, f"/wh/t/{MINOR_3}", (ListedFile(name, 9),))
+    product = ListedDirectory(MINOR_3, "/wh/t", (ListedFile(name, 9),))
     assert planned((product, *listed(*INSERTS)), release()) == INSERTS
 
 
@@ -226,13 +226,13 @@ def test_directories_without_a_file_need_no_delete_beside_a_base_of_no_rows() ->
     ],
 )
 def test_another_base_without_a_bucket_file_is_not_complete(files: tuple[ListedFile, ...]) -> None:
-    base = ListedDirectory(MAJOR_4, f"/wh/t/{MAJOR_4}", files)
+    base = ListedDirectory(MAJOR_4, "/wh/t", files)
     assert refused((base, *listed(*INSERTS, DELETE_4)), EMPTYING) == "products-incomplete"
 
 
 def test_the_empty_base_of_hive_3_has_a_marker_of_its_compactor_too() -> None:
     files = (ListedFile("_metadata_acid", 48), ListedFile("_orc_acid_version", 1))
-    base = ListedDirectory(MAJOR_4, f"/wh/t/{MAJOR_4}", files)
+    base = ListedDirectory(MAJOR_4, "/wh/t", files)
     assert planned((base, *listed(*INSERTS, DELETE_4)), EMPTYING) == (DELETE_4, *INSERTS)
 
 
@@ -244,7 +244,7 @@ def test_an_empty_base_replaces_rows_that_an_insert_overwrite_of_nothing_had_rep
 @pytest.mark.parametrize(
     "overwrite",
     [
-        pytest.param(ListedDirectory(MAJOR_3, f"/wh/t/{MAJOR_3}"), id="which no reader sees"),
+        pytest.param(ListedDirectory(MAJOR_3, "/wh/t"), id="which no reader sees"),
         pytest.param(listed(MAJOR_3)[0], id="with rows"),
         pytest.param(emptied("base_0000002"), id="before the last insert"),
     ],
@@ -259,7 +259,7 @@ def test_another_insert_overwrite_does_not_explain_an_empty_base(
 
 def test_a_checksum_beside_the_version_file_is_nothing() -> None:
     files = (ListedFile("._orc_acid_version.crc", 12), ListedFile("_orc_acid_version", 1))
-    base = ListedDirectory(MAJOR_4, f"/wh/t/{MAJOR_4}", files)
+    base = ListedDirectory(MAJOR_4, "/wh/t", files)
     assert planned((base, *listed(*INSERTS, DELETE_4)), EMPTYING) == (DELETE_4, *INSERTS)
 
 
@@ -344,7 +344,7 @@ def test_a_link_or_a_file_with_the_name_of_an_acid_directory_refuses_all() -> No
 
 
 def test_a_link_in_a_directory_to_remove_refuses_all() -> None:
-    linked = ListedDirectory(INSERT_1, f"/wh/t/{INSERT_1}", (ListedFile("b", 1, is_link=True),))
+    linked = ListedDirectory(INSERT_1, "/wh/t", (ListedFile("b", 1, is_link=True),))
     assert refused((linked, *listed(MINOR_3)), release()) == "link-inside"
 
 
@@ -359,7 +359,7 @@ def test_a_later_vacuums_base_of_ids_that_were_open_does_not_stop_an_earlier_vac
     command = release(valid_write_ids="default.table_txn_001:9:4:4:")
     assert planned((*AFTER_MINOR, *listed("base_8_v9")), command) == INSERTS
     marked = ListedDirectory(
-        "base_8", "/wh/t/base_8", (ListedFile("_metadata_acid", 48), ListedFile("bucket_00000", 9))
+        "base_8", "/wh/t", (ListedFile("_metadata_acid", 48), ListedFile("bucket_00000", 9))
     )
     assert planned((*AFTER_MINOR, marked), command) == INSERTS
 

@@ -106,10 +106,10 @@ def found(*names: str) -> list[FoundDirectory]:
 def listed(*names: str, empty: Sequence[str] = ()) -> tuple[ListedDirectory, ...]:
     """A listing in which each directory holds one bucket file of 900 bytes, or nothing."""
     bucket = (ListedFile("_orc_acid_version", 1), ListedFile("bucket_00000", 900))
-    filled = [ListedDirectory(name, f"/wh/t/{name}", bucket) for name in names]
+    filled = [ListedDirectory(name, "/wh/t", bucket) for name in names]
     return tuple(
         sorted(
-            [*filled, *(ListedDirectory(name, f"/wh/t/{name}") for name in empty)],
+            [*filled, *(ListedDirectory(name, "/wh/t") for name in empty)],
             key=lambda each: each.name,
         )
     )
@@ -117,7 +117,7 @@ def listed(*names: str, empty: Sequence[str] = ()) -> tuple[ListedDirectory, ...
 
 def emptied(name: str) -> ListedDirectory:
     """A directory with Hive's version file alone."""
-    return ListedDirectory(name, f"/wh/t/{name}", (ListedFile("_orc_acid_version", 1),))
+    return ListedDirectory(name, "/wh/t", (ListedFile("_orc_acid_version", 1),))
 
 
 def release(location: object = "/wh/t", **changes: object) -> CleaningReleased:

@@ -28,11 +28,11 @@ def read_acid_directories(
     parent = normalise(location).rstrip("/")
     found: list[ListedDirectory] = []
     for name, is_dir, _ in entries:
-        files = listed[name] if is_dir else ()
+        files = listed.pop(name) if is_dir else ()  # else each would be in memory twice
         if files is not None and name not in markers:
             marked = bool(markers) and f"{name}{MARKER_SUFFIX}" in markers
             rows = tuple(starmap(ListedFile, files))
-            found.append(ListedDirectory(name, f"{parent}/{name}", rows, is_dir, marked))
+            found.append(ListedDirectory(name, parent, rows, is_dir, marked))
     return tuple(found)
 
 

@@ -27,10 +27,16 @@ class ListedDirectory(NamedTuple):
     """
 
     name: str
-    path: str
+    parent: str
+    """Its location without a slash at the end: one text for all of a listing."""
     files: tuple[ListedFile, ...] = ()
     is_plain: bool = True
     has_marker: bool = False
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        return f"{self.parent}/{self.name}"
 
     @property
     def marker_path(self) -> str:

@@ -36,7 +36,7 @@ def remove_directories(
         What could not be removed and why; empty if everything was.
     """
     for phase in plan.phases:
-        remove = RemoveUnchanged(warehouse, phase[0].path.rpartition("/")[0], plan.products)
+        remove = RemoveUnchanged(warehouse, phase[0].parent, plan.products)
         done = parallel_map.map(remove, batches_of(phase))
         errors = [error for batch in done for error in batch]
         if errors:

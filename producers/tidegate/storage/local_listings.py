@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Iterable
 from typing import Final
 
@@ -109,7 +110,9 @@ def _plain_files(directory: int) -> _Files | None:
             if kind == stat.S_IFDIR:
                 return None
             modified_ms = found.st_mtime_ns // _NANOSECONDS_PER_MS
-            files.append((entry.name, found.st_size, kind == stat.S_IFLNK, modified_ms))
+            # the files of many directories have the same few names: one object for each is enough
+            name = sys.intern(entry.name)
+            files.append((name, found.st_size, kind == stat.S_IFLNK, modified_ms))
     files.sort()
     return tuple(files)
 

@@ -134,7 +134,7 @@ class CleanerOfWorlds:
 
 def _listed(directory: Directory) -> ListedDirectory:
     files = () if directory.rows is None else _FILES
-    return ListedDirectory(directory.name, f"{LOCATION}/{directory.name}", files)
+    return ListedDirectory(directory.name, LOCATION, files)
 
 
 def _emptied(directories: Directories, name: str) -> Directories:
