@@ -116,8 +116,9 @@ class Deployment:
         Give their number where offsets are missing: markers of transactions have some too.
         """
         # by default it fetches 64 MB ahead: the peak would be this floor's, not ours
-        ahead = {"queued.max.messages.kbytes": 16_384, "enable.auto.commit": False}
-        consumer = Consumer({**self.config, "group.id": "bench", **ahead})
+        ahead = {"queued.max.messages.kbytes": 16_384, "fetch.max.bytes": 8 * MEGA}
+        own = {"group.id": "bench", "enable.auto.commit": False}
+        consumer = Consumer({**self.config, **ahead, **own})
         left = sum(map(len, spans.values())) if count is None else count
         taken = left
         consumer.assign([TopicPartition(*each, span.start) for each, span in spans.items() if span])

@@ -25,7 +25,7 @@ _READER: Final[Config] = {
 }
 _AHEAD: Final[Config] = {
     "queued.max.messages.kbytes": 16_384,  # 64 MiB by default
-    "fetch.max.bytes": 2 * 2**20,  # of an answer that is still to be queued: 50 MB by default
+    "fetch.max.bytes": 8 * 2**20,  # of an answer that is still to be queued: 50 MB by default
     # a full queue stops the fetching for this long; the default, a second, is most of a reading
     "fetch.queue.backoff.ms": 10,
 }
