@@ -107,7 +107,9 @@ class MetadataKeeper:
             return False
         content = read_properties(self.warehouse, self.location)
         declared = with_value(content, METADATA_PARTITIONS[0], ",".join(self.undo.kept))
-        if not self._exists(self._undone) and not self._move(self._aside, self._place):
+        # what can't be moved, another process may have put back since
+        is_back = self._exists(self._undone) or self._move(self._aside, self._place)
+        if not is_back and not self._is_as_undone():
             self._remove()
             return False
         self.warehouse.replace(join(self.location, PROPERTIES), declared)

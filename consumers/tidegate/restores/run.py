@@ -86,7 +86,11 @@ class RestoreRun:
         for command in {plan.begun_for or command_id, command_id}:
             store.record_start(command, timestamp)
         inflight = replace(requested, state=InstantState.INFLIGHT)
-        writer.begin(inflight)
+        is_ours = writer.begin(inflight)
+        if plan.resumes is not None and requested not in writer.table.reloaded().files:
+            if is_ours:
+                writer.remove([inflight])
+            raise TransientError(f"restore {timestamp} was withdrawn while it was resumed")
         return cls(context, table, plan, inflight)
 
     @staticmethod
@@ -97,7 +101,7 @@ class RestoreRun:
         before = (*writer.table.timeline.instants, requested)
         now = writer.table.reloaded().timeline.instants
         if sorted(before, key=repr) != sorted(now, key=repr):
-            writer.remove([requested])
+            _withdraw(writer, requested, content)
             raise TransientError("the table changed while its restore was planned")
 
     @property
@@ -302,3 +306,23 @@ class RestoreRun:
         if not is_below(where, self.table.location) or is_below(where, meta):
             raise ConfinementError(f"{path} is not a data file of {self.table.location}")
         return where
+
+
+def _withdraw(writer: TimelineWriter, requested: Instant, content: bytes) -> None:
+    """Remove a requested restore, unless another process has begun to carry it out.
+
+    Without its plan nobody could finish that one. Who begins it looks afterwards whether the plan
+    is there; who removes the plan looks afterwards whether it was begun.
+    """
+    if _is_begun(writer.table, requested):
+        return
+    writer.remove([requested])
+    if _is_begun(writer.table, requested):
+        writer.begin(requested, content)
+
+
+def _is_begun(table: HudiTable, requested: Instant) -> bool:
+    return any(
+        file.timestamp == requested.timestamp and file.state is not InstantState.REQUESTED
+        for file in table.reloaded().files
+    )
