@@ -8,13 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from restores.test_metadata_table_crashes import is_put_back, prepare, restore, state_of
+from restores.test_metadata_table_crashes import (
+    is_gone,
+    is_put_back,
+    prepare,
+    restore,
+    state_of,
+)
 from support.hudi_tables import HandMade, at, data_files, timeline_names, warehouse_over
 from support.stepwise import Killed, Stepwise, killed_at
 from tidegate.errors import TransientError
 from tidegate.events import RestoreCompleted, RestoreRejected
 from tidegate.events.reasons import Reason
+from tidegate.storage import FileInfo
 from tidegate.tables.warehouse import Moves, Warehouse, WarehouseRoots
+from tidegate.tables.warehouse.open_folder import MayGo
 
 pytestmark = pytest.mark.slow
 REQUESTED = ".restore.requested"
@@ -135,3 +143,33 @@ def test_what_another_process_has_just_put_back_is_kept(
 
     assert isinstance(last, RestoreCompleted)
     assert state_of(table) == expected
+
+
+def test_one_that_is_taken_away_after_the_other_has_completed_is_not_declared(
+    table: HandMade,
+) -> None:
+    root = table.path.parent
+
+    class Late(Warehouse):
+        @contextmanager
+        def moving(self, source: str, target: str) -> Generator[Moves]:
+            with super().moving(source, target) as moves:
+                yield LateMoves(moves.source, moves.source_path, moves.target, moves.target_path)
+
+    class LateMoves(Moves):
+        def move_if(self, name: str, may_go: MayGo, as_name: str | None = None) -> bool | None:
+            def overtaken(files: Sequence[FileInfo]) -> bool:
+                may = may_go(files)
+                *_, last = restore(table, warehouse_over(root), 1)
+                assert isinstance(last, RestoreCompleted)
+                return may
+
+            return Moves.move_if(self, name, overtaken, as_name)
+
+    with pytest.raises(TransientError):
+        restore(table, Late(WarehouseRoots.of(str(root))), 0)
+
+    assert "metadata.partitions" not in (table.path / ".hoodie/hoodie.properties").read_text()
+    *_, last = restore(table, warehouse_over(root), 2)
+    assert isinstance(last, RestoreCompleted)
+    assert is_gone(table)

@@ -108,12 +108,15 @@ class MetadataKeeper:
         content = read_properties(self.warehouse, self.location)
         declared = with_value(content, METADATA_PARTITIONS[0], ",".join(self.undo.kept))
         # what can't be moved, another process may have put back since
-        is_back = self._exists(self._undone) or self._move(self._aside, self._place)
+        is_back = self._exists(self._undone) or self._move(self._aside, self._place, self._is_whole)
         if not is_back and not self._is_as_undone():
             self._remove()
             return False
         self.warehouse.replace(join(self.location, PROPERTIES), declared)
-        return True
+        if self._exists(self._place):
+            return True
+        self._undeclare()  # a slower process has taken it away meanwhile
+        return False
 
     def _check(self) -> HudiTable | None:
         return None if self.still_pending is None else self.still_pending()
@@ -121,6 +124,8 @@ class MetadataKeeper:
     def discard(self) -> None:
         """Remove what was set aside and never put back, and the signs of this restore."""
         self.warehouse.remove_files([self._seen, self._undone])
+        if self._exists(self._aside) and not self._exists(self._place):
+            self._undeclare()  # who took it away died before saying so
         self.warehouse.remove_tree(self._aside)
 
     def _is_set_aside(self, undo: MetadataUndo) -> bool:
@@ -128,7 +133,7 @@ class MetadataKeeper:
         if self._exists(self._aside):
             if self._exists(self._seen):
                 return True
-        elif self._exists(self._undone) or not self._move(self._place, self._aside):
+        elif self._exists(self._undone) or not self._move_aside():
             return False
         if digest_of(self.warehouse, self._aside) != undo.digest:
             return False
@@ -145,7 +150,9 @@ class MetadataKeeper:
             self._undo(undo, context)
         except (NotFound, NoSuchTable, FormatError):  # another process has put it back meanwhile
             return False
-        digest = digest_of(self.warehouse, self._aside) or ""
+        digest = digest_of(self.warehouse, self._aside)
+        if digest is None:
+            return False
         self._create(join(self._aside, f"{_UNDONE}{self.restore}"), digest.encode())
         return True
 
@@ -193,25 +200,44 @@ class MetadataKeeper:
         self.warehouse.remove_files([self._seen])  # first: what is left then counts for nothing
         self.warehouse.remove_tree(self._aside)
         if "://" not in self.location:
-            self._move(self._place, self._aside)
+            self._move_aside()
             self.warehouse.remove_tree(self._aside)
         self._check()
         self.warehouse.remove_tree(self._place)
 
-    def _move(self, source: str, target: str) -> bool:
-        """Rename a directory; False if it is not there, or can't be renamed."""
+    def _move_aside(self) -> bool:
+        """Take it from its place; another process may have put it there and declared it since."""
+        is_moved = self._move(self._place, self._aside, lambda: True)
+        if is_moved:
+            self._undeclare()
+        return is_moved
+
+    def _is_whole(self) -> bool:
+        """Whether what was set aside is all that was undone.
+
+        A process whose last step was late may have made the directory anew, with its sign alone.
+        """
+        try:
+            sign = self.warehouse.read(join(self._aside, f"{_UNDONE}{self.restore}"), _DIGEST)
+        except NotFound:
+            return False
+        return sign.decode("latin-1") == digest_of(self.warehouse, self._aside)
+
+    def _move(self, source: str, target: str, may_go: Callable[[], bool]) -> bool:
+        """Rename a directory; False if it is not there, may not go, or can't be renamed."""
         (folder, _, name), (there, _, as_name) = source.rpartition("/"), target.rpartition("/")
         try:
             with suppress(NotFound), self.warehouse.moving(folder, there) as moves:
-                return moves.move_if(name, self._may_move, as_name) is True
+
+                def is_right(_files: object) -> bool:
+                    self._check()
+                    return may_go()
+
+                return moves.move_if(name, is_right, as_name) is True
         except OSError as error:
             if error.errno not in _NO_RENAME | _IN_THE_WAY:
                 raise
         return False
-
-    def _may_move(self, _files: object) -> bool:
-        self._check()
-        return True
 
     def _create(self, path: str, content: bytes) -> None:
         with suppress(AlreadyExists):
