@@ -17,6 +17,7 @@ from tidegate.restores import (
 from tidegate.restores.hudi_engine import EXTENSION, restored_by
 from tidegate.savepoints import CondemnedAction, CondemnedRule, CondemnedRules
 from tidegate.service.settings import Settings
+from tidegate.service.settings.restores import RestoreRuleSettings
 from tidegate.tables.warehouse.spellings import every_spelling, spellings_of
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def approval_rules(settings: Settings) -> ApprovalRules:
     """Which restores need the approval of a second person."""
     rules = (
         ApprovalRule(
-            every_spelling(each.locations),
+            _spelled(settings, each),
             each.approval,
             each.approved_by,
             timedelta(seconds=each.approve_within),
@@ -47,7 +48,7 @@ def condemned_rules(settings: Settings) -> CondemnedRules:
     rules = (
         CondemnedRule(
             tables=each.tables,
-            locations=every_spelling(each.locations),
+            locations=_spelled(settings, each),
             action=CondemnedAction(each.condemned),
         )
         for each in settings.restores.rules
@@ -66,12 +67,16 @@ def restored_by_hudi(settings: Settings, table: str | None, location: str) -> bo
     return restored_by(_engine_rules(settings), table, *spellings_of(location))
 
 
+def _spelled(settings: Settings, rule: RestoreRuleSettings) -> tuple[str, ...]:
+    return every_spelling(rule.locations, settings.warehouse.roots)
+
+
 def _engine_rules(settings: Settings) -> tuple[EngineRule, ...]:
     return tuple(
         EngineRule(
             each.tables,
             by_hudi=each.engine == "hudi",
-            locations=every_spelling(each.locations),
+            locations=_spelled(settings, each),
         )
         for each in settings.restores.rules
     )

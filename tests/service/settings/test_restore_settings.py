@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ from tidegate.errors import ConfigError
 from tidegate.restores.hudi_engine import EXTENSION
 from tidegate.service.restore_rules import approval_rules, hudi_engine, restored_by_hudi
 from tidegate.service.settings import Settings
+from tidegate.tables.warehouse.spellings import spellings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -149,3 +151,35 @@ def test_a_rule_takes_no_approval_away_without_saying_so(more: dict[str, Any]) -
     for said in (True, False):
         Settings.model_validate({"restores": {"rules": [{**first, "approval": said}, second]}})
     Settings.model_validate({"restores": {"rules": [second, first]}})
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        pytest.param("{at}/data/*/sales", id="a link where it has a *"),
+        pytest.param("{at}/data", id="a link in what it covers"),
+        pytest.param("{at}/d[a]ta/lake/sales", id="a link behind a character class"),
+        pytest.param("{at}/data/lake/sales", id="a link that leads to a name with brackets"),
+    ],
+)
+def test_a_root_by_its_other_name_is_covered_too(tmp_path: Path, pattern: str) -> None:
+    (tmp_path / "disk[1]/sales").mkdir(parents=True)
+    (tmp_path / "disk[1]/hr").mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/lake").symlink_to(tmp_path / "disk[1]")
+    roots = [f"file:{tmp_path}/data/lake/", f"{tmp_path}/disk[1]"]
+    rule = {"locations": [pattern.format(at=tmp_path)], "approval": True}
+
+    rules = approval_rules(settings(rule, warehouse={"roots": roots}))
+
+    assert rules.rule_of(*spellings_of(f"{tmp_path}/disk[1]/sales/orders")) is not None
+    assert rules.rule_of(*spellings_of(f"file:{tmp_path}/data/lake/sales/orders")) is not None
+    covers_hr = rules.rule_of(*spellings_of(f"{tmp_path}/disk[1]/hr/staff")) is not None
+    assert covers_hr == pattern.endswith("/data")
+    assert rules.rule_of(*spellings_of(f"{tmp_path}/disk1/sales/orders")) is None
+
+
+@pytest.mark.parametrize("place", ["/lake/**/sales", "s3://lake/**"])
+def test_two_stars_which_would_stand_for_one_name_alone_are_refused(place: str) -> None:
+    with pytest.raises(ValidationError, match="one name"):
+        settings({"locations": [place], "approval": True})

@@ -53,6 +53,8 @@ class RestoreRuleSettings(Section, frozen=True):
         for each in locations:
             if not _ABSOLUTE.match(each) or ".." in each.split("/"):
                 raise ValueError(f"not an absolute path or URI without '..': {each!r}")
+            if "**" in each:
+                raise ValueError(f"* stands for one name, and so would **: {each!r}")
         return locations
 
     @property

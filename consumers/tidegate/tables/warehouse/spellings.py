@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from glob import escape
 
 from tidegate.errors import FormatError
 from tidegate.storage import local_path, normalise
@@ -10,24 +12,38 @@ from tidegate.storage import local_path, normalise
 _WILD = frozenset("*?[")
 
 
-def every_spelling(directories: Iterable[str]) -> tuple[str, ...]:
+def every_spelling(directories: Iterable[str], roots: Iterable[str] = ()) -> tuple[str, ...]:
     """Patterns of directories, normalised; and as they are called without the links on the way.
 
-    Links behind the first name with a `*`, `?` or `[` are not looked for: below a root there are
-    none, or a table is refused.
+    Links behind the first name with a `*`, `?` or `[` are looked for on the way to the roots alone:
+    below a root there are none, or a table is refused.
+
+    Args:
+        directories: The patterns.
+        roots: The warehouse's; one that a pattern covers may be called by another name.
 
     Raises:
         FormatError: one is relative, or has `..`.
     """
     found: dict[str, None] = {}
+    known = [(root.split("/"), local_path(root)) for root in map(normalise, roots)]
     for pattern in map(normalise, directories):
-        names = pattern.split("/")
+        names = pattern.split("/") if pattern != "/" else [""]
         plain = next((n for n, name in enumerate(names) if _WILD & set(name)), len(names))
         fixed = "/".join(names[:plain]) or "/"
         resolved = fixed if "://" in pattern else local_path(fixed) or fixed
         found[pattern] = None
-        found["/".join([resolved.rstrip("/"), *names[plain:]])] = None
+        found["/".join([escape(resolved.rstrip("/")), *names[plain:]])] = None
+        for root, real in known:
+            if real is not None:
+                found.update(dict.fromkeys(_below_root(names, root, real)))
     return tuple(found)
+
+
+def _below_root(pattern: list[str], root: list[str], real: str) -> Iterator[str]:
+    """What a pattern covers of a root, by the root's name without links."""
+    if all(map(fnmatchcase, root, pattern)):
+        yield "/".join([escape(real), *pattern[len(root) :]])
 
 
 def spellings_of(location: str) -> tuple[str, ...]:
