@@ -19,7 +19,7 @@ APPROVAL_MUTANTS = (
     Mutant(
         "links on the way to a rule's directory are looked up",
         "consumers/tidegate/tables/warehouse/spellings.py",
-        (('        found["/".join([resolved.rstrip("/"), *names[plain:]])] = None\n', ""),),
+        (('        found["/".join([escape(resolved.rstrip("/")), *names[plain:]])] = None\n', ""),),
         f"{_TESTS} -k no_name_of_a_table",
     ),
     Mutant(

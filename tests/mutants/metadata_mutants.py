@@ -205,7 +205,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         "metadata table: who slept while the restore was completed moves nothing",
         _KEEPING,
-        (("        self._check()\n        return True\n", "        return True\n"),),
+        (("                    self._check()\n", ""),),
         f"{_CRASHES} -k two_processes",
     ),
     Mutant(
