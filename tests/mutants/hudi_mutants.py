@@ -198,6 +198,18 @@ HUDI_MUTANTS: Final = (
         f"{_MOR_RACES} -k begins_unseen",
     ),
     Mutant(
+        "restores: a commit that got a savepoint during the restore is not rolled back",
+        "consumers/tidegate/restores/executor.py",
+        (("            run.check_savepoints()\n            rollbacks", "            rollbacks"),),
+        f"{_MOR_RACES} -k savepoint_of_hudi_s",
+    ),
+    Mutant(
+        "restores: none is complete with a savepoint of a commit that is gone",
+        "consumers/tidegate/restores/run.py",
+        (("timeline = self.check_savepoints()", "timeline = self._reload().timeline"),),
+        f"{_MOR_RACES} -k savepoint_of_hudi_s",
+    ),
+    Mutant(
         "timeline: what Hudi is about to rename is no instant",
         "producers/tidegate/hudi_reader/table.py",
         ((r"(?:tmp|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", "tmp"),),

@@ -28,7 +28,7 @@ from support.stepwise import Stepwise
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import TransientError
 from tidegate.events import Outcome, RestoreCompleted, SavepointCreated, SavepointRejected
-from tidegate.hudi import Action, InstantState
+from tidegate.hudi import Action, Instant, InstantState
 from tidegate.hudi_reader import load_table
 from tidegate.restores import LivenessSettings, Restorer
 from tidegate.savepoints import SavepointWriter
@@ -185,3 +185,41 @@ def test_a_write_that_begins_unseen_during_a_restore_can_t_complete_after_it(
             assert not any(at(50) in name for name in timeline_names(table))
         seen.add(f"{type(last).__name__} {has_begun}")
     assert seen == {"RestoreCompleted True", "RestoreCompleted False"}
+
+
+@VERSIONS
+@STEPS
+def test_a_savepoint_of_hudi_s_during_a_restore_is_never_left_without_its_commit(
+    tmp_path: Path, version: int, every: int
+) -> None:
+    """Hudi takes no notice of a pending restore when it writes a savepoint."""
+
+    def keep_as_hudi(table: HandMade, _warehouse: Warehouse, _hour: int) -> list[Outcome]:
+        now = load_table(Storage(), table.location)
+        newest = now.timeline.completed_writes[-1].timestamp
+        if newest == at(3):
+            return []
+        of_3 = now.timeline.of_action(Action.SAVEPOINT, InstantState.COMPLETED)[0]
+        for state in (InstantState.INFLIGHT, InstantState.COMPLETED):
+            completion = at(58) if state is InstantState.COMPLETED else None
+            table.put(Instant(newest, Action.SAVEPOINT, state, completion), now.read(of_3))
+        return []
+
+    seen = set[str]()
+    for table, restored, _ in interleaved(tmp_path, version, every, restore, keep_as_hudi):
+        last = restored[-1] if restored is not None else None
+        for kept in savepointed(table) - {at(3)}:
+            assert not isinstance(last, RestoreCompleted)
+            if last is not None:
+                assert f"savepoint of {kept}" in getattr(last, "message", "")
+                now = load_table(Storage(), table.location).timeline
+                seen.add("gone" if now.completed_write(kept) is None else "whole")
+            for name in timeline_names(table):
+                if name.startswith(kept) and ".savepoint" in name:
+                    (table.timeline / name).unlink()
+            *_, last = restore(table, warehouse_over(table.path.parent), 2)
+        assert isinstance(last, RestoreCompleted)
+        check_savepoints(table)
+    assert "whole" in seen
+    if every == 1:
+        assert "gone" in seen

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Row = tuple[int, str, int, str]
 _LAYOUT_TWO: Final = 8
@@ -41,8 +41,9 @@ class RealTable:
         data: list[Row],
         operation: str = "upsert",
         more: Mapping[str, str] = MappingProxyType({}),
+        through: Callable[[DataFrame], DataFrame] = lambda frame: frame,
     ) -> None:
-        """Write one commit; `more` are further options of Hudi."""
+        """Write one commit; `more` are further options of Hudi. `through` may change the rows."""
         options = {
             "hoodie.table.name": "orders",
             "hoodie.datasource.write.recordkey.field": "id",
@@ -62,7 +63,7 @@ class RealTable:
         else:
             keys = "org.apache.hudi.keygen.NonpartitionedKeyGenerator"
             options["hoodie.datasource.write.keygenerator.class"] = keys
-        frame = self.spark.createDataFrame(data, "id long, p string, ts long, v string")
+        frame = through(self.spark.createDataFrame(data, "id long, p string, ts long, v string"))
         frame.write.format("hudi").options(**options).mode("append").save(self.location)
 
     def bootstrap(self, source: Path) -> None:

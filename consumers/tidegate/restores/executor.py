@@ -257,6 +257,7 @@ class Restorer:
     ) -> Generator[Outcome, None, RestoreMetadata]:
         progress, rollbacks = Progress(run.plan, began), list[RollbackMetadata]()
         for steps in run.passes():
+            run.check_savepoints()
             rollbacks += run.roll_back(steps)
             if progress.rolled_back(steps, self.context.clock()):
                 yield self._progressed(command, run.instant, progress)

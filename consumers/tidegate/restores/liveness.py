@@ -1,4 +1,11 @@
-"""Whether a writer is alive, by heartbeats and locks: a restore needs the table to itself."""
+"""Whether a writer is alive, by heartbeats and locks: a restore needs the table to itself.
+
+Locks are looked at, and none is taken. Hudi's FileSystemBasedLockProvider lets a lock file expire
+only if it is configured to: one of a restorer that died before its restore was on the timeline
+would keep all writers out until somebody removes it. What a lock would exclude, a writer that
+begins between the last look at the timeline and the restore's claim, is found at the restore's end
+(`RestoreRun.check_end`), with any lock provider.
+"""
 
 from __future__ import annotations
 

@@ -22,10 +22,12 @@ from tidegate.hudi import (
     RestorePlanFile,
     RollbackBlock,
     RollbackMetadata,
+    Timeline,
     instant_of,
 )
 from tidegate.hudi.rollback_block import MAX_SIZE
 from tidegate.hudi_reader import HudiTable
+from tidegate.restores.checks import is_abandoned_savepoint
 from tidegate.restores.context import RestoreContext
 from tidegate.restores.finished import trim
 from tidegate.restores.metadata_keeping import MetadataKeeper
@@ -52,8 +54,8 @@ from tidegate.tables.warehouse import AlreadyExists
 class RestoreRun:
     """One attempt at a restore.
 
-    Order of calls: `begin`, `take_metadata_table_away`, `roll_back` each pass, `check_end`,
-    `put_metadata_table_back`, `finish`.
+    Order of calls: `begin`, `take_metadata_table_away`, for each pass `check_savepoints` and
+    `roll_back`, then `check_end`, `put_metadata_table_back`, `finish`.
     """
 
     context: RestoreContext
@@ -246,6 +248,34 @@ class RestoreRun:
     def _record(self) -> RemovalRecord:
         return RemovalRecord(self.context.warehouse, self.table.location, self.instant.timestamp)
 
+    def check_savepoints(self) -> Timeline:
+        """Check that no commit that is rolled back has got a savepoint, before each pass.
+
+        Hudi writes savepoints beside a pending restore, for a commit that is still there.
+
+        Returns:
+            The timeline now.
+
+        Raises:
+            FormatError: one has: it would protect files that are gone.
+            TransientError: one is being written, or another process completed the restore.
+        """
+        timeline = self._reload().timeline
+        rolled_back = {step.target.timestamp for step in self.plan.steps}
+        for savepoint in timeline.of_action(Action.SAVEPOINT):
+            when = savepoint.timestamp
+            if when not in rolled_back or is_abandoned_savepoint(timeline, savepoint):
+                continue
+            if savepoint.state is not InstantState.COMPLETED:
+                raise TransientError(f"a savepoint of {when} is being written")
+            raise FormatError(
+                f"a savepoint of {when}, which is rolled back, was written during the restore. The"
+                " table accepts no writes until the restore completes: remove that savepoint, with"
+                " Hudi's delete_savepoint if its commit is gone, and request the restore again with"
+                " the plan's id"
+            )
+        return timeline
+
     def check_end(self) -> None:
         """Check that the savepointed commit is the last write now, but for what the plan left.
 
@@ -254,10 +284,11 @@ class RestoreRun:
         are rolled back: completed later, it would bring their rows back.
 
         Raises:
-            FormatError: a write completed while the restore ran, or began then and is pending.
+            FormatError: a write completed while the restore ran, or began then and is pending; or
+                a commit that is gone has got a savepoint.
             TransientError: another process completed the restore meanwhile.
         """
-        timeline = self._reload().timeline
+        timeline = self.check_savepoints()
         last = timeline.last_completed_write()
         planned = {write.timestamp for write in self.table.timeline.writes}
         begun = {write.timestamp for write in timeline.writes} - planned

@@ -1,0 +1,249 @@
+"""Our restore and real Hudi at one table at once; real Hudi says what is left.
+
+Real Hudi does its part within one step of our restore: at some steps in every run, at each of them
+under `soak`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader looks
+
+from support.gated_writer import writing
+from support.judged import restore, savepoint
+from support.merge_on_read import Moment, loaded, moment_of
+from support.real_hudi import RealTable, rows
+from support.stepwise import Stepwise
+from tidegate.compute.parallel_map import ThreadMap
+from tidegate.errors import TransientError
+from tidegate.events import Outcome, RestoreCompleted, SavepointCreated
+from tidegate.hudi import InstantState
+
+pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
+
+STEPS = pytest.mark.parametrize(
+    "every",
+    [
+        pytest.param(7, id="some steps"),
+        pytest.param(1, id="every step", marks=pytest.mark.soak),
+    ],
+)
+KINDS = pytest.mark.parametrize(
+    ("version", "merge_on_read"),
+    [
+        pytest.param(9, False, id="copy-on-write 9"),
+        pytest.param(6, False, id="copy-on-write 6", marks=pytest.mark.soak),
+        pytest.param(9, True, id="merge-on-read 9", marks=pytest.mark.soak),
+        pytest.param(6, True, id="merge-on-read 6", marks=pytest.mark.soak),
+    ],
+)
+LATE = [(0, "p0", 9, "late"), (70, "p1", 9, "late")]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A table with a savepoint and two bad commits."""
+
+    table: RealTable
+    kept: Moment
+
+    def copy(self, root: Path) -> Scene:
+        return Scene(self.table.copy(root / "orders"), self.kept)
+
+    def restore(self, at_step: Callable[[int], None] = lambda _: None) -> Outcome | None:
+        """The last outcome; None: it is to be tried again."""
+        warehouse = Stepwise(self.table.path.parent, at_step)
+        try:
+            *_, last = restore(self.table, self.kept.instant, ThreadMap(threads=1), warehouse)
+        except TransientError:
+            return None
+        return last
+
+    def check(self, *, late: bool) -> None:
+        """Check that it shows the savepoint's rows, and takes a write, a savepoint and a restore.
+
+        Args:
+            late: Whether a write after the restore is there.
+        """
+        expected = {row[0]: row for row in self.kept.rows}
+        expected |= {row[0]: row for row in LATE} if late else {}
+        assert self.table.read() == sorted(expected.values())
+        now = loaded(self.table)
+        assert not now.timeline.pending_restores
+        row = (1, "p1", 20, "after")
+        self.table.write([row])
+        expected[1] = row
+        assert self.table.read() == sorted(expected.values())
+
+
+def scene(spark: SparkSession, root: Path, version: int, *, merge_on_read: bool) -> Scene:
+    table = RealTable(
+        spark, root / "orders", version, metadata_table=False, merge_on_read=merge_on_read
+    )
+    table.write(rows(range(8), "first", 1), "insert")
+    kept = moment_of(table)
+    assert isinstance(savepoint(table, kept.instant, ThreadMap()), SavepointCreated)
+    table.write([(0, "p0", 2, "bad"), (50, "p2", 2, "bad")])
+    table.write([(3, "p1", 3, "bad")])
+    return Scene(table, kept)
+
+
+def at_each_step(original: Scene, root: Path, every: int) -> Iterator[tuple[Scene, int]]:
+    """A copy for each step of a restore, and the number of the step."""
+    steps = list[int]()
+    counted = original.copy(root / "counted")
+    assert isinstance(counted.restore(steps.append), RestoreCompleted)
+    counted.check(late=False)
+    for step in range(1, len(steps) + 1, every):
+        yield original.copy(root / f"step-{step}"), step
+
+
+def once_at(step: int, act: Callable[[], object]) -> Callable[[int], None]:
+    def at_step(number: int) -> None:
+        if number == step:
+            act()
+
+    return at_step
+
+
+@KINDS
+@STEPS
+@pytest.mark.parametrize("operation", ["upsert", "bulk_insert"])
+def test_a_writer_that_began_before_the_restore_and_ends_during_it(  # noqa: PLR0913 - a matrix
+    spark: SparkSession,
+    tmp_path: Path,
+    version: int,
+    every: int,
+    operation: str,
+    *,
+    merge_on_read: bool,
+) -> None:
+    """Its commit is rolled back too, or Hudi lets it commit no more."""
+    original, seen = scene(spark, tmp_path, version, merge_on_read=merge_on_read), set[str]()
+    for each, step in at_each_step(original, tmp_path, every):
+        with writing(each.table, tmp_path / f"gate-{step}", LATE, operation) as writer:
+            last = each.restore(once_at(step, writer.ends))
+        if isinstance(last, RestoreCompleted):
+            assert writer.error is not None
+            assert not writer.is_committed
+        else:
+            assert writer.is_committed
+            assert isinstance(each.restore(), RestoreCompleted)
+        each.check(late=False)
+        seen.add(type(last).__name__)
+    assert seen == {"NoneType", "RestoreFailed", "RestoreCompleted"}
+
+
+@KINDS
+@STEPS
+def test_a_writer_that_looked_before_the_restore_was_there_and_ends_after_it(
+    spark: SparkSession, tmp_path: Path, version: int, every: int, *, merge_on_read: bool
+) -> None:
+    """The rows upon which it wrote must not come back with its commit."""
+    original, seen = scene(spark, tmp_path, version, merge_on_read=merge_on_read), set[str]()
+    for each, step in at_each_step(original, tmp_path, every):
+        unseen = Unseen(each.table, tmp_path / f"aside-{step}")
+        last = each.restore(once_at(step, unseen.writes))
+        unseen.commits()
+        if not isinstance(last, RestoreCompleted):
+            assert isinstance(each.restore(), RestoreCompleted)
+        each.check(late=isinstance(last, RestoreCompleted))
+        seen.add(type(last).__name__)
+    assert seen == {"NoneType", "RestoreFailed", "RestoreCompleted"}
+
+
+@KINDS
+@STEPS
+def test_a_writer_that_begins_during_the_restore(
+    spark: SparkSession, tmp_path: Path, version: int, every: int, *, merge_on_read: bool
+) -> None:
+    """Hudi refuses it; but for one before the restore is on the timeline, or after it ended."""
+    original, seen = scene(spark, tmp_path, version, merge_on_read=merge_on_read), set[str]()
+    for each, step in at_each_step(original, tmp_path, every):
+        said = list[str]()
+
+        def write(table: RealTable = each.table, said: list[str] = said) -> None:
+            try:
+                table.write(LATE)
+            except (Py4JJavaError, PySparkException) as error:
+                said.append(str(error))
+
+        last = each.restore(once_at(step, write))
+        assert not said or "pending restore" in said[0], said
+        if last is None:
+            assert not said
+            assert isinstance(each.restore(), RestoreCompleted)
+        else:
+            assert isinstance(last, RestoreCompleted), last
+        each.check(late=last is not None and not said)
+        seen.add(f"{type(last).__name__}, {'refused' if said else 'written'}")
+    assert {"NoneType, written", "RestoreCompleted, refused"} <= seen
+
+
+@KINDS
+@STEPS
+def test_hudi_s_own_savepoint_beside_a_restore(
+    spark: SparkSession, tmp_path: Path, version: int, every: int, *, merge_on_read: bool
+) -> None:
+    """Hudi writes it beside a pending restore; none is left of a commit that is gone."""
+    original, seen = scene(spark, tmp_path, version, merge_on_read=merge_on_read), set[str]()
+    newest = loaded(original.table).timeline.completed_writes[-1].timestamp
+    for each, step in at_each_step(original, tmp_path, every):
+        said = list[str]()
+
+        def keep(table: RealTable = each.table, said: list[str] = said) -> None:
+            try:
+                table.call("create_savepoint", commit_time=newest)
+            except (Py4JJavaError, PySparkException) as error:
+                said.append(str(error))
+
+        last = each.restore(once_at(step, keep))
+        if not said:
+            assert not isinstance(last, RestoreCompleted)
+            assert newest in each.table.savepoints()
+            each.table.call("delete_savepoint", instant_time=newest)
+            assert isinstance(each.restore(), RestoreCompleted)
+        else:
+            assert "not found in Commits" in said[0]
+            assert isinstance(last, RestoreCompleted)
+        assert each.table.savepoints() == [each.kept.instant]
+        each.check(late=False)
+        seen.add(f"{type(last).__name__}, {'refused' if said else 'written'}")
+    assert {"RestoreFailed, written", "RestoreCompleted, refused"} <= seen
+
+
+@dataclass
+class Unseen:
+    """A writer of real Hudi whose look at the timeline was over right before a restore was there.
+
+    It has written all of its files when the restore goes on, and commits after it: if Hudi lets it,
+    which asks for its inflight file.
+    """
+
+    table: RealTable
+    aside: Path
+
+    def writes(self) -> None:
+        self.aside.mkdir()
+        meta = self.table.path / ".hoodie"
+        timeline = meta if self.table.version == 6 else meta / "timeline"
+        for file in timeline.glob("*.restore.*"):
+            file.rename(self.aside / file.name)
+        self.table.write(LATE)
+        for file in self.aside.iterdir():
+            file.rename(timeline / file.name)
+        now = loaded(self.table)
+        completed = now.timeline.completed_writes[-1]
+        pending = replace(completed, state=InstantState.INFLIGHT, completion=None)
+        self.done, self.inflight = Path(now.path_of(completed)), Path(now.path_of(pending))
+        self.held = self.done.rename(self.aside / self.done.name)
+
+    def commits(self) -> None:
+        if self.inflight.exists():
+            self.held.rename(self.done)
