@@ -241,3 +241,24 @@ def test_of_version_6_a_new_modification_time_is_seen(tmp_path: Path) -> None:
     [write] = before.reloaded().timeline.completed_writes
     assert write == opened(table).timeline.completed_writes[0]
     assert write != before.timeline.completed_writes[0]
+
+
+def test_a_savepoint_is_as_many_parallel_jobs_over_many_partitions_as_over_few(
+    tmp_path: Path,
+) -> None:
+    """Each may be a Spark job, which takes a while: only its number of items grows."""
+    jobs: dict[int, list[int]] = {}
+    for partitions in (30, 300):
+        table = HandMade(tmp_path / str(partitions)).create()
+        groups = {f"p{number:03}": f"g{number}" for number in range(partitions)}
+        table.commit(at(1), None, groups)
+        watched = Watched()
+        writer = SavepointWriter(warehouse_over(table.path.parent), watched, ticking())
+        *_, last = writer.execute(savepoint_request(table, at(1)))
+
+        assert isinstance(last, SavepointCreated)
+        assert last.files == partitions
+        jobs[partitions] = watched.calls
+
+    assert [len(each) for each in jobs.values()] == [2, 2]
+    assert [sum(each) for each in jobs.values()] == [31, 301]
