@@ -32,7 +32,7 @@ _AHEAD: Final[Config] = {
 """What is fetched ahead."""
 QUICK: Final[Config] = {
     # the end of a partition is reported by an answer with nothing new: at once, not after 500 ms
-    "fetch.wait.max.ms": 1,
+    "fetch.wait.max.ms": 3,
     "fetch.error.backoff.ms": 50,
 }
 """For consumers that read to an end, and not for those that wait there for more."""
