@@ -6,6 +6,7 @@ plan only shows what a restore would do, and the restore waits for a person.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
@@ -50,9 +51,15 @@ class CondemnedRules(Value, frozen=True):
     """Rules in order: the first whose pattern matches a table decides; by default nothing."""
 
     rules: tuple[CondemnedRule, ...] = ()
+    normalise: Callable[[str], str] = str
+    """Gives the canonical spelling of a location, as the rules have it, or raises a FormatError."""
 
     def action_of(self, table: str, location: str) -> CondemnedAction:
-        """What follows for a table (`catalog.database.table`) at a location."""
+        """What follows for a table (`catalog.database.table`) at a location, however spelled."""
+        try:
+            location = self.normalise(location)
+        except FormatError:
+            location = ""  # no directory covers it, and no table is there
         matching = (
             each
             for each in self.rules

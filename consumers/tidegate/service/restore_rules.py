@@ -18,6 +18,7 @@ from tidegate.restores.hudi_engine import EXTENSION, restored_by
 from tidegate.savepoints import CondemnedAction, CondemnedRule, CondemnedRules
 from tidegate.service.settings import Settings
 from tidegate.service.settings.restores import RestoreRuleSettings
+from tidegate.storage import normalise
 from tidegate.tables.warehouse.spellings import every_spelling, spellings_of
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def condemned_rules(settings: Settings) -> CondemnedRules:
         )
         for each in settings.restores.rules
     )
-    return CondemnedRules(rules=tuple(rules))
+    return CondemnedRules(rules=tuple(rules), normalise=normalise)
 
 
 def restored_by_hudi(settings: Settings, table: str | None, location: str) -> bool:

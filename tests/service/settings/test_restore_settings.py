@@ -12,7 +12,12 @@ from pydantic import ValidationError
 from support.signing import ANA, entry
 from tidegate.errors import ConfigError
 from tidegate.restores.hudi_engine import EXTENSION
-from tidegate.service.restore_rules import approval_rules, hudi_engine, restored_by_hudi
+from tidegate.service.restore_rules import (
+    approval_rules,
+    condemned_rules,
+    hudi_engine,
+    restored_by_hudi,
+)
 from tidegate.service.settings import Settings
 from tidegate.tables.warehouse.spellings import spellings_of
 
@@ -183,3 +188,21 @@ def test_a_root_by_its_other_name_is_covered_too(tmp_path: Path, pattern: str) -
 def test_two_stars_which_would_stand_for_one_name_alone_are_refused(place: str) -> None:
     with pytest.raises(ValidationError, match="one name"):
         settings({"locations": [place], "approval": True})
+
+
+@pytest.mark.parametrize(
+    ("rule", "location"),
+    [
+        ("s3a://lake/sales", "s3a://lake/sales/orders"),
+        ("s3://lake/sales", "s3a://lake/sales/orders"),
+        ("/lake/sales", "file:/lake/sales/orders"),
+        ("/lake/sales", "file:///lake//sales/orders/"),
+        ("file:/lake/sales/", "/lake/sales"),
+    ],
+)
+def test_what_follows_from_a_condemned_commit_goes_by_no_spelling(rule: str, location: str) -> None:
+    rules = condemned_rules(settings({"locations": [rule], "condemned": "plan"}))
+
+    assert rules.action_of("lake.sales.orders", location) == "plan"
+    for other in ("/lake/hr/orders", "s3://lake/salesx", "/lake/sales/../hr"):
+        assert rules.action_of("lake.sales.orders", other) == "nothing"
