@@ -19,7 +19,7 @@ from support.told import (
 )
 from tidegate.events import Event, LackedHold, RestoreFailed, UnknownTableReleased
 from tidegate.ops.event_log import LoggedEvent
-from tidegate.ops.explain.story import Story, ids_of_chain, is_release_for
+from tidegate.ops.explain.story import HeldIds, Story, ids_of_chain
 from tidegate.ops.waiting import LackingVacuum
 from tidegate.runtime.bus import Partition, Record
 
@@ -124,15 +124,17 @@ def test_events_that_name_each_other_as_cause_end_the_search() -> None:
 
 
 def test_a_release_belongs_to_the_vacuum_that_waits_for_it() -> None:
-    waiting = [vacuum(7, 8, transactions=(90,))]
+    # asked for each of 80,000 releases: the ids are gathered once
+    held = HeldIds.of(iter([vacuum(7, 8, transactions=(90,)), vacuum(11)]))
 
-    assert is_release_for(release(8), waiting)
-    assert not is_release_for(release(9), waiting)
-    assert not is_release_for(commit(1), waiting)
+    assert held.has_ended_by(release(8))
+    assert held.has_ended_by(release(11))
+    assert not held.has_ended_by(release(9))
+    assert not held.has_ended_by(commit(1))
     by_transaction = release(1).model_dump(exclude={"event_id", "lock_id"})
-    assert is_release_for(
-        type(release(1)).model_validate(by_transaction | {"transaction_id": 90}), waiting
-    )
+    for transaction_id, is_one in ((90, True), (91, False)):
+        ended = by_transaction | {"transaction_id": transaction_id}
+        assert held.has_ended_by(type(release(1)).model_validate(ended)) == is_one
 
 
 def test_releases_of_a_table_nobody_knows_are_a_matter_until_its_vacuum_comes() -> None:

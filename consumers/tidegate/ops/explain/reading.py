@@ -14,7 +14,7 @@ from tidegate.events import VacuumFinished, table_identity
 from tidegate.events.topics import COMMAND_TOPIC, COMMITS, LOCKS, OUTCOME_TOPIC, VACUUMS
 from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
 from tidegate.ops.event_log import EventFilter, EventLog, LoggedEvent
-from tidegate.ops.explain.story import Story, ids_of_chain, is_release_for
+from tidegate.ops.explain.story import HeldIds, Story, ids_of_chain
 from tidegate.ops.waiting import waiting_vacuums
 from tidegate.service.settings import Settings
 
@@ -71,16 +71,16 @@ def _of_event(
     with closing(_all_of(log, table, since)) as events:
         chain = ids_of_chain(event_id, (each.event for each in events if each.event))
     related: deque[LoggedEvent] = deque(maxlen=limit)
-    vacuums = {
-        each.event.event_id: each.event
+    held = HeldIds.of(
+        each.event
         for each in _decoded(log.read(VACUUMS, EventFilter((table,)), since=since))
         if isinstance(each.event, VacuumFinished) and each.event.event_id in chain
-    }
+    )
     count = 0
     with closing(_all_of(log, table, since)) as events:
         for each in events:
             event = each.event
-            if event and (event.event_id in chain or is_release_for(event, vacuums.values())):
+            if event and (event.event_id in chain or held.has_ended_by(event)):
                 related.append(each)
                 count += 1
     with DeadLetterBox(settings) as box:

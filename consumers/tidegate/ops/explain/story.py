@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from tidegate.events import (
     AbortedCleaningReleased,
@@ -186,17 +187,27 @@ def ids_of_chain(event_id: str, events: Iterable[Event]) -> frozenset[str]:
     return frozenset(found)
 
 
-def is_release_for(event: Event, vacuums: Iterable[VacuumFinished]) -> bool:
-    """Whether an event is the end of a hold that one of these vacuums has."""
-    if not isinstance(event, LockReleased):
-        return False
-    return any(
-        event.lock_id in {each.lock_id for each in vacuum.locks}
-        or (
-            event.transaction_id is not None
-            and event.transaction_id
-            in {*vacuum.open_transactions, *(each.transaction_id for each in vacuum.locks)}
+@dataclass(frozen=True, slots=True)
+class HeldIds:
+    """The locks and transactions that vacuums wait for, to tell which events end one of them."""
+
+    locks: frozenset[int]
+    transactions: frozenset[int]
+
+    @classmethod
+    def of(cls, vacuums: Iterable[VacuumFinished]) -> Self:
+        """Those of some vacuums: each may name 100,000, and as many events may end them."""
+        locks, transactions = set[int](), set[int]()
+        for vacuum in vacuums:
+            locks.update(each.lock_id for each in vacuum.locks)
+            transactions.update(vacuum.open_transactions)
+            transactions.update(
+                each.transaction_id for each in vacuum.locks if each.transaction_id is not None
+            )
+        return cls(frozenset(locks), frozenset(transactions))
+
+    def has_ended_by(self, event: Event) -> bool:
+        """Whether an event is the end of one of them."""
+        return isinstance(event, LockReleased) and (
+            event.lock_id in self.locks or event.transaction_id in self.transactions
         )
-        for vacuum in vacuums
-        if event.lock_id is not None or event.transaction_id is not None
-    )
