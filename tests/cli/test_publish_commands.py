@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -188,6 +189,26 @@ def test_a_savepoint_is_named_by_how_new_it_is(
         assert (code, at(2) in err) == (1, True)
     else:
         assert (code, json.loads(out)["savepoint"]) == (0, at(minute))
+
+
+def test_a_plan_looks_for_locks_where_the_settings_say(tidegate: Tidegate, tmp_path: Path) -> None:
+    location, file = savepointed(tmp_path, 1, 4), tmp_path / "tidegate.toml"
+    options = ("--savepoint", "latest", "--json", "-c", str(file))
+    file.write_text(f"[restores]\nlock_files = ['locks/of/writers']\n{file.read_text()}")
+    code, out, _ = tidegate("plan", "restore", "-l", location, *options)
+    looked_at = ["locks/of/writers", ".hoodie/.locks/*.json"]
+    assert (code, json.loads(out)["locks_looked_at"]) == (0, looked_at)
+
+    lock = Path(location) / "locks/of/writers"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    code, _, err = tidegate("plan", "restore", "-l", location, *options)
+    assert (code, "the lock locks/of/writers is held" in err) == (1, True)
+
+    os.utime(lock, (0, 0))
+    file.write_text(file.read_text().replace("[restores]", "[restores]\nlock_expiry = '1d'"))
+    code, _, _ = tidegate("plan", "restore", "-l", location, *options)
+    assert code == 0
 
 
 def test_a_savepoint_that_there_is_not_is_wrong(tidegate: Tidegate, tmp_path: Path) -> None:

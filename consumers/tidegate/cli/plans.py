@@ -39,14 +39,15 @@ def restore(
     from tidegate.restores import plan_restore  # noqa: PLC0415 - needs fsspec
     from tidegate.savepoints.listing import chosen_savepoint  # noqa: PLC0415
     from tidegate.service.assembly import table_work  # noqa: PLC0415
-    from tidegate.service.restore_rules import restored_by_hudi  # noqa: PLC0415
+    from tidegate.service.restore_rules import restore_settings, restored_by_hudi  # noqa: PLC0415
 
     settings = Settings.load(config)
     warehouse, _ = table_work(settings)
     by_hudi = restored_by_hudi(settings, table, location)
     with under_way(f"reading {location}"):
         chosen = chosen_savepoint(warehouse, location, savepoint)
-        planned = plan_restore(warehouse, location, chosen, by_hudi=by_hudi)
+        liveness = restore_settings(settings)
+        planned = plan_restore(warehouse, location, chosen, liveness, by_hudi=by_hudi)
     plan = PlanFile(
         table=table_of(table),
         location=location,
@@ -66,6 +67,7 @@ def restore(
         "files": plan.files,
         "bytes": plan.bytes,
         "resumes": plan.resumes,
+        "locks_looked_at": liveness.locks_looked_at,
     }
     if by_hudi:
         fields["carried_out_by"] = "Hudi's rollback_to_savepoint"

@@ -39,6 +39,11 @@ class LivenessSettings:
     lock_expiry: timedelta | None = None
     watch: timedelta = timedelta(seconds=5)
 
+    @property
+    def locks_looked_at(self) -> list[str]:
+        """Where a writer's lock would be noticed, below the table; all others are not looked at."""
+        return [*self.lock_files, f"{_STORAGE_LOCKS}/*.json"]
+
 
 def check_writers(
     storage: Storage, location: str, now: datetime, settings: LivenessSettings

@@ -64,7 +64,7 @@ def plan_restore(
     warehouse: Warehouse,
     location: str,
     savepoint: str,
-    context: RestoreContext | None = None,
+    settings: LivenessSettings | None = None,
     *,
     by_hudi: bool = False,
 ) -> PlannedRestore:
@@ -74,7 +74,7 @@ def plan_restore(
         warehouse: Its roots decide what may be read at all.
         location: The table's base path.
         savepoint: The instant of the savepoint.
-        context: What to work with; by default threads of this process and the default settings.
+        settings: How living writers are told from dead ones; by default the default settings.
         by_hudi: Whether Hudi's own procedure would carry it out.
 
     Raises:
@@ -83,15 +83,16 @@ def plan_restore(
     """
     try:
         table = open_table(warehouse, location, any_kind=by_hudi)
-        return prepare(table, savepoint, context or _default_context(warehouse), by_hudi=by_hudi)
+        return prepare(table, savepoint, _context(warehouse, settings), by_hudi=by_hudi)
     except FormatError as error:
         raise Refused(Reason.UNREADABLE_TABLE, str(error)) from error
     except NotFound as error:
         raise TransientError(f"{error} was removed while the restore was planned") from error
 
 
-def _default_context(warehouse: Warehouse) -> RestoreContext:
-    return RestoreContext(warehouse, ThreadMap(), partial(datetime.now, UTC), LivenessSettings())
+def _context(warehouse: Warehouse, settings: LivenessSettings | None) -> RestoreContext:
+    clock = partial(datetime.now, UTC)
+    return RestoreContext(warehouse, ThreadMap(), clock, settings or LivenessSettings())
 
 
 def prepare(

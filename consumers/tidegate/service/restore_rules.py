@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 
 def restore_settings(settings: Settings) -> LivenessSettings:
     """How the restorer finds out whether a writer is still alive."""
-    return LivenessSettings(watch=timedelta(seconds=settings.restores.watch_seconds))
+    given = settings.restores
+    expiry = given.lock_expiry
+    return LivenessSettings(
+        lock_files=given.lock_files,
+        lock_expiry=None if expiry is None else timedelta(seconds=expiry),
+        watch=timedelta(seconds=given.watch_seconds),
+    )
 
 
 def approval_rules(settings: Settings) -> ApprovalRules:

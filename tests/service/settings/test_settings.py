@@ -10,6 +10,7 @@ from pydantic import SecretStr
 
 import tidegate.service.settings
 from tidegate.errors import ConfigError
+from tidegate.restores import LivenessSettings
 from tidegate.service.restore_rules import restore_settings
 from tidegate.service.settings import InvalidSettingsError, Settings
 
@@ -54,6 +55,15 @@ def test_how_long_a_pending_write_is_watched_can_be_set(file: Path) -> None:
 
     assert restore_settings(Settings.load(file)).watch == timedelta(seconds=0.5)
     assert restore_settings(Settings()).watch == timedelta(seconds=5)
+
+
+def test_where_writers_keep_their_locks_can_be_set(file: Path) -> None:
+    file.write_text('[restores]\nlock_files = [".hoodie/a/lock", "locks/b"]\nlock_expiry = "2h"')
+    found = restore_settings(Settings.load(file))
+
+    assert found.lock_files == (".hoodie/a/lock", "locks/b")
+    assert found.lock_expiry == timedelta(hours=2)
+    assert restore_settings(Settings()) == LivenessSettings()
 
 
 def test_the_file_may_be_named_by_the_environment(
@@ -102,6 +112,10 @@ def test_a_misspelt_name_is_refused_and_named(file: Path, text: str, named: str)
         pytest.param("[spark]\nfrom_items = 0", id="no item"),
         pytest.param("[restores]\nwatch_seconds = -1", id="less than no time"),
         pytest.param("[restores]\nwatch_seconds = inf", id="a watch without end"),
+        pytest.param("[restores]\nlock_files = ['/lock']", id="a lock outside of the table"),
+        pytest.param("[restores]\nlock_files = ['a/../../lock']", id="a lock above the table"),
+        pytest.param("[restores]\nlock_files = ['s3://b/lock']", id="a lock in a store"),
+        pytest.param("[restores]\nlock_expiry = 0", id="a lock that is left behind at once"),
         pytest.param("[[savepoints]]\ntables = '*'\nwhen = 'always'", id="an unknown moment"),
         pytest.param("[kafka", id="no TOML"),
         pytest.param("[kafka]\n[kafka]", id="a section twice"),

@@ -32,6 +32,8 @@ keep = "7d"
 [restores]
 requested_by = ["ana", "ops-*"]          # shell patterns of the people who may request a restore
 watch_seconds = 5                        # how long a pending write is watched for signs of life
+lock_files = [".hoodie/lock"]            # where writers with Hudi's file-system locks have them
+lock_expiry = "12h"                      # older ones were left behind; by default none was
 [[restores.rules]]                       # the first that covers a table decides
 locations = ["/lake/sales"]              # where, since a name is what the requester says
 approval = true                          # a second person has to approve each restore

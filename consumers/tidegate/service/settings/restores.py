@@ -91,9 +91,23 @@ class RestoreSettings(Section, frozen=True):
     """Shell patterns of the people whose requests are carried out."""
     watch_seconds: float = Field(default=5, ge=0, allow_inf_nan=False)
     """How long a pending write is watched for signs of life before a restore."""
+    lock_files: tuple[str, ...] = (".hoodie/lock",)
+    """Where writers with Hudi's FileSystemBasedLockProvider keep their lock, below each table
+    (`hoodie.write.lock.filesystem.path` and `/lock`). A restore is refused while one is there."""
+    lock_expiry: Seconds | None = Field(default=None, ge=60)
+    """How old such a lock has to be to count as left behind (`hoodie.write.lock.filesystem.expire`,
+    there in minutes), in seconds or as text with a unit; without it never, as in Hudi."""
     rules: tuple[RestoreRuleSettings, ...] = ()
     """For some tables; the first that covers one decides. Without one no approval is needed, and
     Tidegate carries restores out itself."""
+
+    @field_validator("lock_files")
+    @classmethod
+    def _are_below_the_table(cls, files: tuple[str, ...]) -> tuple[str, ...]:
+        for each in files:
+            if not all(name not in {"", ".", ".."} for name in each.split("/")) or ":" in each:
+                raise ValueError(f"not a relative path below a table: {each!r}")
+        return files
 
     @model_validator(mode="after")
     def _takes_no_approval_away_unsaid(self) -> Self:
