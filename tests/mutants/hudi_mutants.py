@@ -183,7 +183,7 @@ HUDI_MUTANTS: Final = (
         "restores: what happened while a restore was planned makes it plan again",
         "consumers/tidegate/restores/run.py",
         (("if sorted(before, key=repr) != sorted(now, key=repr):", "if not now:"),),
-        f"{_MOR_RACES} -k savepoint_during",
+        "tests/restores/test_two_restorers.py -k withdrawn",
     ),
     Mutant(
         "restores: none is complete while a commit that came during it is on top",
