@@ -9,7 +9,8 @@ between the two largest sizes in a log-log plot: 1 is linear. It is of CPU time 
 are shared; ratios are of wall-clock time, of calls in turns. `!` marks a goal that was missed.
 With --json a line a goal, as all benchmarks print it (report.py); without, every size.
 
-Rows of growth_bus.py need a broker: that of KAFKA_BOOTSTRAP_SERVERS, else an embedded one.
+Rows of growth_bus.py and growth_reports.py need a broker: that of KAFKA_BOOTSTRAP_SERVERS, else an
+embedded one.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tidegate.local.embedded import EmbeddedBroker
 from tidegate.local.embedded.bootstrap import SERVERS_VARIABLE
 
 ROUNDS = 3
-MODULES = ("growth_tables", "growth_bus")
+MODULES = ("growth_tables", "growth_bus", "growth_reports")
 """Modules beside this one, each with ROWS."""
 MOST_MB = 256
 MOST_EXPONENT = 1.1

@@ -174,7 +174,7 @@ def _create_again(config: Mapping[str, str], topic: str) -> None:
 def cleaned(number: int) -> DirectoriesCleaned:
     """An outcome of one of a hundred tables."""
     return DirectoriesCleaned.about(
-        _released(f"hive.db.t{number}"),
+        released(f"hive.db.t{number}"),
         **WHO,
         directories=(f"delta_{number:07}_{number:07}",),
         files=2,
@@ -183,7 +183,8 @@ def cleaned(number: int) -> DirectoriesCleaned:
     )
 
 
-def _released(table: str) -> CleaningReleased:
+def released(table: str) -> CleaningReleased:
+    """A command to the cleaner."""
     return CleaningReleased.model_validate(
         {
             **WHO,
@@ -475,7 +476,7 @@ def measure_outcome(folder: Path, size: int) -> Timing:
     deployment = Deployment(folder)
     topic = OUTCOME_TOPIC.name(deployment.prefix)
     names = [f"delta_{number:07}_{number:07}_0000" for number in range(size)]
-    command = _released("hive.db.t")
+    command = released("hive.db.t")
 
     def parts() -> list[DirectoriesCleaned]:
         groups = split_by_names((each, each) for each in names)

@@ -28,11 +28,13 @@ from support.told import (
     vacuum,
 )
 from support.waiting import wait_for
+from tidegate.cleaning.gate_state import GateState
 from tidegate.cli import app
 from tidegate.errors import PermanentError, TidegateError
 from tidegate.local.demo.monitor import TopicMonitor
 from tidegate.ops.topics import create_topics
-from tidegate.ops.waiting import waiting_vacuums
+from tidegate.ops.waiting import gate_stores, waiting_vacuums
+from tidegate.runtime.decider.state_store import StateStore
 from tidegate.runtime.input.dead_letters import dead_letter
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.service.assembly import DECIDERS, assemble
@@ -124,6 +126,25 @@ def test_waiting_is_selected_by_table_and_by_age(place: Place) -> None:
     told = place.call("waiting", "-t", ORDERS)
     assert "2 of 3 holds left" in told
     assert "    waits for lock 18 of user18\n    waits for transaction 90\n" in told
+
+
+def test_one_partition_of_the_state_is_in_memory_at_a_time(place: Place) -> None:
+    sizes = list[tuple[int, ...]]()
+    stores = list[StateStore[GateState]]()
+    for store in gate_stores(Settings.load(place.file)):
+        stores.append(store)
+        sizes.append(tuple(map(len, stores)))
+
+    assert len(sizes) == 2
+    assert sizes[1][0] == 0
+    assert sum(map(max, sizes)) == 2  # tables
+
+
+def test_the_newest_of_a_table_are_explained_and_older_ones_counted(place: Place) -> None:
+    told = json.loads(place.call("explain", ORDERS, "--limit", "1", "--json"))
+
+    assert (len(told["events"]), len(told["waiting"]), told["waiting_in_all"]) == (1, 1, 1)
+    assert told["left_out"] > 3
 
 
 def test_waiting_does_not_disturb_the_gate(place: Place) -> None:

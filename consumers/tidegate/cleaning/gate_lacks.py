@@ -9,9 +9,21 @@ from tidegate.cleaning.gate_state import HeldLock, WaitingVacuum
 from tidegate.events import LackedHold
 
 
-def lacks_of(waiting: WaitingVacuum, index: GateIndex) -> Iterator[LackedHold]:
-    """The locks, then the transactions without a known lock, that have not ended."""
+def unended(waiting: WaitingVacuum, index: GateIndex) -> tuple[list[HeldLock], list[int]]:
+    """The locks, and the transactions without a known lock, that have not ended."""
     locks = [each for each in waiting.locks if not index.has_ended(_tokens(each))]
+    in_locks = {each.transaction_id for each in locks}
+    transactions = [
+        txn
+        for txn in waiting.transactions
+        if txn not in in_locks and not index.has_ended((transaction_token(txn),))
+    ]
+    return locks, transactions
+
+
+def lacks_of(waiting: WaitingVacuum, index: GateIndex) -> Iterator[LackedHold]:
+    """The same, for people."""
+    locks, transactions = unended(waiting, index)
     for each in locks:
         kind = None if each.lock_type is None else str(each.lock_type)
         yield LackedHold(
@@ -21,12 +33,10 @@ def lacks_of(waiting: WaitingVacuum, index: GateIndex) -> Iterator[LackedHold]:
             lock_type=kind,
             owner=each.owner,
         )
-    in_locks = {each.transaction_id for each in locks}
     # a lock that has ended may still name the owner of a transaction that has not
     owners = {each.transaction_id: each.owner for each in waiting.locks if each.owner}
-    for txn in waiting.transactions:
-        if txn not in in_locks and not index.has_ended((transaction_token(txn),)):
-            yield LackedHold(transaction_id=txn, owner=owners.get(txn))
+    for txn in transactions:
+        yield LackedHold(transaction_id=txn, owner=owners.get(txn))
 
 
 def _tokens(lock: HeldLock) -> tuple[int, ...]:

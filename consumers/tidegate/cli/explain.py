@@ -9,7 +9,7 @@ import typer
 
 from tidegate.cli.dead_letters_report import row_of as dead_letter_row
 from tidegate.cli.options import AsJson, ConfigFile, Since, since_of
-from tidegate.cli.output import write, write_json
+from tidegate.cli.output import write, write_json_parts
 from tidegate.cli.waiting import show_vacuums
 from tidegate.service.settings import Settings
 
@@ -44,12 +44,13 @@ def explain(
     story = gather(settings, subject, since_of(since), limit)
     policy = _policy(settings, story)
     if as_json:
-        write_json(
+        write_json_parts(
             {
                 "subject": story.subject,
-                "events": [row_of(each) for each in story.events],
+                "events": map(row_of, story.events),
                 "left_out": story.left_out,
-                "waiting": [each.as_json() for each in story.waiting],
+                "waiting_in_all": story.waiting_in_all,
+                "waiting": (each.as_json() for each in story.waiting),
                 "dead_letters": [dead_letter_row(each) for each in story.dead_letters],
                 "savepoint_policy": policy.as_json() if policy else None,
                 "next": story.next_steps(),
@@ -90,6 +91,8 @@ def _show_state(story: Story) -> None:
     if story.waiting:
         write("waiting:")
         show_vacuums(story.waiting, datetime.now(UTC), indent="  ")
+        if (more := story.waiting_in_all - len(story.waiting)) > 0:
+            write(f"  ... and {more} younger vacuums; see: tidegate waiting")
     if story.dead_letters:
         write("dead letters:")
         for each in story.dead_letters:

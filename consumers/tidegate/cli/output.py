@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import typer
 
@@ -63,6 +64,55 @@ def write_json_lines(items: Iterable[object]) -> None:
     """Print a list for scripts: a JSON object a line, each as it comes; nothing of an empty one."""
     for item in items:
         write_json(item)
+
+
+def write_json_parts(fields: Mapping[str, object]) -> None:
+    """Print a JSON object on one line; what an iterator gives is a list, printed as it comes."""
+    before = "{"
+    for name, value in fields.items():
+        typer.echo(f"{before}{json.dumps(name)}: ", nl=False)
+        before = ", "
+        if not isinstance(value, Iterator):
+            typer.echo(json.dumps(value), nl=False)
+            continue
+        typer.echo("[", nl=False)
+        for number, item in enumerate(value):
+            typer.echo((", " if number else "") + json.dumps(item), nl=False)
+        typer.echo("]", nl=False)
+    typer.echo("}")
+
+
+class LaterLines:
+    """JSON objects that are printed in another order than they come in, a line each.
+
+    Meanwhile they lie in a file without a name: in memory are only the keys that they are sorted
+    by, and where each begins.
+    """
+
+    def __init__(self) -> None:
+        """Open the file."""
+        self._file = TemporaryFile()  # noqa: SIM115 - closed when this is left
+        self._places: list[tuple[Any, int]] = []
+
+    def __enter__(self) -> Self:
+        """As it is."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the file."""
+        self._file.close()
+
+    def add(self, key: object, value: object) -> None:
+        """Keep an object under its key; all keys can be compared with each other."""
+        self._places.append((key, self._file.tell()))
+        self._file.write(json.dumps(value).encode("ascii") + b"\n")
+
+    def write(self) -> int:
+        """Print them in the order of their keys; return how many there are."""
+        for _, at in sorted(self._places):
+            self._file.seek(at)
+            typer.echo(self._file.readline(), nl=False)
+        return len(self._places)
 
 
 def write_styled(*parts: tuple[str, str | None]) -> None:

@@ -10,13 +10,14 @@ import typer
 
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import AsJsonLines, ConfigFile, table_pattern
-from tidegate.cli.output import write, write_json
+from tidegate.cli.output import LaterLines, write
 from tidegate.service.settings import Settings
 
 if TYPE_CHECKING:
-    from tidegate.ops.waiting import HeldTable, KeptCleaning, LackingVacuum
+    from tidegate.ops.waiting import HeldTable, KeptCleaning, LackingVacuum, OldestVacuums
 
 _HOLDS: Final = 10
+_ANY_TIME: Final = datetime.max.replace(tzinfo=UTC)
 
 
 def waiting(
@@ -45,35 +46,45 @@ def waiting(
     yet is not in it (see `tidegate status` for its lag).
     """
     from tidegate.ops.moments import duration  # noqa: PLC0415 - heavy
-    from tidegate.ops.waiting import gate_stores, held_and_kept, lacking_vacuums  # noqa: PLC0415
+    from tidegate.ops.waiting import (  # noqa: PLC0415
+        OldestVacuums,
+        gate_stores,
+        held_and_kept,
+        stored_vacuums,
+    )
 
-    span = duration(older_than) if older_than else timedelta()
-    now = datetime.now(UTC)
+    latest = (
+        datetime.now(UTC) - duration(older_than) if older_than else datetime.max.replace(tzinfo=UTC)
+    )
     pattern = None if table is None else table_pattern(table)
-    found: list[LackingVacuum] = []
-    others: list[HeldTable | KeptCleaning] = []
-    for store in gate_stores(Settings.load(config), pattern):
-        vacuums = lacking_vacuums(store)
-        found += [each for each in vacuums if now - each.since >= span or not older_than]
-        others += held_and_kept(store)
-    found.sort(key=lambda each: (each.since, each.event_id))
+    stores = gate_stores(Settings.load(config), pattern)
     if as_json:
-        for each in found:
-            write_json(each.as_json())
+        with LaterLines() as lines:
+            for store in stores:
+                for each in stored_vacuums(store):
+                    if each.waiting.since <= latest:
+                        lines.add(each.age, each.lacking().as_json())
+            count = lines.write()
     else:
-        _show(found, limit, now)
+        oldest = OldestVacuums(limit, lambda each: each.waiting.since <= latest)
+        others: list[HeldTable | KeptCleaning] = []
+        for store in stores:
+            oldest.take(store)
+            others += held_and_kept(store)
+        count = oldest.count
+        _show(oldest)
         for line in sorted(map(str, others)):
             write(line)
-    if check and found:
+    if check and count:
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _show(found: Sequence[LackingVacuum], limit: int, now: datetime) -> None:
-    show_vacuums(found[:limit], now)
-    if not found:
+def _show(found: OldestVacuums) -> None:
+    show_vacuums(found.vacuums, datetime.now(UTC))
+    if not found.count:
         write("no vacuum waits")
-    elif len(found) > limit:
-        write(f"only the oldest {limit} of {len(found)} are listed; use --limit or --table")
+    elif found.count > (listed := len(found.vacuums)):
+        write(f"only the oldest {listed} of {found.count} are listed; use --limit or --table")
 
 
 def show_vacuums(found: Sequence[LackingVacuum], now: datetime, indent: str = "") -> None:

@@ -57,6 +57,18 @@ def test_a_request_without_an_outcome_will_be_carried_out() -> None:
     assert "is under way: the restorer has published RestoreStarted" in step
 
 
+def test_a_vacuum_that_waits_is_known_to_wait_even_if_older_ones_alone_are_listed() -> None:
+    young, old = vacuum(17), vacuum(7)
+    record = Record(Partition("t", 0), 0, b"", b"", (), 0)
+    oldest = (lacking(old, LackedHold(lock_id=7)),)
+    told = Story("t", [LoggedEvent(record, young)], oldest, (), 0, 5, {young.event_id})
+
+    [first, second] = told.next_steps()
+
+    assert old.event_id in first
+    assert second == "4 younger vacuums wait, too: tidegate waiting --table t"
+
+
 def test_a_restore_that_waits_for_an_approval_says_how_it_is_given() -> None:
     request = restore_request()
     [step] = story(request, awaiting(request, NOON)).next_steps()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidegate.ops.event_log.log import EventLog
 from tidegate.ops.event_log.logged import LoggedEvent
+from tidegate.ops.event_log.newest import NewestEvents
 from tidegate.ops.event_log.selection import EventFilter
 
-__all__ = ["EventFilter", "EventLog", "LoggedEvent"]
+__all__ = ["EventFilter", "EventLog", "LoggedEvent", "NewestEvents"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import chain
@@ -16,6 +15,7 @@ from tidegate.events.topics import OUTCOME_TOPIC, Topic
 from tidegate.events.wire import Wire
 from tidegate.ops.event_log.joining import JoinedLog
 from tidegate.ops.event_log.logged import LoggedEvent
+from tidegate.ops.event_log.newest import NewestEvents
 from tidegate.ops.event_log.selection import EventFilter
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
@@ -85,7 +85,7 @@ class EventLog:
             found = self._wanted(reader.records(), wanted, joined)
             if not follow:
                 found = chain(found, joined.rest())
-            yield from found if limit is None else deque(found, maxlen=limit)
+            yield from found if limit is None else NewestEvents(limit, found)
             if follow:
                 for record in reader.following():
                     if record is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from datetime import datetime
@@ -13,9 +12,9 @@ from tidegate.errors import FormatError, TidegateError
 from tidegate.events import VacuumFinished, table_identity
 from tidegate.events.topics import COMMAND_TOPIC, COMMITS, LOCKS, OUTCOME_TOPIC, VACUUMS
 from tidegate.ops.dead_letters import DeadLetterBox, DeadLetterFilter
-from tidegate.ops.event_log import EventFilter, EventLog, LoggedEvent
+from tidegate.ops.event_log import EventFilter, EventLog, LoggedEvent, NewestEvents
 from tidegate.ops.explain.story import HeldIds, Story, ids_of_chain
-from tidegate.ops.waiting import waiting_vacuums
+from tidegate.ops.waiting import OldestVacuums, StoredVacuum, gate_stores
 from tidegate.service.settings import Settings
 
 _TOPICS: Final = (COMMITS, VACUUMS, LOCKS, COMMAND_TOPIC, OUTCOME_TOPIC)
@@ -50,16 +49,20 @@ def explain(settings: Settings, subject: str, since: datetime | None, limit: int
 def _of_table(
     settings: Settings, log: EventLog, table: str, since: datetime | None, limit: int
 ) -> Story:
-    newest: deque[LoggedEvent] = deque(maxlen=limit)
-    count = 0
     with closing(_all_of(log, table, since)) as events:
-        for each in events:
-            newest.append(each)
-            count += 1
+        newest = NewestEvents(limit, events)
     with DeadLetterBox(settings) as box:
         letters = list(box.list(DeadLetterFilter(table=table), include_resolved=True))
-    waiting = list(waiting_vacuums(settings, table))
-    return Story(table, list(newest), waiting, letters, count - len(newest))
+    shown = {each.event.event_id for each in newest if each.event}
+    also = set[str]()
+
+    def wanted(vacuum: StoredVacuum) -> bool:
+        if vacuum.waiting.event_id in shown:
+            also.add(vacuum.waiting.event_id)
+        return True
+
+    waiting = _waiting(settings, table, OldestVacuums(limit, wanted))
+    return Story(table, newest, waiting.vacuums, letters, newest.dropped, waiting.count, also)
 
 
 def _of_event(
@@ -70,19 +73,17 @@ def _of_event(
     event_id, table = found.event.event_id, found.event.table
     with closing(_all_of(log, table, since)) as events:
         chain = ids_of_chain(event_id, (each.event for each in events if each.event))
-    related: deque[LoggedEvent] = deque(maxlen=limit)
+    related = NewestEvents(limit)
     held = HeldIds.of(
         each.event
         for each in _decoded(log.read(VACUUMS, EventFilter((table,)), since=since))
         if isinstance(each.event, VacuumFinished) and each.event.event_id in chain
     )
-    count = 0
     with closing(_all_of(log, table, since)) as events:
         for each in events:
             event = each.event
             if event and (event.event_id in chain or held.has_ended_by(event)):
-                related.append(each)
-                count += 1
+                related.add(each)
     with DeadLetterBox(settings) as box:
         wanted = DeadLetterFilter(table=table)
         letters = [
@@ -90,8 +91,15 @@ def _of_event(
             for each in box.list(wanted, include_resolved=True, values=True)
             if (event := each.dead_letter.event(box.wire)) and event.event_id in chain
         ]
-    waiting = [each for each in waiting_vacuums(settings, table) if each.event_id in chain]
-    return Story(event_id, list(related), waiting, letters, count - len(related))
+    in_chain = OldestVacuums(limit, lambda each: each.waiting.event_id in chain)
+    waiting = _waiting(settings, table, in_chain)
+    return Story(event_id, related, waiting.vacuums, letters, related.dropped, waiting.count)
+
+
+def _waiting(settings: Settings, table: str, oldest: OldestVacuums) -> OldestVacuums:
+    for store in gate_stores(settings, table):
+        oldest.take(store)
+    return oldest
 
 
 def _event(log: EventLog, event_id: str, since: datetime | None) -> LoggedEvent | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Self
 
 from tidegate.events import (
@@ -57,6 +57,10 @@ class Story:
     dead_letters: Sequence[ListedDeadLetter]
     left_out: int = 0
     """How many older events are not among them."""
+    waiting_in_all: int = 0
+    """How many vacuums wait: `waiting` has the oldest of them."""
+    also_waiting: Collection[str] = ()
+    """Ids of vacuums among the events that wait, in `waiting` or not."""
 
     @property
     def table_of_commits(self) -> str | None:
@@ -77,18 +81,18 @@ class Story:
         return steps or ["nothing: every request has its outcome, and no vacuum waits"]
 
     def _commands(self) -> Iterator[str]:
-        answers: dict[str, list[Event]] = defaultdict(list)
+        requests = {e.event_id: e for e in self._events() if isinstance(e, Command)}
+        answers = {event_id: _Answers() for event_id in requests}
         for event in self._events():
             if isinstance(event, Outcome):
-                for answered in answered_by(event):
-                    answers[answered].append(event)
-        requests = {e.event_id: e for e in self._events() if isinstance(e, Command)}
+                for answered in requests.keys() & answered_by(event):
+                    answers[answered].add(event)
         for event_id, command in requests.items():
             if (step := _step(command, answers[event_id])) is not None:
                 yield step
 
     def _vacuums(self) -> Iterator[str]:
-        known = {each.event_id for each in self.waiting}
+        known = {each.event_id for each in self.waiting}.union(self.also_waiting)
         released = {e.caused_by for e in self._events() if isinstance(e, CleaningReleased)}
         for each in self.waiting:
             holds = ", ".join(str(hold) for hold in each.lacks[:5])
@@ -103,12 +107,13 @@ class Story:
                 if each.held_by
                 else f"the cleaning after vacuum {each.event_id} is released with the next event"
             )
-        for event in {
-            e.event_id: e for e in self._events() if isinstance(e, VacuumFinished)
-        }.values():
-            if event.event_id not in known | released:
+        if (younger := self.waiting_in_all - len(self.waiting)) > 0:
+            yield f"{younger} younger vacuums wait, too: tidegate waiting --table {self.subject}"
+        vacuums = dict.fromkeys(e.event_id for e in self._events() if isinstance(e, VacuumFinished))
+        for event_id in vacuums:
+            if event_id not in known | released:
                 yield (
-                    f"vacuum {event.event_id} is neither waiting nor released: the reader gate has"
+                    f"vacuum {event_id} is neither waiting nor released: the reader gate has"
                     " not read it yet, or its release is older than what is shown; see: tidegate"
                     " status"
                 )
@@ -130,35 +135,57 @@ class Story:
         return (each.event for each in self.events if each.event is not None)
 
 
-def _step(command: Command, answers: Sequence[Event]) -> str | None:
+@dataclass(slots=True)
+class _Answers:
+    """The outcomes of a command, as far as they say what is still to come: some are large."""
+
+    verdicts: set[Verdict | None] = field(default_factory=set[Verdict | None])
+    last: str | None = None
+    """The kind of the last one."""
+    failed: RestoreFailed | None = None
+    waits: RestoreAwaitingApproval | CleaningDeferred | None = None
+    """The last one, if a person has to act."""
+
+    def add(self, outcome: Outcome) -> None:
+        """Take the next one."""
+        self.verdicts.add(verdict_of(outcome))
+        self.last = type(outcome).__name__
+        self.waits = None
+        if isinstance(outcome, RestoreAwaitingApproval | CleaningDeferred):
+            self.waits = outcome
+        if isinstance(outcome, RestoreFailed):
+            self.failed = outcome
+
+
+def _step(command: Command, answers: _Answers) -> str | None:
     """What is still to come of a command; None if nothing is."""
     named = f"{type(command).__name__} {command.event_id}"
     service = next(
         (name for kind, name in _SERVICES.items() if isinstance(command, kind)), "a service"
     )
-    verdicts = [verdict_of(each) for each in answers]
-    if Verdict.DONE in verdicts or Verdict.REFUSED in verdicts:
+    if answers.verdicts & {Verdict.DONE, Verdict.REFUSED}:
         return None
-    if Verdict.FAILED in verdicts:
-        failed = next((e for e in reversed(answers) if isinstance(e, RestoreFailed)), None)
+    if Verdict.FAILED in answers.verdicts:
+        failed = answers.failed
         reason = f": {failed.message}" if failed else ""
         what = "approval" if failed and failed.approval else "request"
         return f"{named} failed half way{reason}; the same {what}, published again, resumes it"
-    if answers and isinstance(answers[-1], RestoreAwaitingApproval):
-        until = answers[-1].expires_at
-        by = f" by {until:%Y-%m-%dT%H:%M:%SZ}" if until else ""
-        return (
-            f"{named} is carried out once a second person approves it{by}: tidegate publish"
-            f" approval --request {command.event_id} --plan-id {answers[-1].plan_id}"
-        )
-    if answers and isinstance(answers[-1], CleaningDeferred):
-        return (
-            f"{named} is released again once the table is held no more (by"
-            f" {answers[-1].held_by}): tidegate hold remove {command.table}"
-        )
-    if answers:
-        return f"{named} is under way: {service} has published {type(answers[-1]).__name__}"
-    return f"{named} has no outcome yet: {service} will carry it out"
+    match answers.waits:
+        case RestoreAwaitingApproval(expires_at=until, plan_id=plan_id):
+            by = f" by {until:%Y-%m-%dT%H:%M:%SZ}" if until else ""
+            return (
+                f"{named} is carried out once a second person approves it{by}: tidegate publish"
+                f" approval --request {command.event_id} --plan-id {plan_id}"
+            )
+        case CleaningDeferred(held_by=held_by):
+            return (
+                f"{named} is released again once the table is held no more (by"
+                f" {held_by}): tidegate hold remove {command.table}"
+            )
+        case None:
+            if answers.last is not None:
+                return f"{named} is under way: {service} has published {answers.last}"
+            return f"{named} has no outcome yet: {service} will carry it out"
 
 
 def ids_of_chain(event_id: str, events: Iterable[Event]) -> frozenset[str]:

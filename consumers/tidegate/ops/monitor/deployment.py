@@ -21,10 +21,10 @@ from tidegate.ops.topics.creating import connect
 from tidegate.ops.waiting import (
     HeldTable,
     KeptCleaning,
-    LackingVacuum,
+    StoredVacuum,
     gate_stores,
     held_and_kept,
-    lacking_vacuums,
+    stored_vacuums,
 )
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
@@ -56,25 +56,25 @@ class _Waiting(NamedTuple):
     kept_bytes: int = 0
     held: int = 0
 
-    def plus(self, found: LackingVacuum | HeldTable | KeptCleaning) -> _Waiting:
+    def plus(self, found: StoredVacuum | HeldTable | KeptCleaning) -> _Waiting:
         match found:
             case HeldTable():
                 return self._replace(held=self.held + 1)
             case KeptCleaning():
                 kept, size = self.kept + found.directories, self.kept_bytes + found.bytes
                 return self._replace(kept=kept, kept_bytes=size)
-            case LackingVacuum():
+            case StoredVacuum():
                 return self._plus_vacuum(found)
 
-    def _plus_vacuum(self, vacuum: LackingVacuum) -> _Waiting:
-        since = vacuum.since.timestamp()
-        locks = sum(each.lock_id is not None for each in vacuum.lacks)
+    def _plus_vacuum(self, vacuum: StoredVacuum) -> _Waiting:
+        since = vacuum.waiting.since.timestamp()
+        locks, transactions = vacuum.count_lacks()
         return self._replace(
             vacuums=self.vacuums + 1,
             locks=self.locks + locks,
-            transactions=self.transactions + len(vacuum.lacks) - locks,
+            transactions=self.transactions + transactions,
             oldest=since if self.oldest is None else min(self.oldest, since),
-            overdue=self.overdue + (vacuum.overdue_since is not None),
+            overdue=self.overdue + (vacuum.waiting.overdue_since is not None),
         )
 
 
@@ -186,7 +186,7 @@ class DeploymentMonitor:
         """
         found = dict.fromkeys(self._settings.monitoring.tables, _NONE)
         for store in gate_stores(self._settings):
-            for what in chain(lacking_vacuums(store), held_and_kept(store)):
+            for what in chain(stored_vacuums(store), held_and_kept(store)):
                 pattern = next((it for it in found if fnmatchcase(what.table, it)), None)
                 if pattern is not None:
                     found[pattern] = found[pattern].plus(what)

@@ -18,9 +18,9 @@ from tidegate.ops.waiting import (
     HeldTable,
     KeptCleaning,
     LackingVacuum,
+    OldestVacuums,
     gate_stores,
     held_and_kept,
-    lacking_vacuums,
 )
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.metadata import KafkaMetadata
@@ -104,14 +104,11 @@ def _dead_letters(settings: Settings) -> Counter[str]:
 def _waiting(
     settings: Settings,
 ) -> tuple[int, LackingVacuum | None, list[HeldTable], list[KeptCleaning]]:
-    count, oldest = 0, None
+    oldest = OldestVacuums(1)
     held: list[HeldTable] = []
     kept: list[KeptCleaning] = []
     for store in gate_stores(settings):
-        for each in lacking_vacuums(store):
-            count += 1
-            if oldest is None or each.since < oldest.since:
-                oldest = each
+        oldest.take(store)
         for it in held_and_kept(store):
             held.append(it) if isinstance(it, HeldTable) else kept.append(it)
-    return count, oldest, held, kept
+    return oldest.count, next(iter(oldest.vacuums), None), held, kept

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from tidegate.ops.waiting.changelog import gate_stores, waiting_vacuums
 from tidegate.ops.waiting.holding import HeldTable, KeptCleaning, held_and_kept
-from tidegate.ops.waiting.lack import LackingVacuum, lacking_vacuums
+from tidegate.ops.waiting.lack import LackingVacuum, StoredVacuum, stored_vacuums
+from tidegate.ops.waiting.oldest import OldestVacuums
 
 __all__ = [
     "HeldTable",
     "KeptCleaning",
     "LackingVacuum",
+    "OldestVacuums",
+    "StoredVacuum",
     "gate_stores",
     "held_and_kept",
-    "lacking_vacuums",
+    "stored_vacuums",
     "waiting_vacuums",
 ]

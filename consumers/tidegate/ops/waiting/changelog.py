@@ -38,8 +38,8 @@ def waiting_vacuums(settings: Settings, table: str | None = None) -> Iterator[La
 def gate_stores(settings: Settings, table: str | None = None) -> Iterator[StateStore[GateState]]:
     """What the gate has stored, partition by partition.
 
-    One partition's state is in memory at a time. Of a table named exactly, only its partition is
-    read, and nothing of other tables is kept.
+    One partition's state is in memory at a time: a store is empty once the next is asked for. Of a
+    table named exactly, only its partition is read, and nothing of other tables is kept.
 
     Args:
         settings: The deployment.
@@ -58,7 +58,9 @@ def gate_stores(settings: Settings, table: str | None = None) -> Iterator[StateS
     is_exact = table is not None and not _SIGNS & set(table)
     numbers = [partition_of(table, count)] if table is not None and is_exact else range(count)
     for number in numbers:
-        yield _RETRIES.call(partial(_store, settings, topic, number, table))
+        store = _RETRIES.call(partial(_store, settings, topic, number, table))
+        yield store
+        store.clear()  # whoever iterates still refers to it while the next one is read
 
 
 def _store(settings: Settings, topic: str, number: int, table: str | None) -> StateStore[GateState]:

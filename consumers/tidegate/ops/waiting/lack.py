@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
 from tidegate.cleaning.gate_holds import hold_of
 from tidegate.cleaning.gate_index import GateIndex
-from tidegate.cleaning.gate_lacks import lacks_of
+from tidegate.cleaning.gate_lacks import lacks_of, unended
 from tidegate.cleaning.gate_state import VACUUM, GateState, VacuumRecord, WaitingVacuum
 from tidegate.events import LackedHold
 from tidegate.runtime.decider.state_store import StateStore
@@ -34,15 +34,52 @@ class LackingVacuum:
     held_by: str | None = None
     """Who holds the table, and why; None: nobody does."""
 
+    @property
+    def age(self) -> tuple[datetime, str]:
+        """What it is sorted by: the oldest first, and those of one time by their ids."""
+        return self.since, self.event_id
+
     def as_json(self) -> dict[str, Any]:
         """Everything about it, for scripts."""
-        since = self.since.isoformat(timespec="milliseconds")
-        lacks = [each.model_dump() for each in self.lacks]
-        overdue = self.overdue_since and self.overdue_since.isoformat(timespec="milliseconds")
-        return asdict(self) | {"since": since, "lacks": lacks, "overdue_since": overdue}
+        # not dataclasses.asdict: it copies every hold
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {
+            "since": _iso(self.since),
+            "lacks": [each.model_dump() for each in self.lacks],
+            "overdue_since": self.overdue_since and _iso(self.overdue_since),
+        }
 
 
-def lacking_vacuums(store: StateStore[GateState]) -> Iterator[LackingVacuum]:
+def _iso(at: datetime) -> str:
+    return at.isoformat(timespec="milliseconds")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVacuum:
+    """A vacuum that waits, as the gate has stored it: what it lacks is looked up when asked for.
+
+    It keeps the records of its table in memory; a `LackingVacuum` does not.
+    """
+
+    table: str
+    waiting: WaitingVacuum
+    index: GateIndex = field(repr=False)
+
+    @property
+    def age(self) -> tuple[datetime, str]:
+        """What it is sorted by."""
+        return self.waiting.since, self.waiting.event_id
+
+    def lacking(self) -> LackingVacuum:
+        """It, and what it waits for."""
+        return _lacking(self.table, self.waiting, self.index)
+
+    def count_lacks(self) -> tuple[int, int]:
+        """How many locks, and how many transactions without a known lock, have not ended."""
+        locks, transactions = unended(self.waiting, self.index)
+        return len(locks), len(transactions)
+
+
+def stored_vacuums(store: StateStore[GateState]) -> Iterator[StoredVacuum]:
     """The vacuums that wait, of every table in a store, in no particular order.
 
     Raises:
@@ -53,7 +90,12 @@ def lacking_vacuums(store: StateStore[GateState]) -> Iterator[LackingVacuum]:
         for name in index.pieces.names():
             piece = index.pieces.get(name) if name[0] == VACUUM else None
             if isinstance(piece, WaitingVacuum | VacuumRecord):
-                yield _lacking(table, piece.whole(), index)
+                yield StoredVacuum(table, piece.whole(), index)
+
+
+def lacking_vacuums(store: StateStore[GateState]) -> Iterator[LackingVacuum]:
+    """The same, each with what it waits for."""
+    return (each.lacking() for each in stored_vacuums(store))
 
 
 def _lacking(table: str, waiting: WaitingVacuum, index: GateIndex) -> LackingVacuum:

@@ -131,6 +131,12 @@ class StateStore(Generic[S]):
         elif key == PARTITIONS_KEY:
             self.partitions = None if value is None else _COUNT.validate_json(value)
 
+    def clear(self) -> None:
+        """Forget all tables, for the sake of memory: it is not used any more."""
+        for each in (self._records, self.all_pieces, self._loaded):
+            each.clear()
+        self.recent = RecentPieces()
+
     def __len__(self) -> int:
         """How many tables have a state."""
         return len(self._records.keys() | self._changed)
