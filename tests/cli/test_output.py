@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tidegate.cli import dead_letters_report, main, output
 from tidegate.cli.dead_letters_report import row_of
+from tidegate.cli.later_lines import LaterLines
 from tidegate.errors import PermanentError
 from tidegate.monitoring.visible import visible
 from tidegate.ops.dead_letters import DeadLetter, ListedDeadLetter
@@ -148,7 +149,7 @@ def test_every_command_prints_through_the_one_module_that_escapes(module: str) -
 def test_lines_that_come_in_another_order_are_printed_in_theirs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with output.LaterLines() as lines:
+    with LaterLines() as lines:
         for key, value in (((2, "b"), "third"), ((1, "z"), "first"), ((2, "a"), "s\u0117cond\n")):
             lines.add(key, {"is": value})
         count = lines.write()

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -55,6 +54,11 @@ def write_error(line: str) -> None:
     typer.echo(f"tidegate: {visible(' '.join(line.split()))}", err=True)
 
 
+def write_ascii(lines: bytes) -> None:
+    """Print what is JSON already: ASCII, with every other character escaped."""
+    typer.echo(lines.decode("ascii"), nl=False)
+
+
 def write_json(value: object, indent: int | None = None) -> None:
     """Print JSON; it is ASCII, with every other character escaped."""
     typer.echo(json.dumps(value, indent=indent))
@@ -80,39 +84,6 @@ def write_json_parts(fields: Mapping[str, object]) -> None:
             typer.echo((", " if number else "") + json.dumps(item), nl=False)
         typer.echo("]", nl=False)
     typer.echo("}")
-
-
-class LaterLines:
-    """JSON objects that are printed in another order than they come in, a line each.
-
-    Meanwhile they lie in a file without a name: in memory are only the keys that they are sorted
-    by, and where each begins.
-    """
-
-    def __init__(self) -> None:
-        """Open the file."""
-        self._file = TemporaryFile()  # noqa: SIM115 - closed when this is left
-        self._places: list[tuple[Any, int]] = []
-
-    def __enter__(self) -> Self:
-        """As it is."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Remove the file."""
-        self._file.close()
-
-    def add(self, key: object, value: object) -> None:
-        """Keep an object under its key; all keys can be compared with each other."""
-        self._places.append((key, self._file.tell()))
-        self._file.write(json.dumps(value).encode("ascii") + b"\n")
-
-    def write(self) -> int:
-        """Print them in the order of their keys; return how many there are."""
-        for _, at in sorted(self._places):
-            self._file.seek(at)
-            typer.echo(self._file.readline(), nl=False)
-        return len(self._places)
 
 
 def write_styled(*parts: tuple[str, str | None]) -> None:

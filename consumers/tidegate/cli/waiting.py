@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from tidegate.cli.exit_codes import ExitCode
+from tidegate.cli.later_lines import LaterLines
 from tidegate.cli.options import AsJsonLines, ConfigFile, table_pattern
-from tidegate.cli.output import LaterLines, write
+from tidegate.cli.output import write
 from tidegate.service.settings import Settings
 
 if TYPE_CHECKING:
