@@ -1,4 +1,4 @@
-"""When a metadata table is kept through a restore: each rule broken on purpose."""
+"""When a metadata table is kept through a restore, and its lock: each rule broken on purpose."""
 
 from __future__ import annotations
 
@@ -13,7 +13,28 @@ _TABLE: Final = _RESTORES + "metadata_table.py"
 _PLANS: Final = "tests/restores/test_metadata_undo.py"
 _CRASHES: Final = "tests/restores/test_metadata_table_crashes.py"
 
+_LOCK: Final = _RESTORES + "table_lock.py"
+_LOCKS: Final = "tests/restores/test_table_lock.py"
+
 METADATA_MUTANTS: Final = (
+    Mutant(
+        "table lock: a writer's is not taken over",
+        _LOCK,
+        (("is not None and is_ours(warehouse, path):", "is not None:"),),
+        f"{_LOCKS} -k after_the_look",
+    ),
+    Mutant(
+        "table lock: it is given back when a restore fails",
+        _LOCK,
+        (("    try:\n        yield\n    finally:\n", "    yield\n    if not path:\n"),),
+        f"{_LOCKS} -k given_back",
+    ),
+    Mutant(
+        "table lock: that of the next restore is left to it",
+        _LOCK,
+        (("if _owner(context.warehouse, path) == owner:", "if path:"),),
+        f"{_LOCKS} -k left_to_it",
+    ),
     Mutant(
         "metadata table: what the rollbacks did goes with them",
         _UNDO,

@@ -31,7 +31,7 @@ from tidegate.events import (
 )
 from tidegate.events.reasons import Reason
 from tidegate.hudi import Action
-from tidegate.hudi_reader import load_table
+from tidegate.hudi_reader import HudiTable, load_table
 from tidegate.restores import EngineRule, HudiEngine, LivenessSettings, Restorer, plan_restore
 from tidegate.restores.hudi_engine import told
 from tidegate.restores.run import RestoreRun
@@ -182,6 +182,65 @@ def test_what_died_before_or_after_hudi_s_part_is_finished_once(
     assert isinstance(completed, RestoreCompleted)
     assert completed.restore_instant == pending.timestamp
     assert table.read() != kept, "what was written since was destroyed"
+
+
+def test_a_write_that_began_while_hudi_restored_is_told_and_rolled_back_by_the_next_request(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its writer had looked before the restore was there, and began after Hudi's own last look."""
+    table = RealTable(spark, tmp_path / "lake/orders", 9, metadata_table=False)
+    table.write(rows(range(6), "first", 1), "insert")
+    kept = table.read()
+    instant = saved(table)
+
+    def begins_during(engine: HudiEngine, seen: HudiTable, savepoint: str) -> None:
+        (restore,) = seen.timeline.pending_restores
+        call(engine, seen, savepoint)
+        write = int(restore.timestamp) + 1
+        for name in (f"{write}.commit.requested", f"{write}.inflight"):
+            (table.path / ".hoodie/timeline" / name).touch()
+
+    call = HudiEngine._call
+    with monkeypatch.context() as patched:
+        patched.setattr(HudiEngine, "_call", begins_during)
+        started, failed = carried_out(
+            table, request(table, instant), HudiEngine(lambda: spark, ALL)
+        )
+
+    assert isinstance(started, RestoreStarted)
+    assert isinstance(failed, RestoreFailed)
+    assert f"the write {int(started.restore_instant) + 1} began during it" in failed.message
+    assert table.read() == kept
+
+    started, completed = carried_out(table, request(table, instant), HudiEngine(lambda: spark, ALL))
+
+    assert isinstance(started, RestoreStarted)
+    assert [each.action for each in started.instants] == ["commit"]
+    assert isinstance(completed, RestoreCompleted)
+    now = load_table(Storage(), table.location).timeline
+    assert [each.timestamp for each in now.writes][-1] == instant
+    assert table.read() == kept
+
+
+def test_where_a_commit_got_a_savepoint_after_the_plan_hudi_is_not_called(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = RealTable(spark, tmp_path / "lake/orders", 9, metadata_table=False)
+    table.write(rows(range(6), "first", 1), "insert")
+    command = request(table, saved(table))
+    last = load_table(Storage(), table.location).timeline.completed_writes[-1].timestamp
+
+    def comes_between(_: RestoreRun) -> None:
+        table.call("create_savepoint", commit_time=last)
+
+    monkeypatch.setattr(RestoreRun, "take_metadata_table_away", comes_between)
+    shown = table.read()
+
+    _, failed = carried_out(table, command, HudiEngine(never, ALL))
+
+    assert isinstance(failed, RestoreFailed)
+    assert f"a savepoint of {last}, which is rolled back" in failed.message
+    assert table.read() == shown
 
 
 def test_hudi_s_own_words_are_told(spark: SparkSession, tmp_path: Path) -> None:

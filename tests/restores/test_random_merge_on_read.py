@@ -15,6 +15,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader looks
 
+from support.aftermath import ARCHIVED, incremental, starts
 from support.judged import restore, savepoint, savepoint_files
 from support.merge_on_read import (
     CLEANED,
@@ -27,7 +28,7 @@ from support.merge_on_read import (
     loaded,
     moment_of,
 )
-from support.real_hudi import RealTable, rows
+from support.real_hudi import RealTable, Row, rows
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreCompleted, SavepointCreated
 from tidegate.hudi import Action, InstantState
@@ -56,6 +57,7 @@ class Writer:
             "log compact": lambda: self.upsert(**LOG_COMPACTED),
             "cluster": lambda: self.upsert(**CLUSTERED),
             "overwrite": lambda: self.write([(6, "p0", 0, "over")], "insert_overwrite"),
+            "archive": lambda: self.upsert(**ARCHIVED),
             "die": self.die,
         }
         if cleans:
@@ -97,7 +99,7 @@ def test_a_random_history_is_restored_to_the_rows_of_its_savepoint(
     table.write(rows(range(8), "first", 0), "insert")
     for _ in range(writer.random.randint(1, 5)):
         writer.step(cleans=False)
-    moment = moment_of(table)
+    moment, times = moment_of(table), starts(table)
     theirs = table.copy(tmp_path / "savepoint/orders")
     assert isinstance(savepoint(table, moment.instant, ThreadMap()), SavepointCreated), writer.done
     theirs.call("create_savepoint", commit_time=moment.instant)
@@ -115,8 +117,19 @@ def test_a_random_history_is_restored_to_the_rows_of_its_savepoint(
     assert isinstance(last, RestoreCompleted), (writer.done, last)
     assert table.read() == moment.rows, writer.done
     if restored_by_hudi(theirs, moment):
-        assert theirs.read("read_optimized") == table.read("read_optimized"), writer.done
+        assert seen(table, times) == seen(theirs, times), writer.done
     follow_up(table, moment, writer)
+
+
+def seen(table: RealTable, since: list[str]) -> dict[str, list[Row] | str]:
+    """The rows of every kind of query, or what Hudi says: cleaned files can't be asked for."""
+    found: dict[str, list[Row] | str] = {"read optimized": list(table.read("read_optimized"))}
+    for each in since:
+        try:
+            found[each] = incremental(table, each)
+        except Py4JJavaError as error:
+            found[each] = str(error.java_exception.getClass().getName())
+    return found
 
 
 def restored_by_hudi(table: RealTable, moment: Moment) -> bool:
@@ -130,7 +143,7 @@ def restored_by_hudi(table: RealTable, moment: Moment) -> bool:
 
 def follow_up(table: RealTable, moment: Moment, writer: Writer) -> None:
     expected = {row[0]: row for row in moment.rows}
-    for more in ({}, COMPACTED, CLEANED):
+    for more in ({}, COMPACTED, CLEANED, ARCHIVED):
         writer.ts += 1
         row = (writer.ts % 8, f"p{writer.ts % 2}", writer.ts, "after")
         row = (row[0], f"p{row[0] % 2}", row[2], row[3])

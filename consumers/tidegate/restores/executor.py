@@ -38,6 +38,7 @@ from tidegate.restores.preparation import prepare
 from tidegate.restores.progress import Progress
 from tidegate.restores.repeats import concerns, outcome_store, previous_outcome
 from tidegate.restores.run import RestoreRun
+from tidegate.restores.table_lock import holding_lock
 from tidegate.storage import NotFound, ParallelMap
 from tidegate.tables.hudi import open_table
 from tidegate.tables.refusal import Refused, readable, refusal_of
@@ -194,7 +195,11 @@ class Restorer:
                 except Refused as refused:  # the request waits as before
                     yield self._approval_rejected(approval, refused)
                     return
-            yield from self._carry_out(command, table, plan)
+            if by_hudi:  # Hudi's own procedure takes the lock, where its session has a provider
+                yield from self._carry_out(command, table, plan)
+                return
+            with holding_lock(self.context, table.location, command.event_id):
+                yield from self._carry_out(command, table, plan)
 
     def _awaiting(
         self, command: RestoreRequested, plan: PlannedRestore, rule: ApprovalRule

@@ -1,10 +1,10 @@
 """Whether a writer is alive, by heartbeats and locks: a restore needs the table to itself.
 
-Locks are looked at, and none is taken. Hudi's FileSystemBasedLockProvider lets a lock file expire
-only if it is configured to: one of a restorer that died before its restore was on the timeline
-would keep all writers out until somebody removes it. What a lock would exclude, a writer that
-begins between the last look at the timeline and the restore's claim, is found at the restore's end
-(`RestoreRun.check_end`), with any lock provider.
+Locks are looked at; one is held only if the settings say so (`table_lock.py`). Hudi lets a lock
+file expire only if it is configured to: one of a restorer that died before its restore was on the
+timeline keeps all writers out until the restore is requested again, or somebody removes it. What a
+lock would exclude, a writer that begins between the last look at the timeline and the restore's
+claim, is found at the restore's end (`RestoreRun.check_end`), with any lock provider.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tidegate.events.reasons import Reason
+from tidegate.restores.table_lock import is_ours
 from tidegate.storage import FileInfo, NotFound, Storage, join
 from tidegate.tables.refusal import Refused
 
@@ -31,12 +32,14 @@ class LivenessSettings:
             writers touch theirs every minute and stop writing after three minutes without.
         lock_files: Lock files of Hudi's FileSystemBasedLockProvider, below the table.
         lock_expiry: A lock file older than this belongs to a dead writer; None, as in Hudi: never.
+        hold_lock: Whether to hold the first of `lock_files` while a restore runs.
         watch: How long pending writes are watched for changes; zero: not at all.
     """
 
     heartbeat_expiry: timedelta = timedelta(minutes=5)
     lock_files: tuple[str, ...] = (".hoodie/lock",)
     lock_expiry: timedelta | None = None
+    hold_lock: bool = False
     watch: timedelta = timedelta(seconds=5)
 
     @property
@@ -64,7 +67,9 @@ def check_writers(
     for name in settings.lock_files:
         folder, _, file = join(location, name).rpartition("/")
         for lock in _files(storage, folder):
-            if lock.name == file and _is_held(lock, now, settings.lock_expiry):
+            if lock.name != file or is_ours(storage, lock.path):
+                continue
+            if _is_held(lock, now, settings.lock_expiry):
                 raise Refused(Reason.WRITER_ALIVE, f"the lock {name} is held")
     for lock in _files(storage, join(location, _STORAGE_LOCKS)):
         if lock.name.endswith(".json") and not _is_released(storage, lock, now):

@@ -207,12 +207,22 @@ class RestoreRun:
         """Have Hudi's own procedure do all of it: it resumes the restore that `begin` began.
 
         Raises:
-            FormatError: Hudi failed, or did not end at the savepoint.
+            FormatError: Hudi failed, or did not end at the savepoint; or a write began during it;
+                or a commit that is rolled back has got a savepoint.
             TransientError: Spark failed, or another process completed the restore meanwhile.
         """
         if self.context.hudi is None:
             raise FormatError("no Spark session with Hudi is configured")
-        return self.context.hudi.run(self._reload(), self.plan.savepoint, self.instant.timestamp)
+        self.check_savepoints()
+        table = self._reload()
+        metadata = self.context.hudi.run(table, self.plan.savepoint, self.instant.timestamp)
+        if begun := self._begun(table.reloaded().timeline):
+            raise FormatError(
+                f"Hudi has completed the restore, but the write {min(begun)} began during it, on"
+                " what is rolled back: it would bring rows back. Stop that writer, and request the"
+                " restore once more to roll that write back too"
+            )
+        return metadata
 
     def _append_blocks(self, step: Step) -> None:
         """Append the rollback blocks that are not there yet.
@@ -290,8 +300,7 @@ class RestoreRun:
         """
         timeline = self.check_savepoints()
         last = timeline.last_completed_write()
-        planned = {write.timestamp for write in self.table.timeline.writes}
-        begun = {write.timestamp for write in timeline.writes} - planned
+        begun = self._begun(timeline)
         what = ""
         if last is None or last.timestamp != self.plan.savepoint:
             found = "there is none" if last is None else f"it is {last.timestamp}.{last.action}"
@@ -307,6 +316,11 @@ class RestoreRun:
                 " writer, look at the plan, and request the restore again with the plan's id to"
                 " roll that write back too"
             )
+
+    def _begun(self, timeline: Timeline) -> set[str]:
+        """The writes that the plan does not know."""
+        planned = {write.timestamp for write in self.table.timeline.writes}
+        return {write.timestamp for write in timeline.writes} - planned
 
     def finish(self, metadata: RestoreMetadata) -> None:
         """Complete the restore and remove its rollbacks. The outcome must be stored before."""

@@ -32,6 +32,7 @@ def restore_settings(settings: Settings) -> LivenessSettings:
     return LivenessSettings(
         lock_files=given.lock_files,
         lock_expiry=None if expiry is None else timedelta(seconds=expiry),
+        hold_lock=given.hold_lock,
         watch=timedelta(seconds=given.watch_seconds),
     )
 

@@ -97,6 +97,10 @@ class RestoreSettings(Section, frozen=True):
     lock_expiry: Seconds | None = Field(default=None, ge=60)
     """How old such a lock has to be to count as left behind (`hoodie.write.lock.filesystem.expire`,
     there in minutes), in seconds or as text with a unit; without it never, as in Hudi."""
+    hold_lock: bool = False
+    """Whether to hold the first of `lock_files` while a restore runs: writers with Hudi's
+    FileSystemBasedLockProvider wait for its end. After a SIGKILL the next restore of the table
+    takes it over; where none comes, remove the file."""
     rules: tuple[RestoreRuleSettings, ...] = ()
     """For some tables; the first that covers one decides. Without one no approval is needed, and
     Tidegate carries restores out itself."""
@@ -108,6 +112,12 @@ class RestoreSettings(Section, frozen=True):
             if not all(name not in {"", ".", ".."} for name in each.split("/")) or ":" in each:
                 raise ValueError(f"not a relative path below a table: {each!r}")
         return files
+
+    @model_validator(mode="after")
+    def _names_the_lock_to_hold(self) -> Self:
+        if self.hold_lock and not self.lock_files:
+            raise ValueError("hold_lock = true needs lock_files: the first of them is held")
+        return self
 
     @model_validator(mode="after")
     def _takes_no_approval_away_unsaid(self) -> Self:
