@@ -11,7 +11,7 @@ request it is for: Kafka gives a table's requests to one restorer after the othe
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
@@ -35,7 +35,7 @@ def is_ours(storage: Storage, location: str) -> bool:
 
 
 @contextmanager
-def holding_lock(context: RestoreContext, location: str, command_id: str) -> Iterator[None]:
+def holding_lock(context: RestoreContext, location: str, command_id: str) -> Generator[None]:
     """Hold the first of the lock files that the settings name, if they say that it is to be held.
 
     Raises:
