@@ -146,6 +146,20 @@ def histories(draw: st.DrawFn) -> tuple[list[Instant], list[str], int]:
     return instants, files, draw(MINUTES)
 
 
+def test_a_log_file_older_than_all_slices_and_the_timeline_is_of_the_newest_as_in_hudi() -> None:
+    """What a writer that died left was not removed when it was rolled back, and both archived."""
+    two = rules(Layout.TWO, *FOUR[1:])
+    assert names([log(2), base(3), base(5), log(7)], two, 7) == sorted([log(2), base(5), log(7)])
+    assert names([log(2), base(3), base(5), log(7)], two, 3) == [base(3)]
+    # its slice is there, so it is of that
+    assert names([base(1), log(2), base(3)], two, 7) == [base(3)]
+    # no slice but its own
+    assert names([log(2)], two, 7) == [log(2)]
+    # on the timeline, by a writer that inserts into log files first
+    known = rules(Layout.TWO, completed(2, 3), *FOUR[1:])
+    assert names([log(2), base(5)], known, 7) == [base(5)]
+
+
 @given(histories())
 def test_the_newest_slice_has_every_committed_log_file_that_its_base_lacks(
     history: tuple[list[Instant], list[str], int],

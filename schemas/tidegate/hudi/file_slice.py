@@ -239,5 +239,11 @@ class _Group:
         if self.rules.layout is Layout.ONE:
             return log.instant
         # the newest slice that was begun before the delta commit completed
-        completed = self.rules.timeline.completion_of(log.instant)
-        return max((key for key in slices if key <= completed), default=log.instant)
+        timeline = self.rules.timeline
+        completed = timeline.completion_of(log.instant)
+        begun = [key for key in slices if key <= completed]
+        if not begun and timeline.is_forgotten(log.instant):
+            # what of it is left: it was rolled back, and is archived. Hudi takes a delta commit
+            # of which it knows no completion for one of the newest slice, and reads it there
+            begun = list(slices)
+        return max(begun, default=log.instant)

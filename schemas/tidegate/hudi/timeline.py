@@ -120,6 +120,10 @@ class Timeline:
             return False
         return self.start is not None and timestamp < self.start
 
+    def is_forgotten(self, timestamp: str) -> bool:
+        """Whether a write is older than the timeline, and not on it: it was archived."""
+        return timestamp not in self._times_of_writes and self.is_committed(timestamp)
+
     def completed_after(
         self, savepoint: Instant, by_request: AbstractSet[Action] = frozenset()
     ) -> tuple[Instant, ...]:
