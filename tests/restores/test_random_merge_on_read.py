@@ -89,7 +89,7 @@ class Writer:
         self.table.call("run_compaction", op="run")
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(24))
 def test_a_random_history_is_restored_to_the_rows_of_its_savepoint(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
