@@ -116,9 +116,28 @@ def test_a_random_history_is_restored_to_the_rows_of_its_savepoint(
 
     assert isinstance(last, RestoreCompleted), (writer.done, last)
     assert table.read() == moment.rows, writer.done
-    if restored_by_hudi(theirs, moment):
+    by_hudi = restored_by_hudi(theirs, moment)
+    if by_hudi:
         assert seen(table, times) == seen(theirs, times), writer.done
-    follow_up(table, moment, writer)
+    assert follow_up(table, writer) == with_follow_up(moment, writer), writer.done
+    if by_hudi and written_on(theirs, writer):
+        # not to the rows that are expected: once Hudi has archived a replacecommit of which nothing
+        # was cleaned, or a write that died and left no marker, it reads their files again
+        archived = after(writer, 3)
+        for each in (table, theirs):
+            each.write([archived], more=ARCHIVED)
+        assert table.read() == theirs.read(), writer.done
+
+
+def written_on(table: RealTable, writer: Writer) -> bool:
+    """Whether Hudi could write after its own restore, which can leave a pending clustering."""
+    try:
+        follow_up(table, writer)
+    except Py4JJavaError as error:
+        if "HoodieClusteringUpdateException" not in str(error):
+            raise
+        return False
+    return True
 
 
 def seen(table: RealTable, since: list[str]) -> dict[str, list[Row] | str]:
@@ -141,12 +160,19 @@ def restored_by_hudi(table: RealTable, moment: Moment) -> bool:
     return True
 
 
-def follow_up(table: RealTable, moment: Moment, writer: Writer) -> None:
+def after(writer: Writer, number: int) -> tuple[int, str, int, str]:
+    """The row of a write after the restore."""
+    ts = writer.ts + 1 + number
+    return (ts % 8, f"p{ts % 2}", ts, "after")
+
+
+def follow_up(table: RealTable, writer: Writer) -> list[Row]:
+    for number, more in enumerate(({}, COMPACTED, CLEANED)):
+        table.write([after(writer, number)], more=more)
+    return list(table.read())
+
+
+def with_follow_up(moment: Moment, writer: Writer) -> list[Row]:
     expected = {row[0]: row for row in moment.rows}
-    for more in ({}, COMPACTED, CLEANED, ARCHIVED):
-        writer.ts += 1
-        row = (writer.ts % 8, f"p{writer.ts % 2}", writer.ts, "after")
-        row = (row[0], f"p{row[0] % 2}", row[2], row[3])
-        table.write([row], more=more)
-        expected[row[0]] = row
-    assert table.read() == sorted(expected.values()), writer.done
+    expected |= {row[0]: row for row in (after(writer, number) for number in range(3))}
+    return sorted(expected.values())
