@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ from tidegate.hudi import (
     Layout,
     SliceRules,
     Timeline,
+    compactions_to_read,
     latest_slices,
     parse_data_file,
 )
@@ -158,6 +161,60 @@ def test_a_log_file_older_than_all_slices_and_the_timeline_is_of_the_newest_as_i
     # on the timeline, by a writer that inserts into log files first
     known = rules(Layout.TWO, completed(2, 3), *FOUR[1:])
     assert names([log(2), base(5)], known, 7) == [base(5)]
+
+
+OVERTAKEN = [base(1), log(2), base(3), base(5)]
+"""The delta commit of 2 was requested before the compactions of 3 and 5, and is archived."""
+
+
+@pytest.mark.parametrize(
+    ("merged", "newest"),
+    [
+        pytest.param({3: [log(2)]}, [base(5)], id="before the first"),
+        pytest.param({3: [], 5: [log(2)]}, [base(5)], id="after the first"),
+        pytest.param({3: [], 5: []}, [log(2), base(5)], id="after both"),
+        pytest.param({3: [log(2)], 5: []}, [base(5)], id="merged once is merged"),
+    ],
+)
+def test_a_log_file_of_an_archived_delta_commit_is_of_the_slice_that_no_compaction_merged(
+    merged: dict[int, list[str]], newest: list[str]
+) -> None:
+    kept = [completed(3, 4, Action.COMMIT), completed(5, 6, Action.COMMIT), completed(7, 8)]
+    two = rules(Layout.TWO, *kept)
+    assert compactions_to_read("p", OVERTAKEN, two) == {at(3), at(5)}
+    read = {at(minute): {("p", name) for name in each} for minute, each in merged.items()}
+    assert names(OVERTAKEN, replace(two, merged=read), 7) == sorted(newest)
+
+
+def test_a_plan_says_nothing_of_a_file_group_of_the_same_name_elsewhere() -> None:
+    two = rules(Layout.TWO, completed(3, 4, Action.COMMIT), completed(7, 8))
+    elsewhere = replace(two, merged={at(3): {("q", log(2))}})
+    assert names([base(1), log(2), base(3)], elsewhere, 7) == sorted([log(2), base(3)])
+
+
+def test_a_log_file_is_kept_with_both_slices_if_the_compaction_is_archived_too() -> None:
+    """More than Hudi keeps, which can ask its archive. Nothing is lost."""
+    two = rules(Layout.TWO, completed(7, 8))
+    assert compactions_to_read("p", [base(1), log(2), base(3)], two) == {at(3)}
+    assert names([base(1), log(2), base(3)], two, 7) == sorted([log(2), base(3)])
+    assert names([base(1), log(2), base(3)], two, 2) == sorted([base(1), log(2)])
+
+
+def test_a_pending_compaction_s_plan_counts_too() -> None:
+    two = rules(Layout.TWO, completed(7, 8), compacting=5)
+    assert compactions_to_read("p", [base(1), log(2)], two) == {at(5)}
+    overtaken = replace(two, merged={at(5): set[tuple[str, str]]()})
+    assert names([base(1), log(2)], overtaken, 7) == [log(2)]
+    merged = replace(two, merged={at(5): {("p", log(2))}})
+    assert names([base(1), log(2)], merged, 7) == sorted([base(1), log(2)])
+
+
+def test_no_plan_is_read_where_the_timeline_says_it_all() -> None:
+    files = [base(1), log(1), base(3), log(5), log(2, ending=".cdc"), base(1, "h"), base(3, "h")]
+    assert not compactions_to_read("p", files, rules(Layout.TWO, *FOUR))
+    assert not compactions_to_read("p", files, rules(Layout.ONE, completed(9, 10)))
+    # nothing came after it
+    assert not compactions_to_read("p", [base(1), log(2)], rules(Layout.TWO, completed(7, 8)))
 
 
 @given(histories())

@@ -245,4 +245,27 @@ HUDI_MUTANTS: Final = (
         ((" or unnamed or write.timestamp", " or write.timestamp"),),
         "tests/savepoints/test_relevance.py -k delta_commits",
     ),
+    Mutant(
+        "savepoints: what a compaction did not merge is of its slice",
+        "schemas/tidegate/hudi/file_slice.py",
+        (
+            (
+                "            if merged is not None:\n                key = begun\n            elif",
+                "            if",
+            ),
+        ),
+        "tests/hudi/test_file_slices.py",
+    ),
+    Mutant(
+        "savepoints: the plans of compactions that overtook archived writes are read",
+        "consumers/tidegate/savepoints/full_listing.py",
+        (("with_merged(table, slice_rules(table), partitions)", "slice_rules(table)"),),
+        "tests/savepoints/test_savepoint_writer.py -k overtaken",
+    ),
+    Mutant(
+        "savepoints: what may be of either slice is kept with both",
+        "schemas/tidegate/hudi/file_slice.py",
+        (("return key, begun", "return (key,)"),),
+        "tests/hudi/test_file_slices.py",
+    ),
 )

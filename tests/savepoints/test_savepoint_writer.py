@@ -93,6 +93,27 @@ def test_without_an_instant_the_last_completed_commit_is_meant(tmp_path: Path) -
     assert outcome.instant == at(4)
 
 
+def test_a_log_file_is_kept_whose_archived_delta_commit_was_overtaken_by_a_compaction(
+    tmp_path: Path,
+) -> None:
+    """Only the compaction's plan says that it did not merge it."""
+    table = HandMade(tmp_path / "orders", 9).create(hoodie__table__type="MERGE_ON_READ")
+    table.delta(at(1), {"p0": "g0"}, None)
+    table.delta(at(2), {"p0": "g0"}, at(1))
+    table.schedule(at(4), {"p0": "g0"})
+    table.delta(at(3), {"p0": "g0"}, at(1))
+    table.compact(at(4), {"p0": "g0"}, at(1))
+    table.delta(at(5), {"p1": "g1"}, None)
+    for archived in (at(1), at(2), at(3)):
+        for file in table.timeline.glob(f"{archived}*"):
+            file.unlink()
+
+    run(tmp_path, savepoint_request(table, at(5)))
+
+    kept = (f".g0_{at(3)}.log.1_0-1-2", f"g0_0-1-2_{at(4)}.parquet")
+    assert files_of(table, at(5))["p0"] == kept
+
+
 def test_replaced_groups_are_left_out_and_empty_partitions_are_kept(tmp_path: Path) -> None:
     table = four_commits(tmp_path / "orders", 9)
     table.replace(at(5), {"p0": ["g0"]}, {"p0": "g2"})

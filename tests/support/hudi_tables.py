@@ -173,8 +173,12 @@ class HandMade:
         return f"{partition}/{name}"
 
     def schedule(self, instant: str, groups: Mapping[str, str]) -> None:
-        """Request a compaction."""
-        content = _compaction_plan(groups)
+        """Request a compaction of all log files that the groups have."""
+        logs = {
+            group: sorted(each.name for each in (self.path / partition).glob(f".{group}_*.log.*_*"))
+            for partition, group in groups.items()
+        }
+        content = _compaction_plan(groups, logs)
         self.put(Instant(instant, Action.COMPACTION, InstantState.REQUESTED), content)
 
     def compact(
@@ -235,19 +239,20 @@ def _clean_metadata(bound: str) -> bytes:
     return buffer.getvalue()
 
 
-def _compaction_plan(groups: Mapping[str, str]) -> bytes:
-    operation = {
-        "type": "record",
-        "name": "HoodieCompactionOperation",
-        "fields": [{"name": name, "type": "string"} for name in ("partitionPath", "fileId")],
-    }
+def _compaction_plan(groups: Mapping[str, str], logs: Mapping[str, list[str]]) -> bytes:
+    texts = [{"name": n, "type": "string"} for n in ("partitionPath", "fileId", "dataFilePath")]
+    names = {"name": "deltaFilePaths", "type": {"type": "array", "items": "string"}}
+    operation = {"type": "record", "name": "HoodieCompactionOperation", "fields": [*texts, names]}
     schema = {
         "type": "record",
         "name": "HoodieCompactionPlan",
         "fields": [{"name": "operations", "type": {"type": "array", "items": operation}}],
     }
     buffer = io.BytesIO()
-    operations = [{"partitionPath": p, "fileId": group} for p, group in groups.items()]
+    operations = [
+        {"partitionPath": p, "fileId": group, "dataFilePath": "", "deltaFilePaths": logs[group]}
+        for p, group in groups.items()
+    ]
     fastavro.writer(buffer, schema, [{"operations": operations}])
     return buffer.getvalue()
 

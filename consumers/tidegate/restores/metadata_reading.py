@@ -83,8 +83,10 @@ def _folders(table: HudiTable) -> dict[str, list[FileInfo]]:
     return found
 
 
-def _merged(table: HudiTable, completed: Iterable[Instant]) -> dict[str, frozenset[str]]:
-    found = dict[str, frozenset[str]]()
+def _merged(
+    table: HudiTable, completed: Iterable[Instant]
+) -> dict[str, frozenset[tuple[str, str]]]:
+    found = dict[str, frozenset[tuple[str, str]]]()
     for instant in completed:
         if instant.action is Action.COMMIT:
             requested = Instant(instant.timestamp, Action.COMPACTION, InstantState.REQUESTED)

@@ -57,14 +57,14 @@ class SeenMetadataTable:
     Attributes:
         files: The files of its timeline.
         partitions: The names in each of its partitions.
-        merged: The names of the files that each completed compaction merged, by its instant.
+        merged: The files (partition, name) that each completed compaction merged, by its instant.
         written: What each completed commit wrote, by its instant.
         digest: A hash of all names and sizes.
     """
 
     files: tuple[Instant, ...]
     partitions: Mapping[str, frozenset[str]]
-    merged: Mapping[str, frozenset[str]]
+    merged: Mapping[str, frozenset[tuple[str, str]]]
     written: Mapping[str, tuple[WriteStat, ...]]
     digest: str
 
@@ -271,7 +271,7 @@ def _is_undone(compaction: Instant, seen: SeenMetadataTable, undone: AbstractSet
     merged = seen.merged.get(compaction.timestamp)
     if merged is None:
         raise Unprovable(f"the plan of its compaction {compaction.timestamp} is gone")
-    return any(_file(name).instant in undone for name in merged)
+    return any(_file(name).instant in undone for _, name in merged)
 
 
 def _is_whole(partition: str, seen: SeenMetadataTable, fates: _Fates) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.hudi_reader import HudiTable, list_partitions, slice_rules
+from tidegate.hudi_reader import HudiTable, list_partitions, slice_rules, with_merged
 from tidegate.savepoints.lookup import read_commits
 from tidegate.savepoints.plan import SavepointPlan, plan_savepoint
 from tidegate.savepoints.relevance import commits_to_read
@@ -29,7 +29,7 @@ def list_savepoint(
         NotFound: a file of the timeline was removed meanwhile.
     """
     partitions = list_partitions(table.storage, table.location, parallel_map)
-    rules = slice_rules(table)
+    rules = with_merged(table, slice_rules(table), partitions)
     names = [name for partition in partitions for name in partition.sizes]
     relevant = commits_to_read(commit, bound, rules, names)
     commits = read_commits(table, relevant, parallel_map)

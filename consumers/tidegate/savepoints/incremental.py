@@ -22,7 +22,13 @@ from tidegate.hudi import (
     read_entries,
 )
 from tidegate.hudi.clean import cleaned_partitions
-from tidegate.hudi_reader import HudiTable, PartitionFiles, read_partitions, slice_rules
+from tidegate.hudi_reader import (
+    HudiTable,
+    PartitionFiles,
+    read_partitions,
+    slice_rules,
+    with_merged,
+)
 from tidegate.savepoints.derivation import MOST_DERIVED, Changes, InDoubt, changes_since
 from tidegate.savepoints.lookup import read_commits
 from tidegate.savepoints.plan import SavepointPlan, plan_savepoint
@@ -66,6 +72,7 @@ def derive_savepoint(
         old = {path: base.entries[path] for path in touched if path in base.entries}
         _check_paths(touched - old.keys(), base, touched)
         found = read_partitions(table.storage, table.location, sorted(touched), parallel_map)
+        rules = with_merged(table, rules, found)
         listed = {each.path: each for each in found}
         replaced_bytes = sum(_size(path, names, listed) for path, names in old.items())
         earlier = _earlier_replacements(base, rules, old, listed.values())

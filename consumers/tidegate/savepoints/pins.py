@@ -15,7 +15,7 @@ from typing import Final
 
 from tidegate.events import KeptSavepoint, SavepointMark
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata, latest_slices
-from tidegate.hudi_reader import HudiTable, list_partitions, slice_rules
+from tidegate.hudi_reader import HudiTable, list_partitions, slice_rules, with_merged
 from tidegate.savepoints.claims import claimed_for_good
 from tidegate.savepoints.lookup import read_replaced
 from tidegate.storage import NotFound, ParallelMap
@@ -47,8 +47,10 @@ def newest_files(table: HudiTable, parallel_map: ParallelMap) -> ListedFiles:
     last = table.timeline.last_completed_write()
     newest = last.timestamp if last else ""
     replaced = read_replaced(table, newest, parallel_map)
-    rules, superseded = slice_rules(table), dict[tuple[str, str], int]()
-    for each in list_partitions(table.storage, table.location, parallel_map):
+    partitions = list_partitions(table.storage, table.location, parallel_map)
+    rules = with_merged(table, slice_rules(table), partitions)
+    superseded = dict[tuple[str, str], int]()
+    for each in partitions:
         slices = latest_slices(each.path, each.sizes, rules, newest, replaced)
         current = {name for one in slices for name in one.file_names}
         superseded |= {(each.path, n): s for n, s in each.sizes.items() if n not in current}

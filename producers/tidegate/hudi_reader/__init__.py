@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.hudi_reader.partitions import PartitionFiles, list_partitions, read_partitions
-from tidegate.hudi_reader.slices import slice_rules
+from tidegate.hudi_reader.slices import slice_rules, with_merged
 from tidegate.hudi_reader.table import HudiTable, NoSuchTable, load_table
 
 __all__ = [
@@ -14,4 +14,5 @@ __all__ = [
     "load_table",
     "read_partitions",
     "slice_rules",
+    "with_merged",
 ]

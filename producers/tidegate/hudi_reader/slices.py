@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
+from typing import TypeVar
 
 from tidegate.errors import FormatError
-from tidegate.hudi import Action, InstantState, SliceRules, compacted_groups
+from tidegate.hudi import (
+    Action,
+    Instant,
+    InstantState,
+    SliceRules,
+    compacted_groups,
+    compactions_to_read,
+    merged_files,
+)
+from tidegate.hudi_reader.partitions import PartitionFiles
 from tidegate.hudi_reader.table import HudiTable
+from tidegate.storage import NotFound
+
+T = TypeVar("T")
 
 
 def slice_rules(table: HudiTable) -> SliceRules:
@@ -19,9 +34,33 @@ def slice_rules(table: HudiTable) -> SliceRules:
     pending = (InstantState.REQUESTED, InstantState.INFLIGHT)
     compactions: dict[tuple[str, str], str] = {}
     for instant in table.timeline.of_action(Action.COMPACTION, *pending):
-        try:
-            groups = compacted_groups(table.read(replace(instant, state=InstantState.REQUESTED)))
-        except FormatError as error:
-            raise FormatError(f"{instant.timestamp}.compaction.requested: {error}") from error
+        groups = _read_plan(table, instant.timestamp, compacted_groups)
         compactions |= dict.fromkeys(groups, instant.timestamp)
     return SliceRules(table.timeline, table.properties.layout, compactions)
+
+
+def with_merged(
+    table: HudiTable, rules: SliceRules, partitions: Iterable[PartitionFiles]
+) -> SliceRules:
+    """The rules for the files of these partitions.
+
+    Reads the plans of the compactions that came after archived delta commits whose log files are
+    still there: none in a table that is cleaned as often as it is archived.
+
+    Raises:
+        FormatError: a plan can't be read, or a log file has a name of an unknown form.
+    """
+    merged = dict(rules.merged)
+    needed = {i for p in partitions for i in compactions_to_read(p.path, p.sizes, rules)}
+    for instant in sorted(needed - merged.keys()):
+        with suppress(NotFound):  # archived, or another kind of write
+            merged[instant] = _read_plan(table, instant, merged_files)
+    return replace(rules, merged=merged)
+
+
+def _read_plan(table: HudiTable, instant: str, decode: Callable[[bytes], T]) -> T:
+    content = table.read(Instant(instant, Action.COMPACTION, InstantState.REQUESTED))
+    try:
+        return decode(content)
+    except FormatError as error:
+        raise FormatError(f"{instant}.compaction.requested: {error}") from error

@@ -19,8 +19,8 @@ def compacted_groups(requested: bytes) -> frozenset[tuple[str, str]]:
         )
 
 
-def merged_files(requested: bytes) -> frozenset[str]:
-    """The names of the files that a compaction merges: base files, and the log files since.
+def merged_files(requested: bytes) -> frozenset[tuple[str, str]]:
+    """The files (partition, name) that a compaction merges: base files, and the log files since.
 
     Raises:
         FormatError: the content is not a compaction plan.
@@ -28,7 +28,7 @@ def merged_files(requested: bytes) -> frozenset[str]:
     record = containers.decode(requested)
     with containers.reading("compaction plan"):
         return frozenset(
-            str(path).rpartition("/")[2]
+            (str(operation["partitionPath"]), str(path).rpartition("/")[2])
             for operation in record["operations"] or ()
             for path in (operation["dataFilePath"], *(operation["deltaFilePaths"] or ()))
             if path

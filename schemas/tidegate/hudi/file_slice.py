@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, Self
@@ -139,11 +139,16 @@ class SliceRules:
 
     `compactions` has the file groups (partition, file id) that a pending compaction is going to
     compact, with its instant: what is written since belongs to a new slice of that instant.
+    `merged` has the files (partition, name) that a compaction merges, by its instant, for those of
+    `compactions_to_read`.
     """
 
     timeline: Timeline
     layout: Layout
     compactions: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    merged: Mapping[str, AbstractSet[tuple[str, str]]] = field(
+        default_factory=dict[str, AbstractSet[tuple[str, str]]]
+    )
 
 
 def replaced_groups(
@@ -162,6 +167,41 @@ def replaced_groups(
         for partition, file_ids in partitions.items()
         for file_id in file_ids
     )
+
+
+def compactions_to_read(
+    partition: str, names: Collection[str], rules: SliceRules
+) -> frozenset[str]:
+    """The compactions whose plans say which slice the log files of archived delta commits are of.
+
+    That is decided by when a delta commit completed, from version 8 on. Of an archived one the
+    timeline does not say it; but what a compaction did not merge, although the slice before was its
+    input, was completed after its request.
+
+    Raises:
+        FormatError: a log file has a name of an unknown form.
+    """
+    if rules.layout is Layout.ONE:
+        return frozenset()
+    oldest = dict[str, str]()
+    for name in filter(_may_be_log, names):  # most tables have no such file
+        log = parse_data_file(name)
+        if isinstance(log, LogFile) and _is_of_archived(log, rules.timeline):
+            oldest[log.file_id] = min(log.instant, oldest.get(log.file_id, log.instant))
+    if not oldest:
+        return frozenset()
+    bases = filter(None, map(BaseFile.parse, names))
+    begun = [(base.file_id, base.instant) for base in bases if base.file_id in oldest]
+    begun += [(each, rules.compactions.get((partition, each), "")) for each in oldest]
+    return frozenset(instant for file_id, instant in begun if instant > oldest[file_id])
+
+
+def _may_be_log(name: str) -> bool:
+    return name.startswith(".")
+
+
+def _is_of_archived(log: LogFile, timeline: Timeline) -> bool:
+    return not log.is_change_data and timeline.is_forgotten(log.instant)
 
 
 def latest_slices(
@@ -228,22 +268,46 @@ class _Group:
         if pending is not None:
             slices.setdefault(pending, (None, []))
         for log in sorted(logs, key=lambda each: (each.instant, each.order)):
-            key = self._key_of(log, slices)
-            if log.is_change_data and slices.get(key, (None,))[0] is None:
-                continue  # without its base file it is of a write that is gone
-            if timeline.is_committed(log.instant) or log.instant == pending:
+            if not timeline.is_committed(log.instant) and log.instant != pending:
+                continue
+            for key in self._keys_of(log, slices):
+                if log.is_change_data and slices.get(key, (None,))[0] is None:
+                    continue  # without its base file it is of a write that is gone
                 slices.setdefault(key, (None, []))[1].append(log)
         return slices
 
-    def _key_of(self, log: LogFile, slices: Iterable[str]) -> str:
-        if self.rules.layout is Layout.ONE:
-            return log.instant
-        # the newest slice that was begun before the delta commit completed
+    def _keys_of(self, log: LogFile, slices: Iterable[str]) -> tuple[str, ...]:
+        """The slice that a log file is of; two, if it can't be known which."""
         timeline = self.rules.timeline
+        if self.rules.layout is Layout.ONE:
+            return (log.instant,)
+        # the newest slice that was begun before the delta commit completed
         completed = timeline.completion_of(log.instant)
-        begun = [key for key in slices if key <= completed]
-        if not begun and timeline.is_forgotten(log.instant):
-            # what of it is left: it was rolled back, and is archived. Hudi takes a delta commit
-            # of which it knows no completion for one of the newest slice, and reads it there
-            begun = list(slices)
-        return max(begun, default=log.instant)
+        key = max((key for key in slices if key <= completed), default=None)
+        if _is_of_archived(log, timeline):
+            return self._keys_of_archived(log, key, sorted(k for k in slices if k > log.instant))
+        return (key or log.instant,)
+
+    def _keys_of_archived(self, log: LogFile, key: str | None, later: list[str]) -> tuple[str, ...]:
+        """As `compactions_to_read` says.
+
+        Args:
+            log: The log file.
+            key: The newest slice begun before the delta commit was requested, if there is one.
+            later: Those begun after, in order.
+        """
+        for begun in later:
+            merged = self.rules.merged.get(begun)
+            if merged is not None and (self.partition, log.file_name) in merged:
+                break
+            if merged is not None:
+                key = begun
+            elif key is None:
+                # what a write left that was rolled back, of which nothing else is known: Hudi
+                # takes it for one of the newest slice, and reads it there
+                return (later[-1],)
+            elif self.rules.timeline.is_forgotten(begun):
+                return key, begun
+            else:
+                break
+        return (key or log.instant,)
