@@ -324,6 +324,27 @@ def test_it_is_dropped_if_a_writer_changed_it_after_the_plan(
     assert is_gone(table)
 
 
+def test_what_somebody_writes_into_the_properties_during_a_move_stays(
+    original: HandMade, tmp_path: Path
+) -> None:
+    table = copy_of(original, tmp_path)
+    properties = table.path / ".hoodie/hoodie.properties"
+
+    class Edited(Warehouse):
+        @contextmanager
+        def moving(self, source: str, target: str) -> Generator[Moves]:
+            with properties.open("a") as file:
+                file.write("hoodie.table.note=somebody's\n")
+            with super().moving(source, target) as moves:
+                yield moves
+
+    *_, last = restore(table, Edited(WarehouseRoots.of(str(tmp_path))), 0)
+
+    assert isinstance(last, RestoreCompleted)
+    assert is_kept(table)
+    assert properties.read_text().count("=somebody's\n") == 2
+
+
 @pytest.mark.parametrize("reason", [errno.EXDEV, errno.EMFILE])
 def test_it_is_dropped_where_it_cannot_be_moved(
     original: HandMade, tmp_path: Path, reason: int

@@ -105,13 +105,13 @@ class MetadataKeeper:
         if stays != self.undo.staying or not self._is_undone(self.undo, context):
             self._remove()
             return False
-        content = read_properties(self.warehouse, self.location)
-        declared = with_value(content, METADATA_PARTITIONS[0], ",".join(self.undo.kept))
         # what can't be moved, another process may have put back since
         is_back = self._exists(self._undone) or self._move(self._aside, self._place, self._is_whole)
         if not is_back and not self._is_as_undone():
             self._remove()
             return False
+        content = read_properties(self.warehouse, self.location)
+        declared = with_value(content, METADATA_PARTITIONS[0], ",".join(self.undo.kept))
         self.warehouse.replace(join(self.location, PROPERTIES), declared)
         if self._exists(self._place):
             return True
