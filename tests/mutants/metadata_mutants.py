@@ -115,7 +115,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         "metadata table: a compaction that merged what goes goes too",
         _UNDO,
-        (("any(_file(name).instant in undone for name in merged)", "not merged"),),
+        (("any(_file(name).instant in undone for _, name in merged)", "not merged"),),
         f"{_PLANS} -k merged_what",
     ),
     Mutant(
