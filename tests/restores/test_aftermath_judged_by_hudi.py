@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
 @pytest.mark.parametrize(
     ("version", "metadata_table", "merge_on_read"),
     [
-        pytest.param(9, True, False, id="copy-on-write 9 with a metadata table"),
+        pytest.param(9, True, False, id="copy-on-write 9, metadata", marks=pytest.mark.soak),
         pytest.param(6, False, True, id="merge-on-read 6"),
         pytest.param(9, False, True, id="merge-on-read 9", marks=pytest.mark.soak),
         pytest.param(8, True, True, id="merge-on-read 8, metadata", marks=pytest.mark.soak),

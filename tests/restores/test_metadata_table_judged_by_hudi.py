@@ -28,17 +28,21 @@ pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
 
 ALL = {"files", "column_stats", "partition_stats", "record_index"}
 AFTER: list[Row] = [(1, "p1", 20, "after"), (7, "p1", 20, "after"), (20, "p0", 20, "after")]
-EVERY_KIND = pytest.mark.parametrize(
-    "history",
-    [
-        pytest.param((9, False), id="copy-on-write 9"),
-        pytest.param((9, True), id="merge-on-read 9"),
-        pytest.param((8, False), id="copy-on-write 8", marks=pytest.mark.soak),
-        pytest.param((8, True), id="merge-on-read 8", marks=pytest.mark.soak),
-    ],
-    indirect=True,
-    scope="module",
-)
+
+
+def every_kind(*quick: tuple[int, bool]) -> pytest.MarkDecorator:
+    """Versions 8 and 9, copy-on-write and merge-on-read; in every run those that are quick."""
+    kinds = {
+        (9, False): "copy-on-write 9",
+        (9, True): "merge-on-read 9",
+        (8, False): "copy-on-write 8",
+        (8, True): "merge-on-read 8",
+    }
+    params = [
+        pytest.param(kind, id=name, marks=[] if kind in quick else pytest.mark.soak)
+        for kind, name in kinds.items()
+    ]
+    return pytest.mark.parametrize("history", params, indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +81,7 @@ def check_kept(table: RealTable, history: IndexedHistory) -> None:
     check_reads(table, expected)
 
 
-@EVERY_KIND
+@every_kind((9, False), (9, True))
 def test_what_is_kept_lists_and_finds_what_is_there_now_and_after_every_later_write(
     history: IndexedHistory, tmp_path: Path
 ) -> None:
@@ -126,10 +130,10 @@ FEW = 7
 DEATHS = pytest.mark.parametrize(
     "died",
     [
-        pytest.param(is_undeclared, id="undeclared"),
-        pytest.param(is_aside, id="set aside"),
+        pytest.param(is_undeclared, id="undeclared", marks=pytest.mark.soak),
+        pytest.param(is_aside, id="set aside", marks=pytest.mark.soak),
         pytest.param(is_half_undone, id="half undone"),
-        pytest.param(is_put_back, id="put back"),
+        pytest.param(is_put_back, id="put back", marks=pytest.mark.soak),
         pytest.param(is_declared_again, id="declared again"),
     ],
 )
@@ -144,7 +148,7 @@ def killed_when(table: RealTable, instant: str, is_then: Callable[[RealTable], b
         restore(table, instant, ThreadMap(1), Stepwise(table.path.parent, at_step))
 
 
-@EVERY_KIND
+@every_kind((9, True))
 @DEATHS
 def test_hudi_finishes_what_we_died_in(
     history: IndexedHistory, tmp_path: Path, died: Callable[[RealTable], bool]
@@ -164,7 +168,7 @@ def test_hudi_finishes_what_we_died_in(
     check_reads(table, after(history.moment.rows, AFTER))
 
 
-@EVERY_KIND
+@every_kind((9, True))
 @DEATHS
 def test_what_we_died_in_we_finish_and_it_is_kept(
     history: IndexedHistory, tmp_path: Path, died: Callable[[RealTable], bool]
@@ -210,7 +214,7 @@ def test_an_index_that_was_built_after_the_savepoint_is_built_again_alone(
     check_reads(table, after(moment.rows, AFTER))
 
 
-@pytest.mark.parametrize("often", [3, 5])
+@pytest.mark.parametrize("often", [3, pytest.param(5, marks=pytest.mark.soak)])
 def test_with_compactions_of_it_before_and_since_it_is_kept_and_right(
     spark: SparkSession, tmp_path: Path, often: int
 ) -> None:

@@ -114,7 +114,9 @@ def once_at(step: int, act: Callable[[], object]) -> Callable[[int], None]:
 
 @KINDS
 @STEPS
-@pytest.mark.parametrize("operation", ["upsert", "bulk_insert"])
+@pytest.mark.parametrize(
+    "operation", ["upsert", pytest.param("bulk_insert", marks=pytest.mark.soak)]
+)
 def test_a_writer_that_began_before_the_restore_and_ends_during_it(  # noqa: PLR0913 - a matrix
     spark: SparkSession,
     tmp_path: Path,
