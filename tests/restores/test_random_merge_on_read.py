@@ -121,12 +121,11 @@ def test_a_random_history_is_restored_to_the_rows_of_its_savepoint(
         assert seen(table, times) == seen(theirs, times), writer.done
     assert follow_up(table, writer) == with_follow_up(moment, writer), writer.done
     if by_hudi and written_on(theirs, writer):
-        # not to the rows that are expected: once Hudi has archived a replacecommit of which nothing
-        # was cleaned, or a write that died and left no marker, it reads their files again
-        archived = after(writer, 3)
         for each in (table, theirs):
-            each.write([archived], more=ARCHIVED)
-        assert table.read() == theirs.read(), writer.done
+            each.write([after(writer, 3)], more=ARCHIVED)
+        # once Hudi has archived a replacecommit of which nothing was cleaned, or a write that died
+        # and left no marker, it reads their files again: then no worse than after its own restore
+        assert table.read() in (with_follow_up(moment, writer, 4), theirs.read()), writer.done
 
 
 def written_on(table: RealTable, writer: Writer) -> bool:
@@ -172,7 +171,7 @@ def follow_up(table: RealTable, writer: Writer) -> list[Row]:
     return list(table.read())
 
 
-def with_follow_up(moment: Moment, writer: Writer) -> list[Row]:
+def with_follow_up(moment: Moment, writer: Writer, writes: int = 3) -> list[Row]:
     expected = {row[0]: row for row in moment.rows}
-    expected |= {row[0]: row for row in (after(writer, number) for number in range(3))}
+    expected |= {row[0]: row for row in (after(writer, number) for number in range(writes))}
     return sorted(expected.values())
