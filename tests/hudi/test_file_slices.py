@@ -200,6 +200,43 @@ def test_a_log_file_is_kept_with_both_slices_if_the_compaction_is_archived_too()
     assert names([base(1), log(2), base(3)], two, 2) == sorted([base(1), log(2)])
 
 
+@pytest.mark.parametrize(
+    ("files", "merged", "until", "expected"),
+    [
+        pytest.param(
+            [log(2), base(3), base(5)], {5: [log(2)]}, 4, [base(3), log(2)],
+            id="the slice before is cleaned, and the compaction after the archived one merged it",
+        ),
+        pytest.param(
+            [base(1), log(2), base(3), base(5)], {5: []}, 7, [base(5), log(2)],
+            id="the one after the archived one did not merge it",
+        ),
+        pytest.param(
+            [base(1), log(2), base(3), base(5)], {5: []}, 4, [base(3)],
+            id="then it is not of the slice between",
+        ),
+        pytest.param(
+            [log(2), base(5)], {}, 4, [log(2)],
+            id="a group that began with log files, before a base file that is no compaction's",
+        ),
+    ],
+)  # fmt: skip
+def test_every_slice_that_an_archived_delta_commit_may_be_of_keeps_its_log_file(
+    files: list[str], merged: dict[int, list[str]], until: int, expected: list[str]
+) -> None:
+    """Those of 2 and 3 are archived."""
+    kept = [completed(4, 5), completed(5, 6, Action.COMMIT), completed(7, 8)]
+    read = {at(minute): {("p", name) for name in each} for minute, each in merged.items()}
+    two = replace(rules(Layout.TWO, *kept), merged=read)
+    assert names(files, two, until) == sorted(expected)
+
+
+def test_a_log_file_is_kept_with_each_slice_of_archived_compactions() -> None:
+    two = rules(Layout.TWO, completed(7, 8))
+    assert names(OVERTAKEN, two, 7) == sorted([log(2), base(5)])
+    assert names(OVERTAKEN, two, 4) == sorted([log(2), base(3)])
+
+
 def test_a_pending_compaction_s_plan_counts_too() -> None:
     two = rules(Layout.TWO, completed(7, 8), compacting=5)
     assert compactions_to_read("p", [base(1), log(2)], two) == {at(5)}

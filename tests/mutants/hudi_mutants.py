@@ -250,8 +250,8 @@ HUDI_MUTANTS: Final = (
         "schemas/tidegate/hudi/file_slice.py",
         (
             (
-                "            if merged is not None:\n                key = begun\n            elif",
-                "            if",
+                "            if merged is None:\n                found",
+                "            if merged is None or merged:\n                found",
             ),
         ),
         "tests/hudi/test_file_slices.py",
@@ -265,7 +265,48 @@ HUDI_MUTANTS: Final = (
     Mutant(
         "savepoints: what may be of either slice is kept with both",
         "schemas/tidegate/hudi/file_slice.py",
-        (("return key, begun", "return (key,)"),),
+        (
+            (
+                "return (*filter(None, found), *unknown)",
+                "return (*filter(None, found), *unknown)[:1]",
+            ),
+        ),
         "tests/hudi/test_file_slices.py",
+    ),
+    Mutant(
+        "savepoints: an unread plan of a compaction may be one",
+        "schemas/tidegate/hudi/file_slice.py",
+        ((" or instant in self.rules.unknown", ""),),
+        "tests/savepoints/test_overlapping_writes.py -k archiver",
+    ),
+    Mutant(
+        "savepoints: where writes overlapped, they have what a restore leaves",
+        "consumers/tidegate/savepoints/plan.py",
+        (("if overlaps(commit, rules.timeline, undone) else None", "if not commit else None"),),
+        "tests/savepoints/test_overlapping_writes.py -k kept",
+    ),
+    Mutant(
+        "savepoints: a compaction that began before the commit completed overlaps it",
+        "consumers/tidegate/savepoints/plan.py",
+        ((" or commit < write.timestamp < end", ""),),
+        "tests/savepoints/test_overlapping_writes.py -k kept",
+    ),
+    Mutant(
+        "savepoints: what an overlapping write followed has to be there",
+        "consumers/tidegate/savepoints/plan.py",
+        (("        _refuse_missing(after.missing(chosen))\n", ""),),
+        "tests/savepoints/test_overlapping_writes.py -k refused",
+    ),
+    Mutant(
+        "savepoints: none is derived from one with overlapping writes",
+        "consumers/tidegate/savepoints/derivation.py",
+        (("if overlaps(savepointed, timeline, undone):", "if not savepointed:"),),
+        "tests/savepoints/test_overlapping_writes.py -k derived",
+    ),
+    Mutant(
+        "restores: change data are no log files to write a rollback block after",
+        "consumers/tidegate/restores/log_blocks.py",
+        ((" or file.is_change_data:", ":"),),
+        "tests/restores/test_restore_of_merge_on_read.py -k change_data",
     ),
 )

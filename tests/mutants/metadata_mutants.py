@@ -20,13 +20,18 @@ METADATA_MUTANTS: Final = (
     Mutant(
         "table lock: a writer's is not taken over",
         _LOCK,
-        (("is not None and is_ours(warehouse, path):", "is not None:"),),
+        (('(_owner(warehouse, path) or "").startswith(_OWNER)', "there is not None"),),
         f"{_LOCKS} -k after_the_look",
     ),
     Mutant(
         "table lock: it is given back when a restore fails",
         _LOCK,
-        (("    try:\n        yield\n    finally:\n", "    yield\n    if not path:\n"),),
+        (
+            (
+                "    try:\n        yield\n    finally:\n        # the next",
+                "    yield\n    if not path:\n        # the next",
+            ),
+        ),
         f"{_LOCKS} -k given_back",
     ),
     Mutant(
@@ -34,6 +39,30 @@ METADATA_MUTANTS: Final = (
         _LOCK,
         (("if _owner(context.warehouse, path) == owner:", "if path:"),),
         f"{_LOCKS} -k left_to_it",
+    ),
+    Mutant(
+        "table lock: what a killed restorer left goes",
+        _LOCK,
+        (("    left = {path: _owner(context.warehouse, path)", "    left = {path: str()"),),
+        f"{_LOCKS} -k whatever_becomes",
+    ),
+    Mutant(
+        "table lock: that of a restore that runs is left to it",
+        _LOCK,
+        ((" and not _may_be_restoring(context, location)", ""),),
+        f"{_LOCKS} -k that_runs",
+    ),
+    Mutant(
+        "table lock: two processes with one request have a lock each",
+        _LOCK,
+        ((" {uuid.uuid4().hex[:8]}", ""),),
+        f"{_LOCKS} -k first_leaves",
+    ),
+    Mutant(
+        "table lock: it is given back before the last outcome is published",
+        _RESTORES + "executor.py",
+        (("            yield last  #", "                yield last  #"),),
+        f"{_LOCKS} -k was_published",
     ),
     Mutant(
         "metadata table: what the rollbacks did goes with them",

@@ -100,6 +100,23 @@ def test_in_version_6_log_files_stay_and_rollback_blocks_undo_them(tmp_path: Pat
     assert blocks(table) == undone
 
 
+@pytest.mark.parametrize("token", ["2-20-31", "0-1-2"])
+def test_a_rollback_block_is_not_written_after_change_data(tmp_path: Path, token: str) -> None:
+    """Readers of the table pass over files that end in `.cdc`: the block would undo nothing."""
+    table = HandMade(tmp_path / "orders", 6).create(
+        hoodie__table__type="MERGE_ON_READ", hoodie__table__cdc__enabled="true"
+    )
+    table.delta(at(1), {"p0": "g0"}, None)
+    (table.path / f"p0/.g0_{at(1)}.log.1_{token}.cdc").write_text("before and after" * 100)
+    table.delta(at(2), {"p1": "g1"}, None)
+    keep(table, at(2))
+    table.delta(at(3), {"p0": "g0"}, at(1))
+
+    assert isinstance(restore(table), RestoreCompleted)
+
+    assert blocks(table) == {f"p0/.g0_{at(1)}.log.2_0-1-2": at(3)}
+
+
 @VERSIONS
 def test_the_timeline_ends_with_the_savepoint_and_the_restore(tmp_path: Path, version: int) -> None:
     table = savepointed(tmp_path, version)

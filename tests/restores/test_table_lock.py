@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -29,9 +29,10 @@ from tidegate.events import (
     RestoreStarted,
 )
 from tidegate.events.reasons import Reason
-from tidegate.restores import LivenessSettings, Restorer
+from tidegate.restores import LivenessSettings, Restorer, liveness
 from tidegate.restores.run import RestoreRun
 from tidegate.savepoints import SavepointWriter
+from tidegate.storage import Storage
 
 NOW = partial(datetime.now, UTC)
 HELD = LivenessSettings(watch=timedelta(0), hold_lock=True)
@@ -67,7 +68,7 @@ def test_it_is_there_while_the_restore_runs_and_gone_afterwards(table: HandMade)
 
     assert isinstance(next(outcomes), RestoreStarted)
     owner = json.loads(lock_of(table).read_text())["lockThreadName"]
-    assert owner == f"tidegate restore {command.event_id}"
+    assert owner.startswith(f"tidegate restore {command.event_id} ")
     *_, last = outcomes
 
     assert isinstance(last, RestoreCompleted)
@@ -177,3 +178,98 @@ def test_the_first_of_the_configured_files_is_held(table: HandMade) -> None:
 
     assert isinstance(last, RestoreCompleted)
     assert not lock_of(table, files[0]).exists()
+
+
+def test_who_is_killed_after_the_last_outcome_was_published_leaves_none(table: HandMade) -> None:
+    """Its request comes again, and is answered already."""
+    outcomes = restorer_of(table, HELD).execute(restore_request(table, at(2)))
+
+    while not isinstance(next(outcomes), RestoreCompleted):
+        assert lock_of(table).exists()
+
+    assert not lock_of(table).exists()
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        pytest.param(lambda t: restore_request(t, at(2), seen_up_to=at(3)), id="refused"),
+        pytest.param(lambda t: restore_request(t, at(9)), id="of no savepoint"),
+    ],
+)
+def test_what_a_killed_restorer_left_goes_whatever_becomes_of_the_next_request(
+    table: HandMade, request_of: Callable[[HandMade], RestoreRequested]
+) -> None:
+    lock_of(table).write_text(json.dumps({"lockThreadName": "tidegate restore another"}))
+
+    (refused,) = restore(table, HELD, request_of(table))
+
+    assert isinstance(refused, RestoreRejected)
+    assert not lock_of(table).exists()
+
+
+def test_it_goes_with_the_next_restore_too_where_none_is_held_any_more(table: HandMade) -> None:
+    lock_of(table).write_text(json.dumps({"lockThreadName": "tidegate restore another"}))
+
+    *_, last = restore(table, LivenessSettings(watch=timedelta(0)))
+
+    assert isinstance(last, RestoreCompleted)
+    assert not lock_of(table).exists()
+
+
+def test_a_dry_run_leaves_it(table: HandMade) -> None:
+    left = json.dumps({"lockThreadName": "tidegate restore another"})
+    lock_of(table).write_text(left)
+
+    restore(table, HELD, restore_request(table, at(2), plan_only=True))
+
+    assert lock_of(table).read_text() == left
+
+
+def test_a_refused_request_leaves_that_of_a_restore_that_runs(table: HandMade) -> None:
+    """As when a partition was taken from the process that still restores."""
+    running = restorer_of(table, HELD).execute(restore_request(table, at(2)))
+    assert isinstance(next(running), RestoreStarted)
+    held = lock_of(table).read_text()
+
+    (refused,) = restore(table, HELD, restore_request(table, at(9)))
+
+    assert isinstance(refused, RestoreRejected)
+    assert lock_of(table).read_text() == held
+    *_, last = running
+    assert isinstance(last, RestoreCompleted)
+    assert not lock_of(table).exists()
+
+
+def test_of_two_processes_with_one_request_the_first_leaves_the_second_its_lock(
+    table: HandMade,
+) -> None:
+    command = restore_request(table, at(2))
+    first = restorer_of(table, HELD).execute(command)
+    second = restorer_of(table, HELD).execute(command)
+    for each in (first, second):
+        assert isinstance(next(each), RestoreStarted)
+
+    first.close()  # type: ignore[attr-defined] - it is a generator
+
+    assert lock_of(table).exists()
+    *_, last = second
+    assert isinstance(last, RestoreCompleted)
+    assert not lock_of(table).exists()
+
+
+def test_a_writer_s_that_is_gone_when_it_is_read_is_not_held(
+    table: HandMade, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock(table)
+    is_ours = liveness.is_ours
+
+    def gone(storage: Storage, path: str) -> bool:
+        lock_of(table).unlink(missing_ok=True)
+        return is_ours(storage, path)
+
+    monkeypatch.setattr(liveness, "is_ours", gone)
+
+    *_, last = restore(table)
+
+    assert isinstance(last, RestoreCompleted)

@@ -123,7 +123,11 @@ class HandMade:
         self._complete(instant, Action.COMMIT, {"partitionToWriteStats": stats}, completed)
 
     def replace(
-        self, instant: str, replaced: Mapping[str, list[str]], groups: Mapping[str, str]
+        self,
+        instant: str,
+        replaced: Mapping[str, list[str]],
+        groups: Mapping[str, str],
+        completed: str | None = None,
     ) -> None:
         """A completed insert_overwrite."""
         self.begin(instant, Action.REPLACE_COMMIT, "INSERT_OVERWRITE")
@@ -132,10 +136,16 @@ class HandMade:
             for partition, group in groups.items()
         }
         record = {"partitionToWriteStats": stats, "partitionToReplaceFileIds": replaced}
-        self._complete(instant, Action.REPLACE_COMMIT, record, None)
+        self._complete(instant, Action.REPLACE_COMMIT, record, completed)
 
     def delta(
-        self, instant: str, groups: Mapping[str, str], since: str | None, *, completes: bool = True
+        self,
+        instant: str,
+        groups: Mapping[str, str],
+        since: str | None,
+        *,
+        completes: bool = True,
+        completed: str | None = None,
     ) -> None:
         """A delta commit: log files on the slices `since`, or else base files of new groups."""
         stats, claims = dict[str, list[Any]](), dict[str, list[Any]]()
@@ -151,7 +161,7 @@ class HandMade:
         planned = self.metadata("HoodieCommitMetadata", {"partitionToWriteStats": claims})
         self.put(Instant(instant, action, InstantState.INFLIGHT), planned)
         if completes:
-            self._complete(instant, action, {"partitionToWriteStats": stats}, None)
+            self._complete(instant, action, {"partitionToWriteStats": stats}, completed)
 
     def log_compact(self, instant: str, groups: Mapping[str, str], since: str) -> None:
         """A completed log compaction: one log file for those of the slices `since`."""

@@ -38,7 +38,7 @@ from tidegate.restores.preparation import prepare
 from tidegate.restores.progress import Progress
 from tidegate.restores.repeats import concerns, outcome_store, previous_outcome
 from tidegate.restores.run import RestoreRun
-from tidegate.restores.table_lock import holding_lock
+from tidegate.restores.table_lock import holding_lock, leaving_none_behind
 from tidegate.storage import NotFound, ParallelMap
 from tidegate.tables.hudi import open_table
 from tidegate.tables.refusal import Refused, readable, refusal_of
@@ -150,7 +150,11 @@ class Restorer:
     ) -> Iterator[Outcome]:
         """What a request is answered, with its approval or before there is one."""
         try:
-            yield from self._restore(command, approval)
+            if command.plan_only:  # changes nothing
+                yield from self._restore(command, approval)
+            else:
+                with leaving_none_behind(self.context, command.location):
+                    yield from self._restore(command, approval)
         except Refused as refused:
             yield self.rejected(command, refused)
         except (ConfinementError, FormatError) as error:
@@ -196,10 +200,11 @@ class Restorer:
                     yield self._approval_rejected(approval, refused)
                     return
             if by_hudi:  # Hudi's own procedure takes the lock, where its session has a provider
-                yield from self._carry_out(command, table, plan)
+                yield (yield from self._carry_out(command, table, plan))
                 return
             with holding_lock(self.context, table.location, command.event_id):
-                yield from self._carry_out(command, table, plan)
+                last = yield from self._carry_out(command, table, plan)
+            yield last  # who is killed after it is published has no lock to leave
 
     def _awaiting(
         self, command: RestoreRequested, plan: PlannedRestore, rule: ApprovalRule
@@ -225,7 +230,8 @@ class Restorer:
 
     def _carry_out(
         self, command: RestoreRequested, table: HudiTable, plan: PlannedRestore
-    ) -> Iterator[Outcome]:
+    ) -> Generator[Outcome, None, RestoreCompleted | RestoreFailed]:
+        """Restore; the last outcome is not yielded, but returned."""
         began = self.context.clock()
         run = RestoreRun.begin(self.context, table, plan, command.event_id)
         yield RestoreStarted.about(
@@ -240,8 +246,7 @@ class Restorer:
             )
         except Refused as late:  # it began before the restore was on the timeline for it to see
             message = f"{late.message}; nothing was removed: request it again when that has ended"
-            yield self._failed(command, run.instant, message)
-            return
+            return self._failed(command, run.instant, message)
         try:
             run.take_metadata_table_away()
             if plan.by_hudi:
@@ -253,9 +258,8 @@ class Restorer:
             if not plan.by_hudi:
                 run.finish(metadata)
         except (FormatError, ConfinementError) as error:
-            yield self._failed(command, run.instant, str(error))
-            return
-        yield completed
+            return self._failed(command, run.instant, str(error))
+        return completed
 
     def _roll_back(
         self, command: RestoreRequested, run: RestoreRun, began: datetime

@@ -62,7 +62,9 @@ class StayingSlices:
                     continue
                 key = SliceKey(partition.path, file.file_id, file.instant)
                 begun[key[:2]].add(file.instant)
-                if isinstance(file, LogFile) and file.instant not in rolled_back:
+                if not isinstance(file, LogFile) or file.is_change_data:
+                    continue  # change data are no part of the table
+                if file.instant not in rolled_back:
                     logs[key].append(file)
                     if size <= MAX_SIZE:
                         small[key].append(path_of(partition.path, name))

@@ -4,19 +4,23 @@ It is the file of Hudi's FileSystemBasedLockProvider: created only where it is n
 the end, and older than its expiry left behind. While it is there Hudi's writers with that provider
 begin nothing and complete nothing; after their attempts they fail.
 
-A restorer that is killed leaves its file. The next restore of the table takes it over, whatever
-request it is for: Kafka gives a table's requests to one restorer after the other.
+A restorer that is killed leaves its file. Its request comes again, or the next one of the table
+does, and removes it, whatever becomes of that request: Kafka gives a table's requests to one
+restorer after the other.
 """
 
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from tidegate.errors import FormatError
 from tidegate.events.reasons import Reason
+from tidegate.hudi_reader import NoSuchTable, load_table
 from tidegate.storage import FileInfo, NotFound, Storage, join
 from tidegate.tables.refusal import Refused
 from tidegate.tables.warehouse import AlreadyExists
@@ -31,7 +35,27 @@ _LARGEST: Final = 65_536
 
 def is_ours(storage: Storage, location: str) -> bool:
     """Whether a lock file is that of a restorer, dead or alive, or gone by now."""
-    return _owner(storage, location).startswith(_OWNER)
+    owner = _owner(storage, location)
+    return owner is None or owner.startswith(_OWNER)
+
+
+@contextmanager
+def leaving_none_behind(context: RestoreContext, location: str) -> Generator[None]:
+    """Remove at the end what an earlier restorer left, whether or not a lock is to be held now.
+
+    While a restore is pending it may still run elsewhere: who resumes it removes the lock.
+
+    Raises:
+        ConfinementError: it is outside the roots, or reached by a link.
+    """
+    paths = [join(location, name) for name in context.settings.lock_files]
+    left = {path: _owner(context.warehouse, path) or "" for path in paths}
+    try:
+        yield
+    finally:
+        for path, owner in left.items():
+            if owner.startswith(_OWNER) and not _may_be_restoring(context, location):
+                _remove(context, path, owner)
 
 
 @contextmanager
@@ -45,14 +69,27 @@ def holding_lock(context: RestoreContext, location: str, command_id: str) -> Gen
     if not context.settings.hold_lock:
         yield
         return
-    path, owner = join(location, context.settings.lock_files[0]), f"{_OWNER} {command_id}"
+    path = join(location, context.settings.lock_files[0])
+    # not only the command's id: another process may have the same command again
+    owner = f"{_OWNER} {command_id} {uuid.uuid4().hex[:8]}"
     _take(context, path, owner)
     try:
         yield
     finally:
         # the next restore may have taken it over from one that was thought dead
-        if _owner(context.warehouse, path) == owner:
-            context.warehouse.remove_files([path])
+        _remove(context, path, owner)
+
+
+def _may_be_restoring(context: RestoreContext, location: str) -> bool:
+    try:
+        return bool(load_table(context.warehouse, location).timeline.pending_restores)
+    except (FormatError, NotFound, NoSuchTable):
+        return True
+
+
+def _remove(context: RestoreContext, path: str, owner: str) -> None:
+    if _owner(context.warehouse, path) == owner:
+        context.warehouse.remove_files([path])
 
 
 def _take(context: RestoreContext, path: str, owner: str) -> None:
@@ -61,7 +98,7 @@ def _take(context: RestoreContext, path: str, owner: str) -> None:
     content = json.dumps({"lockCreateTime": created, "lockThreadName": owner}).encode()
     warehouse, expiry = context.warehouse, context.settings.lock_expiry
     there = _info(warehouse, path)
-    if there is not None and is_ours(warehouse, path):
+    if (_owner(warehouse, path) or "").startswith(_OWNER):
         warehouse.replace(path, content)
         return
     if there is not None and expiry is not None and _age(context, there) >= expiry:
@@ -84,10 +121,12 @@ def _info(storage: Storage, path: str) -> FileInfo | None:
         return None
 
 
-def _owner(storage: Storage, path: str) -> str:
-    """Who made a lock file, as it says; empty if it does not, or is gone."""
+def _owner(storage: Storage, path: str) -> str | None:
+    """Who made a lock file, as it says; empty if it does not, None if it is gone."""
     try:
         read = json.loads(storage.read(path, _LARGEST))
         return str(read["lockThreadName"])
-    except (NotFound, ValueError, KeyError, TypeError):
+    except NotFound:
+        return None
+    except (FormatError, ValueError, KeyError, TypeError):
         return ""

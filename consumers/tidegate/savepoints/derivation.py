@@ -15,9 +15,15 @@ unnoticed. `InDoubt` says what; then everything is listed:
 - a write that was pending is gone, or one that was completed is another one now;
 - a restore, or a rollback, began since, or one is pending; or so many that the archiver could have
   taken one: it keeps the newest ones, so the newest known one has to be there still;
+- a write overlapped the savepointed commit: its savepoint may keep files for a restore to it that
+  a later one does not need;
 - up to version 6, log files of a pending delta commit can't be told from committed ones.
 
 What a clean removed is listed again, although it removes no file of a savepoint that exists.
+
+One difference is left: where a compaction and the delta commits that it merged are archived, a
+listing can't tell any more which slice their log files were of, and has them with both. A savepoint
+that is derived knows it from before.
 """
 
 from __future__ import annotations
@@ -30,6 +36,7 @@ from typing import Final
 
 from tidegate.errors import TidegateError
 from tidegate.hudi import (
+    COMPACTIONS,
     WRITES,
     Action,
     Instant,
@@ -38,6 +45,7 @@ from tidegate.hudi import (
     TableProperties,
     Timeline,
 )
+from tidegate.savepoints.plan import overlaps
 from tidegate.savepoints.view import View, relevant_instants
 
 MOST_DERIVED: Final = 24
@@ -84,8 +92,13 @@ def changes_since(
         raise InDoubt("the table was upgraded or is another one")
     if view.derived >= most_derived:
         raise InDoubt(f"{view.derived} savepoints in a row were derived")
-    if timeline.completed_write(savepointed) is None:
+    commit = timeline.completed_write(savepointed)
+    if commit is None:
         raise InDoubt(f"commit {savepointed} is no longer on the timeline")
+    by_request = COMPACTIONS if properties.is_merge_on_read else frozenset[Action]()
+    undone = {each.timestamp for each in timeline.completed_after(commit, by_request)}
+    if overlaps(savepointed, timeline, undone):
+        raise InDoubt(f"a write overlapped commit {savepointed}")
     then = {_key(each): each for each in view.instants}
     now = {_key(each): each for each in relevant_instants(timeline, properties.layout)}
     _check_rollbacks(then, now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidegate.hudi_reader import HudiTable, list_partitions, slice_rules, with_merged
-from tidegate.savepoints.lookup import read_commits
+from tidegate.savepoints.lookup import read_commits, undone_to
 from tidegate.savepoints.plan import SavepointPlan, plan_savepoint
 from tidegate.savepoints.relevance import commits_to_read
 from tidegate.savepoints.view import View
@@ -33,7 +33,7 @@ def list_savepoint(
     names = [name for partition in partitions for name in partition.sizes]
     relevant = commits_to_read(commit, bound, rules, names)
     commits = read_commits(table, relevant, parallel_map)
-    plan = plan_savepoint(commit, rules, commits, partitions)
+    plan = plan_savepoint(commit, rules, commits, partitions, undone_to(table, commit))
     return replace(
         plan, view=View.of(table.properties, rules, (plan.file_count, plan.bytes), names)
     )

@@ -30,7 +30,7 @@ from tidegate.hudi_reader import (
     with_merged,
 )
 from tidegate.savepoints.derivation import MOST_DERIVED, Changes, InDoubt, changes_since
-from tidegate.savepoints.lookup import read_commits
+from tidegate.savepoints.lookup import read_commits, undone_to
 from tidegate.savepoints.plan import SavepointPlan, plan_savepoint
 from tidegate.savepoints.view import View
 from tidegate.storage import NotFound, ParallelMap
@@ -78,7 +78,8 @@ def derive_savepoint(
         earlier = _earlier_replacements(base, rules, old, listed.values())
         replacements = read_commits(table, earlier, parallel_map)
         replaced = ((timestamp, replace(each, writes=())) for timestamp, each in replacements)
-        new = plan_savepoint(commit, rules, [*replaced, *commits], found)
+        undone = undone_to(table, commit)
+        new = plan_savepoint(commit, rules, [*replaced, *commits], found, undone)
         entries = base.entries.changed(dict.fromkeys(old) | dict(new.files))
     except Refused as refused:
         raise InDoubt(f"partitions that changed: {refused.message}") from refused

@@ -50,6 +50,13 @@ def clean_bound(table: HudiTable) -> str | None:
     return before.timestamp if before else None
 
 
+def undone_to(table: HudiTable, commit: str) -> frozenset[str]:
+    """The timestamps of the writes that a restore to a commit would roll back."""
+    savepoint = table.timeline.completed_write(commit)
+    writes = () if savepoint is None else table.writes_after(savepoint)
+    return frozenset(each.timestamp for each in writes)
+
+
 def read_commits(
     table: HudiTable, commits: Sequence[Instant], parallel_map: ParallelMap
 ) -> Iterator[tuple[str, CommitMetadata]]:

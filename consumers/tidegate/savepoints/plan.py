@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tidegate.events.reasons import Reason
 from tidegate.hudi import (
+    Action,
     CommitMetadata,
     FileSlice,
     Instant,
+    InstantState,
     Layout,
     LogFile,
     SliceRules,
     Timeline,
     WriteStat,
+    instant_of_data_file,
     latest_slices,
     replaced_groups,
 )
@@ -25,6 +29,7 @@ from tidegate.tables.refusal import Refused
 
 _SHOWN = 3
 _NOTHING: Final = frozenset[tuple[str, str]]()
+_END_OF_TIME: Final = "9" * 24
 _Group = tuple[str, str]
 """A file group: its partition and its file id."""
 
@@ -92,10 +97,15 @@ def plan_savepoint(
     rules: SliceRules,
     commits: Iterable[tuple[str, CommitMetadata]],
     partitions: Sequence[PartitionFiles],
+    undone: AbstractSet[str] = frozenset(),
 ) -> SavepointPlan:
     """Choose the newest slice of every file group at or before `commit`.
 
     A partition without such a slice is in the plan too, with no files, as in Hudi.
+
+    Where writes overlapped, what Hudi lists is not what a restore needs: Hudi chooses slices by the
+    times of requests, and undoes writes by those of completion. Then the plan has the slices of
+    which the table will consist after a restore. Without overlaps those are the same ones.
 
     Args:
         commit: The timestamp of the commit to savepoint.
@@ -103,6 +113,7 @@ def plan_savepoint(
         commits: The metadata of the completed writes that matter (see `commits_to_read`), each
             with its timestamp; taken once, so that none has to be held.
         partitions: All partitions of the table and their files.
+        undone: The timestamps of the writes that a restore to `commit` rolls back.
 
     Raises:
         Refused: a file that the commit needs is gone.
@@ -111,8 +122,11 @@ def plan_savepoint(
     groups = {(path, each.file_id): each for path, slices in chosen.items() for each in slices}
     present = {p.path: p.sizes for p in partitions}
     replaced, missing = set[_Group](), dict[str, _Group]()
+    after = _AfterRestore(rules, undone) if overlaps(commit, rules.timeline, undone) else None
     for timestamp, metadata in commits:
         replaced |= replaced_groups({timestamp: metadata.replaced}, commit)
+        if after is not None:
+            after.saw(timestamp, metadata)
         for stat, instant in _expected(timestamp, metadata, commit):
             group = stat.partition, stat.file_id
             if group in replaced:
@@ -120,16 +134,66 @@ def plan_savepoint(
             if _is_missing(stat, instant, groups.get(group), present, rules):
                 where = stat.partition or "the table"
                 missing[f"{stat.file_id} of {where} at {instant}"] = group
-    gone = sorted(text for text, group in missing.items() if group not in replaced)
-    if gone:
-        shown = "; ".join(gone[:_SHOWN])
-        raise Refused(Reason.MISSING_FILES, f"{len(gone)} files of the commit are gone: {shown}")
+    _refuse_missing(text for text, group in missing.items() if group not in replaced)
+    if after is not None:
+        chosen, replaced = {p.path: after.slices(p) for p in partitions}, set()
+        _refuse_missing(after.missing(chosen))
     files = {
         path: tuple(n for s in slices if (path, s.file_id) not in replaced for n in s.file_names)
         for path, slices in chosen.items()
     }
     size = sum(present[path][name] for path, names in files.items() for name in names)
     return SavepointPlan(commit, files, size, sum(map(len, files.values())))
+
+
+def overlaps(commit: str, timeline: Timeline, undone: AbstractSet[str]) -> bool:
+    """Whether a restore to a commit leaves other writes than those requested up to it.
+
+    Or whether a write began before the commit completed: its slices may have older log files.
+    """
+    end = timeline.completion_of(commit)
+    return any(
+        (write.timestamp <= commit) == (write.timestamp in undone) or commit < write.timestamp < end
+        for write in timeline.writes
+        if write.state is InstantState.COMPLETED or write.action is Action.COMPACTION
+    )
+
+
+class _AfterRestore:
+    """The slices of which a table will consist once the writes in `undone` are rolled back."""
+
+    def __init__(self, rules: SliceRules, undone: AbstractSet[str]) -> None:
+        staying = {group: at for group, at in rules.compactions.items() if at not in undone}
+        self._rules, self._undone = replace(rules, compactions=staying), undone
+        self._replaced = set[_Group]()
+        self._followed, self._begun = set[_Group](), set[_Group]()
+        """What the writes in `undone` followed or replaced, and the groups that they began."""
+
+    def saw(self, timestamp: str, commit: CommitMetadata) -> None:
+        replaced = replaced_groups({timestamp: commit.replaced}, timestamp)
+        if timestamp not in self._undone:
+            self._replaced |= replaced
+            return
+        self._followed |= replaced
+        for stat in commit.writes:
+            is_first = stat.previous is None or stat.previous in self._undone
+            (self._begun if is_first else self._followed).add((stat.partition, stat.file_id))
+
+    def slices(self, partition: PartitionFiles) -> tuple[FileSlice, ...]:
+        names = [n for n in partition.sizes if instant_of_data_file(n) not in self._undone]
+        return latest_slices(partition.path, names, self._rules, _END_OF_TIME, self._replaced)
+
+    def missing(self, chosen: Mapping[str, Sequence[FileSlice]]) -> Iterator[str]:
+        there = {(path, each.file_id) for path, slices in chosen.items() for each in slices}
+        for path, file_id in sorted(self._followed - self._begun - self._replaced - there):
+            yield f"{file_id} of {path or 'the table'} before writes that are not part of it"
+
+
+def _refuse_missing(missing: Iterable[str]) -> None:
+    gone = sorted(missing)
+    if gone:
+        shown = "; ".join(gone[:_SHOWN])
+        raise Refused(Reason.MISSING_FILES, f"{len(gone)} files of the commit are gone: {shown}")
 
 
 def _expected(

@@ -50,12 +50,16 @@ def with_merged(
     Raises:
         FormatError: a plan can't be read, or a log file has a name of an unknown form.
     """
-    merged = dict(rules.merged)
+    merged, unknown = dict(rules.merged), set(rules.unknown)
     needed = {i for p in partitions for i in compactions_to_read(p.path, p.sizes, rules)}
+    pending = {each.timestamp for each in table.files if each.state is not InstantState.COMPLETED}
     for instant in sorted(needed - merged.keys()):
-        with suppress(NotFound):  # archived, or another kind of write
+        if instant not in pending:  # archived, or an archiver has begun with its plan
+            unknown.add(instant)
+            continue
+        with suppress(NotFound):  # another kind of write
             merged[instant] = _read_plan(table, instant, merged_files)
-    return replace(rules, merged=merged)
+    return replace(rules, merged=merged, unknown=unknown)
 
 
 def _read_plan(table: HudiTable, instant: str, decode: Callable[[bytes], T]) -> T:

@@ -140,7 +140,7 @@ class SliceRules:
     `compactions` has the file groups (partition, file id) that a pending compaction is going to
     compact, with its instant: what is written since belongs to a new slice of that instant.
     `merged` has the files (partition, name) that a compaction merges, by its instant, for those of
-    `compactions_to_read`.
+    `compactions_to_read`; `unknown` those of them that may be compactions, but have no plan.
     """
 
     timeline: Timeline
@@ -149,6 +149,7 @@ class SliceRules:
     merged: Mapping[str, AbstractSet[tuple[str, str]]] = field(
         default_factory=dict[str, AbstractSet[tuple[str, str]]]
     )
+    unknown: AbstractSet[str] = frozenset()
 
 
 def replaced_groups(
@@ -289,25 +290,29 @@ class _Group:
         return (key or log.instant,)
 
     def _keys_of_archived(self, log: LogFile, key: str | None, later: list[str]) -> tuple[str, ...]:
-        """As `compactions_to_read` says.
+        """The slices that it may be of, as `compactions_to_read` says.
+
+        What a plan merges is of the slice before; what it does not merge is not of that slice. An
+        archived compaction, or one whose plan an archiver has removed already, does not say.
 
         Args:
             log: The log file.
             key: The newest slice begun before the delta commit was requested, if there is one.
             later: Those begun after, in order.
         """
-        for begun in later:
-            merged = self.rules.merged.get(begun)
-            if merged is not None and (self.partition, log.file_name) in merged:
-                break
-            if merged is not None:
-                key = begun
-            elif key is None:
-                # what a write left that was rolled back, of which nothing else is known: Hudi
-                # takes it for one of the newest slice, and reads it there
-                return (later[-1],)
-            elif self.rules.timeline.is_forgotten(begun):
-                return key, begun
-            else:
-                break
-        return (key or log.instant,)
+        found = list[str | None]()
+        for before, begun in zip([key, *later], [*later, None], strict=True):
+            merged = None if begun is None else self.rules.merged.get(begun)
+            if merged is None:
+                found.append(before)
+                if begun is not None and not self._may_be_compaction(begun):
+                    break
+            elif (self.partition, log.file_name) in merged:
+                return (before or log.instant,)
+        # where no slice is known before: one without a base file, or what a write left that was
+        # rolled back; Hudi takes that for one of the newest slice, and reads it there
+        unknown = (log.instant, *later[-1:]) if None in found else ()
+        return (*filter(None, found), *unknown)
+
+    def _may_be_compaction(self, instant: str) -> bool:
+        return self.rules.timeline.is_forgotten(instant) or instant in self.rules.unknown
