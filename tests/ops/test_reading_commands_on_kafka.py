@@ -121,7 +121,7 @@ def test_waiting_is_selected_by_table_and_by_age(place: Place) -> None:
     assert [each["table"] for each in place.rows("waiting", "-t", "*.CUST*")] == [CUSTOMERS]
     assert place.rows("waiting", "-t", "lake.sales.none") == []
     assert place.rows("waiting", "--older-than", "1h") == []
-    assert place.call("waiting", "--older-than", "1h", "--check") == "no vacuum waits\n"
+    assert place.call("waiting", "--older-than", "1h", "--check") == "no such vacuum waits\n"
     place.call("waiting", "--check", code=1)
     told = place.call("waiting", "-t", ORDERS)
     assert "2 of 3 holds left" in told

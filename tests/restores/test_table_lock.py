@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from tidegate.events import (
     RestoreStarted,
 )
 from tidegate.events.reasons import Reason
-from tidegate.restores import LivenessSettings, Restorer, liveness
+from tidegate.restores import LivenessSettings, Restorer, liveness, table_lock
 from tidegate.restores.run import RestoreRun
 from tidegate.savepoints import SavepointWriter
 from tidegate.storage import Storage
@@ -250,7 +250,8 @@ def test_of_two_processes_with_one_request_the_first_leaves_the_second_its_lock(
     for each in (first, second):
         assert isinstance(next(each), RestoreStarted)
 
-    first.close()  # type: ignore[attr-defined] - it is a generator
+    assert isinstance(first, Generator)
+    first.close()
 
     assert lock_of(table).exists()
     *_, last = second
@@ -262,7 +263,7 @@ def test_a_writer_s_that_is_gone_when_it_is_read_is_not_held(
     table: HandMade, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock(table)
-    is_ours = liveness.is_ours
+    is_ours = table_lock.is_ours
 
     def gone(storage: Storage, path: str) -> bool:
         lock_of(table).unlink(missing_ok=True)

@@ -21,6 +21,12 @@ def unended(waiting: WaitingVacuum, index: GateIndex) -> tuple[list[HeldLock], l
     return locks, transactions
 
 
+def holds_of(waiting: WaitingVacuum) -> int:
+    """How many holds a vacuum began with: a lock and its transaction are one."""
+    in_locks = {each.transaction_id for each in waiting.locks}
+    return len(waiting.locks) + len(set(waiting.transactions) - in_locks)
+
+
 def lacks_of(waiting: WaitingVacuum, index: GateIndex) -> Iterator[LackedHold]:
     """The same, for people."""
     locks, transactions = unended(waiting, index)

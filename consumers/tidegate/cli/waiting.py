@@ -73,17 +73,18 @@ def waiting(
             oldest.take(store)
             others += held_and_kept(store)
         count = oldest.count
-        _show(oldest)
+        chosen = table is not None or older_than is not None
+        _show(oldest, "no such vacuum waits" if chosen else "no vacuum waits")
         for line in sorted(map(str, others)):
             write(line)
     if check and count:
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _show(found: OldestVacuums) -> None:
+def _show(found: OldestVacuums, nothing: str) -> None:
     show_vacuums(found.vacuums, datetime.now(UTC))
     if not found.count:
-        write("no vacuum waits")
+        write(nothing)
     elif found.count > (listed := len(found.vacuums)):
         write(f"only the oldest {listed} of {found.count} are listed; use --limit or --table")
 

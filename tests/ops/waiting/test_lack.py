@@ -51,6 +51,18 @@ def test_a_vacuum_waits_for_the_holds_that_have_not_ended_and_names_their_owners
     assert "1 of 3 holds left" in headline(found, NOON + timedelta(hours=2))
 
 
+def test_a_lock_and_its_transaction_are_one_hold() -> None:
+    """Whichever of them is open, what is left is never more or less than what there was."""
+    event = with_locks(LockHold(lock_id=8, transaction_id=90), transactions=(90, 91))
+    [found] = waiting_after(event)
+    assert (found.holds, len(found.lacks)) == (3, 3)
+
+    [found] = waiting_after(event, release(7), release(8))
+
+    assert sorted(each.transaction_id or 0 for each in found.lacks) == [90, 91]
+    assert "2 of 3 holds left" in headline(found, NOON + timedelta(hours=2))
+
+
 def test_a_vacuum_that_was_released_waits_no_more() -> None:
     assert waiting_after(vacuum(7), release(7)) == []
 

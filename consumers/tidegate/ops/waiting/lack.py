@@ -9,7 +9,7 @@ from typing import Any
 
 from tidegate.cleaning.gate_holds import hold_of
 from tidegate.cleaning.gate_index import GateIndex
-from tidegate.cleaning.gate_lacks import lacks_of, unended
+from tidegate.cleaning.gate_lacks import holds_of, lacks_of, unended
 from tidegate.cleaning.gate_state import VACUUM, GateState, VacuumRecord, WaitingVacuum
 from tidegate.events import LackedHold
 from tidegate.runtime.decider.state_store import StateStore
@@ -108,7 +108,7 @@ def _lacking(table: str, waiting: WaitingVacuum, index: GateIndex) -> LackingVac
         since=waiting.since,
         kind=str(made.kind),
         directories=made.directories,
-        holds=len(waiting.locks) + len(waiting.transactions),
+        holds=holds_of(waiting),
         lacks=tuple(lacks_of(waiting, index)),
         overdue_since=waiting.overdue_since,
         held_by=None if hold is None else f"{hold.requested_by}: {hold.reason}",
