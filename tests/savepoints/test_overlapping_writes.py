@@ -153,7 +153,7 @@ def test_what_a_later_write_that_completed_earlier_wrote_is_kept(tmp_path: Path)
     assert isinstance(savepoint(table, at(2)), SavepointCreated)
     table.commit(at(6), at(3), G0)
 
-    assert kept(table, at(2)) == {base(3)}
+    assert kept(table, at(2)) == {base(1), base(3)}
 
 
 def test_a_savepoint_is_refused_if_what_such_a_write_followed_is_gone(tmp_path: Path) -> None:

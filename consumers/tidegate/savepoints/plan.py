@@ -10,6 +10,7 @@ from typing import Final
 from tidegate.events.reasons import Reason
 from tidegate.hudi import (
     Action,
+    BaseFile,
     CommitMetadata,
     FileSlice,
     Instant,
@@ -104,8 +105,9 @@ def plan_savepoint(
     A partition without such a slice is in the plan too, with no files, as in Hudi.
 
     Where writes overlapped, what Hudi lists is not what a restore needs: Hudi chooses slices by the
-    times of requests, and undoes writes by those of completion. Then the plan has the slices of
-    which the table will consist after a restore. Without overlaps those are the same ones.
+    times of requests, and undoes writes by those of completion. Then the plan also has the slices
+    of which the table will consist after a restore, and no base file that goes in it. Without
+    overlaps that is the same.
 
     Args:
         commit: The timestamp of the commit to savepoint.
@@ -135,13 +137,14 @@ def plan_savepoint(
                 where = stat.partition or "the table"
                 missing[f"{stat.file_id} of {where} at {instant}"] = group
     _refuse_missing(text for text, group in missing.items() if group not in replaced)
-    if after is not None:
-        chosen, replaced = {p.path: after.slices(p) for p in partitions}, set()
-        _refuse_missing(after.missing(chosen))
     files = {
         path: tuple(n for s in slices if (path, s.file_id) not in replaced for n in s.file_names)
         for path, slices in chosen.items()
     }
+    if after is not None:
+        left = {p.path: after.slices(p) for p in partitions}
+        _refuse_missing(after.missing(left))
+        files = {path: after.joined(names, left[path]) for path, names in files.items()}
     size = sum(present[path][name] for path, names in files.items() for name in names)
     return SavepointPlan(commit, files, size, sum(map(len, files.values())))
 
@@ -182,6 +185,12 @@ class _AfterRestore:
     def slices(self, partition: PartitionFiles) -> tuple[FileSlice, ...]:
         names = [n for n in partition.sizes if instant_of_data_file(n) not in self._undone]
         return latest_slices(partition.path, names, self._rules, _END_OF_TIME, self._replaced)
+
+    def joined(self, names: Iterable[str], left: Iterable[FileSlice]) -> tuple[str, ...]:
+        """The names of a partition's files without base files that go, and those of `left`."""
+        bases = ((name, BaseFile.parse(name)) for name in names)
+        staying = {n for n, base in bases if base is None or base.instant not in self._undone}
+        return tuple(sorted(staying.union(*(each.file_names for each in left))))
 
     def missing(self, chosen: Mapping[str, Sequence[FileSlice]]) -> Iterator[str]:
         there = {(path, each.file_id) for path, slices in chosen.items() for each in slices}
