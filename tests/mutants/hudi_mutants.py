@@ -294,7 +294,7 @@ HUDI_MUTANTS: Final = (
     Mutant(
         "savepoints: what an overlapping write followed has to be there",
         "consumers/tidegate/savepoints/plan.py",
-        (("        _refuse_missing(after.missing(chosen))\n", ""),),
+        (("        _refuse_missing(after.missing(left))\n", ""),),
         "tests/savepoints/test_overlapping_writes.py -k refused",
     ),
     Mutant(
