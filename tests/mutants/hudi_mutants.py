@@ -282,8 +282,14 @@ HUDI_MUTANTS: Final = (
     Mutant(
         "savepoints: where writes overlapped, they have what a restore leaves",
         "consumers/tidegate/savepoints/plan.py",
-        (("if overlaps(commit, rules.timeline, undone) else None", "if not commit else None"),),
+        (("if overlapped else None", "if not commit else None"),),
         "tests/savepoints/test_overlapping_writes.py -k kept",
+    ),
+    Mutant(
+        "savepoints: times of modification leave nothing out",
+        "consumers/tidegate/savepoints/plan.py",
+        (("    if layout is Layout.ONE:\n        return False\n", ""),),
+        "tests/savepoints/test_overlapping_writes.py -k version_6",
     ),
     Mutant(
         "savepoints: a compaction that began before the commit completed overlaps it",
@@ -300,7 +306,12 @@ HUDI_MUTANTS: Final = (
     Mutant(
         "savepoints: none is derived from one with overlapping writes",
         "consumers/tidegate/savepoints/derivation.py",
-        (("if overlaps(savepointed, timeline, undone):", "if not savepointed:"),),
+        (
+            (
+                "if overlaps(savepointed, timeline, properties.layout, undone):",
+                "if not savepointed:",
+            ),
+        ),
         "tests/savepoints/test_overlapping_writes.py -k derived",
     ),
     Mutant(

@@ -97,7 +97,7 @@ def changes_since(
         raise InDoubt(f"commit {savepointed} is no longer on the timeline")
     by_request = COMPACTIONS if properties.is_merge_on_read else frozenset[Action]()
     undone = {each.timestamp for each in timeline.completed_after(commit, by_request)}
-    if overlaps(savepointed, timeline, undone):
+    if overlaps(savepointed, timeline, properties.layout, undone):
         raise InDoubt(f"a write overlapped commit {savepointed}")
     then = {_key(each): each for each in view.instants}
     now = {_key(each): each for each in relevant_instants(timeline, properties.layout)}

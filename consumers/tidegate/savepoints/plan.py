@@ -124,7 +124,8 @@ def plan_savepoint(
     groups = {(path, each.file_id): each for path, slices in chosen.items() for each in slices}
     present = {p.path: p.sizes for p in partitions}
     replaced, missing = set[_Group](), dict[str, _Group]()
-    after = _AfterRestore(rules, undone) if overlaps(commit, rules.timeline, undone) else None
+    overlapped = overlaps(commit, rules.timeline, rules.layout, undone)
+    after = _AfterRestore(rules, undone) if overlapped else None
     for timestamp, metadata in commits:
         replaced |= replaced_groups({timestamp: metadata.replaced}, commit)
         if after is not None:
@@ -149,11 +150,16 @@ def plan_savepoint(
     return SavepointPlan(commit, files, size, sum(map(len, files.values())))
 
 
-def overlaps(commit: str, timeline: Timeline, undone: AbstractSet[str]) -> bool:
+def overlaps(commit: str, timeline: Timeline, layout: Layout, undone: AbstractSet[str]) -> bool:
     """Whether a restore to a commit leaves other writes than those requested up to it.
 
     Or whether a write began before the commit completed: its slices may have older log files.
+
+    In layout 1 that is never said: a time of completion is one of modification there, and where a
+    table was copied it says nothing. So nothing may be left out of a savepoint for it.
     """
+    if layout is Layout.ONE:
+        return False
     end = timeline.completion_of(commit)
     return any(
         (write.timestamp <= commit) == (write.timestamp in undone) or commit < write.timestamp < end
