@@ -287,13 +287,13 @@ HUDI_MUTANTS: Final = (
     ),
     Mutant(
         "savepoints: times of modification leave nothing out",
-        "consumers/tidegate/savepoints/plan.py",
+        "consumers/tidegate/savepoints/overlaps.py",
         (("    if layout is Layout.ONE:\n        return False\n", ""),),
         "tests/savepoints/test_overlapping_writes.py -k version_6",
     ),
     Mutant(
         "savepoints: a compaction that began before the commit completed overlaps it",
-        "consumers/tidegate/savepoints/plan.py",
+        "consumers/tidegate/savepoints/overlaps.py",
         ((" or commit < write.timestamp < end", ""),),
         "tests/savepoints/test_overlapping_writes.py -k kept",
     ),

@@ -45,7 +45,7 @@ from tidegate.hudi import (
     TableProperties,
     Timeline,
 )
-from tidegate.savepoints.plan import overlaps
+from tidegate.savepoints.overlaps import overlaps
 from tidegate.savepoints.view import View, relevant_instants
 
 MOST_DERIVED: Final = 24

@@ -9,12 +9,10 @@ from typing import Final
 
 from tidegate.events.reasons import Reason
 from tidegate.hudi import (
-    Action,
     BaseFile,
     CommitMetadata,
     FileSlice,
     Instant,
-    InstantState,
     Layout,
     LogFile,
     SliceRules,
@@ -25,6 +23,7 @@ from tidegate.hudi import (
     replaced_groups,
 )
 from tidegate.hudi_reader import PartitionFiles
+from tidegate.savepoints.overlaps import overlaps
 from tidegate.savepoints.view import View
 from tidegate.tables.refusal import Refused
 
@@ -148,24 +147,6 @@ def plan_savepoint(
         files = {path: after.joined(names, left[path]) for path, names in files.items()}
     size = sum(present[path][name] for path, names in files.items() for name in names)
     return SavepointPlan(commit, files, size, sum(map(len, files.values())))
-
-
-def overlaps(commit: str, timeline: Timeline, layout: Layout, undone: AbstractSet[str]) -> bool:
-    """Whether a restore to a commit leaves other writes than those requested up to it.
-
-    Or whether a write began before the commit completed: its slices may have older log files.
-
-    In layout 1 that is never said: a time of completion is one of modification there, and where a
-    table was copied it says nothing. So nothing may be left out of a savepoint for it.
-    """
-    if layout is Layout.ONE:
-        return False
-    end = timeline.completion_of(commit)
-    return any(
-        (write.timestamp <= commit) == (write.timestamp in undone) or commit < write.timestamp < end
-        for write in timeline.writes
-        if write.state is InstantState.COMPLETED or write.action is Action.COMPACTION
-    )
 
 
 class _AfterRestore:
