@@ -1,4 +1,4 @@
-"""Whether other writes overlapped a commit: then a restore to it leaves others than it saw. Pure."""
+"""Whether other writes overlapped a commit, so that a restore to it leaves others. Pure."""
 
 from __future__ import annotations
 
