@@ -95,12 +95,9 @@ def changes_since(
     commit = timeline.completed_write(savepointed)
     if commit is None:
         raise InDoubt(f"commit {savepointed} is no longer on the timeline")
-    by_request = COMPACTIONS if properties.is_merge_on_read else frozenset[Action]()
-    undone = {each.timestamp for each in timeline.completed_after(commit, by_request)}
-    if overlaps(savepointed, timeline, properties.layout, undone):
-        raise InDoubt(f"a write overlapped commit {savepointed}")
     then = {_key(each): each for each in view.instants}
     now = {_key(each): each for each in relevant_instants(timeline, properties.layout)}
+    _check_overlaps(commit, properties, timeline, then)
     _check_rollbacks(then, now)
     _check_writes(view, then, now, timeline)
     if properties.layout is Layout.ONE and properties.is_merge_on_read:
@@ -118,6 +115,21 @@ def changes_since(
         ),
         frozenset(each.timestamp for each in then.values() if each.action is Action.COMPACTION),
     )
+
+
+def _check_overlaps(
+    commit: Instant, properties: TableProperties, timeline: Timeline, then: dict[_Key, Instant]
+) -> None:
+    """What completed since was not in the savepoint's list, and is looked at anyway."""
+    by_request = COMPACTIONS if properties.is_merge_on_read else frozenset[Action]()
+    undone = {each.timestamp for each in timeline.completed_after(commit, by_request)}
+    seen = tuple(
+        each
+        for each in timeline.instants
+        if _was_completed(each, then) or each.action is Action.COMPACTION
+    )
+    if overlaps(commit.timestamp, Timeline(seen), properties.layout, undone):
+        raise InDoubt(f"a write overlapped commit {commit.timestamp}")
 
 
 def _check_rollbacks(then: dict[_Key, Instant], now: dict[_Key, Instant]) -> None:
