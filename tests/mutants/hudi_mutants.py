@@ -308,8 +308,8 @@ HUDI_MUTANTS: Final = (
         "consumers/tidegate/savepoints/derivation.py",
         (
             (
-                "if overlaps(savepointed, timeline, properties.layout, undone):",
-                "if not savepointed:",
+                "if overlaps(commit.timestamp, Timeline(seen), properties.layout, undone):",
+                "if not seen:",
             ),
         ),
         "tests/savepoints/test_overlapping_writes.py -k derived",
