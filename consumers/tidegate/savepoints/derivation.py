@@ -36,7 +36,6 @@ from typing import Final
 
 from tidegate.errors import TidegateError
 from tidegate.hudi import (
-    COMPACTIONS,
     WRITES,
     Action,
     Instant,
@@ -121,8 +120,8 @@ def _check_overlaps(
     commit: Instant, properties: TableProperties, timeline: Timeline, then: dict[_Key, Instant]
 ) -> None:
     """What completed since was not in the savepoint's list, and is looked at anyway."""
-    by_request = COMPACTIONS if properties.is_merge_on_read else frozenset[Action]()
-    undone = {each.timestamp for each in timeline.completed_after(commit, by_request)}
+    later = timeline.completed_after(commit, properties.rolled_back_by_request)
+    undone = {each.timestamp for each in later}
     seen = tuple(
         each
         for each in timeline.instants

@@ -181,7 +181,7 @@ class _AfterRestore:
 
     def missing(self, chosen: Mapping[str, Sequence[FileSlice]]) -> Iterator[str]:
         there = {(path, each.file_id) for path, slices in chosen.items() for each in slices}
-        for path, file_id in sorted(self._followed - self._begun - self._replaced - there):
+        for path, file_id in self._followed - self._begun - self._replaced - there:
             yield f"{file_id} of {path or 'the table'} before writes that are not part of it"
 
 

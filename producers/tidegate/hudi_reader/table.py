@@ -9,8 +9,6 @@ from typing import Final
 
 from tidegate.errors import FormatError, TidegateError
 from tidegate.hudi import (
-    COMPACTIONS,
-    Action,
     CommitMetadata,
     Instant,
     InstantState,
@@ -76,8 +74,7 @@ class HudiTable:
 
     def writes_after(self, savepoint: Instant) -> tuple[Instant, ...]:
         """The writes that a restore to a savepointed commit rolls back, in its order."""
-        by_request = COMPACTIONS if self.properties.is_merge_on_read else frozenset[Action]()
-        return self.timeline.completed_after(savepoint, by_request)
+        return self.timeline.completed_after(savepoint, self.properties.rolled_back_by_request)
 
     def reloaded(self) -> HudiTable:
         """Read the same table again: names that were there before are not parsed anew."""

@@ -9,7 +9,7 @@ from datetime import UTC, tzinfo
 from typing import Final, Self
 
 from tidegate.errors import FormatError
-from tidegate.hudi.instant import Layout
+from tidegate.hudi.instant import COMPACTIONS, Action, Layout
 
 METADATA_PARTITIONS: Final = (
     "hoodie.table.metadata.partitions",
@@ -69,6 +69,11 @@ class TableProperties:
     def is_merge_on_read(self) -> bool:
         """Whether log files are merged with base files as they are read."""
         return self.table_type == "MERGE_ON_READ"
+
+    @property
+    def rolled_back_by_request(self) -> frozenset[Action]:
+        """Actions that a restore compares by their requests (see `Timeline.completed_after`)."""
+        return COMPACTIONS if self.is_merge_on_read else frozenset()
 
     @property
     def base_extension(self) -> str:
