@@ -93,8 +93,8 @@ HUDI_MUTANTS: Final = (
     ),
     Mutant(
         "restores: a compaction counts by its request, its rows were there before",
-        "producers/tidegate/hudi_reader/table.py",
-        (("COMPACTIONS if self.properties.is_merge_on_read", "COMPACTIONS if not self.location"),),
+        "schemas/tidegate/hudi/properties.py",
+        (("COMPACTIONS if self.is_merge_on_read", "COMPACTIONS if not self.version"),),
         f"{_LOG_FILES} -k stays",
     ),
     Mutant(
