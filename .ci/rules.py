@@ -394,9 +394,9 @@ def _is_noticed(rule: Rule, copy: Path) -> bool:
 
 
 def _pytest(copy: Path, *tests: str) -> subprocess.CompletedProcess[str]:
-    options = ("-x", "-q", "-p", "no:cacheprovider", f"--timeout={LONGEST}")
+    options = ("-x", "-q", "-m", "not full and not soak", "-p", "no:cacheprovider")
     return subprocess.run(
-        [sys.executable, "-m", "pytest", *options, *tests],
+        [sys.executable, "-m", "pytest", *options, f"--timeout={LONGEST}", *tests],
         cwd=copy,
         env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
