@@ -95,7 +95,7 @@ def test_who_polls_wakes_who_waits_and_hands_the_polling_on() -> None:
     served = threading.Event()
 
     def poll_of_first() -> None:
-        if not served.wait(10):
+        if not served.wait(60):
             raise AssertionError("the second call does not wait")
         polled.append("first")
         first.record(0, None, Stored("a", 1))  # type: ignore[arg-type]
@@ -113,8 +113,8 @@ def test_who_polls_wakes_who_waits_and_hands_the_polling_on() -> None:
     while not turns._waiting:
         time.sleep(0.001)
     served.set()
-    leader.join(10)
-    follower.join(10)
+    leader.join(60)
+    follower.join(60)
 
     assert not follower.is_alive()
     assert polled == ["first", "second"]

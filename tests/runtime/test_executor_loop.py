@@ -62,7 +62,7 @@ def test_every_command_has_its_outcome_and_is_acknowledged() -> None:
 
 
 def test_commands_of_one_table_run_in_order_and_of_different_tables_side_by_side() -> None:
-    meet = threading.Barrier(3, timeout=10)
+    meet = threading.Barrier(3, timeout=60)
 
     class Meeting(Recorder):
         def execute(self, command: Command) -> Iterator[Outcome]:
@@ -173,7 +173,7 @@ def test_a_command_that_still_runs_holds_back_the_offset_of_those_after_it() -> 
     class Slow(Recorder):
         def execute(self, command: Command) -> Iterator[Outcome]:
             if command.table == "lake.sales.slow":
-                assert go_on.wait(10)
+                assert go_on.wait(60)
             yield from super().execute(command)
 
     bus = memory_bus(partitions=1)
@@ -194,7 +194,7 @@ def test_a_backlog_pauses_the_partition_and_all_is_done_in_the_end() -> None:
 
     class Slow(Recorder):
         def execute(self, command: Command) -> Iterator[Outcome]:
-            assert go_on.wait(10)
+            assert go_on.wait(60)
             yield from super().execute(command)
 
     bus, slow = memory_bus(partitions=1), Slow()
@@ -294,7 +294,7 @@ def test_partitions_taken_away_are_not_acknowledged_by_who_lost_them() -> None:
 
     class Slow(Recorder):
         def execute(self, command: Command) -> Iterator[Outcome]:
-            assert go_on.wait(10)
+            assert go_on.wait(60)
             yield from super().execute(command)
 
     bus = memory_bus(partitions=1)
@@ -356,7 +356,7 @@ def test_what_is_done_is_acknowledged_before_a_partition_is_given_away() -> None
 
     class Gated(Recorder):
         def execute(self, command: Command) -> Iterator[Outcome]:
-            assert go_on.wait(10)
+            assert go_on.wait(60)
             yield from super().execute(command)
 
     bus, second = LateCommits({each.topic for each in memory_bus()._logs}, 2), Recorder()
@@ -553,7 +553,7 @@ def test_a_command_that_another_process_had_meanwhile_is_left_to_it() -> None:
     class Slow(Once):
         def execute(self, command: Command) -> Iterator[Outcome]:
             began.set()
-            assert go_on.wait(10)
+            assert go_on.wait(60)
             self.faults = [TransientError("storage is slow")] if not self.asked else []
             yield from super().execute(command)
 
@@ -561,7 +561,7 @@ def test_a_command_that_another_process_had_meanwhile_is_left_to_it() -> None:
     bus.send([message(savepoint_request(0))])
     slow = ExecutorLoop(executor, bus, retries=QUICK)
     slow.step(0.01)
-    assert began.wait(10)
+    assert began.wait(60)
     slow._subscription.expel()  # type: ignore[attr-defined]
     slow.step(0.01)
     work_off(ExecutorLoop(Once(), bus))

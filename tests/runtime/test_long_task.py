@@ -73,7 +73,7 @@ def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Ite
 def committed(deployment: Deployment) -> int:
     group = f"{deployment.prefix}.{Recorder.name}"
     asking = Consumer({**deployment.connection, "group.id": group, "log_level": 0})
-    [where] = asking.committed([TopicPartition(f"{deployment.prefix}.commands", 0)], timeout=30)
+    [where] = asking.committed([TopicPartition(f"{deployment.prefix}.commands", 0)], timeout=60)
     asking.close()
     return where.offset
 

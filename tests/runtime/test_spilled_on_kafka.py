@@ -59,7 +59,7 @@ def test_on_a_broker_commands_that_retention_removed_meanwhile_are_named(
     topic = f"{deployment.prefix}.commands"
     admin = AdminClient(dict(deployment.connection))
     [removed] = admin.delete_records([TopicPartition(topic, 0, 20)]).values()
-    removed.result(30)
+    removed.result(60)
     executor.go_on.set()
 
     with pytest.raises(OffsetGapError, match=r"no longer has the commands at \d"):

@@ -108,7 +108,7 @@ def test_rule_7_events_that_retention_took_stop_the_service_with_a_clear_sentenc
     admin = AdminClient({"bootstrap.servers": deployment.servers, "log_level": 0})
     publisher.publish(release(1, 0))
     for deleted in admin.delete_records([TopicPartition(locks, 0, 5)]).values():
-        deleted.result(30)
+        deleted.result(60)
 
     second = deployment.run("reader-gate", "second")
 
@@ -129,8 +129,8 @@ def test_rule_7_a_topic_created_again_is_not_taken_for_the_old_one(
     locks = f"{deployment.prefix}.locks"
     admin = AdminClient({"bootstrap.servers": deployment.servers, "log_level": 0})
     for deleted in admin.delete_topics([locks]).values():
-        deleted.result(30)
-    wait_for("the end of the topic", lambda: locks not in admin.list_topics(timeout=10).topics)
+        deleted.result(60)
+    wait_for("the end of the topic", lambda: locks not in admin.list_topics(timeout=60).topics)
     settings = {name.replace(".", "_"): value for name, value in LOCKS.settings().items()}
     create_topic(deployment.servers, locks, 1, **settings)
     with deployment.publisher() as anew:

@@ -136,7 +136,7 @@ def end(child: Child) -> None:
             child.end(signal.SIGKILL, 20)
 
 
-def exit_code(child: Child, seconds: float = 60) -> int:
+def exit_code(child: Child, seconds: float = 120) -> int:
     """Wait for the end of a process."""
     wait_for(f"the end of {child.log.stem}", lambda: child.exit_code is not None, seconds)
     assert child.exit_code is not None

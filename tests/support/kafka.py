@@ -73,7 +73,7 @@ def create_topic(servers: str, topic: str, partitions: int = 1, **settings: str)
     config = {name.replace("_", "."): value for name, value in settings.items()}
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     [done] = admin.create_topics([NewTopic(topic, partitions, 1, config=config)]).values()
-    done.result(30)
+    done.result(60)
 
 
 def warm_up(servers: str) -> None:

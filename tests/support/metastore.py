@@ -174,7 +174,7 @@ class HiveEngine(demo.HiveEngine):
     def begin(self, compaction_id: int) -> None:
         """Let Hive 3's Worker take entries of the queue until it is this one."""
         wanted = str(compaction_id)
-        wait_for(f"compaction {wanted}", lambda: self._worker("next") == wanted, 20)
+        wait_for(f"compaction {wanted}", lambda: self._worker("next") == wanted)
 
     def end(self, compaction_id: int, highest: int) -> None:
         """The entry that it took last is ready for cleaning."""

@@ -60,9 +60,9 @@ class SecureKafka:
             for role in sorted({each.role for each in needed})
         ]
         for made in client.alter_user_scram_credentials(users).values():
-            made.result(30)
+            made.result(60)
         for created in client.create_acls([binding(each) for each in needed]).values():
-            created.result(30)
+            created.result(60)
 
     @property
     def _tls(self) -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import threading
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -59,13 +58,10 @@ def test_a_check_that_hangs_has_failed_and_lets_the_others_go_on() -> None:
         never.wait()
         return Finding("root", Status.OK, "")
 
-    began = time.monotonic()
     found = Check("root", hang, seconds=0.1).run()
-    took = time.monotonic() - began
     never.set()
 
     assert (found.check, found.state, found.seen) == ("root", Status.FAIL, "no result after 0.1 s")
-    assert took < 5
 
 
 def test_a_check_that_raises_has_failed_with_what_it_said() -> None:

@@ -144,9 +144,9 @@ def test_topics_that_were_grown_by_hand_are_refused_by_the_gate_and_put_right(pl
     with place.running(GATE):
         place.wait_until_idle(GATE)
     admin = AdminClient({"bootstrap.servers": place.servers})
-    names = [name for name in admin.list_topics(timeout=10).topics if name.startswith(place.prefix)]
+    names = [name for name in admin.list_topics(timeout=60).topics if name.startswith(place.prefix)]
     for future in admin.create_partitions([NewPartitions(name, 5) for name in names]).values():
-        future.result(30)
+        future.result(60)
 
     grow(place, 5)
     release_readers(place)
