@@ -57,6 +57,7 @@ def test_people_are_shown_every_size(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.full
 @pytest.mark.kafka
 def test_a_row_about_the_bus_counts_what_its_goals_are_about(
     bootstrap_servers: str, tmp_path: Path

@@ -325,6 +325,7 @@ def test_a_metastore_that_lost_its_database_releases_nothing(tmp_path: Path) -> 
         engine.close()
 
 
+@pytest.mark.full
 def test_a_metastore_that_hangs_in_one_call_delays_only_that_call(tmp_path: Path) -> None:
     """The queue of compactions is asked for on a connection of its own."""
     with own_metastore(tmp_path / "metastore") as metastore:

@@ -132,6 +132,7 @@ def test_tables_say_where_they_are_and_whether_they_are_acid(
     assert client.setting("hive.nothing.of.this.name") is None
 
 
+@pytest.mark.full
 def test_a_metastore_that_restarts_is_the_same_one(tmp_path: Path) -> None:
     metastore = own_metastore(tmp_path / "metastore")
     with metastore:

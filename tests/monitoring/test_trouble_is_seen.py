@@ -29,7 +29,7 @@ from tidegate.ops.status import ServiceStatus, look
 from tidegate.publisher import ConfirmedProducer, Message
 from tidegate.service.settings import Settings
 
-pytestmark = [pytest.mark.kafka, needs_prometheus]
+pytestmark = [pytest.mark.kafka, pytest.mark.full, needs_prometheus]
 
 OUTAGE_SECONDS = 120
 SETTINGS = "stop_seconds = 10\n[monitoring]\nport = 0"
@@ -93,7 +93,6 @@ def test_a_kill_is_seen(place: Deployment, stack: ExitStack) -> None:
     assert any("owns" in str(line["event"]) for line in lines_of(again))
 
 
-@pytest.mark.full
 def test_an_outage_of_two_minutes_is_seen_once(
     topic_prefix: str, tmp_path: Path, stack: ExitStack
 ) -> None:
