@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 
@@ -197,12 +196,6 @@ def test_no_number_of_restarts_drains_a_deciders_events_into_the_dead_letters() 
 
     assert len(bus.records(DEAD)) == 50
     assert bus.committed["tidegate.every-third"][Partition("tidegate.commits", 0)] == 50
-
-
-@pytest.fixture
-def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[Deployment]:
-    with Deployment(bootstrap_servers, topic_prefix, tmp_path) as deployment:
-        yield deployment
 
 
 @pytest.mark.kafka

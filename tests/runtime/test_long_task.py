@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -62,12 +61,6 @@ class Watched(ExecutorLoop):
     def member(self) -> str | None:
         assert isinstance(self._subscription, KafkaSubscription)
         return self._subscription._consumer.memberid()
-
-
-@pytest.fixture
-def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[Deployment]:
-    with Deployment(bootstrap_servers, topic_prefix, tmp_path) as deployment:
-        yield deployment
 
 
 def committed(deployment: Deployment) -> int:

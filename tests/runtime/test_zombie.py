@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,12 +27,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 TABLES = 3
 SUBJECT: dict[str, Any] = {"said_by": "bridge", "occurred_at": datetime(2026, 11, 21, tzinfo=UTC)}
-
-
-@pytest.fixture
-def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[Deployment]:
-    with Deployment(bootstrap_servers, topic_prefix, tmp_path) as deployment:
-        yield deployment
 
 
 def vacuum(table: int, locks: Iterable[int] = (LOCK,)) -> VacuumFinished:

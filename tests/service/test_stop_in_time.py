@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,12 +25,6 @@ STOP_SECONDS = 6
 LATE = 20.0
 """Seconds that a busy machine may take to notice."""
 SETTINGS = f"stop_seconds = {STOP_SECONDS}"
-
-
-@pytest.fixture
-def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[Deployment]:
-    with Deployment(bootstrap_servers, topic_prefix, tmp_path, settings=SETTINGS) as deployment:
-        yield deployment
 
 
 def seconds_to_stop(process: Child) -> tuple[float, int]:

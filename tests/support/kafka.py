@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import docker
 import pytest
@@ -25,6 +25,9 @@ from testcontainers.core.container import DockerContainer
 
 from tidegate.local.embedded.bootstrap import SERVERS_VARIABLE, bootstrap
 from tidegate.local.embedded.node import free_ports
+
+if TYPE_CHECKING:
+    from support.deployment import Deployment
 
 COMPOSE = Path(__file__).parents[2] / "compose" / "compose.yaml"
 _PATIENCE = 60.0
@@ -48,6 +51,18 @@ def topic_prefix(request: pytest.FixtureRequest) -> str:
     """A prefix for topics and groups that no other test, and no other run, has."""
     test = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name)[:40].strip("-")
     return f"{test}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def deployment(
+    request: pytest.FixtureRequest, bootstrap_servers: str, topic_prefix: str, tmp_path: Path
+) -> Iterator[Deployment]:
+    """The topics of a deployment of the test's own; its services have the module's SETTINGS."""
+    from support.deployment import Deployment  # noqa: PLC0415 - it imports every service
+
+    settings: str = getattr(request.module, "SETTINGS", "")
+    with Deployment(bootstrap_servers, topic_prefix, tmp_path, settings=settings) as made:
+        yield made
 
 
 def docker_answers() -> bool:

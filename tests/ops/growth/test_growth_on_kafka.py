@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -16,26 +15,13 @@ from tidegate.events import CleaningReleased
 from tidegate.local.demo.monitor import TopicMonitor
 from tidegate.ops.groups import GroupInUseError
 from tidegate.ops.growth import Growth, GrowthPlan
-from tidegate.ops.topics import create_topics
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.service.assembly import DECIDERS, assemble
+from tidegate.service.assembly import assemble
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 GATE = "reader-gate"
 TABLES = [f"t{number}" for number in range(20)]
 LOCKS = range(1, 4)
-
-
-@pytest.fixture
-def place(
-    bootstrap_servers: str, topic_prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Place:
-    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", bootstrap_servers)
-    made = Place(tmp_path, bootstrap_servers, topic_prefix)
-    made.lake.mkdir()
-    settings = made.settings()
-    create_topics(settings.connection(), settings.topics, DECIDERS)
-    return made
 
 
 def publish_vacuums(place: Place) -> None:
