@@ -68,7 +68,7 @@ class Vacuum(_Event, frozen=True):
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
-        if self.own_lock_id not in {each.lock_id for each in self.locks}:
+        if self.own_lock_id not in {lock.lock_id for lock in self.locks}:
             raise ValueError("a vacuum holds its own lock")
         if self.min_write_id > self.max_write_id:
             raise ValueError("min_write_id is greater than max_write_id")

@@ -103,8 +103,12 @@ class Tables:
         for event in events:
             decision = self.gate.decide(self.store.state(event.table), event, at)
             self.store.put(event.table, decision.state, decision.pieces)
-            commands += [each for each in decision.commands if isinstance(each, CleaningReleased)]
-            self.flags += [each for each in decision.outcomes if isinstance(each, VacuumFlagged)]
+            commands += [
+                command for command in decision.commands if isinstance(command, CleaningReleased)
+            ]
+            self.flags += [
+                outcome for outcome in decision.outcomes if isinstance(outcome, VacuumFlagged)
+            ]
             if self.restarts:
                 self.restart()
         return commands
@@ -128,7 +132,7 @@ class Tables:
         return [e.whole() for e in found if isinstance(e, WaitingVacuum | VacuumRecord)]
 
     def flagged(self) -> list[str]:
-        return [each.flag for each in self.flags]
+        return [flag.flag for flag in self.flags]
 
     def live(self) -> dict[bytes, bytes]:
         """What compaction leaves of the changelog."""

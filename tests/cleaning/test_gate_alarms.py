@@ -106,7 +106,7 @@ class Gate:
 
 
 def kinds(outcomes: list[Outcome]) -> list[type[Event]]:
-    return [type(each) for each in outcomes]
+    return [type(outcome) for outcome in outcomes]
 
 
 def test_a_vacuum_that_waits_longer_than_the_limit_is_said_once() -> None:

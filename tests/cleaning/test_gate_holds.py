@@ -47,7 +47,7 @@ def vacuum(*locks: int, made: str = MINOR_3, snapshot: str = IDS_1_TO_3) -> Vacu
             "max_write_id": 3,
             "valid_write_ids": snapshot,
             "own_lock_id": locks[0],
-            "locks": [{"lock_id": each} for each in locks],
+            "locks": [{"lock_id": lock} for lock in locks],
         }
     )
 
@@ -129,12 +129,12 @@ class Gate:
         return self.store.state(TABLE).loaded
 
     def said(self) -> list[tuple[type[Outcome], int | None]]:
-        return [(type(each), getattr(each, "released", None)) for each in self.outcomes]
+        return [(type(outcome), getattr(outcome, "released", None)) for outcome in self.outcomes]
 
 
 def causes(commands: Sequence[Command]) -> list[str | None]:
-    assert all(isinstance(each, CleaningReleased) for each in commands)
-    return [each.caused_by for each in commands]
+    assert all(isinstance(command, CleaningReleased) for command in commands)
+    return [command.caused_by for command in commands]
 
 
 def test_what_becomes_free_while_a_table_is_held_is_released_with_the_holds_removal() -> None:
@@ -168,7 +168,7 @@ def test_a_hold_is_of_one_table() -> None:
 
 
 def undated(commands: Sequence[Command]) -> list[dict[str, object]]:
-    return [each.model_dump(exclude={"occurred_at"}) for each in commands]
+    return [command.model_dump(exclude={"occurred_at"}) for command in commands]
 
 
 def freed(gate: Gate) -> CleaningReleased:

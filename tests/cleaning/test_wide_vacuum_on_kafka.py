@@ -92,7 +92,7 @@ def test_eighty_thousand_locks_end_and_the_directories_go(place: Place) -> None:
 
 
 def _cleaned(place: Place) -> bool:
-    return any(isinstance(each, DirectoriesCleaned) for each in place.audience.outcomes())
+    return any(isinstance(outcome, DirectoriesCleaned) for outcome in place.audience.outcomes())
 
 
 def test_what_no_topic_takes_is_refused_with_the_way_out(place: Place) -> None:

@@ -183,7 +183,7 @@ def test_a_list_and_a_tuple_make_the_same_event() -> None:
 def test_a_fault_of_an_event_without_an_id_is_told_once_and_at_its_field() -> None:
     with pytest.raises(ValidationError) as told:
         RestoreRequested.model_validate(REQUEST | {"reason": ""})
-    assert [each["loc"] for each in told.value.errors()] == [("reason",)]
+    assert [error["loc"] for error in told.value.errors()] == [("reason",)]
 
 
 VACUUM = {

@@ -37,7 +37,7 @@ from tidegate.events.codec import (
 from tidegate.events.schema import current_writers, schema_of, schema_text, writer_from
 
 HOT: Final[tuple[type[Event], ...]] = (VacuumFinished, LockReleased)
-WRITERS: Final = {each.reader.model: each for each in current_writers().values()}
+WRITERS: Final = {writer.reader.model: writer for writer in current_writers().values()}
 _EXAMPLES: Final = {  # some were written by an earlier version: these are their bodies today
     name: encode_generally(
         decode(files("tidegate.events").joinpath(f"examples/{name}.bin").read_bytes())
@@ -128,9 +128,7 @@ def assert_same(one: Event, other: Event) -> None:
     assert one.model_fields_set == other.model_fields_set
     assert one.model_dump_json() == other.model_dump_json()
     assert one.model_copy() == other
-    assert [type(each) for each in vars(one).values()] == [
-        type(each) for each in vars(other).values()
-    ]
+    assert [type(var) for var in vars(one).values()] == [type(var) for var in vars(other).values()]
 
 
 def raw(kind: type[Event], **changes: object) -> bytes:

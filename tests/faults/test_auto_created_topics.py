@@ -47,7 +47,7 @@ def test_no_client_of_ours_makes_the_broker_create_a_topic(servers: str) -> None
         bus.partitions("ours.commands")
     bus.close()
 
-    assert {each for each in topics(servers) if each.startswith("ours")} == set()
+    assert {topic for topic in topics(servers) if topic.startswith("ours")} == set()
 
 
 @pytest.mark.parametrize("service", ["reader-gate", "cleaner"])

@@ -160,7 +160,7 @@ def test_nothing_is_released_while_it_is_listed_and_everything_is_in_the_end(
 
     def shown() -> Snapshot:
         return snapshot(
-            *(lock(each, table=None) for each in live_locks), open_txns=sorted(live_txns)
+            *(lock(live_lock, table=None) for live_lock in live_locks), open_txns=sorted(live_txns)
         )
 
     def publish(ended: list[Ended]) -> None:
@@ -180,7 +180,7 @@ def test_nothing_is_released_while_it_is_listed_and_everything_is_in_the_end(
             holds.vacuum(vacuum(sorted(locks), sorted(txns), table))
             expected |= {(table, 0, None)}
             expected |= {(table, each, None) for each in locks}
-            expected |= {(table, None, each) for each in txns}
+            expected |= {(table, None, txn) for txn in txns}
         elif step == "end":
             ended = data.draw(st.sets(st.sampled_from([*range(1, 7), *range(20, 26)])))
             live_locks -= ended

@@ -187,9 +187,9 @@ def test_a_scrape_has_what_the_catalog_lists_and_nothing_else_of_ours() -> None:
     registered = {each.name for each in metrics.registry.collect()}
 
     ours = {name for name in registered if name.startswith("tidegate_")}
-    assert ours == {each.name.removesuffix("_total") for each in PROCESS_METRICS}
-    for each in PROCESS_METRICS:
-        assert each.name.endswith("_total") == (each.kind is Kind.COUNTER)
-        assert bool(each.buckets) == (each.kind is Kind.HISTOGRAM)
-        assert each.help.endswith(".")
-        assert "table" not in each.labels, "a table's name is chosen by others: unbounded"
+    assert ours == {metric.name.removesuffix("_total") for metric in PROCESS_METRICS}
+    for metric in PROCESS_METRICS:
+        assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
+        assert bool(metric.buckets) == (metric.kind is Kind.HISTOGRAM)
+        assert metric.help.endswith(".")
+        assert "table" not in metric.labels, "a table's name is chosen by others: unbounded"

@@ -88,4 +88,6 @@ def test_our_own_clients_set_every_protected_setting_that_has_a_value() -> None:
     own = {**DEFAULTS, **CONSUMER}
     by_default = {"group.protocol", "enable.partition.eof", "delivery.report.only.error"}
 
-    assert {each.name for each in PROTECTED_SETTINGS if each.allowed} - by_default <= own.keys()
+    assert {
+        setting.name for setting in PROTECTED_SETTINGS if setting.allowed
+    } - by_default <= own.keys()

@@ -45,7 +45,7 @@ def test_the_locks_and_transactions_of_now_are_published(
         [found] = deployment.events("vacuums")
 
     assert isinstance(found, VacuumFinished)
-    assert {each.lock_id for each in found.locks} == {own, held}
+    assert {lock.lock_id for lock in found.locks} == {own, held}
     assert {reader, elsewhere} <= set(found.open_transactions)
     engine.commit(reader)
     engine.commit(elsewhere)

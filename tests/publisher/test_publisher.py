@@ -76,7 +76,7 @@ def as_bytes(value: bytes | str | None) -> bytes:
 
 @pytest.mark.kafka
 @pytest.mark.parametrize(
-    ("call", "suffix", "kind"), CALLS, ids=[each[2].__name__ for each in CALLS]
+    ("call", "suffix", "kind"), CALLS, ids=[call[2].__name__ for call in CALLS]
 )
 def test_a_call_says_where_the_broker_put_its_event(
     bootstrap_servers: str,

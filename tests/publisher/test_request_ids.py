@@ -50,7 +50,7 @@ class LostConfirmations:
         self.lost -= 1
         if self.lost >= 0:
             raise DeliveryError("1 of 1 messages were not confirmed: timed out")
-        return [Receipt(each.topic, 0, 0) for each in messages]
+        return [Receipt(message.topic, 0, 0) for message in messages]
 
     def close(self) -> None:
         pass

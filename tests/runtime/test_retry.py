@@ -146,5 +146,5 @@ def test_the_caller_says_how_loud_a_first_failure_is(
         return 7
 
     assert policy.call(action) == 7
-    said = [each for each in caplog.records if each.name == "tidegate.runtime.retry"]
+    said = [record for record in caplog.records if record.name == "tidegate.runtime.retry"]
     assert [each.levelname for each in said] == levels

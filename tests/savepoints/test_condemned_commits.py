@@ -281,7 +281,7 @@ def test_a_condemned_commit_gives_a_plan_and_changes_nothing(tmp_path: Path) -> 
     found = lake.condemn()
 
     (planned,) = [each for each in found if isinstance(each, RestorePlanned)]
-    assert [each.instant for each in planned.instants] == [instant_at(4), instant_at(3)]
+    assert [instant.instant for instant in planned.instants] == [instant_at(4), instant_at(3)]
     assert snapshot(tmp_path) == before
     # read again, nothing is published again
     condemned_again = lake.event(CommitCondemned, instant=instant_at(3), reason="doubled")

@@ -70,7 +70,7 @@ def created(at: datetime, **fields: object) -> SavepointCreated:
 
 
 def requests(commands: Sequence[Event]) -> list[str | None]:
-    return [each.instant for each in commands if isinstance(each, SavepointRequested)]
+    return [command.instant for command in commands if isinstance(command, SavepointRequested)]
 
 
 @pytest.mark.parametrize("lifetime", [DAY, 36_500 * DAY], ids=str)

@@ -113,8 +113,8 @@ def test_every_service_works_with_the_rights_that_are_listed_for_it(
 
 def said(deployment: Deployment) -> set[tuple[str, str, str]]:
     return {
-        (each.said_by, f"{type(each).__name__}{reason(each)}", each.table)
-        for each in deployment.events("outcomes")
+        (event.said_by, f"{type(event).__name__}{reason(event)}", event.table)
+        for event in deployment.events("outcomes")
     }
 
 

@@ -110,7 +110,7 @@ def listed(*names: str, empty: Sequence[str] = ()) -> tuple[ListedDirectory, ...
     return tuple(
         sorted(
             [*filled, *(ListedDirectory(name, "/wh/t") for name in empty)],
-            key=lambda each: each.name,
+            key=lambda directory: directory.name,
         )
     )
 

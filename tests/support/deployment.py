@@ -125,7 +125,7 @@ class Deployment:
         return taken
 
     def events(self, suffix: str) -> list[Event]:
-        return [event_of(each.key, each.value) for each in self.records(suffix)]
+        return [event_of(record.key, record.value) for record in self.records(suffix)]
 
 
 def end(child: Child) -> None:

@@ -185,7 +185,7 @@ class HandMade:
     def schedule(self, instant: str, groups: Mapping[str, str]) -> None:
         """Request a compaction of all log files that the groups have."""
         logs = {
-            group: sorted(each.name for each in (self.path / partition).glob(f".{group}_*.log.*_*"))
+            group: sorted(path.name for path in (self.path / partition).glob(f".{group}_*.log.*_*"))
             for partition, group in groups.items()
         }
         content = _compaction_plan(groups, logs)

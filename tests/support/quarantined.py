@@ -80,7 +80,7 @@ def undo(
 
 def visible(table: Path) -> list[str]:
     """The names in a table's directory that a reader does not pass over."""
-    return sorted(each.name for each in table.iterdir() if each.name[0] not in "._")
+    return sorted(path.name for path in table.iterdir() if path.name[0] not in "._")
 
 
 def in_quarantine(table: Path) -> list[str]:

@@ -120,7 +120,9 @@ class Place:
 
 def savepoints_asked(place: Place) -> list[tuple[str, str | None]]:
     """The tables and instants that savepoints were asked for, in the broker's order."""
-    asked = (each for each in place.audience.commands() if isinstance(each, SavepointRequested))
+    asked = (
+        command for command in place.audience.commands() if isinstance(command, SavepointRequested)
+    )
     return [(each.table.rsplit(".", 1)[-1], each.instant) for each in asked]
 
 

@@ -73,7 +73,7 @@ def deserialized(wire: Wire, serialized: Message) -> Event:
 
 
 def events_on(bus: MemoryBus, topic: str) -> list[Event]:
-    return [event_of(each.key, each.value) for each in bus.records(topic)]
+    return [event_of(record.key, record.value) for record in bus.records(topic)]
 
 
 def memory_bus(*deciders: str, partitions: int = 3) -> MemoryBus:

@@ -112,7 +112,7 @@ class Obeying:
         command: Command,  # noqa: ARG002 - the protocol's
         outcomes: Sequence[Outcome],
     ) -> bool:
-        return any(isinstance(each, RestoreFailed | RestoreRejected) for each in outcomes)
+        return any(isinstance(outcome, RestoreFailed | RestoreRejected) for outcome in outcomes)
 
     def execute(self, command: Command) -> Iterator[Outcome]:
         self.obeyed.append(command.event_id)

@@ -156,7 +156,7 @@ def vacuum(
         max_write_id=last,
         valid_write_ids=f"sales.{table.rsplit('.', 1)[-1]}:{last}:9223372036854775807::",
         own_lock_id=lock_ids[0],
-        locks=tuple(LockHold(lock_id=each, owner=f"user{each}") for each in lock_ids),
+        locks=tuple(LockHold(lock_id=id_, owner=f"user{id_}") for id_ in lock_ids),
         open_transactions=transactions,
     )
 

@@ -111,7 +111,7 @@ class Alarms:
         if not lacks or limit is None:  # nothing: it is released with the table's next event
             return None
         more = f" and {len(lacks) - _NAMED} more" if len(lacks) > _NAMED else ""
-        named = ", ".join(str(each) for each in lacks[:_NAMED])
+        named = ", ".join(str(reader) for reader in lacks[:_NAMED])
         return VacuumOverdue.model_validate(
             _about(table, waiting, at)
             | {
@@ -201,7 +201,7 @@ def _ms_after(since: datetime, limit: timedelta) -> int:
 
 @lru_cache(maxsize=10_000)
 def _rule_of(rules: tuple[AlarmRule, ...], table: str) -> AlarmRule:
-    return next((each for each in rules if fnmatchcase(table, each.tables)), AlarmRule())
+    return next((rule for rule in rules if fnmatchcase(table, rule.tables)), AlarmRule())
 
 
 def _ms(at: datetime) -> int:

@@ -151,7 +151,7 @@ def vacuum(
         options = ", ".join("--" + _option(name) for name in missing)
         raise ConfigError(f"missing: {options}; or give the whole event with --file")
     locks = [_lock(each) for each in lock or ()]
-    if own_lock_id not in {each.lock_id for each in locks}:
+    if own_lock_id not in {lock.lock_id for lock in locks}:
         locks.insert(0, LockHold(lock_id=own_lock_id or 0, transaction_id=own_transaction_id))
 
     def send(publisher: Publisher) -> Receipt:

@@ -130,7 +130,7 @@ class ReachablePublisher(Publisher):
         """
         for event in events:
             check_publishable(event)
-        check_reachable(self._settings, *{topic_of(type(each)).suffix for each in events})
+        check_reachable(self._settings, *{topic_of(type(event)).suffix for event in events})
         return super().publish(*events)
 
 

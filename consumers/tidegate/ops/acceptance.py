@@ -80,7 +80,7 @@ def plan_acceptance(settings: Settings) -> Acceptance:
         now = Baseline().checked(client.snapshot())
     catalog = watched.catalog.lower()
     waiting = tuple(
-        each for each in waiting_vacuums(settings) if each.table.split(".", 1)[0] == catalog
+        vacuum for vacuum in waiting_vacuums(settings) if vacuum.table.split(".", 1)[0] == catalog
     )
     return Acceptance(position, before, now, waiting)
 

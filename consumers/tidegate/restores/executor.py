@@ -101,15 +101,15 @@ class Restorer:
         another table, location or savepoint don't count, whatever cause they name.
         """
         if isinstance(command, RestoreApproved):
-            return any(_refuses(each, command) for each in outcomes)
+            return any(_refuses(outcome, command) for outcome in outcomes)
         if not isinstance(command, RestoreRequested):
             return False
-        outcomes = [each for each in outcomes if concerns(each, command)]
+        outcomes = [outcome for outcome in outcomes if concerns(outcome, command)]
         final = RestoreCompleted | RestorePlanned | RestoreAwaitingApproval
-        if any(isinstance(each, final) for each in outcomes):
+        if any(isinstance(outcome, final) for outcome in outcomes):
             return True
-        begun = any(isinstance(each, RestoreStarted) for each in outcomes)
-        return not begun and any(isinstance(each, RestoreRejected) for each in outcomes)
+        begun = any(isinstance(outcome, RestoreStarted) for outcome in outcomes)
+        return not begun and any(isinstance(outcome, RestoreRejected) for outcome in outcomes)
 
     def execute(self, command: Command) -> Iterator[Outcome]:
         """Plan, check, restore.

@@ -61,9 +61,9 @@ class CondemnedRules(Value, frozen=True):
         except FormatError:
             location = ""  # no directory covers it, and no table is there
         matching = (
-            each
-            for each in self.rules
-            if covers_name(each.tables, table) and covers_place(each.locations, location)
+            rule
+            for rule in self.rules
+            if covers_name(rule.tables, table) and covers_place(rule.locations, location)
         )
         found = next(matching, None)
         return CondemnedAction.NOTHING if found is None else found.action

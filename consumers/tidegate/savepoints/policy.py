@@ -88,7 +88,7 @@ class SavepointPolicyService:
         rule = self.policy.rule_of(table)
         newest = newest_of_tiers(rule, state.kept) if rule else frozenset[str]()
         times = (self._due(rule, state, e) for e in state.kept if e.instant not in newest)
-        return min((each for each in times if each is not None), default=None)
+        return min((time_ for time_ in times if time_ is not None), default=None)
 
     def tick(self, table: str, state: PolicyState, at: datetime) -> Decision[PolicyState]:
         """Request the removal of what has had its time."""
@@ -219,7 +219,7 @@ class SavepointPolicyService:
 
     def _removals(self, table: str, state: PolicyState, at: datetime) -> Decision[PolicyState]:
         rule = self.policy.rule_of(table)
-        found = {each.instant: each.why for each in removals(rule, state.kept, at)}
+        found = {removal.instant: removal.why for removal in removals(rule, state.kept, at)}
         due = [
             each
             for each in state.kept
@@ -246,7 +246,7 @@ def _removal(
     rule: PolicyRule | None, event: Mapping[str, object], entry: KeptEntry, why: str
 ) -> SavepointRemovalRequested:
     """The request; `event` has the fields that all of them have."""
-    tiers = tuple(each.tier for each in rule.tiers) if rule and entry.policy else ()
+    tiers = tuple(tier.tier for tier in rule.tiers) if rule and entry.policy else ()
     return SavepointRemovalRequested.model_validate(
         {
             **event,

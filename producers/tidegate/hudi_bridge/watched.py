@@ -111,7 +111,7 @@ class WatchedTable:
         self.name = self._name_of(table)
         due = self._due(table)
         events = [event for each in due if (event := self._event(table, each)) is not None]
-        there = {each.timestamp for each in table.timeline.writes}
+        there = {write.timestamp for write in table.timeline.writes}
         self._missing_since = {
             each: at for each, at in self._missing_since.items() if each in there
         }
@@ -126,7 +126,9 @@ class WatchedTable:
         start, known = self.published.start, self.published.instants
         if start is None:
             return writes if self._settings.start == "earliest" else writes[-1:]
-        due = [each for each in writes if each.timestamp not in known and _completion(each) > start]
+        due = [
+            write for write in writes if write.timestamp not in known and _completion(write) > start
+        ]
         return [each for each in due if self._has_waited(each)]
 
     def _has_waited(self, instant: Instant) -> bool:
@@ -183,8 +185,8 @@ def _numbers(metadata: CommitMetadata | None) -> dict[str, Any]:
     return {
         "operation": (metadata.operation or "unknown").lower()[:_MAX_TEXT],
         "files_written": len(metadata.writes),
-        "records_written": sum(each.records for each in metadata.writes),
-        "bytes_written": sum(each.size for each in metadata.writes),
+        "records_written": sum(write.records for write in metadata.writes),
+        "bytes_written": sum(write.size for write in metadata.writes),
         "extra_metadata": _publishable(metadata.extra.items()),
     }
 

@@ -39,7 +39,7 @@ def vacuum(lock_id: int, table: str) -> VacuumFinished:
 
 
 def send(bus: MemoryBus, events: Iterable[Event]) -> None:
-    bus.send([message(each) for each in events])
+    bus.send([message(event) for event in events])
 
 
 def work(bus: MemoryBus) -> None:

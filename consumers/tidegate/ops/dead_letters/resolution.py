@@ -22,7 +22,7 @@ def redriven_message(dead_letter: DeadLetter, original: Record) -> Message:
     The key chooses the partition, as when it was first published; without a key it is the original
     one.
     """
-    kept = [each for each in original.headers if each[0] != REDRIVEN_FROM]
+    kept = [header for header in original.headers if header[0] != REDRIVEN_FROM]
     headers = (*kept, (REDRIVEN_FROM, dead_letter.dead_letter_id.encode()))
     number = original.partition.number if original.key is None else None
     return Message(original.partition.topic, original.key, original.value, headers, number)
