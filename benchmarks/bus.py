@@ -99,7 +99,7 @@ def vacuum(number: int, holds: int = 2, table: int | None = None) -> VacuumFinis
 
 def _subject(number: int) -> dict[str, Any]:
     table = f"hive.db.t{number % TABLES}"
-    return {"table": table, "location": f"/w/{table}", "occurred_at": NOW, "said_by": "bench"}
+    return {"table": table, "location": f"/w/{table}", "occurred_at": NOW, "source": "bench"}
 
 
 HEADERS = list(headers_of(release(0)))
@@ -131,7 +131,7 @@ class Bench:
         config = {"bootstrap.servers": self.servers}
         create_topics(config, TopicSettings(prefix=prefix, partitions=partitions), DECIDERS)
         bus = KafkaBus(config)
-        with Publisher(self.servers, said_by="bench", prefix=prefix) as publisher:
+        with Publisher(self.servers, source="bench", prefix=prefix) as publisher:
             yield prefix, bus, publisher
         bus.close()
 

@@ -58,7 +58,7 @@ def make_table(location: Path, deltas: int) -> CleaningReleased:
         table="hive.bench.t",
         location=str(location),
         occurred_at=datetime.now(UTC),
-        said_by="bench",
+        source="bench",
         caused_by="bench",
         kind=VacuumKind.MINOR,
         directories=(product(deltas),),

@@ -30,7 +30,7 @@ SUBJECT: Final[dict[str, Any]] = {
     "table": "hive.db.t",
     "location": "/w/t",
     "occurred_at": datetime(2026, 11, 21, tzinfo=UTC),
-    "said_by": "bench",
+    "source": "bench",
 }
 CHANGELOG: Final = changelog(ReaderGate.name).name()
 

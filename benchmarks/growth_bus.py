@@ -53,7 +53,7 @@ NOW: Final = datetime.now(UTC)
 YEAR: Final = timedelta(days=365)
 EACH_PUBLISHES: Final = 100
 """Events of a thread of a shared publisher, one after the other."""
-WHO: Final[dict[str, Any]] = {"occurred_at": NOW, "said_by": "bench"}
+WHO: Final[dict[str, Any]] = {"occurred_at": NOW, "source": "bench"}
 CHUNK: Final = 10_000
 MEGA: Final = 2**20
 LARGE: Final = 900_000
@@ -310,7 +310,7 @@ def prepare_locks(folder: Path, size: int) -> None:
 def publish(deployment: Deployment, events: Iterable[Event]) -> int:
     """Publish events, many at a time."""
     count, chunk = 0, list[Event]()
-    with Publisher(deployment.servers, said_by="bench", prefix=deployment.prefix) as publisher:
+    with Publisher(deployment.servers, source="bench", prefix=deployment.prefix) as publisher:
         for event in events:
             chunk.append(event)
             count += 1
@@ -368,7 +368,7 @@ def prepare_large_state(folder: Path, size: int) -> None:
     deployment = Deployment(folder, STATE_PARTITIONS)
     _publish_patiently(deployment, 1)
     numbers = range(size * MEGA // _record_bytes())
-    with Publisher(deployment.servers, said_by="bench", prefix=deployment.prefix) as publisher:
+    with Publisher(deployment.servers, source="bench", prefix=deployment.prefix) as publisher:
         for start in numbers[::200]:
             publisher.publish(*(vacuum(number, LARGE_HOLDS) for number in numbers[start:][:200]))
     with deployment.bus() as bus:
@@ -523,7 +523,7 @@ def measure_threads(folder: Path, size: int) -> Timing:
             producer.produce(topic, each.value, each.key, headers=list(each.headers))
         producer.flush()
 
-    with Publisher(deployment.servers, said_by="bench", prefix=deployment.prefix) as publisher:
+    with Publisher(deployment.servers, source="bench", prefix=deployment.prefix) as publisher:
         publisher.publish(release(0))
         producer.produce(topic, b"warm")
         producer.flush()

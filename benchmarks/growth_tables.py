@@ -40,7 +40,7 @@ NOW = datetime(2026, 6, 1, tzinfo=UTC)
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 THREADS = 8
 T = TypeVar("T", bound=Outcome)
-WHO = {"occurred_at": NOW, "said_by": "bench", "requested_by": "bench"}
+WHO = {"occurred_at": NOW, "source": "bench", "requested_by": "bench"}
 
 
 class HudiTable:

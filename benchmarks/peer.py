@@ -38,7 +38,7 @@ class _Event(BaseModel, frozen=True, extra="forbid"):
     table: str = Field(max_length=500, pattern=r"^[^\s./\\]+\.[^\s./\\]+\.[^\s./\\]+$")
     location: str = Field(max_length=4_000, pattern=r"^(/|[A-Za-z][A-Za-z0-9+.-]*:/)")
     occurred_at: AwareDatetime
-    said_by: _Text
+    source: _Text
     caused_by: _Text | None
 
 

@@ -22,7 +22,7 @@ NOW = datetime(2026, 11, 22, tzinfo=UTC)
 
 def release(lock: int) -> Event:
     return LockReleased(
-        table="hive.a.t", location="/t", occurred_at=NOW, said_by="test", lock_id=lock
+        table="hive.a.t", location="/t", occurred_at=NOW, source="test", lock_id=lock
     )
 
 

@@ -50,7 +50,7 @@ def release(lock_id: int, number: int) -> LockReleased:
 def subject(number: int) -> dict[str, Any]:
     table = f"hive.db.t{number % 10}"
     at = datetime(2026, 11, 21, second=number % 60, tzinfo=UTC)
-    return {"table": table, "location": f"/w/{table}", "occurred_at": at, "said_by": "bench"}
+    return {"table": table, "location": f"/w/{table}", "occurred_at": at, "source": "bench"}
 
 
 def sent(bus: MemoryBus, events: list[Event]) -> int:

@@ -32,7 +32,7 @@ def table_of(location: Path, deltas: int) -> CleaningReleased:
         table="hive.sales.orders",
         location=str(location),
         occurred_at=NOON,
-        said_by="test",
+        source="test",
         caused_by="test",
         kind=VacuumKind.MINOR,
         directories=(product,),

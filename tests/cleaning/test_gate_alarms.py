@@ -44,7 +44,7 @@ def vacuum(
             "table": table,
             "location": "/wh/t",
             "occurred_at": NOON,
-            "said_by": "compactor",
+            "source": "compactor",
             "kind": "minor",
             "directories": (made,),
             "min_write_id": 1,
@@ -65,7 +65,7 @@ def released(lock: int, txn: int | None = None) -> LockReleased:
         table=TABLE,
         location="/wh/t",
         occurred_at=NOON,
-        said_by="bridge",
+        source="bridge",
         lock_id=lock,
         transaction_id=txn,
     )

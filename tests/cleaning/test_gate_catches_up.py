@@ -31,7 +31,7 @@ def vacuum(*locks: int) -> VacuumFinished:
             "table": TABLE,
             "location": "/wh/t",
             "occurred_at": NOON,
-            "said_by": "compactor",
+            "source": "compactor",
             "kind": "minor",
             "directories": (f"delta_{locks[0]:07}_{locks[0]:07}",),
             "min_write_id": locks[0],

@@ -40,7 +40,7 @@ def vacuum(*locks: int, made: str = MINOR_3, snapshot: str = IDS_1_TO_3) -> Vacu
             "table": TABLE,
             "location": "/wh/t",
             "occurred_at": NOON,
-            "said_by": "compactor",
+            "source": "compactor",
             "kind": "minor",
             "directories": (made,),
             "min_write_id": 1,
@@ -61,7 +61,7 @@ def released(
         table=TABLE,
         location="/wh/t",
         occurred_at=NOON,
-        said_by="bridge",
+        source="bridge",
         lock_id=lock,
         transaction_id=txn,
         reason=reason,
@@ -73,7 +73,7 @@ def hold(request: str = "hold-1") -> CleaningHoldRequested:
         event_id=request,
         table=TABLE,
         occurred_at=NOON,
-        said_by="cli",
+        source="cli",
         requested_by="mara",
         reason="a report is stuck",
     )
@@ -84,7 +84,7 @@ def removal(request: str = "back-1") -> CleaningHoldRemovalRequested:
         event_id=request,
         table=TABLE,
         occurred_at=NOON,
-        said_by="cli",
+        source="cli",
         requested_by="mara",
         reason="it is done",
     )
@@ -247,7 +247,7 @@ KEEP = 72 * HOUR
 def started(command: CleaningReleased, **changes: object) -> CleaningStarted:
     fields = {
         "occurred_at": NOON,
-        "said_by": "cleaner",
+        "source": "cleaner",
         "directories": ("delta_1_1", "delta_2_2"),
         "files": 4,
         "bytes": 900,
@@ -260,7 +260,7 @@ def started(command: CleaningReleased, **changes: object) -> CleaningStarted:
 def gone(command: CleaningReleased) -> dict[str, object]:
     return {
         "occurred_at": NOON,
-        "said_by": "cleaner",
+        "source": "cleaner",
         "directories": (),
         "files": 0,
         "bytes": 0,

@@ -46,7 +46,7 @@ def vacuum(location: Path, table: str) -> VacuumFinished:
             "table": table,
             "location": str(location),
             "occurred_at": NOON,
-            "said_by": "compactor",
+            "source": "compactor",
             "kind": "minor",
             "directories": (MINOR_3,),
             "min_write_id": 1,
@@ -63,7 +63,7 @@ def released(table: str, lock: int, reason: ReleaseReason) -> LockReleased:
         table=table,
         location="/any",
         occurred_at=NOON,
-        said_by="bridge",
+        source="bridge",
         lock_id=lock,
         reason=reason,
     )

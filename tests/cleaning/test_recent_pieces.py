@@ -27,7 +27,7 @@ from tidegate.runtime.protocols import Decision
 
 NOON: Final = datetime(2026, 11, 22, 12, tzinfo=UTC)
 TABLE: Final = "lake.sales.orders"
-SUBJECT: Final = {"table": TABLE, "location": "/w/t", "occurred_at": NOON, "said_by": "x"}
+SUBJECT: Final = {"table": TABLE, "location": "/w/t", "occurred_at": NOON, "source": "x"}
 
 
 def vacuum(number: int, locks: list[int], last: int) -> VacuumFinished:

@@ -190,8 +190,8 @@ def test_what_can_never_be_removed_is_dead_lettered_soon_with_the_file_systems_r
 
     outcomes = events_on(bus, "tidegate.outcomes")
     assert [type(outcome) for outcome in outcomes] == [CleaningStarted] * attempts
-    [letter] = bus.records("tidegate.dead-letters")
-    assert os.strerror(number).encode() in (dict(letter.headers)["x-exception-message"] or b"")
+    [dead_letter] = bus.records("tidegate.dead-letters")
+    assert os.strerror(number).encode() in (dict(dead_letter.headers)["x-exception-message"] or b"")
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ETIMEDOUT, errno.ESTALE, errno.EBUSY])

@@ -55,7 +55,7 @@ _SUBJECTS: Final = st.fixed_dictionaries(
         "occurred_at": st.datetimes(datetime(1960, 1, 1), datetime(9000, 1, 1)).map(  # noqa: DTZ001 - made aware
             lambda it: it.replace(tzinfo=UTC)
         ),
-        "said_by": _TEXTS,
+        "source": _TEXTS,
         "caused_by": st.none() | _TEXTS,
         "partition": st.none() | _TEXTS,
     }
@@ -194,8 +194,8 @@ LIMITS: Final[dict[str, tuple[type[Event], dict[str, object]]]] = {
     "a table of two parts": (LockReleased, {"table": "a.b"}),
     "a relative location": (LockReleased, {"location": "w/t"}),
     "a location of 4,001 characters": (LockReleased, {"location": "/" * 4_001}),
-    "nobody": (LockReleased, {"said_by": ""}),
-    "a name of 1,001 characters": (LockReleased, {"said_by": "x" * 1_001}),
+    "nobody": (LockReleased, {"source": ""}),
+    "a name of 1,001 characters": (LockReleased, {"source": "x" * 1_001}),
     "an empty cause": (LockReleased, {"caused_by": ""}),
     "a negative lock": (LockReleased, {"lock_id": -1}),
     "neither lock nor transaction": (LockReleased, {"lock_id": None, "transaction_id": None}),

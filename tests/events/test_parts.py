@@ -19,7 +19,7 @@ CAUSE = commit(1)
 
 def cleaned(**fields: Any) -> DirectoriesCleaned:  # noqa: ANN401 - an event's fields
     counts = {"directories": ("a",), "files": 1, "bytes": 10, "duration_ms": 5}
-    known = counts | {"said_by": "cleaner", "occurred_at": NOON}
+    known = counts | {"source": "cleaner", "occurred_at": NOON}
     return DirectoriesCleaned.about(CAUSE, **(known | fields))
 
 

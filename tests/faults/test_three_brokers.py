@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.soak]
 VACUUMS = 3334  # with two releases each: 10,002 events
 CHUNK = 100
 WRITING_SECONDS = 12.0
-SAID: dict[str, Any] = {"said_by": "writer", "occurred_at": datetime(2026, 11, 21, tzinfo=UTC)}
+SAID: dict[str, Any] = {"source": "writer", "occurred_at": datetime(2026, 11, 21, tzinfo=UTC)}
 Fault = Callable[[Cluster, str], None]
 
 
@@ -63,7 +63,7 @@ class Recording:
             files=1,
             bytes=1,
             duration_ms=1,
-            said_by=self.name,
+            source=self.name,
             occurred_at=command.occurred_at,
         )
 

@@ -200,7 +200,7 @@ def released(ended: Ended) -> LockReleased:
         table=ended.table,
         location=ended.location,
         occurred_at=NOON,
-        said_by="test",
+        source="test",
         lock_id=ended.lock_id,
         transaction_id=ended.transaction_id,
     )
@@ -212,11 +212,11 @@ def test_a_release_that_the_gate_may_have_forgotten_is_looked_for_again() -> Non
     event = vacuum(locks=[5, 6], open_txns=[8])
     holds.vacuum(event)
     for lock_id in (0, 5):
-        holds.release(LockReleased.about(event, said_by="x", occurred_at=NOON, lock_id=lock_id))
+        holds.release(LockReleased.about(event, source="x", occurred_at=NOON, lock_id=lock_id))
     shown = snapshot(lock(6), open_txns=[8])
     assert look(holds, shown) == []
     number = holds.begin()
-    fields = {"said_by": "reader-gate", "occurred_at": NOON, "message": "m"}
+    fields = {"source": "reader-gate", "occurred_at": NOON, "message": "m"}
     flag = VacuumFlag.RELEASE_MAY_BE_FORGOTTEN
     flagged = VacuumFlagged.about(event, **fields, flag=flag, locks=(0, 5, 6), transactions=(8,))
 

@@ -92,7 +92,7 @@ def test_a_writer_that_publishes_by_itself_has_its_grace(tmp_path: Path) -> None
     table, now = four_commits(tmp_path / "orders", 9), [0.0]
     watch = watched(table, now, grace_ms=60_000)
     fields = {"table": "hudi.orders.orders", "location": table.location, "action": "commit"}
-    said = {"said_by": "the-writer", "occurred_at": "2026-01-01T00:00:00Z"}
+    said = {"source": "the-writer", "occurred_at": "2026-01-01T00:00:00Z"}
     for instant in (at(2), at(4)):
         watch.published.take(
             CommitCompleted.model_validate(

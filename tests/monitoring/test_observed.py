@@ -137,7 +137,7 @@ class Cleaning:
             files=3,
             bytes=300,
             duration_ms=1,
-            said_by=self.name,
+            source=self.name,
             occurred_at=NOON,
         )
 
@@ -159,7 +159,7 @@ class Quarantine(Cleaning):
     """Quarantines two directories of 300 bytes, then puts one back and removes the other."""
 
     def execute(self, command: Command) -> Iterator[Outcome]:
-        fields = {"files": 1, "duration_ms": 1, "said_by": self.name, "occurred_at": NOON}
+        fields = {"files": 1, "duration_ms": 1, "source": self.name, "occurred_at": NOON}
         both = {"directories": ("delta_1_1", "delta_2_2"), "bytes": 300}
         one = {"directories": ("delta_1_1",), "bytes": 100, "cleaning": "c"}
         quarantined = {"mode": "quarantine", "keep_ms": 1}

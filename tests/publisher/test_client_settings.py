@@ -52,7 +52,7 @@ def test_a_setting_that_breaks_a_guarantee_is_refused_before_anything_connects(
     with pytest.raises(ConfigError, match=f"{name} = .* must (not )?be "):
         ConfirmedProducer({**NOWHERE, **config})
     with pytest.raises(ConfigError, match=f"{name} = .* must (not )?be "):
-        Publisher("127.0.0.1:1", said_by="test", config=config)
+        Publisher("127.0.0.1:1", source="test", config=config)
 
 
 def test_every_setting_that_breaks_a_guarantee_is_listed_with_its_reason() -> None:

@@ -57,7 +57,7 @@ class LostConfirmations:
 
 
 def publisher_on(bus: MemoryBus, lost: int = 1) -> Publisher:
-    publisher = Publisher(CLOSED, said_by="cli")
+    publisher = Publisher(CLOSED, source="cli")
     vars(publisher)["_producer"] = LostConfirmations(bus, lost)
     return publisher
 

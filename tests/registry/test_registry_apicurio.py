@@ -71,7 +71,7 @@ def test_an_event_published_through_a_registry_is_read_by_another_process(
     topic = f"{topic_prefix}.commits"
     create_topic(bootstrap_servers, topic)
     with Publisher(
-        bootstrap_servers, said_by="ingest", prefix=topic_prefix, registry=registry.url
+        bootstrap_servers, source="ingest", prefix=topic_prefix, registry=registry.url
     ) as publisher:
         publisher.publish(commit(1), commit(2))
 
@@ -114,7 +114,7 @@ def test_a_service_hears_and_speaks_through_the_registry(
     loop = assemble(SavepointPolicyService.name, settings, KafkaBus(settings.connection()))
     assert isinstance(loop, DeciderLoop)
     with Publisher(
-        bootstrap_servers, said_by="ingest", prefix=topic_prefix, registry=named
+        bootstrap_servers, source="ingest", prefix=topic_prefix, registry=named
     ) as publisher:
         publisher.publish(commit(1))
     while not loop.step(0.2):

@@ -191,7 +191,7 @@ def test_a_message_that_was_set_aside_and_sent_back_is_still_read(
         commit(1),
         instant="20260301100000001",
         requested_by="ana",
-        said_by="test",
+        source="test",
         occurred_at=commit(1).occurred_at,
     )
     bus.send([wire.serialize(command, "tidegate.commands")])

@@ -106,7 +106,7 @@ class Place:
             "table": of.table,
             "location": of.location,
             "occurred_at": NOW,
-            "said_by": "cli",
+            "source": "cli",
             "caused_by": of.event_id,
             "request": of.event_id,
             "plan_id": self.plan_id,
@@ -480,7 +480,7 @@ def test_a_failed_one_says_that_its_approval_resumes_it(place: Place) -> None:
         place.bus.send([message(outcome)])
     failed = RestoreFailed.about(
         request,
-        said_by="restorer",
+        source="restorer",
         occurred_at=NOW,
         savepoint=at(2),
         restore_instant="20260301120100000",
@@ -575,7 +575,7 @@ def test_an_unsigned_request_has_nothing_to_approve(tmp_path: Path) -> None:
 def test_a_forged_outcome_makes_nothing_look_requested(place: Place, tmp_path: Path) -> None:
     forged = RestoreAwaitingApproval.about(
         place.request(),
-        said_by="restorer",
+        source="restorer",
         occurred_at=NOW,
         savepoint=at(2),
         plan_id="p",

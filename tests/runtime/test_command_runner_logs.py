@@ -125,7 +125,7 @@ def test_a_restore_that_is_resumed_or_fails_says_what_that_means(
     resumed = type(begun).model_validate(begun.model_dump() | {"resumed": True})
     failed = RestoreFailed.about(
         request,
-        said_by="restorer",
+        source="restorer",
         occurred_at=NOON,
         savepoint="20261121120000001",
         restore_instant="20261121130000000",

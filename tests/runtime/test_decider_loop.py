@@ -124,7 +124,7 @@ class Auditor(EveryThird):
         decision = super().decide(state, event, at)
         outcomes = [
             SavepointRejected.about(
-                command, reason="no-such-commit", message="why", said_by=self.name, occurred_at=at
+                command, reason="no-such-commit", message="why", source=self.name, occurred_at=at
             )
             for command in decision.commands
         ]
@@ -273,7 +273,7 @@ def vacuum_of(table: str, *locks: int) -> VacuumFinished:
             "table": table,
             "location": "/lake/t",
             "occurred_at": NOON,
-            "said_by": "compactor",
+            "source": "compactor",
             "kind": "minor",
             "directories": (f"delta_{locks[0]:07}_{locks[0]:07}",),
             "min_write_id": locks[0],

@@ -235,7 +235,7 @@ def test_an_outcome_of_another_kind_or_command_does_not_stop_a_command() -> None
     bus, once = memory_bus(partitions=1), Once()
     asked = savepoint_request(0)
     refused = SavepointRejected.about(
-        asked, reason="busy", message="later", said_by="test", occurred_at=NOON
+        asked, reason="busy", message="later", source="test", occurred_at=NOON
     )
     bus.send([message(refused), message(asked)])
     work_off(ExecutorLoop(once, bus))
@@ -254,7 +254,7 @@ def test_a_final_outcome_is_found_on_any_partition_and_junk_beside_it_answers_no
         partitions=1,
         files=1,
         duration_ms=1,
-        said_by="a producer with a partitioner of its own",
+        source="a producer with a partitioner of its own",
         occurred_at=NOON,
     )
     bus.send([Message(OUTCOMES, b"junk", b"not avro " + asked.event_id.encode(), (), number)])
@@ -534,7 +534,7 @@ def test_an_attempt_that_spoke_and_then_failed_is_followed_by_another() -> None:
             if not self.asked:
                 self.asked.append("stumbled")
                 yield SavepointRejected.about(
-                    command, reason="busy", message="later", said_by="test", occurred_at=NOON
+                    command, reason="busy", message="later", source="test", occurred_at=NOON
                 )
                 raise TransientError("storage is slow")
             yield from super().execute(command)

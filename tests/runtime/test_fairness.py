@@ -44,7 +44,7 @@ def restore_request(number: int) -> RestoreRequested:
             "location": "/lake/other",
             "event_id": f"request-{number}",
             "occurred_at": NOON,
-            "said_by": "test",
+            "source": "test",
             "savepoint": "20261121120000000",
             "requested_by": "ana",
             "reason": "bad",

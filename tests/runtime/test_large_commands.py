@@ -59,7 +59,7 @@ def wordy(event: CommitCompleted, length: int) -> Command:
         min_write_id=1,
         max_write_id=3,
         valid_write_ids=random.Random(length).randbytes(length).decode("latin-1"),  # noqa: S311
-        said_by="wordy",
+        source="wordy",
         occurred_at=NOON,
     )
 
@@ -99,9 +99,9 @@ def test_the_event_of_a_command_that_is_too_large_is_a_dead_letter_and_changes_n
     bus.send([message(event) for event in events])
     work_off(bus)
 
-    [letter] = bus.records(DEAD)
-    assert event_of(letter.key, letter.value) == events[2]
-    assert b"size too large" in (dict(letter.headers)["x-exception-message"] or b"")
+    [dead_letter] = bus.records(DEAD)
+    assert event_of(dead_letter.key, dead_letter.value) == events[2]
+    assert b"size too large" in (dict(dead_letter.headers)["x-exception-message"] or b"")
     # the one after it is the third that counts, so it has the command
     causes = [each.caused_by for each in events_on(bus, COMMANDS)]
     assert causes == [events[3].event_id, events[6].event_id]
@@ -116,8 +116,8 @@ def test_a_redriven_event_is_decided_once_its_topic_takes_the_command() -> None:
     bus.send([message(asking(n, 2 * LIMIT)) for n in range(3)])
     work_off(bus)
     bus.limit = 4 * LIMIT
-    [letter] = bus.records(DEAD)
-    bus.send([Message("tidegate.commits", letter.key, letter.value)])
+    [dead_letter] = bus.records(DEAD)
+    bus.send([Message("tidegate.commits", dead_letter.key, dead_letter.value)])
     work_off(bus)
 
     assert [each.caused_by for each in events_on(bus, COMMANDS)] == [asking(2, 2 * LIMIT).event_id]
@@ -205,8 +205,8 @@ def test_an_event_that_needs_a_record_above_the_limit_is_a_dead_letter() -> None
     while loop.step(0):
         pass
 
-    [letter] = bus.records(DEAD)
-    assert event_of(letter.key, letter.value) == asking(1, MAX_RECORD_BYTES + 1)
+    [dead_letter] = bus.records(DEAD)
+    assert event_of(dead_letter.key, dead_letter.value) == asking(1, MAX_RECORD_BYTES + 1)
     assert loop._owned[0].store.state("lake.sales.orders") == Count(counted=2)
     sizes = [len(record.value or b"") for record in bus.records(changelog("hoarder").name())]
     assert max(sizes) == MAX_RECORD_BYTES
@@ -243,9 +243,9 @@ def test_on_a_real_broker_too(bootstrap_servers: str, prefix: str) -> None:
 
     wait_for("the events", all_taken)
     loop.close()
-    [letter] = bus.log(Partition(f"{prefix}.dead-letters", 0))
+    [dead_letter] = bus.log(Partition(f"{prefix}.dead-letters", 0))
     commands = [event_of(e.key, e.value) for e in bus.log(Partition(f"{prefix}.commands", 0))]
     bus.close()
 
-    assert event_of(letter.key, letter.value) == events[2]
+    assert event_of(dead_letter.key, dead_letter.value) == events[2]
     assert [command.caused_by for command in commands] == [events[3].event_id, events[6].event_id]

@@ -74,7 +74,7 @@ def request(number: int, table: str = TABLES[0]) -> SavepointRequested:
 
 def outcome_of(command: SavepointRequested) -> SavepointCreated:
     fields = {"instant": "20260301100100000", "partitions": 1, "files": 1, "duration_ms": 1}
-    return SavepointCreated.about(command, **fields, said_by="writer", occurred_at=NOW)
+    return SavepointCreated.about(command, **fields, source="writer", occurred_at=NOW)
 
 
 def test_a_request_of_the_last_hour_reads_what_was_appended_since_not_ten_million() -> None:

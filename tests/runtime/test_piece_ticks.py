@@ -52,7 +52,7 @@ def vacuum(*locks: int) -> VacuumFinished:
             "table": TABLE,
             "location": "/lake/orders",
             "occurred_at": "2026-11-21T00:00:00Z",
-            "said_by": "compactor",
+            "source": "compactor",
             "kind": VacuumKind.MINOR,
             "directories": ("delta_0000001_0000003",),
             "min_write_id": 1,

@@ -58,8 +58,8 @@ def test_what_a_file_system_never_does_is_dead_lettered_at_once_with_its_reason(
     work_off(ExecutorLoop(recorder, bus, retries=QUICK))
 
     assert len(recorder.asked) == 2
-    [letter] = bus.records(DEAD)
-    assert dict(letter.headers)["x-exception-message"] == str(caught.value).encode()
+    [dead_letter] = bus.records(DEAD)
+    assert dict(dead_letter.headers)["x-exception-message"] == str(caught.value).encode()
     assert len(events_on(bus, "tidegate.outcomes")) == 1
 
 

@@ -43,7 +43,7 @@ class HourLater:
         assert state.commit is not None
         assert state.commit.table == table
         asked = SavepointRequested.about(
-            state.commit, requested_by="x", said_by=self.name, occurred_at=at
+            state.commit, requested_by="x", source=self.name, occurred_at=at
         )
         return Decision(Last(), (asked,))
 

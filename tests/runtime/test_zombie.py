@@ -26,7 +26,7 @@ from tidegate.runtime.decider.state_store import POSITIONS_KEY
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 TABLES = 3
-SUBJECT: dict[str, Any] = {"said_by": "bridge", "occurred_at": datetime(2026, 11, 21, tzinfo=UTC)}
+SUBJECT: dict[str, Any] = {"source": "bridge", "occurred_at": datetime(2026, 11, 21, tzinfo=UTC)}
 
 
 @pytest.fixture

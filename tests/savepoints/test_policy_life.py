@@ -43,7 +43,7 @@ def commit(at: datetime, operation: str | None = "upsert", **fields: object) -> 
         "table": TABLE,
         "location": "/lake/orders",
         "occurred_at": at,
-        "said_by": "writer",
+        "source": "writer",
         "instant": f"{at:%Y%m%d%H%M%S}000",
         "action": "commit",
         "operation": operation,
@@ -153,7 +153,7 @@ def test_the_commit_before_an_operation_is_saved_and_so_is_the_one_after() -> No
     }
 
 
-def test_before_an_operation_is_said_by_the_operation_s_commit() -> None:
+def test_before_an_operation_is_named_by_the_operation_s_commit() -> None:
     policy = service(TierRule(tier=Tier.BEFORE, operations=("delete",)))
     event = commit(START, "delete")
 
@@ -167,13 +167,13 @@ def test_before_an_operation_is_said_by_the_operation_s_commit() -> None:
 def created(cause: SavepointRequested, at: datetime, **fields: object) -> SavepointCreated:
     mark = cause.mark.model_dump() if cause.mark else {}
     given: dict[str, object] = {"instant": cause.instant, "partitions": 1, "files": 1}
-    given |= {"duration_ms": 1, "said_by": "savepoint-writer", "occurred_at": at}
+    given |= {"duration_ms": 1, "source": "savepoint-writer", "occurred_at": at}
     return SavepointCreated.about(cause, **given | mark | fields)
 
 
 def asked(at: datetime, **fields: object) -> SavepointRequested:
     given = {"event_id": "ana-1", "table": TABLE, "location": "/lake/orders", "occurred_at": at}
-    given |= {"said_by": "cli", "requested_by": "ana", "instant": f"{at:%Y%m%d%H%M%S}000"}
+    given |= {"source": "cli", "requested_by": "ana", "instant": f"{at:%Y%m%d%H%M%S}000"}
     return SavepointRequested.model_validate(given | fields)
 
 
@@ -230,7 +230,7 @@ def refused(request: SavepointRemovalRequested, reason: Reason) -> SavepointRemo
         instant=request.instant,
         reason=reason,
         message="no",
-        said_by="savepoint-writer",
+        source="savepoint-writer",
         occurred_at=START,
     )
 
@@ -271,7 +271,7 @@ def test_a_tier_whose_savepoint_was_rejected_is_due_again() -> None:
     first = policy.decide(policy.initial(), commit(START), START)
     (request,) = first.commands
     no = SavepointRejected.about(
-        request, said_by="savepoint-writer", occurred_at=START, reason="missing-files", message="x"
+        request, source="savepoint-writer", occurred_at=START, reason="missing-files", message="x"
     )
     state = policy.decide(first.state, no, START).state
 

@@ -130,7 +130,7 @@ class World:
                 "table": TABLE,
                 "location": "/lake/orders",
                 "occurred_at": when,
-                "said_by": "writer",
+                "source": "writer",
                 "instant": f"{when:%Y%m%d%H%M%S}{len(self.commits):03d}",
                 "action": "commit",
                 "operation": operation,
@@ -146,7 +146,7 @@ class World:
                 "table": TABLE,
                 "location": "/lake/orders",
                 "occurred_at": self.at,
-                "said_by": "cli",
+                "source": "cli",
                 "requested_by": "ana",
                 "instant": commit.instant,
                 "lifetime_seconds": lifetime,
@@ -179,7 +179,7 @@ class World:
         if command.before is not None:
             below = [e.instant for e in self.commits if e.instant < command.before]
             instant = max(below, default=None)
-        common = {"said_by": "writer", "occurred_at": self.at}
+        common = {"source": "writer", "occurred_at": self.at}
         if instant is None or (command.policy and next(self.refuses)):
             return SavepointRejected.about(command, **common, reason="missing-files", message="no")
         there = self.savepoints.setdefault(instant, command)
@@ -188,7 +188,7 @@ class World:
         return SavepointCreated.about(command, **common, **counts, instant=instant, **mark)
 
     def remove(self, command: SavepointRemovalRequested) -> Outcome:
-        common = {"said_by": "writer", "occurred_at": self.at, "instant": command.instant}
+        common = {"source": "writer", "occurred_at": self.at, "instant": command.instant}
         if next(self.refuses):
             self.refusals += 1
             return SavepointRemovalRejected.about(

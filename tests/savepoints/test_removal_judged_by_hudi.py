@@ -40,7 +40,7 @@ def remove(table: RealTable, instant: str) -> SavepointRemoved:
             "table": "lake.sales.orders",
             "location": table.location,
             "occurred_at": NOW(),
-            "said_by": "test",
+            "source": "test",
             "requested_by": "ada",
             "reason": "no longer needed",
             "instant": instant,

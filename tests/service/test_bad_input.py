@@ -91,11 +91,10 @@ def come_to_rest(loops: list[Loop]) -> None:
 
 def dead(bus: MemoryBus) -> list[tuple[str, str, str]]:
     """Of each dead letter: the topic, who set it aside, and what went wrong."""
-    letters = [dict(record.headers) for record in bus.records(DEAD)]
+    dead_letters = [dict(record.headers) for record in bus.records(DEAD)]
     names = ("x-original-topic", "__connect.errors.connector.name", "x-exception-message")
-    return sorted(
-        tuple((dead_letter[name] or b"").decode() for name in names) for dead_letter in letters
-    )  # type: ignore[misc]
+    rows = [tuple((headers[name] or b"").decode() for name in names) for headers in dead_letters]
+    return sorted(rows)  # type: ignore[arg-type]
 
 
 def tables(root: Path) -> dict[str, bytes]:
@@ -110,13 +109,13 @@ def orders(lake: Path, name: str = "orders") -> HandMade:
 def commit(location: Path, instant: str) -> CommitCompleted:
     given = {"table": "lake.sales.orders", "location": str(location), "instant": instant}
     return CommitCompleted.model_validate(
-        given | {"occurred_at": NOW, "said_by": "ingest", "action": "commit"}
+        given | {"occurred_at": NOW, "source": "ingest", "action": "commit"}
     )
 
 
 def vacuum(location: Path, *directories: str, **changes: object) -> list[Event]:
     """A minor vacuum of three inserts, and the release of its only lock, its own."""
-    subject = {"table": TABLE, "location": str(location), "occurred_at": NOW, "said_by": "hive"}
+    subject = {"table": TABLE, "location": str(location), "occurred_at": NOW, "source": "hive"}
     told = {
         "kind": "minor",
         "directories": directories or (MINOR_3,),

@@ -75,7 +75,7 @@ def test_a_writer_that_is_stuck_ends_in_time_and_acknowledges_nothing(
 
 
 def vacuum() -> VacuumFinished:
-    subject = release(LOCK).model_dump(include={"table", "location", "occurred_at", "said_by"})
+    subject = release(LOCK).model_dump(include={"table", "location", "occurred_at", "source"})
     return VacuumFinished.model_validate(
         subject
         | {

@@ -126,7 +126,7 @@ def release(location: object = "/wh/t", **changes: object) -> CleaningReleased:
         "table": TABLE,
         "location": location,
         "occurred_at": NOON,
-        "said_by": "reader-gate",
+        "source": "reader-gate",
         "caused_by": "vacuum-1",
         "kind": "minor",
         "directories": (MINOR_3,),

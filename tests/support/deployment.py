@@ -94,7 +94,7 @@ class Deployment:
 
     def publisher(self) -> Publisher:
         return self._stack.enter_context(
-            Publisher(self.servers, said_by="test", prefix=self.prefix, config=self.connection)
+            Publisher(self.servers, source="test", prefix=self.prefix, config=self.connection)
         )
 
     def records(self, suffix: str) -> list[Record]:

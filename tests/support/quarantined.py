@@ -50,7 +50,7 @@ def undo_of(
         "location": command.location,
         "partition": command.partition,
         "occurred_at": NOON,
-        "said_by": "tidegate-cli",
+        "source": "tidegate-cli",
         "cleaning": command.event_id,
         "requested_by": "mara",
         "reason": "a reader had stalled",
@@ -64,7 +64,7 @@ def removal_of(command: CleaningReleased) -> QuarantineRemovalRequested:
         location=command.location,
         partition=command.partition,
         occurred_at=NOON,
-        said_by="quarantine-keeper",
+        source="quarantine-keeper",
         caused_by=f"started-{command.event_id}",
         cleaning=command.event_id,
     )

@@ -79,7 +79,7 @@ class Place:
         return TopicMonitor(self.servers, self.prefix, 2)
 
     def publisher(self) -> Publisher:
-        return Publisher(self.servers, said_by="test", prefix=self.prefix)
+        return Publisher(self.servers, source="test", prefix=self.prefix)
 
     def call(self, *arguments: str) -> dict[str, Any]:
         """Run `tidegate replay`; what it would change or changed."""

@@ -129,7 +129,7 @@ class Alarms:
             table=table,
             location=known.location,
             occurred_at=at,
-            said_by=_SAID_BY,
+            source=_SAID_BY,
             caused_by=known.event_id,
             since=known.since,
             limit_seconds=limit // timedelta(seconds=1),
@@ -157,7 +157,7 @@ def resolved(
 def first_release(event: LockReleased, at: datetime) -> UnknownTable:
     """What is kept of the first release of a table of which nothing was known."""
     return UnknownTable(
-        event.event_id, event.location, at, event.lock_id, event.transaction_id, event.said_by
+        event.event_id, event.location, at, event.lock_id, event.transaction_id, event.source
     )
 
 
@@ -168,7 +168,7 @@ def table_known(
     if known.said_at is not None:
         yield UnknownTableResolved.about(
             event,
-            said_by=_SAID_BY,
+            source=_SAID_BY,
             occurred_at=at,
             since=known.since,
             unknown_since=known.said_at,
@@ -187,7 +187,7 @@ def _about(table: str, waiting: WaitingVacuum, at: datetime) -> dict[str, object
         "table": table,
         "location": waiting.vacuum.location,
         "occurred_at": at,
-        "said_by": _SAID_BY,
+        "source": _SAID_BY,
         "caused_by": waiting.event_id,
         "partition": waiting.vacuum.partition,
         "since": waiting.since,

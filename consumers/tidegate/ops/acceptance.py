@@ -42,7 +42,7 @@ class Acceptance:
         other = self.before.metastore not in ("", self.now.metastore)
         return other or self.now.high_water_mark < self.before.high_water_mark
 
-    def releases(self, said_by: str) -> Iterator[LockReleased]:
+    def releases(self, source: str) -> Iterator[LockReleased]:
         """The end of everything that is waited for, as expired: its reader may be alive."""
         for vacuum in self.waiting:
             for hold in vacuum.lacks:
@@ -50,7 +50,7 @@ class Acceptance:
                     table=vacuum.table,
                     location=vacuum.location,
                     occurred_at=datetime.now(UTC),
-                    said_by=said_by,
+                    source=source,
                     lock_id=hold.lock_id,
                     transaction_id=hold.transaction_id,
                     partition=vacuum.partition,

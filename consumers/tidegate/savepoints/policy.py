@@ -206,7 +206,7 @@ class SavepointPolicyService:
         *,
         review: bool,
     ) -> Iterator[SavepointRequested]:
-        common = {"said_by": self.name, "occurred_at": at, "policy": rule.name}
+        common = {"source": self.name, "occurred_at": at, "policy": rule.name}
         common["requested_by"] = f"policy:{rule.name}"
         if what.before:  # first: the other one may be far newer
             yield SavepointRequested.about(
@@ -237,7 +237,7 @@ class SavepointPolicyService:
             for each in state.kept
         )
         event = {"table": table, "location": state.location, "occurred_at": at}
-        event["said_by"] = self.name
+        event["source"] = self.name
         requests = tuple(_removal(rule, event, each, found[each.instant]) for each in due)
         return Decision(state.with_(kept=kept), requests)
 
@@ -252,7 +252,7 @@ def _removal(
             **event,
             "caused_by": entry.cause,
             "instant": entry.instant,
-            "requested_by": f"policy:{entry.policy}" if entry.policy else event["said_by"],
+            "requested_by": f"policy:{entry.policy}" if entry.policy else event["source"],
             "reason": why,
             "policy": entry.policy,
             "by_lifetime": entry.policy is None,

@@ -382,7 +382,7 @@ def hudi_bridge(settings: Settings, bus: Bus) -> HudiBridgeLoop:
         raise ConfigError("no Hudi tables are configured: set tables and catalog in [bridge.hudi]")
     prefix, connection = settings.topics.prefix, settings.connection()
     publisher = Publisher(
-        said_by=HUDI_BRIDGE, prefix=prefix, config=connection, registry=settings.registry
+        source=HUDI_BRIDGE, prefix=prefix, config=connection, registry=settings.registry
     )
 
     def make_reader(topics: Mapping[str, timedelta | None], group: str) -> FactsReader:

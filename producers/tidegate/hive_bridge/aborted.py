@@ -66,7 +66,7 @@ class AbortedTable:
     write_ids: ValidWriteIds
     places: tuple[AbortedPlace, ...]
 
-    def facts(self, catalog: str, said_by: str) -> Iterator[WritesAborted]:
+    def facts(self, catalog: str, source: str) -> Iterator[WritesAborted]:
         """What is published: a fact for each place from which something is to go."""
         for location in self.places:
             if location.alone:
@@ -74,7 +74,7 @@ class AbortedTable:
                     table=f"{catalog}.{self.database}.{self.name}",
                     location=self.location,
                     occurred_at=datetime.now(UTC),
-                    said_by=said_by,
+                    source=source,
                     partition=location.partition,
                     valid_write_ids=str(self.write_ids),
                     content=location.content,

@@ -260,7 +260,7 @@ class MetastoreBridge:
             table=ended.table,
             location=ended.location,
             occurred_at=datetime.now(UTC),
-            said_by=SAID_BY,
+            source=SAID_BY,
             lock_id=ended.lock_id,
             transaction_id=ended.transaction_id,
             partition=ended.partition,
@@ -308,7 +308,7 @@ class MetastoreBridge:
             "table": f"{self._settings.catalog}.{compaction.database}.{compaction.table}",
             "location": description.location,
             "occurred_at": datetime.now(UTC),
-            "said_by": SAID_BY,
+            "source": SAID_BY,
             "partition": compaction.partition,
         }
         own = LockHold(lock_id=NO_LOCK, partition=compaction.partition, owner="the compaction")

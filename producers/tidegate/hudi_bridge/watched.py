@@ -47,7 +47,7 @@ class PublishedCommits:
         self.instants[event.instant] = completed
         earliest = completed if self.start is None else min(self.start, completed)
         self.start = max(earliest, self._forgotten)
-        self.others = event.said_by != SAID_BY
+        self.others = event.source != SAID_BY
         if len(self.instants) > 2 * _KEPT:
             self._forget_the_earliest()
 
@@ -163,7 +163,7 @@ class WatchedTable:
             table=self.name or "",
             location=self.location,
             occurred_at=datetime.now(UTC),
-            said_by=SAID_BY,
+            source=SAID_BY,
             instant=instant.timestamp,
             completion_time=instant.completion,
             action=instant.action,

@@ -97,7 +97,7 @@ def test_a_restore_that_failed_is_resumed_by_its_request() -> None:
         savepoint=request.savepoint,
         restore_instant="20261121060000000",
         message="a write completed",
-        said_by="restorer",
+        source="restorer",
         occurred_at=NOON,
     )
     [step] = story(request, started(request), failed).next_steps()
@@ -152,7 +152,7 @@ def test_a_release_belongs_to_the_vacuum_that_waits_for_it() -> None:
 def test_releases_of_a_table_nobody_knows_are_a_matter_until_its_vacuum_comes() -> None:
     alarm = UnknownTableReleased.about(
         release(5),
-        said_by="reader-gate",
+        source="reader-gate",
         occurred_at=NOON,
         since=NOON,
         limit_seconds=1,

@@ -26,7 +26,7 @@ def vacuum(lock_id: int, table: str) -> VacuumFinished:
             "table": table,
             "location": "/lake/t",
             "occurred_at": NOON,
-            "said_by": "compactor",
+            "source": "compactor",
             "kind": "minor",
             "directories": (f"delta_{lock_id:07}_{lock_id + 1:07}",),
             "min_write_id": lock_id,

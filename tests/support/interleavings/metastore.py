@@ -227,10 +227,10 @@ def _base(base: Base, rows: frozenset[Row]) -> Directory:
 
 
 def _deltas(delta: Delta, rows: frozenset[Row]) -> Iterator[Directory]:
-    for letter in ("i", "d"):
-        some = frozenset(row for row in rows if row[0] == letter)
+    for operation in ("i", "d"):
+        some = frozenset(row for row in rows if row[0] == operation)
         if some:
-            yield Directory(delta._replace(deletes=letter == "d").name, some)
+            yield Directory(delta._replace(deletes=operation == "d").name, some)
 
 
 def _written(number: int, write: Write) -> Iterator[Directory]:

@@ -50,7 +50,7 @@ def _fields(dead_letter: DeadLetter, by: str, at: datetime, wire: Wire) -> dict[
         "table": dead_letter.table,
         "location": event.location if event else _NOWHERE,
         "occurred_at": at,
-        "said_by": SAID_BY,
+        "source": SAID_BY,
         "caused_by": dead_letter.dead_letter_id,
         "service": dead_letter.service,
         "origin_topic": dead_letter.origin.topic or _NOWHERE,

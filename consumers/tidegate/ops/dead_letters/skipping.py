@@ -149,7 +149,7 @@ def _audit_event(skip: Skip, by: str, because: str, at: datetime) -> DeadLetterD
         table=UNKNOWN_TABLE,
         location=_UNKNOWN,
         occurred_at=at,
-        said_by=SAID_BY,
+        source=SAID_BY,
         caused_by=skip.dead_letter_id,
         service=skip.service,
         origin_topic=skip.partition.topic,

@@ -62,7 +62,7 @@ def policy_story(policy: SavepointPolicy, table: str, events: Sequence[LoggedEve
     by_cause = {
         request.caused_by: request
         for request, _ in requests
-        if isinstance(request, SavepointRequested) and request.said_by == _BY_POLICY
+        if isinstance(request, SavepointRequested) and request.source == _BY_POLICY
     }
     asked = [
         (commit, at, by_cause[commit.event_id])
