@@ -4,12 +4,14 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	&& echo $$python && break; done)
 BIN := .venv/bin
 # What needs neither a JVM nor a broker, and takes less than ten seconds a test.
-UNIT := not kafka and not spark and not judge and not registry and not slow and not soak
+UNIT := not kafka and not spark and not judge and not registry and not slow and not full and not soak
 INSTALLED := .venv/.installed
+# One worker of pytest-xdist has Spark, the other most of the rest; "-n 0" in ARGS runs without workers.
+PYTEST := $(BIN)/python -m pytest -n 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock test test-unit test-slow coverage matrix mutation demo docs site lint format sbom audit clean
+.PHONY: help setup lock test test-unit test-all test-soak coverage matrix mutation demo docs site lint format sbom audit clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,13 +30,16 @@ lock: $(INSTALLED) ## Choose the newest versions of everything that development 
 		--no-emit-index-url --no-annotate --custom-compile-command "make lock" \
 		--output-file .ci/constraints.txt pyproject.toml
 
-test: $(INSTALLED) ## Run every test on real parts; ARGS="-k gate" runs some
-	$(BIN)/python -m pytest -m "not soak" $(ARGS)
+test: $(INSTALLED) ## Run the tests on real parts; ARGS="-k gate" runs some
+	$(PYTEST) -m "not full and not soak" $(ARGS)
 
-test-unit: $(INSTALLED) ## Run what needs neither a JVM nor a broker, in about a minute
-	$(BIN)/python -m pytest -m "$(UNIT)" $(ARGS)
+test-all: test ## Then ask real Hudi and Hive everywhere, and draw more random cases
+	TEST_BUDGET=10 $(PYTEST) -m "(full or fuzz or hypothesis) and not soak" $(ARGS)
 
-test-slow: $(INSTALLED) ## Run the tests that take minutes each
+test-unit: $(INSTALLED) ## Run what needs neither a JVM nor a broker
+	$(PYTEST) -m "$(UNIT)" $(ARGS)
+
+test-soak: $(INSTALLED) ## Run the tests that take ten minutes or more each
 	$(BIN)/python -m pytest -m soak $(ARGS)
 
 coverage: $(INSTALLED) ## Measure what the unit tests cover, with branches
@@ -43,7 +48,7 @@ coverage: $(INSTALLED) ## Measure what the unit tests cover, with branches
 matrix: $(INSTALLED) ## Run the unit tests on every other Python of this machine (3.12, 3.13)
 	.ci/matrix -m "$(UNIT)" $(ARGS)
 
-mutation: $(INSTALLED) ## Let cosmic-ray break the pure modules at random; list the survivors
+mutation: $(INSTALLED) ## Break the rules that guard data, then the pure modules at random; list survivors
 	.ci/mutation $(ARGS)
 
 demo: $(INSTALLED) ## Play the whole story on a real Kafka, Hudi and Hive ACID table

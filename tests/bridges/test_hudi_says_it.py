@@ -18,7 +18,7 @@ from tidegate.storage import Storage
 pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("version", [pytest.param(6, marks=pytest.mark.soak), 9])
+@pytest.mark.parametrize("version", [pytest.param(6, marks=pytest.mark.full), 9])
 def test_a_callback_of_hudi_names_the_commit_that_the_timeline_has(
     spark: SparkSession, tmp_path: Path, version: int
 ) -> None:

@@ -143,7 +143,7 @@ def test_nothing_of_a_table_goes_that_is_not_to_be_cleaned_or_has_a_partition_el
     assert "not in its table's directory" in said
 
 
-@pytest.mark.soak  # a Metastore of its own
+@pytest.mark.full  # a Metastore of its own
 def test_the_metastore_forgets_a_write_only_when_nothing_of_it_is_left(tmp_path: Path) -> None:
     """With its own service that forgets transactions, as it runs in production."""
     services = "org.apache.hadoop.hive.metastore.txn.service."

@@ -93,7 +93,7 @@ def test_a_kill_is_seen(place: Deployment, stack: ExitStack) -> None:
     assert any("owns" in str(line["event"]) for line in lines_of(again))
 
 
-@pytest.mark.soak
+@pytest.mark.full
 def test_an_outage_of_two_minutes_is_seen_once(
     topic_prefix: str, tmp_path: Path, stack: ExitStack
 ) -> None:

@@ -20,12 +20,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
 @pytest.mark.parametrize(
     ("version", "metadata_table", "merge_on_read"),
     [
-        pytest.param(9, True, False, id="copy-on-write 9, metadata", marks=pytest.mark.soak),
+        pytest.param(9, True, False, id="copy-on-write 9, metadata", marks=pytest.mark.full),
         pytest.param(6, False, True, id="merge-on-read 6"),
-        pytest.param(9, False, True, id="merge-on-read 9", marks=pytest.mark.soak),
-        pytest.param(8, True, True, id="merge-on-read 8, metadata", marks=pytest.mark.soak),
-        pytest.param(8, False, False, id="copy-on-write 8", marks=pytest.mark.soak),
-        pytest.param(6, True, False, id="copy-on-write 6, metadata", marks=pytest.mark.soak),
+        pytest.param(9, False, True, id="merge-on-read 9", marks=pytest.mark.full),
+        pytest.param(8, True, True, id="merge-on-read 8, metadata", marks=pytest.mark.full),
+        pytest.param(8, False, False, id="copy-on-write 8", marks=pytest.mark.full),
+        pytest.param(6, True, False, id="copy-on-write 6, metadata", marks=pytest.mark.full),
     ],
 )
 def test_every_query_and_every_later_service_finds_what_it_finds_after_hudi_s_own_restore(

@@ -33,9 +33,9 @@ EVERY_KIND = pytest.mark.parametrize(
     [
         pytest.param((9, False), id="version 9"),
         pytest.param((6, False), id="version 6"),
-        pytest.param((8, True), id="version 8 with a metadata table", marks=pytest.mark.soak),
-        pytest.param((9, True), id="version 9 with a metadata table", marks=pytest.mark.soak),
-        pytest.param((6, True), id="version 6 with a metadata table", marks=pytest.mark.soak),
+        pytest.param((8, True), id="version 8 with a metadata table", marks=pytest.mark.full),
+        pytest.param((9, True), id="version 9 with a metadata table", marks=pytest.mark.full),
+        pytest.param((6, True), id="version 6 with a metadata table", marks=pytest.mark.full),
     ],
     indirect=True,
     scope="module",
@@ -131,7 +131,7 @@ def test_a_restore_over_everything_is_hudi_s_own_and_so_is_what_follows(
     assert ours.read("read_optimized") == theirs.read("read_optimized")
 
 
-@pytest.mark.soak
+@pytest.mark.full
 @EVERY_KIND
 def test_a_restore_to_after_a_compaction_is_hudi_s_own(history: History, tmp_path: Path) -> None:
     ours, theirs = both_restored(history, history.compacted, tmp_path)

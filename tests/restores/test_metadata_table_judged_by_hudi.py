@@ -39,7 +39,7 @@ def every_kind(*quick: tuple[int, bool]) -> pytest.MarkDecorator:
         (8, True): "merge-on-read 8",
     }
     params = [
-        pytest.param(kind, id=name, marks=[] if kind in quick else pytest.mark.soak)
+        pytest.param(kind, id=name, marks=[] if kind in quick else pytest.mark.full)
         for kind, name in kinds.items()
     ]
     return pytest.mark.parametrize("history", params, indirect=True, scope="module")
@@ -130,10 +130,10 @@ FEW = 7
 DEATHS = pytest.mark.parametrize(
     "died",
     [
-        pytest.param(is_undeclared, id="undeclared", marks=pytest.mark.soak),
-        pytest.param(is_aside, id="set aside", marks=pytest.mark.soak),
+        pytest.param(is_undeclared, id="undeclared", marks=pytest.mark.full),
+        pytest.param(is_aside, id="set aside", marks=pytest.mark.full),
         pytest.param(is_half_undone, id="half undone"),
-        pytest.param(is_put_back, id="put back", marks=pytest.mark.soak),
+        pytest.param(is_put_back, id="put back", marks=pytest.mark.full),
         pytest.param(is_declared_again, id="declared again"),
     ],
 )
@@ -214,7 +214,7 @@ def test_an_index_that_was_built_after_the_savepoint_is_built_again_alone(
     check_reads(table, after(moment.rows, AFTER))
 
 
-@pytest.mark.parametrize("often", [3, pytest.param(5, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("often", [3, pytest.param(5, marks=pytest.mark.full)])
 def test_with_compactions_of_it_before_and_since_it_is_kept_and_right(
     spark: SparkSession, tmp_path: Path, often: int
 ) -> None:

@@ -52,7 +52,7 @@ def overtaken(table: RealTable) -> Instant:
     return late
 
 
-@pytest.mark.parametrize("version", [9, pytest.param(8, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("version", [9, pytest.param(8, marks=pytest.mark.full)])
 def test_the_log_file_of_an_archived_delta_commit_is_of_the_slice_that_overtook_it(
     spark: SparkSession, tmp_path: Path, version: int
 ) -> None:

@@ -31,7 +31,7 @@ from tidegate.savepoints.plan import SavepointPlan
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.soak]
+pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.full]
 
 ARCHIVED: Final = CLEANED | {
     "hoodie.archive.automatic": "true",

@@ -57,9 +57,9 @@ def remove(table: RealTable, instant: str) -> SavepointRemoved:
     "kind",
     [
         pytest.param((9, True, False), id="version 9 with a metadata table"),
-        pytest.param((6, True, True), id="version 6, made by Hudi", marks=pytest.mark.soak),
-        pytest.param((6, False, False), id="version 6", marks=pytest.mark.soak),
-        pytest.param((8, True, True), id="version 8, made by Hudi", marks=pytest.mark.soak),
+        pytest.param((6, True, True), id="version 6, made by Hudi", marks=pytest.mark.full),
+        pytest.param((6, False, False), id="version 6", marks=pytest.mark.full),
+        pytest.param((8, True, True), id="version 8, made by Hudi", marks=pytest.mark.full),
     ],
 )
 def test_a_removed_savepoint_is_gone_for_hudi_and_its_cleaner_removes_the_files(

@@ -21,7 +21,7 @@ from tidegate.errors import ConfigError
 from tidegate.events import CleaningReleased, VacuumFinished
 from tidegate.hive_metastore import MetastoreClient
 
-pytestmark = [pytest.mark.kafka, pytest.mark.judge, pytest.mark.slow, pytest.mark.soak]
+pytestmark = [pytest.mark.kafka, pytest.mark.judge, pytest.mark.slow, pytest.mark.full]
 MINOR, MAJOR = 1, 2
 READ = "select id, v from visits order by id"
 SETTINGS = """
