@@ -103,7 +103,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     listed = (tmp_path / "site" / "modules" / "index.html").read_text("utf-8")
     modules = [path for root in SOURCE_ROOTS for path in (ROOT / root / "tidegate").rglob("*.py")]
     assert listed.count("<li><code>") == len(modules)
-    assert ":</li>" not in listed, "a module without a docstring"
+    assert re.findall(r"<li><code>(.*)</code>:\s*</li>", listed) == []  # modules without docstring
 
 
 @pytest.mark.kafka
