@@ -11,6 +11,7 @@ import pytest
 from support.architecture import impure, layers_of, misplaced, writes
 
 ROOT = Path(__file__).parents[2]
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
 FLOORS = ("consumers", "producers", "schemas")
 PREVIOUS = "schemas/tidegate/events/previous"
 HANDS = {
@@ -30,6 +31,12 @@ def modules(folder: str) -> list[Path]:
 
 def named(path: Path, seen: list[str]) -> list[str]:
     return [f"{path.relative_to(ROOT)}:{each}" for each in seen]
+
+
+def contract(name: str) -> dict[str, object]:
+    """A contract of import-linter."""
+    linter = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    return next(found for found in linter["contracts"] if found["id"] == name)
 
 
 def packages(floor: str) -> set[str]:
@@ -128,10 +135,9 @@ def test_an_impure_call_is_seen(source: str) -> None:
 
 
 def test_every_package_is_in_the_contract_of_the_floors_and_in_its_floors_folder() -> None:
-    linter = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
-    [floors] = [each for each in linter["contracts"] if each["id"] == "floors"]
+    layers = layers_of(contract("floors"))
 
-    assert misplaced({floor: packages(floor) for floor in FLOORS}, layers_of(floors)) == []
+    assert misplaced({floor: packages(floor) for floor in FLOORS}, layers) == []
 
 
 def test_a_package_forgotten_or_in_the_wrong_folder_is_seen() -> None:
@@ -163,13 +169,29 @@ def test_modules_are_short_enough_to_be_read_at_one_sitting() -> None:
     assert {name: lines for name, lines in sizes.items() if lines > 400} == {}
 
 
-def test_every_file_that_architecture_md_names_is_there() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
-    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", text))
+def test_architecture_md_names_only_files_folders_and_tests_that_exist() -> None:
+    named = set(re.findall(r"`([a-z_.\d]+(?:/[a-z_.\d]+)+|test_\w+)`", ARCHITECTURE))
     roots = [ROOT, *(ROOT / floor / "tidegate" for floor in FLOORS)]
+    sources = (path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    tests = {name for source in sources for name in re.findall(r"def (test_\w+)\(", source)}
 
     assert named
-    assert [name for name in named if not any((root / name).exists() for root in roots)] == []
+    assert {
+        name
+        for name in named
+        if name not in tests and not any((root / name).exists() for root in roots)
+    } == set()
+
+
+def test_the_map_in_architecture_md_has_every_package_in_the_layer_of_thecontract() -> None:
+    lines = re.findall(r"^( ?\d+|  ) ([a-z_]+) {2,}", ARCHITECTURE, re.MULTILINE)
+    layers: list[set[str]] = []
+    for number, package in lines:
+        if number.strip():
+            layers.append(set())
+        layers[-1].add(package)
+
+    assert layers == layers_of(contract("floors"))
 
 
 def test_the_version_is_one_the_changelog_and_the_frozen_schemas_agree() -> None:
