@@ -194,6 +194,19 @@ def test_the_map_in_architecture_md_has_every_package_in_the_layer_of_thecontrac
     assert layers == layers_of(contract("floors"))
 
 
+def test_every_decision_is_in_the_index_and_has_a_date_and_three_sections() -> None:
+    folder = ROOT / "docs" / "decisions"
+    notes = sorted(path.name for path in folder.glob("[0-9]*.md"))
+    index = (folder / "index.md").read_text("utf-8")
+    form = re.compile(
+        r"# .+\n\n\d{4}-\d\d-\d\d\n\n## Context\n\n.+## Decision\n\n.+## Consequence\n\n.+",
+        re.DOTALL,
+    )
+
+    assert sorted(re.findall(r"\((\d{4}-[a-z\d-]+\.md)\)", index)) == notes
+    assert [name for name in notes if not form.fullmatch((folder / name).read_text("utf-8"))] == []
+
+
 def test_the_version_is_one_the_changelog_and_the_frozen_schemas_agree() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
