@@ -21,6 +21,7 @@ from tidegate.cli import app
 from tidegate.service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
+SOURCE_ROOTS = ("schemas", "producers", "consumers")
 README = (ROOT / "README.md").read_text("utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 PAGES = {
@@ -99,6 +100,10 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr
+    listed = (tmp_path / "site" / "modules" / "index.html").read_text("utf-8")
+    modules = [path for root in SOURCE_ROOTS for path in (ROOT / root / "tidegate").rglob("*.py")]
+    assert listed.count("<li><code>") == len(modules)
+    assert re.findall(r"<li><code>(.*)</code>:\s*</li>", listed) == []  # modules without docstring
 
 
 @pytest.mark.kafka
