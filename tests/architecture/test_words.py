@@ -1,4 +1,4 @@
-"""The words that cost a reader a second reading: none of them stands in the code, tests or pages."""
+"""Words that cost a reader a second reading stand nowhere in the code, the tests and the pages."""
 
 from __future__ import annotations
 
