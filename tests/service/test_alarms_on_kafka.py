@@ -29,7 +29,7 @@ STRANGER = "lake.sales.stranger"
 
 
 def said(deployment: Deployment, kind: type[Event]) -> list[Event]:
-    return [each for each in deployment.events("outcomes") if type(each) is kind]
+    return [event for event in deployment.events("outcomes") if type(event) is kind]
 
 
 def test_an_alarm_is_heard_once_and_its_end_too(deployment: Deployment) -> None:
