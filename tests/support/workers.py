@@ -17,7 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 ROOT: Final = Path(__file__).parents[2]
 SHARED: Final = {
-    "spark": re.compile(r"mark\.spark\b"),
+    "spark": re.compile(r"mark\.spark\b|\bsupport\.hudi_records\b"),
     "metastore": re.compile(r"\bsupport\.metastore\b"),
     "registry": re.compile(r"mark\.registry\b"),
 }
