@@ -47,7 +47,7 @@ every_command = pytest.mark.parametrize("name", sorted(ALL))
 
 
 def options_of(name: str) -> set[str]:
-    return {each for option in ALL[name].params for each in option.opts}
+    return {opt for option in ALL[name].params for opt in option.opts}
 
 
 @cache

@@ -24,7 +24,7 @@ CLEANING = {
 
 
 def commits(table: RealTable) -> list[str]:
-    return [each.timestamp for each in load_table(Storage(), table.location).timeline.writes]
+    return [write.timestamp for write in load_table(Storage(), table.location).timeline.writes]
 
 
 def remove(table: RealTable, instant: str) -> SavepointRemoved:

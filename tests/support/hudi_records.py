@@ -321,16 +321,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that will ask real Hudi live."""
+    """Mark the tests that will ask real Hudi live, and those that only `make test-all` asks so."""
     mode: str = config.getoption("--hudi")
     for item in items:
         if "hudi" in getattr(item, "fixturenames", ()) and _mode_of(item, mode) != REPLAY:
-            for mark in (pytest.mark.spark, pytest.mark.judge, pytest.mark.slow):
+            for mark in ("spark", "judge", "slow", *(() if _is_live(item) else ("full",))):
                 item.add_marker(mark)
 
 
+def _is_live(item: pytest.Item) -> bool:
+    return item.get_closest_marker("live") is not None
+
+
 def _mode_of(item: pytest.Item, mode: str) -> str:
-    return LIVE if mode == REPLAY and item.get_closest_marker("live") else mode
+    return LIVE if mode == REPLAY and _is_live(item) else mode
 
 
 @pytest.fixture(scope="session")
