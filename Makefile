@@ -9,7 +9,7 @@ INSTALLED := .venv/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock test test-unit test-slow coverage matrix mutation demo docs site lint format sbom audit clean
+.PHONY: help setup lock test test-unit test-slow records coverage matrix mutation demo docs site lint format sbom audit clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ test-unit: $(INSTALLED) ## Run what needs neither a JVM nor a broker, in about a
 
 test-slow: $(INSTALLED) ## Run the tests that take minutes each
 	$(BIN)/python -m pytest -m soak $(ARGS)
+
+records: $(INSTALLED) ## Ask real Hudi everywhere and record what it does; ARGS="-k removal" for some
+	TZ=UTC $(BIN)/python -m pytest --hudi record $(ARGS)
 
 coverage: $(INSTALLED) ## Measure what the unit tests cover, with branches
 	$(BIN)/python -m pytest -q -m "$(UNIT)" --cov --cov-report=term $(ARGS)

@@ -13,6 +13,7 @@ from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreCompleted, SavepointCreated
 
 
+@pytest.mark.live("merge-on-read 6")
 @pytest.mark.parametrize(
     ("version", "metadata_table", "merge_on_read"),
     [

@@ -187,6 +187,7 @@ def test_what_died_before_or_after_hudi_s_part_is_finished_once(
     assert table.read() != kept, "what was written since was destroyed"
 
 
+@pytest.mark.full
 def test_a_write_that_began_while_hudi_restored_is_told_and_rolled_back_by_the_next_request(
     live_hudi: RealHudi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +228,7 @@ def test_a_write_that_began_while_hudi_restored_is_told_and_rolled_back_by_the_n
     assert table.read() == kept
 
 
+@pytest.mark.full
 def test_where_a_commit_got_a_savepoint_after_the_plan_hudi_is_not_called(
     live_hudi: RealHudi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,6 +250,7 @@ def test_where_a_commit_got_a_savepoint_after_the_plan_hudi_is_not_called(
     assert table.read() == shown
 
 
+@pytest.mark.full
 def test_hudi_s_own_words_are_told(live_hudi: RealHudi, tmp_path: Path) -> None:
     table = RealTable(live_hudi, tmp_path / "lake/orders", 9, metadata_table=False)
     table.write(rows(range(6), "first", 1), "insert")

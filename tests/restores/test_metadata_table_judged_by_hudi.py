@@ -40,7 +40,6 @@ def of_kinds(*kinds: tuple[int, bool]) -> pytest.MarkDecorator:
 
 
 EVERY_KIND = of_kinds((9, False), (9, True), (8, False), (8, True))
-MERGE_ON_READ = of_kinds((9, True))
 
 
 @pytest.fixture
@@ -81,6 +80,7 @@ def check_kept(table: RealTable, history: IndexedHistory) -> None:
     check_reads(table, expected)
 
 
+@pytest.mark.live("merge-on-read 8")
 @EVERY_KIND
 def test_what_is_kept_lists_and_finds_what_is_there_now_and_after_every_later_write(
     history: IndexedHistory, lake: Path
@@ -148,7 +148,7 @@ def killed_when(table: RealTable, instant: str, is_then: Callable[[RealTable], b
         restore(table, instant, ThreadMap(1), Stepwise(table.path.parent, at_step))
 
 
-@MERGE_ON_READ
+@EVERY_KIND
 @DEATHS
 def test_hudi_finishes_what_we_died_in(
     history: IndexedHistory, lake: Path, died: Callable[[RealTable], bool]
@@ -168,7 +168,7 @@ def test_hudi_finishes_what_we_died_in(
     check_reads(table, after(history.moment.rows, AFTER))
 
 
-@MERGE_ON_READ
+@EVERY_KIND
 @DEATHS
 def test_what_we_died_in_we_finish_and_it_is_kept(
     history: IndexedHistory, lake: Path, died: Callable[[RealTable], bool]

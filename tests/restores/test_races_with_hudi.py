@@ -25,7 +25,7 @@ from tidegate.errors import TransientError
 from tidegate.events import Outcome, RestoreCompleted, SavepointCreated
 from tidegate.hudi import InstantState
 
-pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow, pytest.mark.full]
 
 STEPS = pytest.mark.parametrize(
     "every",

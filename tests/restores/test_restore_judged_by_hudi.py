@@ -99,6 +99,7 @@ def test_hudi_s_cleaning_keeps_the_files_of_our_savepoint(scene: Scene) -> None:
     assert not [name for name in left if first in name]
 
 
+@pytest.mark.live("version 9 with a metadata table")
 @EVERY_KIND
 def test_our_restore_is_hudi_s_own(scene: Scene, lake: Path) -> None:
     ours = scene.table.copy(lake / "ours/orders")
@@ -124,6 +125,7 @@ def test_our_restore_is_hudi_s_own(scene: Scene, lake: Path) -> None:
     assert ours.read() == sorted(changed.values())
 
 
+@pytest.mark.live("version 6")
 @pytest.mark.parametrize("scene", [INDEXED_9, PLAIN_6], indirect=True)
 def test_hudi_finishes_what_we_died_in(scene: Scene, lake: Path) -> None:
     table = scene.table.copy(lake / "killed/orders")

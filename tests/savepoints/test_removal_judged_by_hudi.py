@@ -37,6 +37,7 @@ def remove(table: RealTable, instant: str) -> SavepointRemoved:
     return outcome
 
 
+@pytest.mark.live("version 8, made by Hudi")
 @pytest.mark.parametrize(
     "kind",
     [

@@ -89,7 +89,7 @@ class Asked:
 
         return {
             "question": plain(self.question),
-            "answer": plain(self.answer),
+            "answer": sorted(map(plain, self.answer or ())),
             "before": names(iter(self.before)),
             "added": names(path for path in self.changed if path not in self.before),
             "removed": names(iter(self.removed)),
@@ -321,16 +321,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that will ask real Hudi live, and those that only `make test-all` asks so."""
+    """Mark the tests that will ask real Hudi live; `full`: `make test` replays them.
+
+    Nothing else runs when records are made.
+    """
     mode: str = config.getoption("--hudi")
-    for item in items:
-        if "hudi" in getattr(item, "fixturenames", ()) and _mode_of(item, mode) != REPLAY:
+    recorded = [item for item in items if "hudi" in getattr(item, "fixturenames", ())]
+    for item in recorded:
+        if _mode_of(item, mode) != REPLAY:
             for mark in ("spark", "judge", "slow", *(() if _is_live(item) else ("full",))):
                 item.add_marker(mark)
+    if mode == RECORD:
+        config.hook.pytest_deselected(items=[item for item in items if item not in recorded])
+        items[:] = recorded
 
 
 def _is_live(item: pytest.Item) -> bool:
-    return item.get_closest_marker("live") is not None
+    mark = item.get_closest_marker("live")
+    return mark is not None and (not mark.args or item.name.partition("[")[2][:-1] in mark.args)
 
 
 def _mode_of(item: pytest.Item, mode: str) -> str:
