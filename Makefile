@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest -n 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock test test-unit test-all test-soak coverage matrix mutation demo docs site lint format sbom audit clean
+.PHONY: help setup lock test test-unit test-all test-soak records coverage matrix mutation demo docs site lint format sbom audit clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ test-unit: $(INSTALLED) ## Run what needs neither a JVM nor a broker
 
 test-soak: $(INSTALLED) ## Run the tests that take ten minutes or more each
 	$(BIN)/python -m pytest -m soak $(ARGS)
+
+records: $(INSTALLED) ## Ask real Hudi everywhere and record what it does; ARGS="-k removal" for some
+	TZ=UTC $(BIN)/python -m pytest --hudi record $(ARGS)
 
 coverage: $(INSTALLED) ## Measure what the unit tests cover, with branches
 	$(BIN)/python -m pytest -q -m "$(UNIT)" --cov --cov-report=term $(ARGS)

@@ -21,7 +21,7 @@ NEEDS = {
     "support.workers": "xdist",
 }
 
-pytest_plugins = [
+pytest_plugins = ["support.hudi_records"] + [
     plugin
     for plugin, library in NEEDS.items()
     if importlib.util.find_spec(plugin) is not None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader looks
 
+from support.hudi_records import RealHudi
 from support.real_hudi import RealTable, rows
 from support.waiting import wait_for
 from tidegate.bridges.callbacks import HttpCallbacks
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
 
 @pytest.mark.parametrize("version", [pytest.param(6, marks=pytest.mark.full), 9])
 def test_a_callback_of_hudi_names_the_commit_that_the_timeline_has(
-    spark: SparkSession, tmp_path: Path, version: int
+    live_hudi: RealHudi, tmp_path: Path, version: int
 ) -> None:
     heard: list[Callback] = []
 
@@ -28,7 +28,7 @@ def test_a_callback_of_hudi_names_the_commit_that_the_timeline_has(
         heard.append(callback)
         return True
 
-    table = RealTable(spark, tmp_path / "sales" / "orders", version, metadata_table=False)
+    table = RealTable(live_hudi, tmp_path / "sales" / "orders", version, metadata_table=False)
     settings = HudiBridgeSettings(tables=(f"{tmp_path}/sales/*",), catalog="hudi")
     watched = WatchedTable(table.location, settings)
     endpoint = HttpCallbacks("127.0.0.1", 0, hear)

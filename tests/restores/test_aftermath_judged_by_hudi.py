@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader looks
 
 from support.aftermath import shown, starts, written_on
+from support.hudi_records import RealHudi
 from support.judged import restore, savepoint
 from support.merge_on_read import CLUSTERED, COMPACTED, moment_of
 from support.real_hudi import RealTable, rows
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreCompleted, SavepointCreated
 
-pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
 
-
+@pytest.mark.live("merge-on-read 6")
 @pytest.mark.parametrize(
     ("version", "metadata_table", "merge_on_read"),
     [
-        pytest.param(9, True, False, id="copy-on-write 9, metadata", marks=pytest.mark.full),
+        pytest.param(9, True, False, id="copy-on-write 9, metadata"),
         pytest.param(6, False, True, id="merge-on-read 6"),
-        pytest.param(9, False, True, id="merge-on-read 9", marks=pytest.mark.full),
-        pytest.param(8, True, True, id="merge-on-read 8, metadata", marks=pytest.mark.full),
-        pytest.param(8, False, False, id="copy-on-write 8", marks=pytest.mark.full),
-        pytest.param(6, True, False, id="copy-on-write 6, metadata", marks=pytest.mark.full),
+        pytest.param(9, False, True, id="merge-on-read 9"),
+        pytest.param(8, True, True, id="merge-on-read 8, metadata"),
+        pytest.param(8, False, False, id="copy-on-write 8"),
+        pytest.param(6, True, False, id="copy-on-write 6, metadata"),
     ],
 )
 def test_every_query_and_every_later_service_finds_what_it_finds_after_hudi_s_own_restore(
-    spark: SparkSession, tmp_path: Path, version: int, *, metadata_table: bool, merge_on_read: bool
+    hudi: RealHudi, version: int, *, metadata_table: bool, merge_on_read: bool
 ) -> None:
-    path = tmp_path / "lake/orders"
-    table = RealTable(spark, path, version, metadata_table, merge_on_read=merge_on_read)
+    path = hudi.root / "lake/orders"
+    table = RealTable(hudi, path, version, metadata_table, merge_on_read=merge_on_read)
     table.write(rows(range(8), "first", 1), "insert")
     table.write(rows(range(4), "second", 2))
     table.write([(1, "p1", 3, "third"), (9, "p1", 3, "third")])
@@ -41,7 +38,7 @@ def test_every_query_and_every_later_service_finds_what_it_finds_after_hudi_s_ow
     assert before[f"changed after {times[-1]}"] == []
     assert before[f"changed after {times[-2]}"] == [(1, "p1", 3, "third"), (9, "p1", 3, "third")]
     assert before[f"changed after {times[0]}"] == moment.rows
-    theirs = table.copy(tmp_path / "theirs/orders")
+    theirs = table.copy(hudi.root / "theirs/orders")
     assert isinstance(savepoint(table, moment.instant, ThreadMap()), SavepointCreated)
     theirs.call("create_savepoint", commit_time=moment.instant)
     later = COMPACTED if merge_on_read else CLUSTERED

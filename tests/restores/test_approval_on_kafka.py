@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader looks
 from typer.testing import CliRunner, Result
 
 from support.deployment import Deployment
+from support.hudi_records import RealHudi
 from support.judged import savepoint
 from support.real_hudi import RealTable, rows
 from tidegate.cli import app
@@ -42,8 +42,8 @@ approved_by = ["ana", "ben"]
 
 
 @pytest.fixture
-def table(spark: SparkSession, tmp_path: Path) -> RealTable:
-    table = RealTable(spark, tmp_path / "orders", 9, metadata_table=False)
+def table(live_hudi: RealHudi, tmp_path: Path) -> RealTable:
+    table = RealTable(live_hudi, tmp_path / "orders", 9, metadata_table=False)
     table.write(rows(range(6), "first", 1), "insert")
     return table
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader looks
 
+from support.hudi_records import RealHudi
 from support.hudi_tables import (
     at,
     four_commits,
@@ -68,7 +69,7 @@ def never() -> SparkSession:
 def check_restored_by_hudi(table: RealTable) -> None:
     kept = table.read()
     command = request(table, saved(table))
-    engine = HudiEngine(lambda: table.spark, ALL)
+    engine = HudiEngine(table.hudi.session, ALL)
 
     started, completed = carried_out(table, command, engine)
 
@@ -90,8 +91,8 @@ def check_restored_by_hudi(table: RealTable) -> None:
     assert table.read() != kept
 
 
-def test_hudi_restores_and_keeps_its_metadata_table(spark: SparkSession, tmp_path: Path) -> None:
-    table = RealTable(spark, tmp_path / "lake/orders", 9, metadata_table=True)
+def test_hudi_restores_and_keeps_its_metadata_table(live_hudi: RealHudi, tmp_path: Path) -> None:
+    table = RealTable(live_hudi, tmp_path / "lake/orders", 9, metadata_table=True)
     table.write(rows(range(6), "first", 1), "insert")
     check_restored_by_hudi(table)
     assert (table.path / ".hoodie/metadata").is_dir()
@@ -105,23 +106,23 @@ def test_hudi_restores_and_keeps_its_metadata_table(spark: SparkSession, tmp_pat
     [(9, False, False), (9, True, True), (8, True, False), (6, True, False), (6, False, True)],
 )
 def test_hudi_restores_tables_of_every_kind(
-    spark: SparkSession, tmp_path: Path, kind: tuple[int, bool, bool]
+    live_hudi: RealHudi, tmp_path: Path, kind: tuple[int, bool, bool]
 ) -> None:
     version, metadata_table, merge_on_read = kind
     where = tmp_path / "lake/orders"
-    table = RealTable(spark, where, version, metadata_table, merge_on_read=merge_on_read)
+    table = RealTable(live_hudi, where, version, metadata_table, merge_on_read=merge_on_read)
     table.write(rows(range(6), "first", 1), "insert")
     check_restored_by_hudi(table)
 
 
 @pytest.mark.full
-def test_a_bootstrapped_table_is_left_to_hudi_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_bootstrapped_table_is_left_to_hudi_alone(live_hudi: RealHudi, tmp_path: Path) -> None:
     source = tmp_path / "source"
-    frame = spark.createDataFrame(
+    frame = live_hudi.session().createDataFrame(
         rows(range(6), "first", 1), "id long, p string, ts long, v string"
     )
     frame.write.partitionBy("p").parquet(str(source))
-    table = RealTable(spark, tmp_path / "lake/orders", 9, metadata_table=False)
+    table = RealTable(live_hudi, tmp_path / "lake/orders", 9, metadata_table=False)
     table.bootstrap(source)
     kept = table.read()
     version = saved_by_hudi(table)
@@ -134,7 +135,7 @@ def test_a_bootstrapped_table_is_left_to_hudi_alone(spark: SparkSession, tmp_pat
     planned = plan_restore(warehouse_over(table.path.parent), table.location, version, by_hudi=True)
     assert len(planned.steps) == 2
 
-    started, completed = carried_out(table, command, HudiEngine(lambda: spark, ALL))
+    started, completed = carried_out(table, command, HudiEngine(live_hudi.session, ALL))
 
     assert isinstance(started, RestoreStarted)
     assert isinstance(completed, RestoreCompleted), completed
@@ -151,9 +152,9 @@ def saved_by_hudi(table: RealTable) -> str:
 
 
 def test_what_died_before_or_after_hudi_s_part_is_finished_once(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    live_hudi: RealHudi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = RealTable(spark, tmp_path / "lake/orders", 9, metadata_table=False)
+    table = RealTable(live_hudi, tmp_path / "lake/orders", 9, metadata_table=False)
     table.write(rows(range(6), "first", 1), "insert")
     kept = table.read()
     command = request(table, saved(table))
@@ -175,7 +176,7 @@ def test_what_died_before_or_after_hudi_s_part_is_finished_once(
     with monkeypatch.context() as patched:
         patched.setattr(RestoreRun, "roll_back_by_hudi", dies_after)
         with pytest.raises(Killed):
-            carried_out(table, command, HudiEngine(lambda: spark, ALL))
+            carried_out(table, command, HudiEngine(live_hudi.session, ALL))
     assert table.read() == kept
 
     table.write(rows(range(3), "written before anybody looked", 9))
@@ -186,11 +187,12 @@ def test_what_died_before_or_after_hudi_s_part_is_finished_once(
     assert table.read() != kept, "what was written since was destroyed"
 
 
+@pytest.mark.full
 def test_a_write_that_began_while_hudi_restored_is_told_and_rolled_back_by_the_next_request(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    live_hudi: RealHudi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its writer had looked before the restore was there, and began after Hudi's own last look."""
-    table = RealTable(spark, tmp_path / "lake/orders", 9, metadata_table=False)
+    table = RealTable(live_hudi, tmp_path / "lake/orders", 9, metadata_table=False)
     table.write(rows(range(6), "first", 1), "insert")
     kept = table.read()
     instant = saved(table)
@@ -206,7 +208,7 @@ def test_a_write_that_began_while_hudi_restored_is_told_and_rolled_back_by_the_n
     with monkeypatch.context() as patched:
         patched.setattr(HudiEngine, "_call", begins_during)
         started, failed = carried_out(
-            table, request(table, instant), HudiEngine(lambda: spark, ALL)
+            table, request(table, instant), HudiEngine(live_hudi.session, ALL)
         )
 
     assert isinstance(started, RestoreStarted)
@@ -214,7 +216,9 @@ def test_a_write_that_began_while_hudi_restored_is_told_and_rolled_back_by_the_n
     assert f"the write {int(started.restore_instant) + 1} began during it" in failed.message
     assert table.read() == kept
 
-    started, completed = carried_out(table, request(table, instant), HudiEngine(lambda: spark, ALL))
+    started, completed = carried_out(
+        table, request(table, instant), HudiEngine(live_hudi.session, ALL)
+    )
 
     assert isinstance(started, RestoreStarted)
     assert [instant.action for instant in started.instants] == ["commit"]
@@ -224,10 +228,11 @@ def test_a_write_that_began_while_hudi_restored_is_told_and_rolled_back_by_the_n
     assert table.read() == kept
 
 
+@pytest.mark.full
 def test_where_a_commit_got_a_savepoint_after_the_plan_hudi_is_not_called(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    live_hudi: RealHudi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = RealTable(spark, tmp_path / "lake/orders", 9, metadata_table=False)
+    table = RealTable(live_hudi, tmp_path / "lake/orders", 9, metadata_table=False)
     table.write(rows(range(6), "first", 1), "insert")
     command = request(table, saved(table))
     last = load_table(Storage(), table.location).timeline.completed_writes[-1].timestamp
@@ -245,13 +250,14 @@ def test_where_a_commit_got_a_savepoint_after_the_plan_hudi_is_not_called(
     assert table.read() == shown
 
 
-def test_hudi_s_own_words_are_told(spark: SparkSession, tmp_path: Path) -> None:
-    table = RealTable(spark, tmp_path / "lake/orders", 9, metadata_table=False)
+@pytest.mark.full
+def test_hudi_s_own_words_are_told(live_hudi: RealHudi, tmp_path: Path) -> None:
+    table = RealTable(live_hudi, tmp_path / "lake/orders", 9, metadata_table=False)
     table.write(rows(range(6), "first", 1), "insert")
     loaded = load_table(Storage(), table.location)
 
     with pytest.raises(FormatError, match="no completed savepoint"):
-        HudiEngine(lambda: spark, ALL).run(loaded, "20200101000000000", "20200101000000001")
+        HudiEngine(live_hudi.session, ALL).run(loaded, "20200101000000000", "20200101000000001")
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader looks
 
+from support.hudi_records import RealHudi
 from support.hudi_tables import data_files
 from support.judged import restore, savepoint, savepoint_files, timeline_of
 from support.merge_on_read import (
@@ -26,37 +26,33 @@ from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreCompleted, SavepointCreated
 from tidegate.hudi import Action, InstantState
 
-pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
-
 EVERY_KIND = pytest.mark.parametrize(
     "history",
     [
         pytest.param((9, False), id="version 9"),
         pytest.param((6, False), id="version 6"),
-        pytest.param((8, True), id="version 8 with a metadata table", marks=pytest.mark.full),
-        pytest.param((9, True), id="version 9 with a metadata table", marks=pytest.mark.full),
-        pytest.param((6, True), id="version 6 with a metadata table", marks=pytest.mark.full),
+        pytest.param((8, True), id="version 8 with a metadata table"),
+        pytest.param((9, True), id="version 9 with a metadata table"),
+        pytest.param((6, True), id="version 6 with a metadata table"),
     ],
     indirect=True,
-    scope="module",
 )
 
 
-@pytest.fixture(scope="module")
-def history(
-    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> History:
+@pytest.fixture
+def history(request: pytest.FixtureRequest, hudi: RealHudi) -> History:
     version, metadata_table = request.param
-    path = tmp_path_factory.mktemp("lake") / "lake/orders"
-    return write_history(spark, path, version, metadata_table=metadata_table)
+
+    def made() -> History:
+        path = hudi.root / "lake/orders"
+        return write_history(hudi, path, version, metadata_table=metadata_table)
+
+    return hudi.shared(f"history of {version}{' indexed' * metadata_table}", made)
 
 
 @EVERY_KIND
-def test_the_savepoint_of_every_commit_is_hudi_s_own(
-    history: History, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    root = tmp_path_factory.mktemp("savepoints")
-    ours, theirs = (history.table.copy(root / name / "orders") for name in ("ours", "theirs"))
+def test_the_savepoint_of_every_commit_is_hudi_s_own(history: History, lake: Path) -> None:
+    ours, theirs = (history.table.copy(lake / name / "orders") for name in ("ours", "theirs"))
     commits = loaded(history.table).timeline.completed_writes
     assert {i.action for i in commits} == {
         Action.COMMIT,
@@ -111,10 +107,10 @@ def check_rows(table: RealTable, moment: Moment) -> None:
 
 @EVERY_KIND
 def test_a_restore_over_everything_is_hudi_s_own_and_so_is_what_follows(
-    history: History, tmp_path: Path
+    history: History, lake: Path
 ) -> None:
     moment = history.plain
-    ours, theirs = both_restored(history, moment, tmp_path)
+    ours, theirs = both_restored(history, moment, lake)
 
     for table in (ours, theirs):
         check_rows(table, moment)
@@ -131,10 +127,9 @@ def test_a_restore_over_everything_is_hudi_s_own_and_so_is_what_follows(
     assert ours.read("read_optimized") == theirs.read("read_optimized")
 
 
-@pytest.mark.full
 @EVERY_KIND
-def test_a_restore_to_after_a_compaction_is_hudi_s_own(history: History, tmp_path: Path) -> None:
-    ours, theirs = both_restored(history, history.compacted, tmp_path)
+def test_a_restore_to_after_a_compaction_is_hudi_s_own(history: History, lake: Path) -> None:
+    ours, theirs = both_restored(history, history.compacted, lake)
 
     for table in (ours, theirs):
         check_rows(table, history.compacted)
@@ -144,11 +139,11 @@ def test_a_restore_to_after_a_compaction_is_hudi_s_own(history: History, tmp_pat
 
 @EVERY_KIND
 def test_a_restore_to_a_commit_during_a_compaction_keeps_the_compaction(
-    history: History, tmp_path: Path
+    history: History, lake: Path
 ) -> None:
     """It completed after the savepoint's commit. Hudi's own restore of version 9 fails on it."""
     moment = history.pending
-    table = history.table.copy(tmp_path / "ours/orders")
+    table = history.table.copy(lake / "ours/orders")
     savepoint(table, moment.instant, ThreadMap())
 
     *_, last = restore(table, moment.instant, ThreadMap())
@@ -162,9 +157,9 @@ def test_a_restore_to_a_commit_during_a_compaction_keeps_the_compaction(
 
 
 @EVERY_KIND
-def test_hudi_finishes_what_we_died_in(history: History, tmp_path: Path) -> None:
+def test_hudi_finishes_what_we_died_in(history: History, lake: Path) -> None:
     moment = history.compacted
-    table = history.table.copy(tmp_path / "killed/orders")
+    table = history.table.copy(lake / "killed/orders")
     savepoint(table, moment.instant, ThreadMap())
     with pytest.raises(Killed):
         restore(table, moment.instant, ThreadMap(1), Stepwise(table.path.parent, killed_at(20)))
@@ -176,10 +171,10 @@ def test_hudi_finishes_what_we_died_in(history: History, tmp_path: Path) -> None
 
 
 def test_like_hudi_s_our_savepoint_finds_the_slice_of_a_delta_commit_that_a_compaction_overtook(
-    spark: SparkSession, tmp_path: Path
+    hudi: RealHudi,
 ) -> None:
     """Its completion time is moved: two writers at once would need luck to do that."""
-    table = RealTable(spark, tmp_path / "lake/orders", 9, metadata_table=False, merge_on_read=True)
+    table = RealTable(hudi, hudi.root / "lake/orders", 9, metadata_table=False, merge_on_read=True)
     table.write(rows(range(4), "first", 1), "insert")
     table.write([(0, "p0", 2, "overtaken")])
     table.write([(1, "p1", 3, "third")], more=COMPACTED)
@@ -188,7 +183,7 @@ def test_like_hudi_s_our_savepoint_finds_the_slice_of_a_delta_commit_that_a_comp
     assert (third.action, compaction.action) == (Action.DELTA_COMMIT, Action.COMMIT)
     late = replace(overtaken, completion=compaction.completion)
     Path(now.path_of(overtaken)).rename(now.path_of(late))
-    twin = table.copy(tmp_path / "twin/orders")
+    twin = table.copy(hudi.root / "twin/orders")
 
     savepoint(table, compaction.timestamp, ThreadMap())
     twin.call("create_savepoint", commit_time=compaction.timestamp)
@@ -197,9 +192,10 @@ def test_like_hudi_s_our_savepoint_finds_the_slice_of_a_delta_commit_that_a_comp
     assert any(f"_{overtaken.timestamp}.log." in name for name in savepoint_files(table)["p0"])
 
 
-def test_a_metadata_table_that_is_kept_is_right(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.live
+def test_a_metadata_table_that_is_kept_is_right(hudi: RealHudi) -> None:
     """Only a compaction that nobody has begun is rolled back."""
-    table = RealTable(spark, tmp_path / "lake/orders", 9, metadata_table=True, merge_on_read=True)
+    table = RealTable(hudi, hudi.root / "lake/orders", 9, metadata_table=True, merge_on_read=True)
     table.write(rows(range(4), "first", 1), "insert")
     table.write([(0, "p0", 2, "second")], more=SCHEDULED)
     moment = moment_of(table)

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader looks
 
+from support.hudi_records import RealHudi
 from support.indexed_tables import check_listing, listed, on_disk
 from support.real_hudi import RealTable, rows
 
-pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
 
-
-def test_a_file_that_is_gone_and_one_that_is_not_listed_are_noticed(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    table = RealTable(spark, tmp_path / "lake/orders", 9, metadata_table=True)
+def test_a_file_that_is_gone_and_one_that_is_not_listed_are_noticed(hudi: RealHudi) -> None:
+    table = RealTable(hudi, hudi.root / "lake/orders", 9, metadata_table=True)
     table.write(rows(range(4), "first", 1), "insert")
-    older = table.copy(tmp_path / "older/orders")
+    older = table.copy(hudi.root / "older/orders")
     table.write([(0, "p0", 2, "second")])
     check_listing(table)
-    gone = table.copy(tmp_path / "gone/orders")
+    gone = table.copy(hudi.root / "gone/orders")
     (victim, *_) = sorted(gone.path.glob("p0/*.parquet"))
     victim.unlink()
-    stale = table.copy(tmp_path / "stale/orders")
+    stale = table.copy(hudi.root / "stale/orders")
     shutil.rmtree(stale.path / ".hoodie/metadata")
     shutil.copytree(older.path / ".hoodie/metadata", stale.path / ".hoodie/metadata")
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader looks
 
+from support.hudi_records import RealHudi
 from support.indexed_tables import (
     IndexedHistory,
     built,
@@ -24,34 +24,33 @@ from support.stepwise import Killed, Stepwise
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreCompleted
 
-pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
-
 ALL = {"files", "column_stats", "partition_stats", "record_index"}
 AFTER: list[Row] = [(1, "p1", 20, "after"), (7, "p1", 20, "after"), (20, "p0", 20, "after")]
 
 
-def every_kind(*quick: tuple[int, bool]) -> pytest.MarkDecorator:
-    """Versions 8 and 9, copy-on-write and merge-on-read; in every run those that are quick."""
-    kinds = {
-        (9, False): "copy-on-write 9",
-        (9, True): "merge-on-read 9",
-        (8, False): "copy-on-write 8",
-        (8, True): "merge-on-read 8",
-    }
+def of_kinds(*kinds: tuple[int, bool]) -> pytest.MarkDecorator:
+    """Tables of a version, merge-on-read or not."""
     params = [
-        pytest.param(kind, id=name, marks=[] if kind in quick else pytest.mark.full)
-        for kind, name in kinds.items()
+        pytest.param(
+            (version, merge), id=f"{'merge-on-read' if merge else 'copy-on-write'} {version}"
+        )
+        for version, merge in kinds
     ]
-    return pytest.mark.parametrize("history", params, indirect=True, scope="module")
+    return pytest.mark.parametrize("history", params, indirect=True)
 
 
-@pytest.fixture(scope="module")
-def history(
-    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> IndexedHistory:
+EVERY_KIND = of_kinds((9, False), (9, True), (8, False), (8, True))
+
+
+@pytest.fixture
+def history(request: pytest.FixtureRequest, hudi: RealHudi) -> IndexedHistory:
     version, merge_on_read = request.param
-    path = tmp_path_factory.mktemp("lake") / "lake/orders"
-    history = write_indexed(spark, path, version, merge_on_read=merge_on_read)
+
+    def made() -> IndexedHistory:
+        path = hudi.root / "lake/orders"
+        return write_indexed(hudi, path, version, merge_on_read=merge_on_read)
+
+    history = hudi.shared(f"history of {version}{' merge-on-read' * merge_on_read}", made)
     assert partitions(history.table) == ALL
     return history
 
@@ -81,11 +80,12 @@ def check_kept(table: RealTable, history: IndexedHistory) -> None:
     check_reads(table, expected)
 
 
-@every_kind((9, False), (9, True))
+@pytest.mark.live("merge-on-read 8")
+@EVERY_KIND
 def test_what_is_kept_lists_and_finds_what_is_there_now_and_after_every_later_write(
-    history: IndexedHistory, tmp_path: Path
+    history: IndexedHistory, lake: Path
 ) -> None:
-    table = history.table.copy(tmp_path / "ours/orders")
+    table = history.table.copy(lake / "ours/orders")
     before = built(table)
 
     *_, last = restore(table, history.moment.instant, ThreadMap())
@@ -130,10 +130,10 @@ FEW = 7
 DEATHS = pytest.mark.parametrize(
     "died",
     [
-        pytest.param(is_undeclared, id="undeclared", marks=pytest.mark.full),
-        pytest.param(is_aside, id="set aside", marks=pytest.mark.full),
+        pytest.param(is_undeclared, id="undeclared"),
+        pytest.param(is_aside, id="set aside"),
         pytest.param(is_half_undone, id="half undone"),
-        pytest.param(is_put_back, id="put back", marks=pytest.mark.full),
+        pytest.param(is_put_back, id="put back"),
         pytest.param(is_declared_again, id="declared again"),
     ],
 )
@@ -148,12 +148,12 @@ def killed_when(table: RealTable, instant: str, is_then: Callable[[RealTable], b
         restore(table, instant, ThreadMap(1), Stepwise(table.path.parent, at_step))
 
 
-@every_kind((9, True))
+@EVERY_KIND
 @DEATHS
 def test_hudi_finishes_what_we_died_in(
-    history: IndexedHistory, tmp_path: Path, died: Callable[[RealTable], bool]
+    history: IndexedHistory, lake: Path, died: Callable[[RealTable], bool]
 ) -> None:
-    table = history.table.copy(tmp_path / "killed/orders")
+    table = history.table.copy(lake / "killed/orders")
     killed_when(table, history.moment.instant, died)
     if died in {is_put_back, is_declared_again}:  # then the data are those of the savepoint
         check_reads(table, history.moment.rows)
@@ -168,12 +168,12 @@ def test_hudi_finishes_what_we_died_in(
     check_reads(table, after(history.moment.rows, AFTER))
 
 
-@every_kind((9, True))
+@EVERY_KIND
 @DEATHS
 def test_what_we_died_in_we_finish_and_it_is_kept(
-    history: IndexedHistory, tmp_path: Path, died: Callable[[RealTable], bool]
+    history: IndexedHistory, lake: Path, died: Callable[[RealTable], bool]
 ) -> None:
-    table = history.table.copy(tmp_path / "killed/orders")
+    table = history.table.copy(lake / "killed/orders")
     before = built(table)
     killed_when(table, history.moment.instant, died)
 
@@ -186,11 +186,9 @@ def test_what_we_died_in_we_finish_and_it_is_kept(
     assert built(table) == before
 
 
-def test_an_index_that_was_built_after_the_savepoint_is_built_again_alone(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_an_index_that_was_built_after_the_savepoint_is_built_again_alone(hudi: RealHudi) -> None:
     late = {"hoodie.metadata.record.index.enable": "false", "hoodie.index.type": "SIMPLE"}
-    table = RealTable(spark, tmp_path / "lake/orders", 9, metadata_table=True)
+    table = RealTable(hudi, hudi.root / "lake/orders", 9, metadata_table=True)
     for ts in (1, 2):
         write(table, rows(range(6), f"of {ts}", ts), late)
     moment = moment_of(table)
@@ -214,13 +212,13 @@ def test_an_index_that_was_built_after_the_savepoint_is_built_again_alone(
     check_reads(table, after(moment.rows, AFTER))
 
 
-@pytest.mark.parametrize("often", [3, pytest.param(5, marks=pytest.mark.full)])
+@pytest.mark.parametrize("often", [3, 5])
 def test_with_compactions_of_it_before_and_since_it_is_kept_and_right(
-    spark: SparkSession, tmp_path: Path, often: int
+    hudi: RealHudi, often: int
 ) -> None:
     more = {"hoodie.metadata.compact.max.delta.commits": str(often)}
-    path = tmp_path / "lake/orders"
-    history = write_indexed(spark, path, 9, merge_on_read=False, more=more)
+    path = hudi.root / "lake/orders"
+    history = write_indexed(hudi, path, 9, merge_on_read=False, more=more)
 
     *_, last = restore(history.table, history.moment.instant, ThreadMap())
 

@@ -10,16 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader looks
 
+from support.hudi_records import RealHudi
 from support.judged import restore, savepoint, savepoint_files
 from support.merge_on_read import CLEANED, COMPACTED, completed, loaded, moment_of
 from support.real_hudi import RealTable, rows
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreCompleted
 from tidegate.hudi import Action, Instant
-
-pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
 
 ARCHIVED_ONLY = {
     "hoodie.archive.automatic": "true",
@@ -52,19 +50,20 @@ def overtaken(table: RealTable) -> Instant:
     return late
 
 
-@pytest.mark.parametrize("version", [9, pytest.param(8, marks=pytest.mark.full)])
+@pytest.mark.live("9")
+@pytest.mark.parametrize("version", [9, pytest.param(8)])
 def test_the_log_file_of_an_archived_delta_commit_is_of_the_slice_that_overtook_it(
-    spark: SparkSession, tmp_path: Path, version: int
+    hudi: RealHudi, version: int
 ) -> None:
-    path = tmp_path / "lake/orders"
-    table = RealTable(spark, path, version, metadata_table=False, merge_on_read=True)
+    path = hudi.root / "lake/orders"
+    table = RealTable(hudi, path, version, metadata_table=False, merge_on_read=True)
     late = overtaken(table)
     left = {write.timestamp for write in loaded(table).timeline.writes}
     assert late.timestamp not in left
     assert completed(table, Action.COMMIT)
     moment = moment_of(table)
     assert (0, "p0", 3, "overtaken") in moment.rows
-    twin = table.copy(tmp_path / "twin/orders")
+    twin = table.copy(hudi.root / "twin/orders")
 
     savepoint(table, moment.instant, ThreadMap())
     twin.call("create_savepoint", commit_time=moment.instant)

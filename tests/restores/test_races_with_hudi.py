@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader looks
 
 from support.gated_writer import writing
+from support.hudi_records import RealHudi
 from support.judged import restore, savepoint
 from support.merge_on_read import Moment, loaded, moment_of
 from support.real_hudi import RealTable, rows
@@ -25,7 +25,7 @@ from tidegate.errors import TransientError
 from tidegate.events import Outcome, RestoreCompleted, SavepointCreated
 from tidegate.hudi import InstantState
 
-pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow, pytest.mark.full]
 
 STEPS = pytest.mark.parametrize(
     "every",
@@ -82,9 +82,9 @@ class Scene:
         assert self.table.read() == sorted(expected.values())
 
 
-def scene(spark: SparkSession, root: Path, version: int, *, merge_on_read: bool) -> Scene:
+def scene(live_hudi: RealHudi, root: Path, version: int, *, merge_on_read: bool) -> Scene:
     table = RealTable(
-        spark, root / "orders", version, metadata_table=False, merge_on_read=merge_on_read
+        live_hudi, root / "orders", version, metadata_table=False, merge_on_read=merge_on_read
     )
     table.write(rows(range(8), "first", 1), "insert")
     kept = moment_of(table)
@@ -118,7 +118,7 @@ def once_at(step: int, act: Callable[[], object]) -> Callable[[int], None]:
     "operation", ["upsert", pytest.param("bulk_insert", marks=pytest.mark.full)]
 )
 def test_a_writer_that_began_before_the_restore_and_ends_during_it(  # noqa: PLR0913 - a matrix
-    spark: SparkSession,
+    live_hudi: RealHudi,
     tmp_path: Path,
     version: int,
     every: int,
@@ -127,7 +127,7 @@ def test_a_writer_that_began_before_the_restore_and_ends_during_it(  # noqa: PLR
     merge_on_read: bool,
 ) -> None:
     """Its commit is rolled back too, or Hudi lets it commit no more."""
-    original, seen = scene(spark, tmp_path, version, merge_on_read=merge_on_read), set[str]()
+    original, seen = scene(live_hudi, tmp_path, version, merge_on_read=merge_on_read), set[str]()
     for each, step in at_each_step(original, tmp_path, every):
         with writing(each.table, tmp_path / f"gate-{step}", LATE, operation) as writer:
             last = each.restore(once_at(step, writer.ends))
@@ -145,10 +145,10 @@ def test_a_writer_that_began_before_the_restore_and_ends_during_it(  # noqa: PLR
 @KINDS
 @STEPS
 def test_a_writer_that_looked_before_the_restore_was_there_and_ends_after_it(
-    spark: SparkSession, tmp_path: Path, version: int, every: int, *, merge_on_read: bool
+    live_hudi: RealHudi, tmp_path: Path, version: int, every: int, *, merge_on_read: bool
 ) -> None:
     """The rows upon which it wrote must not come back with its commit."""
-    original, seen = scene(spark, tmp_path, version, merge_on_read=merge_on_read), set[str]()
+    original, seen = scene(live_hudi, tmp_path, version, merge_on_read=merge_on_read), set[str]()
     for each, step in at_each_step(original, tmp_path, every):
         unseen = Unseen(each.table, tmp_path / f"aside-{step}")
         last = each.restore(once_at(step, unseen.writes))
@@ -163,10 +163,10 @@ def test_a_writer_that_looked_before_the_restore_was_there_and_ends_after_it(
 @KINDS
 @STEPS
 def test_a_writer_that_begins_during_the_restore(
-    spark: SparkSession, tmp_path: Path, version: int, every: int, *, merge_on_read: bool
+    live_hudi: RealHudi, tmp_path: Path, version: int, every: int, *, merge_on_read: bool
 ) -> None:
     """Hudi refuses it; but for one before the restore is on the timeline, or after it ended."""
-    original, seen = scene(spark, tmp_path, version, merge_on_read=merge_on_read), set[str]()
+    original, seen = scene(live_hudi, tmp_path, version, merge_on_read=merge_on_read), set[str]()
     for each, step in at_each_step(original, tmp_path, every):
         said = list[str]()
 
@@ -191,10 +191,10 @@ def test_a_writer_that_begins_during_the_restore(
 @KINDS
 @STEPS
 def test_hudi_s_own_savepoint_beside_a_restore(
-    spark: SparkSession, tmp_path: Path, version: int, every: int, *, merge_on_read: bool
+    live_hudi: RealHudi, tmp_path: Path, version: int, every: int, *, merge_on_read: bool
 ) -> None:
     """Hudi writes it beside a pending restore; none is left of a commit that is gone."""
-    original, seen = scene(spark, tmp_path, version, merge_on_read=merge_on_read), set[str]()
+    original, seen = scene(live_hudi, tmp_path, version, merge_on_read=merge_on_read), set[str]()
     newest = loaded(original.table).timeline.completed_writes[-1].timestamp
     for each, step in at_each_step(original, tmp_path, every):
         said = list[str]()

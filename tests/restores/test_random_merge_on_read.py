@@ -13,9 +13,9 @@ from typing import Final
 
 import pytest
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader looks
 
 from support.aftermath import ARCHIVED, incremental, starts
+from support.hudi_records import RealHudi
 from support.judged import restore, savepoint, savepoint_files
 from support.merge_on_read import (
     CLEANED,
@@ -91,10 +91,10 @@ class Writer:
 
 @pytest.mark.parametrize("seed", range(24))
 def test_a_random_history_is_restored_to_the_rows_of_its_savepoint(
-    spark: SparkSession, tmp_path: Path, seed: int
+    live_hudi: RealHudi, tmp_path: Path, seed: int
 ) -> None:
     version, metadata_table = KINDS[seed % len(KINDS)]
-    table = RealTable(spark, tmp_path / "o/orders", version, metadata_table, merge_on_read=True)
+    table = RealTable(live_hudi, tmp_path / "o/orders", version, metadata_table, merge_on_read=True)
     writer = Writer(table, seed)
     table.write(rows(range(8), "first", 0), "insert")
     for _ in range(writer.random.randint(1, 5)):

@@ -8,19 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader looks
 
+from support.hudi_records import RealHudi
 from support.hudi_tables import data_files
 from support.judged import restore, savepoint, savepoint_files, timeline_of
 from support.real_hudi import RealTable, Row, rows
 from support.stepwise import Killed, Stepwise, killed_at
-from tidegate.compute.parallel_map import SparkMap, ThreadMap
+from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import RestoreCompleted, RestoreStarted, SavepointCreated
 from tidegate.hudi import Action, InstantState
 from tidegate.hudi_reader import load_table
 from tidegate.storage import Storage
-
-pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
 
 CLEANING = {
     "hoodie.clean.automatic": "true",
@@ -47,25 +45,27 @@ INDEXED_9 = pytest.param((9, True), id="version 9 with a metadata table")
 PLAIN_6 = pytest.param((6, False), id="version 6")
 INDEXED_6 = pytest.param((6, True), id="version 6 with a metadata table")
 EVERY_KIND = pytest.mark.parametrize(
-    "scene", [PLAIN_9, INDEXED_9, PLAIN_6, INDEXED_6], indirect=True, scope="module"
+    "scene", [PLAIN_9, INDEXED_9, PLAIN_6, INDEXED_6], indirect=True
 )
 
 
-@pytest.fixture(scope="module")
-def scene(
-    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Scene:
+@pytest.fixture
+def scene(request: pytest.FixtureRequest, hudi: RealHudi) -> Scene:
     version, metadata_table = request.param
-    root = tmp_path_factory.mktemp("lake")
-    table = RealTable(spark, root / "lake/orders", version, metadata_table)
+    name = f"scene of {version}{' indexed' * metadata_table}"
+    return hudi.shared(name, lambda: made(hudi, version, metadata_table=metadata_table))
+
+
+def made(hudi: RealHudi, version: int, *, metadata_table: bool) -> Scene:
+    table = RealTable(hudi, hudi.root / "lake/orders", version, metadata_table)
     table.write(rows(range(6), "first", 1), "insert")
     table.write(rows(range(4), "second", 2))
     kept_rows = table.read()
     last = load_table(Storage(), table.location).timeline.last_completed_write()
     assert last is not None
     table.write([(50, "p2", 3, "a partition that is new")], "insert")
-    twin = table.copy(root / "twin/orders")
-    outcome = savepoint(table, last.timestamp, SparkMap(lambda: spark))
+    twin = table.copy(hudi.root / "twin/orders")
+    outcome = savepoint(table, last.timestamp, hudi.parallel_map())
     assert isinstance(outcome, SavepointCreated)
     twin.call("create_savepoint", commit_time=last.timestamp)
     ours, theirs = savepoint_files(table), savepoint_files(twin)
@@ -99,13 +99,14 @@ def test_hudi_s_cleaning_keeps_the_files_of_our_savepoint(scene: Scene) -> None:
     assert not [name for name in left if first in name]
 
 
+@pytest.mark.live("version 9 with a metadata table")
 @EVERY_KIND
-def test_our_restore_is_hudi_s_own(scene: Scene, tmp_path: Path) -> None:
-    ours = scene.table.copy(tmp_path / "ours/orders")
-    theirs = scene.table.copy(tmp_path / "theirs/orders")
+def test_our_restore_is_hudi_s_own(scene: Scene, lake: Path) -> None:
+    ours = scene.table.copy(lake / "ours/orders")
+    theirs = scene.table.copy(lake / "theirs/orders")
     assert scene.table.read() != scene.kept_rows
 
-    started, completed = restore(ours, scene.savepoint, SparkMap(lambda: scene.table.spark))
+    started, completed = restore(ours, scene.savepoint, scene.table.hudi.parallel_map())
     theirs.call("rollback_to_savepoint", instant_time=scene.savepoint)
 
     assert isinstance(started, RestoreStarted)
@@ -124,22 +125,23 @@ def test_our_restore_is_hudi_s_own(scene: Scene, tmp_path: Path) -> None:
     assert ours.read() == sorted(changed.values())
 
 
-@pytest.mark.parametrize("scene", [INDEXED_9, PLAIN_6], indirect=True, scope="module")
-def test_hudi_finishes_what_we_died_in(scene: Scene, tmp_path: Path) -> None:
-    table = scene.table.copy(tmp_path / "killed/orders")
+@pytest.mark.live("version 6")
+@pytest.mark.parametrize("scene", [INDEXED_9, PLAIN_6], indirect=True)
+def test_hudi_finishes_what_we_died_in(scene: Scene, lake: Path) -> None:
+    table = scene.table.copy(lake / "killed/orders")
     with pytest.raises(Killed):
         restore(table, scene.savepoint, ThreadMap(1), Stepwise(table.path.parent, killed_at(12)))
 
     table.call("rollback_to_savepoint", instant_time=scene.savepoint)
 
     assert table.read() == scene.kept_rows
-    shutil.rmtree(tmp_path / "killed")
+    shutil.rmtree(lake / "killed")
 
 
-@pytest.mark.parametrize("scene", [INDEXED_9, PLAIN_6], indirect=True, scope="module")
-def test_hudi_finishes_a_pass_that_we_died_in(scene: Scene, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scene", [INDEXED_9, PLAIN_6], indirect=True)
+def test_hudi_finishes_a_pass_that_we_died_in(scene: Scene, lake: Path) -> None:
     """Several instants are unpublished, and some of their files are gone."""
-    table = scene.table.copy(tmp_path / "killed/orders")
+    table = scene.table.copy(lake / "killed/orders")
     before = load_table(Storage(), table.location).timeline
     with pytest.raises(Killed):
         restore(table, scene.savepoint, ThreadMap(1), DiesAmongFiles(table.path.parent))
@@ -151,7 +153,7 @@ def test_hudi_finishes_a_pass_that_we_died_in(scene: Scene, tmp_path: Path) -> N
     assert table.read() == scene.kept_rows
     table.write([(0, "p0", 9, "after")])
     assert table.read() == [(0, "p0", 9, "after"), *scene.kept_rows[1:]]
-    shutil.rmtree(tmp_path / "killed")
+    shutil.rmtree(lake / "killed")
 
 
 class DiesAmongFiles(Stepwise):
@@ -170,10 +172,8 @@ class DiesAmongFiles(Stepwise):
         return 0
 
 
-def test_a_table_without_partitions_is_kept_and_restored(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    table = RealTable(spark, tmp_path / "lake/orders", 9, metadata_table=False, partitioned=False)
+def test_a_table_without_partitions_is_kept_and_restored(hudi: RealHudi) -> None:
+    table = RealTable(hudi, hudi.root / "lake/orders", 9, metadata_table=False, partitioned=False)
     table.write(rows(range(6), "first", 1), "insert")
     kept = table.read()
     last = load_table(Storage(), table.location).timeline.last_completed_write()
@@ -189,17 +189,17 @@ def test_a_table_without_partitions_is_kept_and_restored(
 
 @pytest.mark.parametrize("version", [9, 6])
 def test_like_hudi_s_our_savepoint_keeps_no_file_of_a_write_in_flight(
-    spark: SparkSession, tmp_path: Path, version: int
+    hudi: RealHudi, version: int
 ) -> None:
     """Every completed commit has a savepoint, and a write in between never completed."""
-    table = RealTable(spark, tmp_path / "lake/orders", version, metadata_table=False)
+    table = RealTable(hudi, hudi.root / "lake/orders", version, metadata_table=False)
     table.write(rows(range(6), "first", 1), "insert")
     table.write([(0, "p0", 2, "in flight")])
     table.write([(1, "p1", 3, "third")])
     loaded = load_table(Storage(), table.location)
     first, in_flight, third = loaded.timeline.completed_writes
     Path(loaded.path_of(in_flight)).unlink()
-    twin = table.copy(tmp_path / "twin/orders")
+    twin = table.copy(hudi.root / "twin/orders")
     for commit in (first, third):
         assert isinstance(savepoint(table, commit.timestamp, ThreadMap()), SavepointCreated)
         twin.call("create_savepoint", commit_time=commit.timestamp)
@@ -218,17 +218,17 @@ CHANGE_DATA = {
 
 @pytest.mark.parametrize("version", [9, 6])
 def test_change_data_are_part_of_a_savepoint_and_go_with_the_commits_that_wrote_them(
-    spark: SparkSession, tmp_path: Path, version: int
+    hudi: RealHudi, version: int
 ) -> None:
     """Hudi's savepoint has them too; its restore leaves those of the commits that it undoes."""
-    table = RealTable(spark, tmp_path / "lake/orders", version, metadata_table=False)
+    table = RealTable(hudi, hudi.root / "lake/orders", version, metadata_table=False)
     table.write(rows(range(6), "first", 1), "insert", CHANGE_DATA)
     table.write(rows(range(4), "second", 2), more=CHANGE_DATA)
     kept, before = table.read(), change_data(table)
     last = load_table(Storage(), table.location).timeline.last_completed_write()
     assert last is not None
     table.write(rows(range(3), "third", 3), more=CHANGE_DATA)
-    twin = table.copy(tmp_path / "twin/orders")
+    twin = table.copy(hudi.root / "twin/orders")
     savepoint(table, last.timestamp, ThreadMap())
     twin.call("create_savepoint", commit_time=last.timestamp)
 

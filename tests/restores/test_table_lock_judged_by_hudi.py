@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession  # noqa: TC002 - stands where a reader looks
 
+from support.hudi_records import RealHudi
 from support.hudi_tables import warehouse_over
 from support.judged import NOW, request, savepoint
 from support.real_hudi import RealTable, rows
@@ -38,9 +38,9 @@ SETTINGS: Final = LivenessSettings(watch=timedelta(0), hold_lock=True)
 
 @pytest.mark.parametrize("version", [9, pytest.param(6, marks=pytest.mark.full)])
 def test_a_writer_waits_for_the_lock_of_a_restore_and_leaves_none_behind(
-    spark: SparkSession, tmp_path: Path, version: int
+    live_hudi: RealHudi, tmp_path: Path, version: int
 ) -> None:
-    table = RealTable(spark, tmp_path / "lake/orders", version, metadata_table=False)
+    table = RealTable(live_hudi, tmp_path / "lake/orders", version, metadata_table=False)
     table.write(rows(range(6), "first", 1), "insert", more=LOCKING)
     kept = table.read()
     lock = table.path / ".hoodie/lock"

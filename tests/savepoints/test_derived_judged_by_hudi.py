@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
+from support.hudi_records import RealHudi
 from support.judged import savepoint, savepoint_files
 from support.merge_on_read import (
     CLEANED,
@@ -28,11 +29,6 @@ from tidegate.savepoints.full_listing import list_savepoint
 from tidegate.savepoints.incremental import derive_savepoint
 from tidegate.savepoints.plan import SavepointPlan
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.full]
-
 ARCHIVED: Final = CLEANED | {
     "hoodie.archive.automatic": "true",
     "hoodie.keep.min.commits": "3",
@@ -48,11 +44,9 @@ def kept(plan: SavepointPlan) -> dict[str, tuple[str, ...]]:
     return {path: names for path, names in plan.files.items() if names}
 
 
-def test_hudi_cleans_no_file_of_a_derived_savepoint_of_many_partitions(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_hudi_cleans_no_file_of_a_derived_savepoint_of_many_partitions(hudi: RealHudi) -> None:
     """It reads the partitions in several blocks, which it never writes itself."""
-    table = RealTable(spark, tmp_path / "orders", 9, metadata_table=False)
+    table = RealTable(hudi, hudi.root / "lake/orders", 9, metadata_table=False)
     data = [(i, f"p{i:02d}", 1, "first") for i in range(MANY)]
     table.write(data, "insert")
     assert isinstance(savepoint(table, None, ThreadMap()), SavepointCreated)
@@ -131,14 +125,18 @@ class Writer:
             self.table.call("delete_savepoint", instant_time=savepoints[0])
 
 
+@pytest.mark.spark
+@pytest.mark.judge
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", ["copy-on-write", "merge-on-read"])
 @pytest.mark.parametrize("seed", range(12))
 def test_of_a_random_history_a_derived_savepoint_is_that_of_a_listing_and_hudis(
-    spark: SparkSession, tmp_path: Path, seed: int, kind: str
+    live_hudi: RealHudi, tmp_path: Path, seed: int, kind: str
 ) -> None:
     version, metadata_table = KINDS[seed % len(KINDS)]
     path = tmp_path / "o/orders"
-    table = RealTable(spark, path, version, metadata_table, merge_on_read=kind == "merge-on-read")
+    merge_on_read = kind == "merge-on-read"
+    table = RealTable(live_hudi, path, version, metadata_table, merge_on_read=merge_on_read)
     writer, derived = Writer(table, seed), 0
     table.write([*rows(range(8), "first", 0), (80, "still", 0, "here")], "insert")
     assert isinstance(savepoint(table, None, ThreadMap()), SavepointCreated)

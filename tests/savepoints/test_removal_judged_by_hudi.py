@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-from uuid import uuid4
-
 import pytest
 
+from support.hudi_records import RealHudi, recorded_time
 from support.hudi_tables import data_files, warehouse_over
-from support.judged import NOW, savepoint, timeline_of
+from support.indexed_tables import read
+from support.judged import asked, savepoint, timeline_of
 from support.real_hudi import RealTable, rows
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import SavepointCreated, SavepointRemovalRequested, SavepointRemoved
@@ -18,10 +16,6 @@ from tidegate.savepoints import SavepointWriter
 from tidegate.savepoints.freeing import plan_freeing
 from tidegate.storage import Storage
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
 CLEANING = {
     "hoodie.clean.automatic": "true",
     "hoodie.clean.commits.retained": "1",
@@ -34,39 +28,30 @@ def commits(table: RealTable) -> list[str]:
 
 
 def remove(table: RealTable, instant: str) -> SavepointRemoved:
-    command = SavepointRemovalRequested.model_validate(
-        {
-            "event_id": str(uuid4()),
-            "table": "lake.sales.orders",
-            "location": table.location,
-            "occurred_at": NOW(),
-            "source": "test",
-            "requested_by": "ada",
-            "reason": "no longer needed",
-            "instant": instant,
-        }
-    )
-    (outcome,) = SavepointWriter(warehouse_over(table.path.parent), ThreadMap(), NOW).execute(
-        command
-    )
+    fields = asked(table) | {"reason": "no longer needed", "instant": instant}
+    command = SavepointRemovalRequested.model_validate(fields)
+    with recorded_time(table.hudi, table.path) as clock:
+        warehouse = warehouse_over(table.path.parent)
+        (outcome,) = SavepointWriter(warehouse, ThreadMap(), clock).execute(command)
     assert isinstance(outcome, SavepointRemoved)
     return outcome
 
 
+@pytest.mark.live("version 8, made by Hudi")
 @pytest.mark.parametrize(
     "kind",
     [
         pytest.param((9, True, False), id="version 9 with a metadata table"),
-        pytest.param((6, True, True), id="version 6, made by Hudi", marks=pytest.mark.full),
-        pytest.param((6, False, False), id="version 6", marks=pytest.mark.full),
-        pytest.param((8, True, True), id="version 8, made by Hudi", marks=pytest.mark.full),
+        pytest.param((6, True, True), id="version 6, made by Hudi"),
+        pytest.param((6, False, False), id="version 6"),
+        pytest.param((8, True, True), id="version 8, made by Hudi"),
     ],
 )
 def test_a_removed_savepoint_is_gone_for_hudi_and_its_cleaner_removes_the_files(
-    spark: SparkSession, tmp_path: Path, kind: tuple[int, bool, bool]
+    hudi: RealHudi, kind: tuple[int, bool, bool]
 ) -> None:
     version, metadata_table, by_hudi = kind
-    table = RealTable(spark, tmp_path / "ours/orders", version, metadata_table)
+    table = RealTable(hudi, hudi.root / "ours/orders", version, metadata_table)
     table.write(rows(range(6), "first", 1), "insert")
     first = commits(table)[0]
     if by_hudi:
@@ -78,8 +63,8 @@ def test_a_removed_savepoint_is_gone_for_hudi_and_its_cleaner_removes_the_files(
     assert table.savepoints() == [first]
     kept = {name for name in data_files(table.path) if first in name}
     assert kept
-    twin = table.copy(tmp_path / "theirs/orders")
-    planned = plan_freeing(warehouse_over(tmp_path), table.location, first, ThreadMap())
+    twin = table.copy(hudi.root / "theirs/orders")
+    planned = plan_freeing(warehouse_over(hudi.root), table.location, first, ThreadMap())
     assert set(planned.freed) == kept
 
     remove(table, first)
@@ -96,5 +81,4 @@ def test_a_removed_savepoint_is_gone_for_hudi_and_its_cleaner_removes_the_files(
     if metadata_table:
         # what the metadata table lists is what is there
         assert (table.path / ".hoodie/metadata").is_dir()
-        by_listing = spark.read.format("hudi").option("hoodie.metadata.enable", "false")
-        assert by_listing.load(table.location).count() == len(table.read())
+        assert read(table, "true", by_index=False) == table.read()

@@ -14,7 +14,7 @@ from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import SavepointCreated
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from support.hudi_records import RealHudi
 
 INDEXED: Final = {
     "hoodie.metadata.record.index.enable": "true",
@@ -39,7 +39,7 @@ def write(table: RealTable, data: list[Row], more: Mapping[str, str] | None = No
 
 
 def write_indexed(
-    spark: SparkSession,
+    hudi: RealHudi,
     path: Path,
     version: int,
     *,
@@ -50,7 +50,7 @@ def write_indexed(
 
     The keys 20 to 23 are new since.
     """
-    table = RealTable(spark, path, version, metadata_table=True, merge_on_read=merge_on_read)
+    table = RealTable(hudi, path, version, metadata_table=True, merge_on_read=merge_on_read)
     given = dict(more or {})
     write(table, rows(range(8), "first", 1), given)
     write(table, rows(range(4), "second", 2), given)
@@ -70,9 +70,7 @@ def read(table: RealTable, where: str, *, by_index: bool) -> list[Row]:
     """Rows by a condition, with the metadata table and its indexes or without."""
     use = str(by_index).lower()
     options = {"hoodie.metadata.enable": use, "hoodie.enable.data.skipping": use}
-    frame = table.spark.read.format("hudi").options(**options).load(table.location)
-    found = frame.where(where).select("id", "p", "ts", "v").collect()
-    return sorted((r["id"], r["p"], r["ts"], r["v"]) for r in found)
+    return table.read(more=options, where=where)
 
 
 CONDITIONS: Final = (
@@ -96,12 +94,10 @@ def check_reads(table: RealTable, expected: list[Row]) -> None:
 
 def listed(table: RealTable) -> dict[str, set[str]]:
     """The files that the metadata table lists, by partition."""
-    names = table.spark.sql(f"call show_metadata_table_partitions(path => '{table.location}')")
-    found = dict[str, set[str]]()
-    for (partition,) in names.collect():
-        call = f"show_metadata_table_files(path => '{table.location}', partition => '{partition}')"
-        found[partition] = {row[0] for row in table.spark.sql(f"call {call}").collect()}
-    return found
+    on = {"hoodie.metadata.enable": "true"}
+    names = [str(row[0]) for row in table.call("show_metadata_table_partitions", on)]
+    files = {name: table.call("show_metadata_table_files", on, partition=name) for name in names}
+    return {name: {str(row[0]) for row in found} for name, found in files.items()}
 
 
 def on_disk(table: RealTable) -> dict[str, set[str]]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from uuid import uuid4
+from uuid import NAMESPACE_OID, uuid4, uuid5
 
+from support.hudi_records import recorded_time
 from support.hudi_tables import warehouse_over
 from support.real_hudi import RealTable
 from tidegate.events import Outcome, RestoreRequested, SavepointRequested
@@ -37,9 +38,11 @@ def savepoint_files(table: RealTable) -> dict[str, set[str]]:
     return {partition: set(names) for partition, names in files.items()}
 
 
-def _asked(table: RealTable) -> dict[str, object]:
+def asked(table: RealTable) -> dict[str, object]:
+    """The fields of a request. A recorded table gets the same request as when it was recorded."""
+    by_table = uuid5(NAMESPACE_OID, table.hudi.identity(table.path))
     return {
-        "event_id": str(uuid4()),
+        "event_id": str(by_table if table.hudi.record else uuid4()),
         "table": "lake.sales.orders",
         "location": table.location,
         "occurred_at": NOW(),
@@ -49,17 +52,17 @@ def _asked(table: RealTable) -> dict[str, object]:
 
 
 def savepoint(table: RealTable, instant: str | None, parallel_map: ParallelMap) -> Outcome:
-    command = SavepointRequested.model_validate(_asked(table) | {"instant": instant})
-    (outcome,) = SavepointWriter(warehouse_over(table.path.parent), parallel_map, NOW).execute(
-        command
-    )
+    command = SavepointRequested.model_validate(asked(table) | {"instant": instant})
+    with recorded_time(table.hudi, table.path) as clock:
+        writer = SavepointWriter(warehouse_over(table.path.parent), parallel_map, clock)
+        (outcome,) = writer.execute(command)
     return outcome
 
 
 def request(table: RealTable, instant: str) -> RestoreRequested:
     """A request to restore a table, whatever was written since."""
     fields = {"reason": "bad load", "savepoint": instant, "seen_up_to": "99991231235959999"}
-    return RestoreRequested.model_validate(_asked(table) | fields)
+    return RestoreRequested.model_validate(asked(table) | fields)
 
 
 def restore(
@@ -67,5 +70,8 @@ def restore(
 ) -> Sequence[Outcome]:
     command = request(table, instant)
     brief = LivenessSettings(watch=timedelta(seconds=0.2))
-    restorer = Restorer(warehouse or warehouse_over(table.path.parent), parallel_map, NOW, brief)
-    return list(restorer.execute(command))
+    with recorded_time(table.hudi, table.path) as clock:
+        restorer = Restorer(
+            warehouse or warehouse_over(table.path.parent), parallel_map, clock, brief
+        )
+        return list(restorer.execute(command))

@@ -12,7 +12,7 @@ from tidegate.hudi_reader import HudiTable, load_table
 from tidegate.storage import Storage
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from support.hudi_records import RealHudi
 
 SCHEDULED: Final = {
     "hoodie.compact.schedule.inline": "true",
@@ -77,10 +77,8 @@ class History:
     """another compaction is complete, and updates since"""
 
 
-def write_history(
-    spark: SparkSession, path: Path, version: int, *, metadata_table: bool
-) -> History:
-    table = RealTable(spark, path, version, metadata_table, merge_on_read=True)
+def write_history(hudi: RealHudi, path: Path, version: int, *, metadata_table: bool) -> History:
+    table = RealTable(hudi, path, version, metadata_table, merge_on_read=True)
     table.write(rows(range(6), "first", 1), "insert")
     table.write(rows(range(4), "second", 2), more=SCHEDULED)
     table.write([(0, "p0", 3, "third")])

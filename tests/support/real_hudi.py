@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from support.hudi_records import RealHudi
+
 Row = tuple[int, str, int, str]
 _LAYOUT_TWO: Final = 8
 
@@ -25,7 +27,7 @@ def rows(ids: range, tag: str, ts: int) -> list[Row]:
 class RealTable:
     """A table of real Hudi, partitioned by p. Nothing is compacted unless a write says so."""
 
-    spark: SparkSession
+    hudi: RealHudi
     path: Path
     version: int
     metadata_table: bool
@@ -63,8 +65,12 @@ class RealTable:
         else:
             keys = "org.apache.hudi.keygen.NonpartitionedKeyGenerator"
             options["hoodie.datasource.write.keygenerator.class"] = keys
-        frame = through(self.spark.createDataFrame(data, "id long, p string, ts long, v string"))
-        frame.write.format("hudi").options(**options).mode("append").save(self.location)
+
+        def live(spark: SparkSession) -> None:
+            frame = through(spark.createDataFrame(data, "id long, p string, ts long, v string"))
+            frame.write.format("hudi").options(**options).mode("append").save(self.location)
+
+        self.hudi.ask(self.path, f"write {data} {options}", live)
 
     def bootstrap(self, source: Path) -> None:
         """Make the table over the Parquet files of another one, whose rows stay there."""
@@ -78,19 +84,31 @@ class RealTable:
             "hoodie.bootstrap.base.path": str(source),
             "hoodie.metadata.enable": "false",
         }
-        empty = self.spark.createDataFrame([], "id long, p string, ts long, v string")
+        empty = self.hudi.session().createDataFrame([], "id long, p string, ts long, v string")
         empty.write.format("hudi").options(**options).mode("overwrite").save(self.location)
 
     @property
     def table_type(self) -> str:
         return "MERGE_ON_READ" if self.merge_on_read else "COPY_ON_WRITE"
 
-    def read(self, query: str = "snapshot") -> list[Row]:
-        """All rows that a new reader sees, `snapshot` or `read_optimized` (base files alone)."""
-        reader = self.spark.read.format("hudi").option("hoodie.datasource.query.type", query)
-        frame = reader.load(self.location)
-        found = frame.select("id", "p", "ts", "v").collect()
-        return sorted((r["id"], r["p"], r["ts"], r["v"]) for r in found)
+    def read(
+        self,
+        query: str = "snapshot",
+        more: Mapping[str, str] = MappingProxyType({}),
+        where: str = "true",
+    ) -> list[Row]:
+        """Rows that a new reader sees, `snapshot` or `read_optimized` (base files alone).
+
+        `more` are further options of Hudi's reader, `where` is a condition.
+        """
+        options = {"hoodie.datasource.query.type": query, **more}
+
+        def live(spark: SparkSession) -> list[Row]:
+            frame = spark.read.format("hudi").options(**options).load(self.location)
+            found = frame.where(where).select("id", "p", "ts", "v").collect()
+            return sorted((r["id"], r["p"], r["ts"], r["v"]) for r in found)
+
+        return [tuple(row) for row in self.hudi.ask(self.path, f"read {options} {where}", live)]
 
     def call(
         self,
@@ -102,24 +120,30 @@ class RealTable:
 
         `more` are further settings of the session.
         """
-        settings = self._versions() | dict(more)
+        settings = self._versions()
         if self.version < _LAYOUT_TWO:
             # its restore fails on a metadata table of layout 1 that has no compaction before
             settings["hoodie.metadata.enable"] = "false"
-        for key, value in settings.items():
-            self.spark.conf.set(key, value)
-        given = ", ".join(f"{key} => '{value}'" for key, value in arguments.items())
-        try:
-            result = self.spark.sql(f"call {procedure}(path => '{self.location}', {given})")
-            return [list(row) for row in result.collect()]
-        finally:
-            for key in settings:
-                self.spark.conf.unset(key)
+        settings |= more
+
+        def live(spark: SparkSession) -> list[list[object]]:
+            for key, value in settings.items():
+                spark.conf.set(key, value)
+            given = "".join(f", {key} => '{value}'" for key, value in arguments.items())
+            try:
+                result = spark.sql(f"call {procedure}(path => '{self.location}'{given})")
+                return [list(row) for row in result.collect()]
+            finally:
+                for key in settings:
+                    spark.conf.unset(key)
+
+        asked = f"call {procedure} {arguments} {settings}"
+        found: list[list[object]] = self.hudi.ask(self.path, asked, live)
+        return found
 
     def savepoints(self) -> list[object]:
         """What `show_savepoints` lists."""
-        shown = self.spark.sql(f"call show_savepoints(path => '{self.location}')")
-        return [row[0] for row in shown.collect()]
+        return [row[0] for row in self.call("show_savepoints")]
 
     def copy(self, path: Path) -> RealTable:
         """A byte copy with its times: in layout 1 they are completion times."""

@@ -27,6 +27,14 @@ def hudi_session(folder: Path, memory: str = "1g") -> Generator[SparkSession]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings: dict[str, bool | float | int | str | None] = {
         "spark.driver.extraClassPath": str(jar),
+        # compiling, of code and of queries, takes longer than these few rows
+        "spark.driver.extraJavaOptions": (
+            "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djol.skipHotspotSAAttach=true"
+            " -Djdk.attach.allowAttachSelf=true"
+        ),
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
         "spark.driver.memory": memory,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
