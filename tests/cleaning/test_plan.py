@@ -324,6 +324,11 @@ def test_a_second_vacuums_work_is_left_to_it() -> None:
             "bad-snapshot",
             id="another table's snapshot, without the name of a database",
         ),
+        pytest.param(
+            {"valid_write_ids": f"txn_001:3:{NOTHING_OPEN}::"},
+            "bad-snapshot",
+            id="the snapshot of a table whose name ends this one's",
+        ),
     ],
 )
 def test_a_vacuum_that_makes_no_sense_is_refused(changes: dict[str, object], reason: str) -> None:
