@@ -134,7 +134,7 @@ def test_a_restore_is_withdrawn_if_one_write_took_the_place_of_another_since_its
         restore(table, Overtaken(table.path.parent, after_requested=swapped), 0)
 
     left = timeline_names(table) - before
-    assert len(left) == 2  # noqa: PLR2004 - requested and inflight
+    assert len(left) == 2
     assert all(name.startswith(at(9)) for name in left)
     assert data_files(table.path) == rows
 

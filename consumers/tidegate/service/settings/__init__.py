@@ -195,7 +195,8 @@ class WarehouseSettings(Section, frozen=True):
     roots: tuple[str, ...] = ()
     """Absolute paths or URIs. No table outside of these is ever changed."""
     allow_untested_stores: bool = False
-    """Accept roots that are not on a local or mounted file system, with their known faults."""
+    """Accept roots that are not on a local or mounted file system, with their known faults. Roots
+    on HDFS are refused all the same: mount it."""
     storage: dict[str, dict[str, Any]] = Field(default_factory=dict, repr=False)
     """Options of fsspec's file systems, a table for each protocol."""
 
