@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -167,6 +168,33 @@ def test_a_reader_that_died_is_released_as_expired(tmp_path: Path) -> None:
 
         assert {each.lock_id or each.transaction_id for each in found} == {dead, dead_lock}
         assert {each.reason for each in found} == {ReleaseReason.EXPIRED}
+        watched.bridge.close()
+        engine.close()
+
+
+def test_a_reader_that_stalled_before_any_vacuum_waited_is_released_as_expired(
+    tmp_path: Path,
+) -> None:
+    """While no vacuum waits, heartbeats count all the same."""
+    with own_metastore(tmp_path / "metastore", timeout="10s") as metastore:
+        engine = HiveEngine(metastore)
+        watched = Watched(engine)
+        db, location = acid_table(engine)
+        watched.bridge.look()
+        settings_asked = watched.calls["get_config_value"]
+        stalled = engine.lock(db, "orders")
+        until = time.monotonic() + 6
+        while time.monotonic() < until:
+            watched.bridge.look()
+            time.sleep(0.2)
+        assert watched.calls["get_config_value"] == settings_asked
+        table = f"hive.{db}.orders"
+        known = vacuum([stalled], (), table, location=str(location), own_transaction_id=None)
+        watched.bridge.take([known])
+
+        [found] = wait_for("the time-out", lambda: watched.releases(db), 120)
+
+        assert (found.lock_id, found.reason) == (stalled, ReleaseReason.EXPIRED)
         watched.bridge.close()
         engine.close()
 

@@ -140,7 +140,7 @@ class MetastoreBridge:
             DeliveryError: the broker did not confirm; the next look publishes it again.
         """
         began = self._clock()
-        waiting = self._waiting or self._prepare()
+        waiting = self._prepare() if self._waiting is None else self._waiting
         # before the locks: what it shows is visible by then
         queue = self._compactions.completed(self._asked_queue())
         number = waiting.begin()
