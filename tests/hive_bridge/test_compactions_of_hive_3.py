@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from support.acid import build
+from support.acid import COMPACTED, TRUNCATED, build
 from support.metastore_model import vacuum
 from tidegate.errors import MissingCallError
 from tidegate.events import VacuumFinished, VacuumKind
@@ -149,8 +149,8 @@ class Metastore:
     def compactions(self) -> tuple[Compaction, ...]:
         return self.queues.pop(0)
 
-    def describe(self) -> Description:
-        return describe(FIRST, cast("MetastoreClient", self), Storage())
+    def describe(self, compaction: Compaction = FIRST) -> Description:
+        return describe(compaction, cast("MetastoreClient", self), Storage())
 
 
 def test_it_is_described_by_its_directory(tmp_path: Path) -> None:
@@ -159,6 +159,20 @@ def test_it_is_described_by_its_directory(tmp_path: Path) -> None:
     assert found == Description(
         str(tmp_path), (MADE,), 1, 3, "sales.orders:3:9223372036854775807::"
     )
+
+
+def test_the_base_of_a_truncate_that_aborted_is_not_taken_for_a_compactions(
+    tmp_path: Path,
+) -> None:
+    """Then its rows, which are still there, would be removed as if it had replaced them."""
+    major = replace(FIRST, kind=VacuumKind.MAJOR)
+    build(tmp_path, dict.fromkeys(("base_0000003", "base_0000005"), 10))
+    for base, content in (("base_0000003", COMPACTED), ("base_0000005", TRUNCATED)):
+        (tmp_path / base / "_metadata_acid").write_bytes(content)
+
+    found = Metastore(tmp_path, [(major,), (major,)]).describe(major)
+
+    assert (found.directories, found.max_write_id) == (("base_0000003",), 3)
 
 
 @pytest.mark.parametrize(
