@@ -101,9 +101,31 @@ def test_every_hold_is_released_when_it_ends_and_none_before(
 
 
 @on_both_versions
-def test_a_long_query_on_another_table_holds_nobody_back(
+def test_a_reader_that_locks_its_tables_one_by_one_holds_until_its_end(
     engine: HiveEngine, watched: Watched
 ) -> None:
+    """Its snapshot is of before the vacuum, whenever it locks this table."""
+    db, location = acid_table(engine)
+    engine.table(db, "stock")
+    reader = engine.open_txn()
+    engine.lock(db, "stock", txn=reader)
+    compact(engine, db, location)
+    [event] = watched.vacuums(db)
+    assert reader in event.open_transactions
+
+    assert watched.releases(db) == []
+    engine.lock(db, "orders", txn=reader)
+    assert watched.releases(db) == []
+
+    engine.commit(reader)
+    assert {release.transaction_id for release in watched.releases(db)} == {reader}
+
+
+@on_both_versions
+def test_where_readers_lock_at_once_a_long_query_on_another_table_holds_nobody_back(
+    engine: HiveEngine,
+) -> None:
+    watched = Watched(engine, readers_lock_at_once=True)
     db, location = acid_table(engine)
     engine.table(db, "stock")
     elsewhere, here = engine.open_txn(), engine.open_txn()
@@ -121,6 +143,7 @@ def test_a_long_query_on_another_table_holds_nobody_back(
     engine.commit(elsewhere)
     engine.commit(here)
     assert {each.transaction_id for each in watched.releases(db)} == {elsewhere, here}
+    watched.bridge.close()
 
 
 @on_both_versions

@@ -25,12 +25,15 @@ from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 class Watched:
     """A bridge whose events go into a list."""
 
-    def __init__(self, engine: HiveEngine, baseline: Baseline | None = None) -> None:
+    def __init__(
+        self, engine: HiveEngine, baseline: Baseline | None = None, **options: object
+    ) -> None:
         self.events: list[Event] = []
         self.broken = False
         self.refused = ""
         """The database whose events the publisher refuses."""
-        settings = BridgeSettings(uri=engine.settings.uri, interval_ms=4_000)
+        given = {"uri": engine.settings.uri, "interval_ms": 4_000} | options
+        settings = BridgeSettings.model_validate(given)
         storage = Storage()
         self.calls: Counter[str] = Counter()
         self.seen: list[tuple[int, int]] = []

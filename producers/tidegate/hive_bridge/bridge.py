@@ -176,10 +176,13 @@ class MetastoreBridge:
         self._client.close()
 
     def _prepare(self) -> WaitingHolds:
-        lockless = any(self._client.setting(name) == value for name, value in _LOCKLESS)
-        free = self._settings.readers_take_locks and not lockless
-        if not free:
-            log.info("readers may take no locks: every transaction is waited for until its end")
+        free = self._settings.readers_lock_at_once
+        if free and any(self._client.setting(name) == value for name, value in _LOCKLESS):
+            free = False
+            log.warning(
+                "readers_lock_at_once is ignored: the Metastore's settings let readers take no"
+                " locks. Every transaction is waited for until its end"
+            )
         self._endings = Endings(_timeout_ms(self._client) / 1000)
         self._waiting = WaitingHolds(self._settings.catalog, free_elsewhere=free)
         before, self._before = self._before, []

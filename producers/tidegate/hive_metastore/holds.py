@@ -58,8 +58,9 @@ class HeldTables:
     def is_elsewhere(self, transaction: int, database: str, table: str) -> bool:
         """Whether a transaction has locks, and none on this table, its partitions or its database.
 
-        Hive takes all locks of a query in one call, so a transaction that has locked other tables
-        does not read this one. One without any lock has not locked yet: it may still be compiling.
+        Where an engine takes all locks of a query in one call, as Hive does, a transaction that has
+        locked other tables does not read this one. Where it locks one table after the other, that
+        says nothing. One without any lock has not locked yet: it may still be compiling.
         """
         places = self._places.get(transaction)
         if not places:

@@ -102,7 +102,7 @@ uri = "thrift://metastore:9083"          # several, separated by commas, are tri
 catalog = "hive"                         # the tables' names in the events: hive.database.table
 interval_ms = 2000                       # or "hive.compaction-cleanup-interval" = "2s"
 threads = 2                              # or "hive.compaction-cleanup-threads"
-readers_take_locks = true                # false where an engine reads without locks
+readers_lock_at_once = true              # asserts that all engines do, as Hive does
 timeout_ms = 10000                       # of a call
 [bridge.metastore.tls]                   # where the Metastore has TLS
 ca_file = "/etc/ssl/metastore.pem"
