@@ -13,16 +13,18 @@ from pathlib import Path
 import pytest
 
 from support.metastore import HiveEngine, on_both_versions, own_metastore, product, until_answers
-from support.metastore_model import vacuum
+from support.metastore_model import NOON, vacuum
 from support.waiting import wait_for
 from support.watched_bridge import Watched, acid_table, compact
+from tidegate.cleaning import ReaderGate
 from tidegate.errors import DeliveryError, TransientError
-from tidegate.events import LockReleased, ReleaseReason, VacuumKind
+from tidegate.events import CleaningReleased, Command, LockReleased, ReleaseReason, VacuumKind
 from tidegate.hive_bridge.baseline import Baseline, MetastoreReplacedError
 from tidegate.hive_bridge.bridge import MetastoreBridge
 from tidegate.hive_bridge.describing import NotDescribed, describe
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore import MetastoreClient
+from tidegate.runtime.decider.state_store import store_of
 from tidegate.storage import Storage
 
 pytestmark = pytest.mark.slow
@@ -218,6 +220,41 @@ def test_a_reader_that_stalled_before_any_vacuum_waited_is_released_as_expired(
         [found] = wait_for("the time-out", lambda: watched.releases(db), 120)
 
         assert (found.lock_id, found.reason) == (stalled, ReleaseReason.EXPIRED)
+        watched.bridge.close()
+        engine.close()
+
+
+@pytest.mark.parametrize("in_transaction", [True, False], ids=["a transaction", "a lock alone"])
+def test_a_reader_that_expired_before_its_vacuum_was_published_is_not_trusted(
+    tmp_path: Path, *, in_transaction: bool
+) -> None:
+    """It may have stalled, and read on: what it reads is quarantined, not deleted."""
+    with own_metastore(tmp_path / "metastore", timeout="5s") as metastore:
+        engine = HiveEngine(metastore)
+        watched = Watched(engine)
+        db, location = acid_table(engine)
+        watched.bridge.look()
+        reader = engine.open_txn() if in_transaction else None
+        lock = engine.lock(db, "orders", txn=reader)
+        watched.bridge.look()
+        compact(engine, db, location)
+
+        def is_expired() -> bool:
+            with MetastoreClient(engine.settings) as client:
+                return lock not in {row.lock_id for row in client.locks()}
+
+        wait_for("the time-out", is_expired, 120)
+        watched.vacuums(db)
+
+        gate = ReaderGate()
+        store = store_of(gate)
+        commands: list[Command] = []
+        for event in watched.events:
+            decision = gate.decide(store.state(event.table), event, NOON)
+            store.put(event.table, decision.state, decision.pieces)
+            commands += decision.commands
+        [command] = [e for e in commands if isinstance(e, CleaningReleased)]
+        assert command.after_expiry
         watched.bridge.close()
         engine.close()
 
