@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -40,10 +41,14 @@ class Sweep(Unobserved):
             uri=engine.settings.uri, aborted_interval_ms=1, aborted_grace_ms=round(1000 * GRACE)
         )
         self.calls: Counter[str] = Counter()
+        self.refusals = 0
         self.sweep = AbortedSweep(settings, Storage(), "test", lambda: self.now, self)
 
     def called(self, name: str) -> None:
         self.calls[name] += 1
+
+    def refused(self) -> None:
+        self.refusals += 1
 
     def after(self, seconds: float, db: str) -> list[WritesAborted]:
         """What is published of a database so much later."""
@@ -147,6 +152,38 @@ def test_nothing_of_a_table_goes_that_is_not_to_be_cleaned_or_has_a_partition_el
 
     [said] = [each for each in caplog.messages if spread in each]
     assert "not in its table's directory" in said
+
+
+@pytest.mark.parametrize(
+    ("table", "partition"),
+    [
+        pytest.param("my table", b"", id="a name with a space"),
+        pytest.param("orders", b"/".join([b"day=" + b"x" * 240] * 5), id="a path too long"),
+        pytest.param("orders", b"day=\xff", id="a name that is not UTF-8"),
+    ],
+)
+def test_one_odd_table_is_named_once_and_stands_in_no_other_table_s_way(
+    engine: HiveEngine,
+    sweep: Sweep,
+    caplog: pytest.LogCaptureFixture,
+    table: str,
+    partition: bytes,
+) -> None:
+    odd = engine.database()
+    location = engine.table(odd, table, partitioned_by=["day"] if partition else [])
+    place = Path(os.fsdecode(os.fsencode(location) + b"/" + partition))
+    build(place, {delta(engine.aborted_write(odd, table)): 10})
+    db, location = acid_table(engine)
+    build(location, {delta(engine.aborted_write(db, "orders")): 10})
+
+    with caplog.at_level(logging.WARNING):
+        sweep.after(0, db)
+        [fact] = sweep.after(GRACE, db)
+        assert sweep.after(GRACE, odd) == []
+
+    assert fact.location == str(location)
+    assert len([message for message in caplog.messages if odd in message]) == 1
+    assert sweep.refusals >= 1
 
 
 @on_both_versions

@@ -325,6 +325,24 @@ def test_a_table_whose_events_are_refused_is_named_once_and_stalls_no_other(
     assert len(said) == 2, said  # its release, and its vacuum
 
 
+def test_a_compaction_whose_table_no_event_can_name_stands_in_no_other_one_s_way(
+    engine: HiveEngine, watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    odd = engine.database()
+    location = engine.table(odd, "my table")
+    highest = max(engine.write(odd, "my table") for _ in range(3))
+    made = product(f"delta_0000001_{highest:07}", engine.compact(odd, "my table", highest))
+    (location / made).mkdir(parents=True)
+    db, location = acid_table(engine)
+    compact(engine, db, location)
+
+    with caplog.at_level(logging.WARNING):
+        assert len(watched.vacuums(db)) == 1
+        assert watched.vacuums(odd) == []
+
+    assert len([message for message in caplog.messages if odd in message]) == 1
+
+
 @on_both_versions
 def test_what_cannot_be_published_is_said_once(
     engine: HiveEngine, watched: Watched, caplog: pytest.LogCaptureFixture

@@ -34,8 +34,8 @@ INPUTS, MADE = ("delta_0000001_0000001_0000", "delta_0000003_0000003_0000"), "de
 class Queue:
     """The compactions of a bridge, and what was looked up."""
 
-    answers: dict[int, Description | NotDescribed] = field(
-        default_factory=dict[int, Description | NotDescribed]
+    answers: dict[int, Description | NotDescribed | ValueError] = field(
+        default_factory=dict[int, Description | NotDescribed | ValueError]
     )
     asked: list[int] = field(default_factory=list[int])
 
@@ -45,7 +45,7 @@ class Queue:
     def _describe(self, compaction: Compaction) -> Description:
         self.asked.append(compaction.compaction_id)
         answer = self.answers[compaction.compaction_id]
-        if isinstance(answer, NotDescribed):
+        if isinstance(answer, Exception):
             raise answer
         return answer
 
@@ -106,6 +106,19 @@ def test_a_refused_one_does_not_stand_in_the_way_of_the_next(queue: Queue) -> No
     queue.answers = {7: NotDescribed("nothing that it made is there"), 9: made(5)}
     assert queue.look(FIRST) == []
     assert [each.compaction_id for each in queue.look(FIRST, SECOND)] == [9]
+
+
+def test_one_whose_names_can_not_be_written_ends_nothing_and_the_next_is_published(
+    queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = replace(SECOND, table="stock")
+    queue.answers = {7: UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates"), 9: made(5)}
+
+    queue.look(FIRST)
+    found = queue.look(FIRST, other)
+
+    assert [entry.compaction_id for entry in found] == [9]
+    assert len([message for message in caplog.messages if "compaction 7" in message]) == 1
 
 
 def test_what_was_looked_up_after_the_locks_of_a_look_waits_for_the_next_ones(

@@ -53,6 +53,9 @@ class Watched:
     def marked(self, count: int) -> None:
         self.marks += count
 
+    def refused(self) -> None:
+        """Its log says why."""
+
     def is_active(self, *, active: bool) -> None:
         """It has no process."""
 

@@ -92,7 +92,9 @@ class MetastoreBridge:
         self._asked: Future[tuple[Compaction, ...]] | None = None
         self._queue: tuple[Compaction, ...] = ()
         self._queue_is_away = False
-        self._compactions = Compactions(settings.catalog, self._described, settings.threads, clock)
+        self._compactions = Compactions(
+            settings.catalog, self._described, settings.threads, clock, observer
+        )
         self._cleanings = Cleanings(settings.catalog)
         self._marking = Marking(settings.catalog, self._settled, settings.threads, clock)
         self._queue_look = 0
@@ -255,6 +257,7 @@ class MetastoreBridge:
     def _refuse(self, table: str, why: str) -> None:
         if self._refused.get(table) != why:
             log.warning("an event of %s is not published: %s", table, why)
+            self._observer.refused()
         self._refused[table] = why
 
     def _release(self, ended: Ended, snapshot: Snapshot, now: float) -> LockReleased:

@@ -166,7 +166,7 @@ class Marking:
             except TransientError as error:
                 attempt.marked = False
                 log.debug("%s is marked later: %s", named(compaction), error)
-            except (*_NOT_NOW, OSError) as error:
+            except (*_NOT_NOW, OSError, ValueError) as error:
                 attempt.marked = False
                 attempt.again_at = self._clock() + _AGAIN_SECONDS
                 if str(error) != attempt.said:
