@@ -45,6 +45,11 @@ def test_a_reader_whose_heartbeat_is_as_old_as_the_timeout_has_expired() -> None
     assert endings.of_lock(2, None, NOBODY, 95) is ReleaseReason.EXPIRED
 
 
+def test_an_answer_without_heartbeats_makes_no_stalled_reader_look_alive() -> None:
+    endings = watched((0, 1), (40, 1), (60, 0), (80, 1))
+    assert endings.of_transaction(7, NOBODY, 95) is ReleaseReason.EXPIRED
+
+
 def test_what_lived_between_two_looks_did_not_expire() -> None:
     endings = watched(*((float(now), now) for now in range(0, 120, 2)))
 

@@ -153,5 +153,7 @@ def _beats(listed: Mapping[int, int], before: Mapping[int, _Beat], now: float) -
     found: dict[int, _Beat] = {}
     for key, value in listed.items():
         known = before.get(key)
-        found[key] = known if known is not None and known.value == value else _Beat(value, now)
+        if known is None or value not in {0, known.value}:  # 0: this answer has no heartbeats
+            known = _Beat(value, now)
+        found[key] = known
     return found
