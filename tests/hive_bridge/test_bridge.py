@@ -310,7 +310,7 @@ def test_a_table_whose_events_are_refused_is_named_once_and_stalls_no_other(
         compact(engine, db, location)
         watched.vacuums(db)
     (good, _), (bad, bad_location) = tables
-    watched.refused = bad
+    watched.refused_database = bad
     for each in locks:
         engine.unlock(each)
     compact(engine, bad, bad_location)

@@ -30,7 +30,7 @@ class Watched:
     ) -> None:
         self.events: list[Event] = []
         self.broken = False
-        self.refused = ""
+        self.refused_database = ""
         """The database whose events the publisher refuses."""
         given = {"uri": engine.settings.uri, "interval_ms": 4_000} | options
         settings = BridgeSettings.model_validate(given)
@@ -62,7 +62,7 @@ class Watched:
     def _publish(self, events: Sequence[Event]) -> None:
         if self.broken:
             raise DeliveryError("the broker is away")
-        if any(f".{self.refused}." in each.table for each in events):
+        if any(f".{self.refused_database}." in each.table for each in events):
             raise InvalidEventError("it contradicts itself")
         self.events += events
 
