@@ -151,6 +151,19 @@ def test_a_maximum_takes_the_oldest_but_no_tier_s_newest() -> None:
     assert asked == [f"{START + DAY:%Y%m%d%H%M%S}000"]
 
 
+def test_savepoints_whose_lifetime_is_over_count_towards_what_the_maximum_removes() -> None:
+    """Five, at most three: the two that are over go, and none of the others."""
+    tier = TierRule(tier=Tier.EVERY_COMMIT, lifetime=DAY)
+    state, made = PolicyState(), [START + number * HOUR for number in range(5)]
+    for at in made:
+        state = service(tier).decide(state, created(at, tiers=("every-commit",)), at).state
+
+    asked = service(tier, max_count=3).tick(TABLE, state, made[1] + DAY).commands
+
+    instants = [event.instant for event in asked if isinstance(event, SavepointRemovalRequested)]
+    assert instants == [f"{at:%Y%m%d%H%M%S}000" for at in made[:2]]
+
+
 def restore_outcome(kind: type[Outcome], savepoint: str, at: datetime) -> Outcome:
     given: dict[str, object] = {
         "table": TABLE,

@@ -195,9 +195,14 @@ BRIDGE_MARKED: Final = Metric(
     Kind.COUNTER,
     "Compactions that were marked as cleaned in the Metastore's queue.",
 )
+BRIDGE_REFUSED: Final = Metric(
+    "tidegate_metastore_refused_total",
+    Kind.COUNTER,
+    "Tables, compactions and events that the bridge can't handle; its log says why, once each.",
+)
 BRIDGE_METRICS: Final = (
     *(BRIDGE_ACTIVE, BRIDGE_CALLS, BRIDGE_LOOK, BRIDGE_LAST_LOOK),
-    *(BRIDGE_HOLDS, BRIDGE_VACUUMS, BRIDGE_MARKED),
+    *(BRIDGE_HOLDS, BRIDGE_VACUUMS, BRIDGE_MARKED, BRIDGE_REFUSED),
 )
 """What `tidegate bridge metastore` exports besides."""
 

@@ -526,6 +526,16 @@ def test_a_store_that_was_never_tested_is_told_with_its_faults(
     assert (found.state, "bulk request may count as removed" in found.seen) == (state, True)
 
 
+def test_a_root_on_hdfs_fails_also_where_the_risk_is_accepted() -> None:
+    warehouse = {"roots": ["hdfs://lake/tables"], "allow_untested_stores": True}
+    settings = Settings.model_validate({"warehouse": warehouse})
+
+    checks = {check.check: check for check in examine(settings, [], Extras())}
+
+    found = checks["store hdfs://lake/tables"]
+    assert (found.state, "ignores the name of the cluster" in found.seen) == (Status.FAIL, True)
+
+
 def test_a_state_that_was_made_for_fewer_partitions_fails_and_says_how_to_move_it() -> None:
     summary = ChangelogSummary()
     made_for_two = (PARTITIONS_KEY, b"2")

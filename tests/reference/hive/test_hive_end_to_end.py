@@ -162,3 +162,5 @@ def test_hive_reads_the_same_before_while_and_after_its_compactions_are_cleaned(
     with pytest.raises(HiveFailedError):
         lake.goes_on("third")
     assert lake.names() == []
+    # and the same query as before is answered from the files, not from a cache of its results
+    assert lake.rows() == []

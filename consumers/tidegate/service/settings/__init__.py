@@ -102,7 +102,7 @@ uri = "thrift://metastore:9083"          # several, separated by commas, are tri
 catalog = "hive"                         # the tables' names in the events: hive.database.table
 interval_ms = 2000                       # or "hive.compaction-cleanup-interval" = "2s"
 threads = 2                              # or "hive.compaction-cleanup-threads"
-readers_take_locks = true                # false where an engine reads without locks
+readers_lock_at_once = true              # asserts that all engines do, as Hive does
 timeout_ms = 10000                       # of a call
 [bridge.metastore.tls]                   # where the Metastore has TLS
 ca_file = "/etc/ssl/metastore.pem"
@@ -195,7 +195,8 @@ class WarehouseSettings(Section, frozen=True):
     roots: tuple[str, ...] = ()
     """Absolute paths or URIs. No table outside of these is ever changed."""
     allow_untested_stores: bool = False
-    """Accept roots that are not on a local or mounted file system, with their known faults."""
+    """Accept roots that are not on a local or mounted file system, with their known faults. Roots
+    on HDFS are refused all the same: mount it."""
     storage: dict[str, dict[str, Any]] = Field(default_factory=dict, repr=False)
     """Options of fsspec's file systems, a table for each protocol."""
 
