@@ -23,11 +23,11 @@ FOUND, NO_DATA = 1, 3
 def verdict(dependencies: list[dict[str, Any]]) -> tuple[int, str]:
     """The exit code and the sentence for what pip-audit says of each dependency."""
     vulnerable = [
-        f"{each['name']} {each['version']}: {', '.join(known['id'] for known in each['vulns'])}"
-        for each in dependencies
-        if each.get("vulns")
+        f"{dependency['name']} {dependency['version']}: {', '.join(known['id'] for known in dependency['vulns'])}"
+        for dependency in dependencies
+        if dependency.get("vulns")
     ]
-    skipped = [each["name"] for each in dependencies if "skip_reason" in each]
+    skipped = [dependency["name"] for dependency in dependencies if "skip_reason" in dependency]
     if vulnerable:
         return FOUND, "vulnerable, raise them with `make lock`: " + "; ".join(vulnerable)
     if skipped or not dependencies:

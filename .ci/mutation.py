@@ -54,7 +54,7 @@ TARGETS = (
 def main() -> int:
     """Judge a sample of every target."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("targets", nargs="*", default=[each.name for each in TARGETS])
+    parser.add_argument("targets", nargs="*", default=[target.name for target in TARGETS])
     parser.add_argument("--sample", type=int, default=40, help="mutations of each target")
     parser.add_argument("--seed", type=int, default=0, help="which mutations are drawn")
     parser.add_argument("--survivors", type=int, default=0, help="how many are allowed")

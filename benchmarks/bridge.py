@@ -101,9 +101,9 @@ class Stopwatch:
     def __call__(self, events: Sequence[Event]) -> None:
         """Take events as the broker would."""
         now = time.perf_counter()
-        for each in events:
-            if isinstance(each, LockReleased):
-                self.published[each.lock_id, each.transaction_id] = now
+        for event in events:
+            if isinstance(event, LockReleased):
+                self.published[event.lock_id, event.transaction_id] = now
 
 
 def watch(bridge: MetastoreBridge, interval: float, stop: threading.Event) -> None:
@@ -198,7 +198,7 @@ def removal(engine: HiveEngine, deployment: Deployment, interval_ms: int, number
     database = engine.database()
     location = engine.table(database)
     ids = [engine.write(database, "orders") for _ in range(2)]
-    old = [location / f"delta_{each:07}_{each:07}_0000" for each in ids]
+    old = [location / f"delta_{id_:07}_{id_:07}_0000" for id_ in ids]
     reader = engine.open_txn() if number % 2 else None
     lock = None if reader else engine.lock(database, "orders")
     txn = engine.compact(database, "orders", ids[-1])

@@ -99,7 +99,7 @@ def vacuum(number: int, holds: int = 2, table: int | None = None) -> VacuumFinis
 
 def _subject(number: int) -> dict[str, Any]:
     table = f"hive.db.t{number % TABLES}"
-    return {"table": table, "location": f"/w/{table}", "occurred_at": NOW, "said_by": "bench"}
+    return {"table": table, "location": f"/w/{table}", "occurred_at": NOW, "source": "bench"}
 
 
 HEADERS = list(headers_of(release(0)))
@@ -131,7 +131,7 @@ class Bench:
         config = {"bootstrap.servers": self.servers}
         create_topics(config, TopicSettings(prefix=prefix, partitions=partitions), DECIDERS)
         bus = KafkaBus(config)
-        with Publisher(self.servers, said_by="bench", prefix=prefix) as publisher:
+        with Publisher(self.servers, source="bench", prefix=prefix) as publisher:
             yield prefix, bus, publisher
         bus.close()
 
@@ -175,16 +175,16 @@ class Bench:
                 lambda chunk: _produce(bare, topic, chunk, HEADERS),
                 lambda chunk: _produce(bare, topic, chunk),
             ]
-            ours, same, theirs = (TOGETHER / each for each in _in_turns(ways, count))
+            ours, same, theirs = (TOGETHER / turn for turn in _in_turns(ways, count))
             yield _line("(b) publish, events a second; a bare producer", ours, same, 0.9)
             yield _line("(b) the same; a bare producer without headers", ours, theirs, None)
             events = [release(number) for number in range(500)]
             singles = [
                 (
-                    _timed(partial(publisher.publish, each)),
-                    _timed(partial(_produce, bare, topic, [each], HEADERS)),
+                    _timed(partial(publisher.publish, event)),
+                    _timed(partial(_produce, bare, topic, [event], HEADERS)),
                 )
-                for each in events
+                for event in events
             ]
         ours_ms, theirs_ms = (statistics.median(each) * 1000 for each in zip(*singles, strict=True))
         yield _line("(b) publish one, p50, in a second", 1000 / ours_ms, 1000 / theirs_ms, 0.9)
@@ -254,8 +254,8 @@ def _applied(loop: DeciderLoop[GateState], topics: Sequence[str]) -> int:
 
 def _sum(turns: Sequence[Spent]) -> tuple[float, float]:
     """Events a second of some turns, of the clock and of processor time."""
-    events = sum(each.events for each in turns)
-    return events / sum(each.seconds for each in turns), events / sum(each.cpu for each in turns)
+    events = sum(turn.events for turn in turns)
+    return events / sum(turn.seconds for turn in turns), events / sum(turn.cpu for turn in turns)
 
 
 def _in_turns(ways: Sequence[Callable[[list[Event]], object]], count: int) -> Iterator[float]:

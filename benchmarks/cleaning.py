@@ -58,7 +58,7 @@ def make_table(location: Path, deltas: int) -> CleaningReleased:
         table="hive.bench.t",
         location=str(location),
         occurred_at=datetime.now(UTC),
-        said_by="bench",
+        source="bench",
         caused_by="bench",
         kind=VacuumKind.MINOR,
         directories=(product(deltas),),
@@ -104,15 +104,15 @@ def plan_beside_walk(cleaner: Cleaner, command: CleaningReleased, rounds: int) -
 
 def rmtree(command: CleaningReleased) -> None:
     """Remove the obsolete directories one after the other."""
-    for each in sorted(Path(command.location).glob("delta_*_*_0000")):
-        shutil.rmtree(each)
+    for path in sorted(Path(command.location).glob("delta_*_*_0000")):
+        shutil.rmtree(path)
 
 
 def floor(command: CleaningReleased) -> None:
     """Remove them on two threads, by as few system calls as that takes; nothing is checked."""
     location = Path(command.location)
     parent = os.open(location, os.O_RDONLY | os.O_DIRECTORY)
-    names = sorted(each.name for each in location.glob("delta_*_*_0000"))
+    names = sorted(path.name for path in location.glob("delta_*_*_0000"))
     with ThreadPoolExecutor(FLOOR_THREADS) as pool:
         batches = [names[start : start + 100] for start in range(0, len(names), 100)]
         list(pool.map(partial(_remove_bare, parent), batches))
@@ -133,7 +133,7 @@ def _remove_bare(parent: int, names: Sequence[str]) -> None:
 def clean(cleaner: Cleaner, command: CleaningReleased) -> None:
     """The whole cleaning; it must have done its work."""
     *_, last = cleaner.execute(command)
-    left = [each.name for each in Path(command.location).iterdir()]
+    left = [path.name for path in Path(command.location).iterdir()]
     if not isinstance(last, DirectoriesCleaned) or left != list(command.directories):
         raise SystemExit(f"the cleaning did not do its work: {last}")
 
@@ -154,7 +154,7 @@ def cleaning_beside_rmtree(
     one_by_one, bare, ours = (min(each) for each in zip(*turns, strict=True))
     what = f"plan and cleaning of {deltas:,} deltas beside"
     yield line(f"{what} rmtree one by one, seconds", ours, 0.5, peer=one_by_one)
-    worst = max(turns, key=lambda each: each[2] / each[0])
+    worst = max(turns, key=lambda turn: turn[2] / turn[0])
     yield line(f"{what} rmtree, the slowest round, seconds", worst[2], peer=worst[0])
     yield line(f"{what} two threads of bare system calls, seconds", ours, peer=bare)
 

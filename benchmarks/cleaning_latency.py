@@ -72,7 +72,7 @@ def _services(servers: str, folder: Path) -> Generator[Publisher]:
     for thread in threads:
         thread.start()
     try:
-        with Publisher(servers, said_by="bench", prefix=prefix) as publisher:
+        with Publisher(servers, source="bench", prefix=prefix) as publisher:
             yield publisher
     finally:
         stop.set()
@@ -88,7 +88,7 @@ def _vacuum(table: str, folder: Path, lock_id: int, deltas: int) -> VacuumFinish
         table=f"hive.bench.{table}",
         location=str(folder / table),
         occurred_at=datetime.now(UTC),
-        said_by="bench",
+        source="bench",
         kind=VacuumKind.MINOR,
         directories=(product(deltas),),
         min_write_id=1,
@@ -107,7 +107,7 @@ def _first_gone(publisher: Publisher, folder: Path, table: str, lock_id: int) ->
         table=f"hive.bench.{table}",
         location=str(folder / table),
         occurred_at=datetime.now(UTC),
-        said_by="bench",
+        source="bench",
         lock_id=lock_id,
     )
     began = time.perf_counter()

@@ -30,7 +30,7 @@ SUBJECT: Final[dict[str, Any]] = {
     "table": "hive.db.t",
     "location": "/w/t",
     "occurred_at": datetime(2026, 11, 21, tzinfo=UTC),
-    "said_by": "bench",
+    "source": "bench",
 }
 CHANGELOG: Final = changelog(ReaderGate.name).name()
 
@@ -64,7 +64,7 @@ def releases(number: int, holds: int) -> list[LockReleased]:
 
 def send(bus: MemoryBus, events: Iterable[Event]) -> int:
     """Publish events; return their number."""
-    messages = [Wire().serialize(each, topic_of(type(each)).name()) for each in events]
+    messages = [Wire().serialize(event, topic_of(type(event)).name()) for event in events]
     bus.send(messages)
     return len(messages)
 
@@ -84,7 +84,7 @@ def written(bus: MemoryBus, start: int) -> list[int]:
 
 def measure(vacuums: int, holds: int) -> Iterator[Line]:
     """Run all; a line each."""
-    topics = [*(each.name() for each in TOPICS), CHANGELOG]
+    topics = [*(topic.name() for topic in TOPICS), CHANGELOG]
     bus = MemoryBus(topics, 1)
     loop = DeciderLoop(ReaderGate(), bus)
     loop.step(0)
@@ -101,14 +101,14 @@ def measure(vacuums: int, holds: int) -> Iterator[Line]:
     yield line("its cost with all waiting to that with a tenth", growth, 2)
     yield line("its bytes with all waiting to those with a tenth", sizes[-1] / sizes[0], 2)
     before, freed = len(bus.records(CHANGELOG)), max(1, 20_000 // holds)
-    count = send(bus, (each for n in range(freed) for each in releases(n, holds)))
+    count = send(bus, (release for n in range(freed) for release in releases(n, holds)))
     took = work(loop, count)
     yield line("a release, events a second", count / took.clock, 5000, at_least=True)
     yield line("the same, of processor time", count / took.processor, 5000, at_least=True)
     yield line("a release, bytes of the changelog", sum(written(bus, before)) / count, 4000)
     yield line("largest record, bytes", max(written(bus, 0)), 1_000_000)
     loop.close()
-    records = [(each.key or b"", each.value) for each in bus.records(CHANGELOG)]
+    records = [(record.key or b"", record.value) for record in bus.records(CHANGELOG)]
     store = store_of(ReaderGate())
     began, cpu = time.perf_counter(), time.process_time()
     store.restore(records)

@@ -109,7 +109,7 @@ def rows() -> Iterator[Row]:
 
 def child(phase: str, name: str, size: int, folder: Path) -> None:
     """Prepare or measure one row at one size, in a process of its own."""
-    row = next(each for each in rows() if each.name == name)
+    row = next(row for row in rows() if row.name == name)
     if phase == "prepare":
         row.prepare(folder, size)
         # a real table was written long ago: files that never reached the disk are removed for less
@@ -209,7 +209,7 @@ def main() -> None:
         phase, name, size, folder = args.child
         child(phase, name, int(size), Path(folder))
         return
-    named = [r for r in rows() if not args.rows or any(each in r.name for each in args.rows)]
+    named = [r for r in rows() if not args.rows or any(row in r.name for row in args.rows)]
     chosen = [row for row in named if min(row.sizes) <= args.largest]
     with ExitStack() as stack:
         if any(row.on_broker for row in chosen) and not os.environ.get(SERVERS_VARIABLE):

@@ -53,7 +53,7 @@ NOW: Final = datetime.now(UTC)
 YEAR: Final = timedelta(days=365)
 EACH_PUBLISHES: Final = 100
 """Events of a thread of a shared publisher, one after the other."""
-WHO: Final[dict[str, Any]] = {"occurred_at": NOW, "said_by": "bench"}
+WHO: Final[dict[str, Any]] = {"occurred_at": NOW, "source": "bench"}
 CHUNK: Final = 10_000
 MEGA: Final = 2**20
 LARGE: Final = 900_000
@@ -310,7 +310,7 @@ def prepare_locks(folder: Path, size: int) -> None:
 def publish(deployment: Deployment, events: Iterable[Event]) -> int:
     """Publish events, many at a time."""
     count, chunk = 0, list[Event]()
-    with Publisher(deployment.servers, said_by="bench", prefix=deployment.prefix) as publisher:
+    with Publisher(deployment.servers, source="bench", prefix=deployment.prefix) as publisher:
         for event in events:
             chunk.append(event)
             count += 1
@@ -341,7 +341,7 @@ def measure_newest_replay(folder: Path, _: int) -> Timing:
     deployment = Deployment(folder)
     with deployment.bus() as bus:
         spans = deployment.whole(LOCKS.suffix, bus)
-        part, span = max(spans.items(), key=lambda each: len(each[1]))
+        part, span = max(spans.items(), key=lambda item: len(item[1]))
         start = max(0, span.stop - 1000)
         floor = timed(lambda: deployment.bare_consume({part: range(start, span.stop)}))
     dry = ("--topic", "locks", "--partition", str(part.number), "--from-offset", str(start))
@@ -368,9 +368,9 @@ def prepare_large_state(folder: Path, size: int) -> None:
     deployment = Deployment(folder, STATE_PARTITIONS)
     _publish_patiently(deployment, 1)
     numbers = range(size * MEGA // _record_bytes())
-    with Publisher(deployment.servers, said_by="bench", prefix=deployment.prefix) as publisher:
+    with Publisher(deployment.servers, source="bench", prefix=deployment.prefix) as publisher:
         for start in numbers[::200]:
-            publisher.publish(*(vacuum(each, LARGE_HOLDS) for each in numbers[start:][:200]))
+            publisher.publish(*(vacuum(number, LARGE_HOLDS) for number in numbers[start:][:200]))
     with deployment.bus() as bus:
         loop = DeciderLoop(ReaderGate(), bus, deployment.prefix)
         left = len(numbers)
@@ -382,7 +382,7 @@ def prepare_large_state(folder: Path, size: int) -> None:
 def _record_bytes() -> int:
     """What the gate stores of such a vacuum."""
     event = vacuum(1, LARGE_HOLDS)
-    locks = tuple(HeldLock(each.lock_id, owner=each.owner) for each in event.locks)
+    locks = tuple(HeldLock(lock.lock_id, owner=lock.owner) for lock in event.locks)
     made = WaitingVacuum(event.event_id, NOW, 2**62, locks, (), Vacuum.of(event))
     return len(dump_piece(made))
 
@@ -479,7 +479,7 @@ def measure_outcome(folder: Path, size: int) -> Timing:
     command = released("hive.db.t")
 
     def parts() -> list[DirectoriesCleaned]:
-        groups = split_by_names((each, each) for each in names)
+        groups = split_by_names((name, name) for name in names)
         fields = {**WHO, "files": 1, "bytes": 1, "duration_ms": 1}
         return [
             DirectoriesCleaned.about(
@@ -488,15 +488,15 @@ def measure_outcome(folder: Path, size: int) -> Timing:
             for n, group in enumerate(groups, 1)
         ]
 
-    messages = [Wire().serialize(each, topic) for each in parts()]
-    largest = max(len(each.value or b"") for each in messages)
+    messages = [Wire().serialize(part, topic) for part in parts()]
+    largest = max(len(message.value or b"") for message in messages)
     at = int(NOW.timestamp() * 1000)
     bare = [
         (DEAD_LETTERS.name(deployment.prefix), b"k", m.value or b"", [], 0, at) for m in messages
     ]
     floor = timed(lambda: deployment.produce(bare))
     with deployment.bus() as bus:
-        written = timed(lambda: bus.send([Wire().serialize(each, topic) for each in parts()]))
+        written = timed(lambda: bus.send([Wire().serialize(part, topic) for part in parts()]))
     found = list[Event]()
 
     def read() -> None:
@@ -505,7 +505,7 @@ def measure_outcome(folder: Path, size: int) -> Timing:
 
     back = timed(read)
     outcomes = [each for each in found if isinstance(each, DirectoriesCleaned)]
-    if [len(each.directories) for each in outcomes] != [size]:
+    if [len(outcome.directories) for outcome in outcomes] != [size]:
         raise SystemExit(f"{len(outcomes)} outcomes were read back")
     ours = Seconds(written.wall + back.wall, written.cpu + back.cpu)
     return Timing(ours, floor, {"bytes in the largest message": largest})
@@ -523,7 +523,7 @@ def measure_threads(folder: Path, size: int) -> Timing:
             producer.produce(topic, each.value, each.key, headers=list(each.headers))
         producer.flush()
 
-    with Publisher(deployment.servers, said_by="bench", prefix=deployment.prefix) as publisher:
+    with Publisher(deployment.servers, source="bench", prefix=deployment.prefix) as publisher:
         publisher.publish(release(0))
         producer.produce(topic, b"warm")
         producer.flush()
@@ -573,7 +573,7 @@ def measure_stream(folder: Path, size: int) -> Timing:
         loop.close()
         topic = changelog(ReaderGate.name).suffix
         records: Sequence[Record] = list(bus.read(deployment.whole(topic, bus)))
-    written = sum(len(each.key or b"") + len(each.value or b"") for each in records)
+    written = sum(len(record.key or b"") + len(record.value or b"") for record in records)
     counts = {"changelog bytes an event": written / size, "MB in all": written / MEGA}
     return Timing(ours, floor, counts)
 

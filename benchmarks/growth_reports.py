@@ -83,7 +83,8 @@ def measure_reports(folder: Path, _: int) -> Timing:
         name: timed(partial(_asked, deployment, *arguments)) for name, arguments in commands.items()
     }
     ours = Seconds(
-        sum(each.wall for each in seconds.values()), sum(each.cpu for each in seconds.values())
+        sum(second.wall for second in seconds.values()),
+        sum(second.cpu for second in seconds.values()),
     )
     return Timing(ours, floor, {f"ms of {k}": v.wall * 1000 for k, v in seconds.items()})
 

@@ -40,7 +40,7 @@ NOW = datetime(2026, 6, 1, tzinfo=UTC)
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 THREADS = 8
 T = TypeVar("T", bound=Outcome)
-WHO = {"occurred_at": NOW, "said_by": "bench", "requested_by": "bench"}
+WHO = {"occurred_at": NOW, "source": "bench", "requested_by": "bench"}
 
 
 class HudiTable:
@@ -329,7 +329,7 @@ def measure_next_savepoint(folder: Path, size: int) -> Timing:
         first_savepoint(table)
     for number in range(1, 2 + 2 * ROUNDS):
         # in turns, and each as often the first of the two
-        for table, partitions in sorted(tables.items(), key=lambda each: each[1] * (-1) ** number):
+        for table, partitions in sorted(tables.items(), key=lambda item: item[1] * (-1) ** number):
             table.commit(number, groups_of(partitions, partitions // 100))
             outcome: list[SavepointCreated] = []
             seconds = timed(lambda: outcome.append(table.savepoint(number)))  # noqa: B023 - called at once
@@ -466,7 +466,7 @@ def measure_cleaning(folder: Path, size: int) -> Timing:
         ours=timed(lambda: done(cleaner.execute(command), DirectoriesCleaned)), floor=floor
     )
     # not by the outcome: of so many directories it names a part
-    left = [each.name for each in table.iterdir()]
+    left = [path.name for path in table.iterdir()]
     if left != list(command.directories) or len(obsolete) != size:
         raise SystemExit("the cleaning is incomplete")
     return found

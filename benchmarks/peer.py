@@ -38,7 +38,7 @@ class _Event(BaseModel, frozen=True, extra="forbid"):
     table: str = Field(max_length=500, pattern=r"^[^\s./\\]+\.[^\s./\\]+\.[^\s./\\]+$")
     location: str = Field(max_length=4_000, pattern=r"^(/|[A-Za-z][A-Za-z0-9+.-]*:/)")
     occurred_at: AwareDatetime
-    said_by: _Text
+    source: _Text
     caused_by: _Text | None
 
 
@@ -68,7 +68,7 @@ class Vacuum(_Event, frozen=True):
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
-        if self.own_lock_id not in {each.lock_id for each in self.locks}:
+        if self.own_lock_id not in {lock.lock_id for lock in self.locks}:
             raise ValueError("a vacuum holds its own lock")
         if self.min_write_id > self.max_write_id:
             raise ValueError("min_write_id is greater than max_write_id")

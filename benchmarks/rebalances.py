@@ -69,7 +69,7 @@ DESCRIPTORS: Final = 1024
 
 def _subject(table: int) -> dict[str, Any]:
     name = f"hive.db.t{table % TABLES}"
-    return {"table": name, "location": f"/w/{name}", "occurred_at": NOW, "said_by": "bench"}
+    return {"table": name, "location": f"/w/{name}", "occurred_at": NOW, "source": "bench"}
 
 
 def vacuum(number: int) -> VacuumFinished:
@@ -128,7 +128,7 @@ class Busy:
             partitions=1,
             files=1,
             duration_ms=1,
-            said_by=self.name,
+            source=self.name,
             occurred_at=NOW,
         )
 
@@ -178,7 +178,7 @@ def deployment(servers: str, partitions: int) -> Iterator[tuple[str, Publisher]]
     prefix = f"bench-{uuid.uuid4().hex[:6]}"
     config = {"bootstrap.servers": servers}
     create_topics(config, TopicSettings(prefix=prefix, partitions=partitions), (ReaderGate.name,))
-    with Publisher(servers, said_by="bench", prefix=prefix) as publisher:
+    with Publisher(servers, source="bench", prefix=prefix) as publisher:
         yield prefix, publisher
 
 

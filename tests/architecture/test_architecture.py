@@ -182,7 +182,7 @@ def test_the_version_is_one_the_changelog_and_the_frozen_schemas_agree() -> None
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
     released = re.findall(r"^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d{2}-\d{2}$", changelog, re.MULTILINE)
-    frozen = sorted(each.name for each in (ROOT / PREVIOUS).iterdir() if each.is_dir())
+    frozen = sorted(path.name for path in (ROOT / PREVIOUS).iterdir() if path.is_dir())
 
     assert frozen == sorted(released)
     assert version == released[0] or (version.endswith(".dev0") and "## [Unreleased]" in changelog)

@@ -74,7 +74,7 @@ def test_what_members_of_a_group_may_ask_for_is_the_same(kafka: dict[str, Any]) 
 
 def test_every_listener_has_a_security_protocol(kafka: dict[str, Any]) -> None:
     settings = kafka["environment"]
-    listeners = {each.split(":")[0] for each in settings["KAFKA_LISTENERS"].split(",")}
+    listeners = {part.split(":")[0] for part in settings["KAFKA_LISTENERS"].split(",")}
     protocols = settings["KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"].split(",")
 
-    assert {each.split(":")[0] for each in protocols} == listeners
+    assert {protocol.split(":")[0] for protocol in protocols} == listeners

@@ -48,8 +48,8 @@ def test_it_waits_longer_than_a_service_takes_to_stop() -> None:
 
 
 def test_the_variables_that_it_sets_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for each in directives("Service")["Environment"]:
-        name, _, value = each.partition("=")
+    for directive in directives("Service")["Environment"]:
+        name, _, value = directive.partition("=")
         if name != "TIDEGATE_CONFIG":
             monkeypatch.setenv(name, value.replace("%d", "/run/credentials/unit"))
     monkeypatch.delenv("TIDEGATE_CONFIG", raising=False)

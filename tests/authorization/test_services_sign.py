@@ -32,7 +32,7 @@ def vacuum() -> VacuumFinished:
     return VacuumFinished(
         table="lake.sales.orders",
         location="/lake/orders",
-        said_by="hive",
+        source="hive",
         occurred_at=NOON,
         kind=VacuumKind.MAJOR,
         directories=("base_5",),

@@ -43,7 +43,7 @@ NOW = datetime.now(UTC)
 
 
 def with_signature(sent: Message, signature: bytes) -> Message:
-    kept = [each for each in sent.headers if each[0] != SIGNATURE_HEADER]
+    kept = [header for header in sent.headers if header[0] != SIGNATURE_HEADER]
     return sent._replace(headers=(*kept, (SIGNATURE_HEADER, signature)))
 
 
@@ -233,8 +233,8 @@ def test_the_verified_name_and_not_the_one_in_the_request_is_compared_with_the_l
 def test_where_none_is_required_an_unsigned_command_counts_and_a_signed_one_is_named() -> None:
     optional = settings(entry(), required=False)
 
-    assert [each.signed_by for each in outcomes(optional, message(restore()))] == [None]
-    assert [each.signed_by for each in outcomes(optional, signed(restore()))] == ["ana"]
+    assert [outcome.signed_by for outcome in outcomes(optional, message(restore()))] == [None]
+    assert [outcome.signed_by for outcome in outcomes(optional, signed(restore()))] == ["ana"]
 
 
 def test_without_any_key_a_signature_is_not_looked_at() -> None:

@@ -20,7 +20,7 @@ def test_a_cleaning_is_measured_beside_rmtree_and_the_bare_system_calls(tmp_path
         text=True,
         timeout=300,
     ).stdout
-    found = {each["goal"]: each for each in json_lines(printed)}
+    found = {line["goal"]: line for line in json_lines(printed)}
     assert [each.partition(" beside ")[2] for each in found] == [
         "a bare walk, seconds",
         "a bare walk, seconds of processor time",

@@ -25,7 +25,7 @@ def measured(folder: Path, *arguments: str, **environment: str) -> dict[str, Any
         env=os.environ | environment,
     ).stdout
     assert list(folder.iterdir()) == []
-    return {each["goal"]: each for each in json_lines(printed)}
+    return {line["goal"]: line for line in json_lines(printed)}
 
 
 def test_a_row_is_measured_beside_its_floor_with_its_memory_a_line_a_goal(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_row_about_the_bus_counts_what_its_goals_are_about(
 
 @pytest.mark.parametrize(
     "name",
-    [each.stem for each in sorted(SCRIPT.parent.glob("*.py")) if "def main(" in each.read_text()],
+    [path.stem for path in sorted(SCRIPT.parent.glob("*.py")) if "def main(" in path.read_text()],
 )
 def test_every_benchmark_says_how_to_run_it_and_runs_so_from_a_checkout(
     tmp_path: Path, name: str

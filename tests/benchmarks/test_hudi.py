@@ -23,7 +23,7 @@ def measured(folder: Path, *arguments: str) -> dict[str, Any]:
         timeout=500,
     ).stdout
     assert list(folder.iterdir()) == []
-    return {each["goal"]: each for each in json_lines(printed)}
+    return {line["goal"]: line for line in json_lines(printed)}
 
 
 @pytest.mark.spark

@@ -22,7 +22,7 @@ NOW = datetime(2026, 11, 22, tzinfo=UTC)
 
 def release(lock: int) -> Event:
     return LockReleased(
-        table="hive.a.t", location="/t", occurred_at=NOW, said_by="test", lock_id=lock
+        table="hive.a.t", location="/t", occurred_at=NOW, source="test", lock_id=lock
     )
 
 
@@ -57,7 +57,7 @@ def until_read(reading: FactsAhead, count: int) -> list[int]:
 
 def locks(reading: FactsAhead) -> list[int]:
     events = [event for batch in reading.read() for event in batch]
-    return [each.lock_id or 0 for each in events if isinstance(each, LockReleased)]
+    return [event.lock_id or 0 for event in events if isinstance(event, LockReleased)]
 
 
 def test_the_first_time_everything_is_read_before_it_goes_on() -> None:

@@ -71,7 +71,7 @@ class Bridged:
 
     def release_of(self, lock: int) -> LockReleased:
         def published() -> list[LockReleased]:
-            return [each for each in self.releases() if each.lock_id == lock]
+            return [release for release in self.releases() if release.lock_id == lock]
 
         return wait_for(f"the release of lock {lock}", published, 90)[0]
 
@@ -119,7 +119,7 @@ def test_two_bridges_one_active_and_the_other_takes_over_when_it_is_killed(
     wait_for("one of the two", lambda: {is_active(e) for e in both} == {True, False}, 90)
     kept, early, late = (engine.lock(bridged.db, "orders") for _ in range(3))
     txn = bridged.compact()
-    assert {each.lock_id for each in bridged.vacuum(txn).locks} == {0, kept, early, late}
+    assert {lock.lock_id for lock in bridged.vacuum(txn).locks} == {0, kept, early, late}
     engine.unlock(early)
     bridged.release_of(early)
     [active, standby] = sorted(both, key=lambda each: bool(is_active(each)), reverse=True)
@@ -129,8 +129,8 @@ def test_two_bridges_one_active_and_the_other_takes_over_when_it_is_killed(
 
     assert bridged.release_of(late).reconciled
     assert is_active(standby)
-    assert len([each for each in bridged.releases() if each.lock_id == early]) == 1
-    assert kept not in {each.lock_id for each in bridged.releases()}
+    assert len([release for release in bridged.releases() if release.lock_id == early]) == 1
+    assert kept not in {release.lock_id for release in bridged.releases()}
     bridged.vacuum(bridged.compact())
     bridged.vacuum(txn)  # still published once
     engine.unlock(kept)
@@ -161,7 +161,7 @@ def test_a_bridge_that_was_paused_publishes_nothing_wrong_when_it_goes_on(
     later = bridged.compact()
     bridged.vacuum(later)
     bridged.vacuum(txn)
-    assert kept not in {each.lock_id for each in bridged.releases()}
+    assert kept not in {release.lock_id for release in bridged.releases()}
     engine.unlock(kept)
     bridged.release_of(kept)
 
@@ -180,7 +180,7 @@ def test_a_bridge_that_starts_again_misses_nothing_and_repeats_nothing(bridged: 
     bridged.bridge("two")
 
     assert bridged.release_of(ended).reconciled
-    assert held in {each.lock_id for each in bridged.vacuum(missed).locks}
+    assert held in {lock.lock_id for lock in bridged.vacuum(missed).locks}
     engine.unlock(held)
     bridged.release_of(held)
     vacuums = [e for e in bridged.deployment.events("vacuums") if e.table == bridged.table]
@@ -263,7 +263,7 @@ def test_a_metastore_that_goes_away_is_said_once_and_one_with_another_database_s
             engine.close()
             engine.commit(reader)
             wait_for("the release", bridged.releases, 60)
-            assert held not in {each.lock_id for each in bridged.releases()}
+            assert held not in {release.lock_id for release in bridged.releases()}
 
             first.stop()
             shutil.rmtree(first.folder / "database")
@@ -271,10 +271,10 @@ def test_a_metastore_that_goes_away_is_said_once_and_one_with_another_database_s
 
             assert exit_code(running, 120) == 1
             assert "it is another Metastore" in running.log.read_text()
-            assert held not in {each.lock_id for each in bridged.releases()}
+            assert held not in {release.lock_id for release in bridged.releases()}
             again = bridged.bridge("two")
             assert exit_code(again, 120) == 1
-            assert held not in {each.lock_id for each in bridged.releases()}
+            assert held not in {release.lock_id for release in bridged.releases()}
 
             deployment.run("reader-gate", "gate")
             settings = str(deployment.settings_file("people", {}))
@@ -287,10 +287,10 @@ def test_a_metastore_that_goes_away_is_said_once_and_one_with_another_database_s
 
             shown = wait_for("the gate", lambda: "1 vacuums of 1 tables" in accept(), 60)
             assert shown
-            assert held not in {each.lock_id for each in bridged.releases()}
+            assert held not in {release.lock_id for release in bridged.releases()}
             assert "1 releases were published" in accept("--release", "--execute")
-            [found] = [each for each in bridged.releases() if each.lock_id == held]
-            assert (found.reason, found.said_by) == ("expired", "ana: all engines stopped")
+            [found] = [release for release in bridged.releases() if release.lock_id == held]
+            assert (found.reason, found.source) == ("expired", "ana: all engines stopped")
             third = bridged.bridge("three")
             wait_for("the bridge", lambda: "accepted by ana" in third.log.read_text(), 60)
             wait_for("a look", lambda: is_active(third), 60)

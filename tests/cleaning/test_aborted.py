@@ -35,7 +35,7 @@ NOTHING_OPEN = 2**63 - 1
 
 
 def fact(location: object = "/wh/t", ids: str = "", **fields: object) -> WritesAborted:
-    given = {"table": "lake.sales.t", "location": str(location), "said_by": "test"}
+    given = {"table": "lake.sales.t", "location": str(location), "source": "test"}
     snapshot = ids or f"sales.t:9:{NOTHING_OPEN}::4,6,7"
     seen = {"valid_write_ids": snapshot, "content": content_of([])}
     return WritesAborted.model_validate(given | {"occurred_at": NOON} | seen | fields)
@@ -135,7 +135,7 @@ class Held:
             table=command.table,
             location="/",
             occurred_at=NOON,
-            said_by="test",
+            source="test",
             requested_by="ana",
             reason="looking",
         )

@@ -50,17 +50,17 @@ def release(lock_id: int, number: int) -> LockReleased:
 def subject(number: int) -> dict[str, Any]:
     table = f"hive.db.t{number % 10}"
     at = datetime(2026, 11, 21, second=number % 60, tzinfo=UTC)
-    return {"table": table, "location": f"/w/{table}", "occurred_at": at, "said_by": "bench"}
+    return {"table": table, "location": f"/w/{table}", "occurred_at": at, "source": "bench"}
 
 
 def sent(bus: MemoryBus, events: list[Event]) -> int:
-    bus.send([Wire().serialize(each, topic_of(type(each)).name()) for each in events])
+    bus.send([Wire().serialize(event, topic_of(type(event)).name()) for event in events])
     return len(events)
 
 
 def settled() -> tuple[MemoryBus, DeciderLoop[Any]]:
     """A gate that has seen its tables, and what else is done once."""
-    bus = MemoryBus([*(each.name() for each in TOPICS), CHANGELOG], 1)
+    bus = MemoryBus([*(topic.name() for topic in TOPICS), CHANGELOG], 1)
     loop = DeciderLoop(ReaderGate(), bus)
     loop.step(0)
     for number in range(10):
@@ -98,9 +98,9 @@ def test_an_event_takes_few_calls() -> None:
     bus, loop = settled()
     numbers = range(100, 500)
 
-    waiting = per_event(bus, loop, [vacuum(each) for each in numbers])
-    first = per_event(bus, loop, [release(10 * each, each) for each in numbers])
-    last = per_event(bus, loop, [release(10 * each + 1, each) for each in numbers])
+    waiting = per_event(bus, loop, [vacuum(number) for number in numbers])
+    first = per_event(bus, loop, [release(10 * number, number) for number in numbers])
+    last = per_event(bus, loop, [release(10 * number + 1, number) for number in numbers])
     own = counted(lambda: loop.step(0)).total() / len(numbers)
     loop.close()
 
@@ -112,7 +112,7 @@ def test_an_event_takes_few_calls() -> None:
 
 def test_records_are_made_while_no_garbage_is_collected(monkeypatch: pytest.MonkeyPatch) -> None:
     bus, loop = settled()
-    sent(bus, [vacuum(each) for each in range(100, 2500)])
+    sent(bus, [vacuum(number) for number in range(100, 2500)])
     collecting: list[bool] = []
     poll = MemorySubscription.poll
 

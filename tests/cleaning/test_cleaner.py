@@ -100,7 +100,7 @@ def test_the_outcomes_name_their_cause_and_how_long_it_took(
     started, cleaned = cleaner.execute(command)
     assert isinstance(cleaned, DirectoriesCleaned)
     assert {started.caused_by, cleaned.caused_by} == {command.event_id}
-    assert {started.said_by, cleaned.said_by} == {"cleaner"}
+    assert {started.source, cleaned.source} == {"cleaner"}
     assert (started.table, started.location) == (TABLE, command.location)
     assert cleaned.duration_ms == 4000
 
@@ -419,7 +419,7 @@ def test_a_command_that_is_not_for_it_can_never_work(cleaner: Cleaner) -> None:
             "table": TABLE,
             "location": "/wh/t",
             "occurred_at": NOON,
-            "said_by": "test",
+            "source": "test",
             "savepoint": "20260301100000001",
             "requested_by": "ana",
             "reason": "a test",

@@ -32,7 +32,7 @@ def table_of(location: Path, deltas: int) -> CleaningReleased:
         table="hive.sales.orders",
         location=str(location),
         occurred_at=NOON,
-        said_by="test",
+        source="test",
         caused_by="test",
         kind=VacuumKind.MINOR,
         directories=(product,),
@@ -52,7 +52,7 @@ def cleaned(folder: Path, deltas: int, monkeypatch: pytest.MonkeyPatch) -> dict[
         *_, last = Cleaner(warehouse, ThreadMap(1), lambda: NOON).execute(command)
     assert isinstance(last, DirectoriesCleaned)
     assert len(last.directories) == deltas
-    return {name: each.count for name, each in calls.items()}
+    return {name: call.count for name, call in calls.items()}
 
 
 def test_a_directory_is_listed_twice_and_each_file_unlinked_once(
@@ -104,14 +104,14 @@ def planned(folder: Path, deltas: int, monkeypatch: pytest.MonkeyPatch) -> dict[
     @contextmanager
     def counted(directory: int) -> Generator[Iterator[_Asked]]:
         with scandir(directory) as entries:
-            yield (_Asked(each, asked) for each in entries)
+            yield (_Asked(entry, asked) for entry in entries)
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "scandir", counted)
         calls = {name: Calls.of(patch, os, name) for name in (*_CALLS, "close", "lstat", "listdir")}
         plan = Cleaner(warehouse, ThreadMap(1), lambda: NOON).plan(command)
     assert len(plan.remove) == deltas
-    return {name: each.count for name, each in calls.items()} | {"stat of an entry": len(asked)}
+    return {name: call.count for name, call in calls.items()} | {"stat of an entry": len(asked)}
 
 
 def test_a_plan_opens_and_lists_each_directory_once_and_asks_each_file_once(

@@ -69,21 +69,21 @@ def test_it_says_how_many_directories_are_gone(tmp_path: Path) -> None:
 
     assert isinstance(outcomes[0], CleaningStarted)
     assert isinstance(outcomes[-1], DirectoriesCleaned)
-    progress = [each for each in outcomes if isinstance(each, CleaningProgressed)]
+    progress = [outcome for outcome in outcomes if isinstance(outcome, CleaningProgressed)]
     assert {each.directories_total for each in progress} == {INSERTS}
     assert {each.files_total for each in progress} == {outcomes[0].files}
     done = [each.directories_done for each in progress]
     assert done == sorted(set(done))
     assert all(0 < each < INSERTS for each in done)
     assert [each.files_done for each in progress] == [2 * each for each in done]
-    assert len({each.event_id for each in outcomes}) == len(outcomes)
+    assert len({outcome.event_id for outcome in outcomes}) == len(outcomes)
     assert names_in(tmp_path / "t") == [f"delta_0000001_{INSERTS:07d}"]
 
 
 def test_a_fast_one_says_nothing_in_between(tmp_path: Path) -> None:
     outcomes = list(cleaned(tmp_path, ThreadMap(), timedelta(minutes=5)))
 
-    assert [type(each) for each in outcomes] == [CleaningStarted, DirectoriesCleaned]
+    assert [type(outcome) for outcome in outcomes] == [CleaningStarted, DirectoriesCleaned]
 
 
 def test_what_the_work_raises_is_raised_and_a_time_out_of_its_own_ends_it() -> None:

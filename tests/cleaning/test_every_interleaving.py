@@ -65,7 +65,7 @@ def of_the_partition_only(
 ) -> Holds:
     """OpenLooKeng sees the locks of a partition, not those of its table."""
     found = holds_of(held, transactions, place, mark)
-    exact = tuple(each for each in found.locks if each.partition == place[2])
+    exact = tuple(lock for lock in found.locks if lock.partition == place[2])
     return Holds(exact, ())
 
 

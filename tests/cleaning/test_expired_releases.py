@@ -13,7 +13,7 @@ ENVELOPE = {
     "table": "hive.default.table_txn_001",
     "location": "/wh/t",
     "occurred_at": NOON,
-    "said_by": "test",
+    "source": "test",
 }
 
 

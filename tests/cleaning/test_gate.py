@@ -47,7 +47,7 @@ def vacuum(  # noqa: PLR0913 - what the tests vary
             "table": table,
             "location": "/wh/t",
             "occurred_at": NOON,
-            "said_by": "compactor",
+            "source": "compactor",
             "kind": "minor",
             "directories": (made,),
             "min_write_id": 1,
@@ -81,7 +81,7 @@ def released(
             "table": table,
             "location": "/wh/t",
             "occurred_at": NOON,
-            "said_by": "bridge",
+            "source": "bridge",
             "lock_id": lock,
             "transaction_id": txn,
             "partition": partition,
@@ -103,8 +103,12 @@ class Tables:
         for event in events:
             decision = self.gate.decide(self.store.state(event.table), event, at)
             self.store.put(event.table, decision.state, decision.pieces)
-            commands += [each for each in decision.commands if isinstance(each, CleaningReleased)]
-            self.flags += [each for each in decision.outcomes if isinstance(each, VacuumFlagged)]
+            commands += [
+                command for command in decision.commands if isinstance(command, CleaningReleased)
+            ]
+            self.flags += [
+                outcome for outcome in decision.outcomes if isinstance(outcome, VacuumFlagged)
+            ]
             if self.restarts:
                 self.restart()
         return commands
@@ -128,7 +132,7 @@ class Tables:
         return [e.whole() for e in found if isinstance(e, WaitingVacuum | VacuumRecord)]
 
     def flagged(self) -> list[str]:
-        return [each.flag for each in self.flags]
+        return [flag.flag for flag in self.flags]
 
     def live(self) -> dict[bytes, bytes]:
         """What compaction leaves of the changelog."""
@@ -171,7 +175,7 @@ def test_the_command_carries_the_vacuums_own_words_and_the_releases_time() -> No
         CleaningReleased.about(
             vacuum(1),
             occurred_at=later,
-            said_by="reader-gate",
+            source="reader-gate",
             kind="minor",
             directories=(MINOR_3,),
             min_write_id=1,
@@ -550,7 +554,7 @@ def _commit() -> CommitCompleted:
             "table": TABLE,
             "location": "/wh/t",
             "occurred_at": NOON,
-            "said_by": "writer",
+            "source": "writer",
             "instant": "20260301100000001",
             "action": "commit",
         }

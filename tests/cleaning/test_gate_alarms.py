@@ -44,7 +44,7 @@ def vacuum(
             "table": table,
             "location": "/wh/t",
             "occurred_at": NOON,
-            "said_by": "compactor",
+            "source": "compactor",
             "kind": "minor",
             "directories": (made,),
             "min_write_id": 1,
@@ -65,7 +65,7 @@ def released(lock: int, txn: int | None = None) -> LockReleased:
         table=TABLE,
         location="/wh/t",
         occurred_at=NOON,
-        said_by="bridge",
+        source="bridge",
         lock_id=lock,
         transaction_id=txn,
     )
@@ -106,7 +106,7 @@ class Gate:
 
 
 def kinds(outcomes: list[Outcome]) -> list[type[Event]]:
-    return [type(each) for each in outcomes]
+    return [type(outcome) for outcome in outcomes]
 
 
 def test_a_vacuum_that_waits_longer_than_the_limit_is_said_once() -> None:

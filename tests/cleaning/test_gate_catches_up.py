@@ -31,20 +31,20 @@ def vacuum(*locks: int) -> VacuumFinished:
             "table": TABLE,
             "location": "/wh/t",
             "occurred_at": NOON,
-            "said_by": "compactor",
+            "source": "compactor",
             "kind": "minor",
             "directories": (f"delta_{locks[0]:07}_{locks[0]:07}",),
             "min_write_id": locks[0],
             "max_write_id": locks[0],
             "valid_write_ids": "default.t:9:9223372036854775807::",
             "own_lock_id": locks[0],
-            "locks": [{"lock_id": each} for each in locks],
+            "locks": [{"lock_id": lock} for lock in locks],
         }
     )
 
 
 def send(bus: MemoryBus, *events: Event) -> None:
-    bus.send([message(each) for each in events])
+    bus.send([message(event) for event in events])
 
 
 def run_gate(bus: MemoryBus) -> None:
@@ -101,7 +101,7 @@ class MarkedBus(MemoryBus):
 @patch("tidegate.runtime.decider.catch_up._IDLE_SECONDS", 0.0)
 def test_an_end_that_holds_no_record_does_not_hold_up_the_others() -> None:
     plain = memory_bus("reader-gate", partitions=1)
-    bus = MarkedBus({each.topic for each in plain._logs}, partitions=1)
+    bus = MarkedBus({log.topic for log in plain._logs}, partitions=1)
     send(bus, vacuum(2 * CHUNK - 1), *(release(n, TABLE) for n in range(2 * CHUNK)))
     loop = DeciderLoop(FORGETFUL, bus)
     for _ in range(10):
@@ -135,7 +135,7 @@ def test_on_a_real_broker_the_other_inputs_go_on_too(
     create_topics(connection, TopicSettings(prefix=topic_prefix, partitions=1), ["reader-gate"])
     bus = KafkaBus(connection)
     events = [vacuum(2 * CHUNK), *(release(n, TABLE) for n in range(2 * CHUNK + 1))]
-    bus.send([message(each, topic_prefix) for each in events])
+    bus.send([message(event, topic_prefix) for event in events])
     loop, done = DeciderLoop(FORGETFUL, bus, topic_prefix), [0]
 
     def all_read() -> bool:
@@ -146,4 +146,6 @@ def test_on_a_real_broker_the_other_inputs_go_on_too(
     loop.close()
     commands = list(bus.log(Partition(f"{topic_prefix}.commands", 0)))
     bus.close()
-    assert [event_of(each.key, each.value).caused_by for each in commands] == [events[0].event_id]
+    assert [event_of(command.key, command.value).caused_by for command in commands] == [
+        events[0].event_id
+    ]

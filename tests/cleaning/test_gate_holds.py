@@ -40,14 +40,14 @@ def vacuum(*locks: int, made: str = MINOR_3, snapshot: str = IDS_1_TO_3) -> Vacu
             "table": TABLE,
             "location": "/wh/t",
             "occurred_at": NOON,
-            "said_by": "compactor",
+            "source": "compactor",
             "kind": "minor",
             "directories": (made,),
             "min_write_id": 1,
             "max_write_id": 3,
             "valid_write_ids": snapshot,
             "own_lock_id": locks[0],
-            "locks": [{"lock_id": each} for each in locks],
+            "locks": [{"lock_id": lock} for lock in locks],
         }
     )
 
@@ -61,7 +61,7 @@ def released(
         table=TABLE,
         location="/wh/t",
         occurred_at=NOON,
-        said_by="bridge",
+        source="bridge",
         lock_id=lock,
         transaction_id=txn,
         reason=reason,
@@ -73,7 +73,7 @@ def hold(request: str = "hold-1") -> CleaningHoldRequested:
         event_id=request,
         table=TABLE,
         occurred_at=NOON,
-        said_by="cli",
+        source="cli",
         requested_by="mara",
         reason="a report is stuck",
     )
@@ -84,7 +84,7 @@ def removal(request: str = "back-1") -> CleaningHoldRemovalRequested:
         event_id=request,
         table=TABLE,
         occurred_at=NOON,
-        said_by="cli",
+        source="cli",
         requested_by="mara",
         reason="it is done",
     )
@@ -129,12 +129,12 @@ class Gate:
         return self.store.state(TABLE).loaded
 
     def said(self) -> list[tuple[type[Outcome], int | None]]:
-        return [(type(each), getattr(each, "released", None)) for each in self.outcomes]
+        return [(type(outcome), getattr(outcome, "released", None)) for outcome in self.outcomes]
 
 
 def causes(commands: Sequence[Command]) -> list[str | None]:
-    assert all(isinstance(each, CleaningReleased) for each in commands)
-    return [each.caused_by for each in commands]
+    assert all(isinstance(command, CleaningReleased) for command in commands)
+    return [command.caused_by for command in commands]
 
 
 def test_what_becomes_free_while_a_table_is_held_is_released_with_the_holds_removal() -> None:
@@ -168,7 +168,7 @@ def test_a_hold_is_of_one_table() -> None:
 
 
 def undated(commands: Sequence[Command]) -> list[dict[str, object]]:
-    return [each.model_dump(exclude={"occurred_at"}) for each in commands]
+    return [command.model_dump(exclude={"occurred_at"}) for command in commands]
 
 
 def freed(gate: Gate) -> CleaningReleased:
@@ -247,7 +247,7 @@ KEEP = 72 * HOUR
 def started(command: CleaningReleased, **changes: object) -> CleaningStarted:
     fields = {
         "occurred_at": NOON,
-        "said_by": "cleaner",
+        "source": "cleaner",
         "directories": ("delta_1_1", "delta_2_2"),
         "files": 4,
         "bytes": 900,
@@ -260,7 +260,7 @@ def started(command: CleaningReleased, **changes: object) -> CleaningStarted:
 def gone(command: CleaningReleased) -> dict[str, object]:
     return {
         "occurred_at": NOON,
-        "said_by": "cleaner",
+        "source": "cleaner",
         "directories": (),
         "files": 0,
         "bytes": 0,

@@ -168,7 +168,7 @@ def test_a_vacuum_looks_at_few_of_its_very_many_holds_in_whatever_order_they_end
 ) -> None:
     """Each look reads the whole record: one for each doubling of the holds, not one for each."""
     made = wide(20_000)
-    ends = [2 * each.lock_id for each in made.locks]
+    ends = [2 * lock.lock_id for lock in made.locks]
     if order == "youngest first":
         ends.reverse()
     if order == "any":
@@ -176,9 +176,9 @@ def test_a_vacuum_looks_at_few_of_its_very_many_holds_in_whatever_order_they_end
     index = GateIndex(None, RememberedIds([], []), RememberedIds([], []))  # type: ignore[arg-type]
     index_vacuum(index, NAME, made.holds)
     looks = 0
-    for each in ends:
-        index.released.add((each,))
-        if index.watching((each,)):
+    for end in ends:
+        index.released.add((end,))
+        if index.watching((end,)):
             looks += 1
             hold = index.next_hold(made.holds)
             if hold is not None:

@@ -62,7 +62,7 @@ def hold(who: str = "mara", table: str = TABLE) -> CleaningHoldRequested:
         event_id=f"hold-{who}",
         table=table,
         occurred_at=NOON,
-        said_by="cli",
+        source="cli",
         requested_by=who,
         reason="a report is stuck",
     )
@@ -73,7 +73,7 @@ def removal(who: str = "mara") -> CleaningHoldRemovalRequested:
         event_id=f"back-{who}",
         table=TABLE,
         occurred_at=NOON,
-        said_by="cli",
+        source="cli",
         requested_by=who,
         reason="done",
     )

@@ -458,7 +458,7 @@ def test_an_undo_that_met_a_half_done_removal_does_not_say_that_all_is_back(root
                     list(quarantining(root, warehouse=dying).execute(removal_of(its)))
 
         answers = list(_during(root, DyingWarehouse(root, let_in), command))
-        if any(isinstance(each, CleaningUndone) for each in answers):
+        if any(isinstance(answer, CleaningUndone) for answer in answers):
             assert visible(table) == sorted(AFTER_MINOR), (step, killed)
 
 

@@ -46,7 +46,7 @@ def vacuum(location: Path, table: str) -> VacuumFinished:
             "table": table,
             "location": str(location),
             "occurred_at": NOON,
-            "said_by": "compactor",
+            "source": "compactor",
             "kind": "minor",
             "directories": (MINOR_3,),
             "min_write_id": 1,
@@ -63,7 +63,7 @@ def released(table: str, lock: int, reason: ReleaseReason) -> LockReleased:
         table=table,
         location="/any",
         occurred_at=NOON,
-        said_by="bridge",
+        source="bridge",
         lock_id=lock,
         reason=reason,
     )
@@ -101,7 +101,7 @@ def test_a_hold_an_expired_lock_quarantine_undo_and_the_end_of_one(
     assert (removed["kind"], removed["event"]["released"]) == ("CleaningHoldRemoved", 1)
     wait_for("the quarantine", lambda: in_quarantine(long) == list(INSERTS))
     commands = events(deployment, "commands", "CleaningReleased")
-    (command,) = (each for each in commands if each["table"] == TABLE)
+    (command,) = (command for command in commands if command["table"] == TABLE)
     assert command["after_expiry"]
     cleaned = wait_for("the outcome", lambda: outcome(deployment, command["event_id"]))
     assert (cleaned["mode"], cleaned["keep_ms"]) == ("quarantine", 72 * 3_600_000)
@@ -143,7 +143,7 @@ def ask(*line: str) -> dict[str, Any]:
 
 
 def events(deployment: Deployment, topic: str, kind: str) -> list[dict[str, Any]]:
-    found = [each for each in deployment.events(topic) if type(each).__name__ == kind]
+    found = [event for event in deployment.events(topic) if type(event).__name__ == kind]
     return [each.model_dump(mode="json") for each in found]
 
 

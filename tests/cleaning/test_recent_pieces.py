@@ -27,7 +27,7 @@ from tidegate.runtime.protocols import Decision
 
 NOON: Final = datetime(2026, 11, 22, 12, tzinfo=UTC)
 TABLE: Final = "lake.sales.orders"
-SUBJECT: Final = {"table": TABLE, "location": "/w/t", "occurred_at": NOON, "said_by": "x"}
+SUBJECT: Final = {"table": TABLE, "location": "/w/t", "occurred_at": NOON, "source": "x"}
 
 
 def vacuum(number: int, locks: list[int], last: int) -> VacuumFinished:
@@ -40,7 +40,7 @@ def vacuum(number: int, locks: list[int], last: int) -> VacuumFinished:
             "max_write_id": last,
             "valid_write_ids": f"db.t:{last}:9223372036854775807::",
             "own_lock_id": locks[0],
-            "locks": tuple(LockHold(lock_id=each, owner="ana") for each in locks),
+            "locks": tuple(LockHold(lock_id=lock, owner="ana") for lock in locks),
         }
     )
 

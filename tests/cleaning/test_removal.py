@@ -189,9 +189,9 @@ def test_what_can_never_be_removed_is_dead_lettered_soon_with_the_file_systems_r
     work_off(ExecutorLoop(cleaner, bus, retries=RetryPolicy(50, 0.001, 0.001)))
 
     outcomes = events_on(bus, "tidegate.outcomes")
-    assert [type(each) for each in outcomes] == [CleaningStarted] * attempts
-    [letter] = bus.records("tidegate.dead-letters")
-    assert os.strerror(number).encode() in (dict(letter.headers)["x-exception-message"] or b"")
+    assert [type(outcome) for outcome in outcomes] == [CleaningStarted] * attempts
+    [dead_letter] = bus.records("tidegate.dead-letters")
+    assert os.strerror(number).encode() in (dict(dead_letter.headers)["x-exception-message"] or b"")
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ETIMEDOUT, errno.ESTALE, errno.EBUSY])
@@ -232,8 +232,10 @@ def test_names_that_do_not_fit_into_one_message_go_out_in_parts_that_readers_joi
     work_off(ExecutorLoop(cleaner, bus))
 
     outcomes = events_on(bus, "tidegate.outcomes")
-    assert len({each.event_id for each in outcomes}) == len(outcomes) == 4
-    listed = [each for each in outcomes if isinstance(each, CleaningStarted | DirectoriesCleaned)]
+    assert len({outcome.event_id for outcome in outcomes}) == len(outcomes) == 4
+    listed = [
+        outcome for outcome in outcomes if isinstance(outcome, CleaningStarted | DirectoriesCleaned)
+    ]
     assert [(each.part, each.parts) for each in listed] == [(1, 2), (2, 2)] * 2
     assert [len(each.directories) for each in listed] == [2, 1, 2, 1]
     started, cleaned = whole_outcomes(listed)

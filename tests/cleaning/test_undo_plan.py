@@ -175,7 +175,7 @@ def _snapshots() -> Iterable[ValidWriteIds]:
 
 
 def _reads(names: Sequence[str], write_ids: ValidWriteIds) -> frozenset[str] | None:
-    found = [FoundDirectory.named(each) for each in sorted(names)]
+    found = [FoundDirectory.named(name) for name in sorted(names)]
     try:
         state = acid_state(found, write_ids)
     except NotEnoughHistory:

@@ -73,7 +73,7 @@ def test_eighty_thousand_locks_end_and_the_directories_go(place: Place) -> None:
     with place.publisher() as publisher:
         publisher.vacuum_finished(**subject, **vacuum(held))
         ends = [
-            LockReleased(**subject, occurred_at=NOON, said_by="test", lock_id=n)
+            LockReleased(**subject, occurred_at=NOON, source="test", lock_id=n)
             for n in (each["lock_id"] for each in reversed(held))  # the worst order: youngest first
         ]
         for start in range(0, LOCKS - 1, 10_000):
@@ -92,7 +92,7 @@ def test_eighty_thousand_locks_end_and_the_directories_go(place: Place) -> None:
 
 
 def _cleaned(place: Place) -> bool:
-    return any(isinstance(each, DirectoriesCleaned) for each in place.audience.outcomes())
+    return any(isinstance(outcome, DirectoriesCleaned) for outcome in place.audience.outcomes())
 
 
 def test_what_no_topic_takes_is_refused_with_the_way_out(place: Place) -> None:

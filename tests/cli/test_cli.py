@@ -31,7 +31,7 @@ VACUUM = {
     "table": "lake.sales.orders",
     "location": "/lake/orders",
     "occurred_at": "2026-03-01T12:00:00Z",
-    "said_by": "hive",
+    "source": "hive",
     "kind": "minor",
     "directories": ["delta_0000001_0000003"],
     "min_write_id": 1,

@@ -30,7 +30,7 @@ def test_every_example_is_of_a_command_that_there_is() -> None:
     assert set(EXAMPLES) <= set(ALL)
 
 
-@pytest.mark.parametrize("example", sorted({each for lines in EXAMPLES.values() for each in lines}))
+@pytest.mark.parametrize("example", sorted({line for lines in EXAMPLES.values() for line in lines}))
 def test_an_example_is_one_that_the_command_accepts(example: str) -> None:
     """It is parsed as typed, up to a pipe or a redirection; nothing is carried out."""
     words = shlex.split(example)

@@ -14,7 +14,7 @@ from tidegate.cli.progress_bar import OutcomeBar, Share, drawn, share_of
 from tidegate.events import CleaningProgressed, RestoreProgressed
 
 REQUEST = restore_request()
-BASE: dict[str, Any] = {"said_by": "restorer", "occurred_at": NOON}
+BASE: dict[str, Any] = {"source": "restorer", "occurred_at": NOON}
 HALF = RestoreProgressed.about(
     REQUEST,
     **BASE,

@@ -47,7 +47,7 @@ every_command = pytest.mark.parametrize("name", sorted(ALL))
 
 
 def options_of(name: str) -> set[str]:
-    return {each for option in ALL[name].params for each in option.opts}
+    return {opt for option in ALL[name].params for opt in option.opts}
 
 
 @cache
@@ -128,8 +128,8 @@ def test_a_row_on_a_wider_terminal_is_folded_and_whole(
 
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= int(columns)
-    letters = "".join(sorted("".join("".join(lines[1:]).split())))
-    assert letters == "".join(sorted("".join("".join(ROW.values()).split())))
+    dead_letters = "".join(sorted("".join("".join(lines[1:]).split())))
+    assert dead_letters == "".join(sorted("".join("".join(ROW.values()).split())))
     assert "…" not in "".join(lines)
 
 

@@ -56,10 +56,10 @@ def understood(command: object, words: list[str]) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        pytest.param(each, id=f"{name}: {each}")
+        pytest.param(command, id=f"{name}: {command}")
         for name, page in {"README": README, **PAGES}.items()
-        for each in commands(page)
-        if each.startswith("tidegate")
+        for command in commands(page)
+        if command.startswith("tidegate")
     ],
 )
 def test_every_command_of_the_pages_is_one(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def test_every_make_target_that_is_shown_is_there(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "block", [each for page in (README, *PAGES.values()) for each in blocks(page, "toml")]
+    "block", [block for page in (README, *PAGES.values()) for block in blocks(page, "toml")]
 )
 def test_every_settings_file_of_the_pages_is_valid(
     block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -103,7 +103,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
 
 @pytest.mark.kafka
 @pytest.mark.parametrize(
-    "block", [each for page in (README, *PAGES.values()) for each in blocks(page, "python")]
+    "block", [block for page in (README, *PAGES.values()) for block in blocks(page, "python")]
 )
 def test_the_python_of_the_pages_runs(
     block: str, bootstrap_servers: str, topic_prefix: str

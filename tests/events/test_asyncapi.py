@@ -51,7 +51,7 @@ def official() -> Json:
 
 def faults(document: Json, official: Json) -> list[str]:
     validator = jsonschema.Draft7Validator(official)
-    return [f"{each.json_path}: {each.message:.200}" for each in validator.iter_errors(document)]
+    return [f"{error.json_path}: {error.message:.200}" for error in validator.iter_errors(document)]
 
 
 @pytest.mark.slow

@@ -30,12 +30,12 @@ COMMIT = CommitCompleted.model_validate(
         "table": "lake.sales.orders",
         "location": "/lake/orders",
         "occurred_at": NOON,
-        "said_by": "ingest",
+        "source": "ingest",
         "instant": "20261121120000000",
         "action": "commit",
     }
 )
-RELEASE = {"table": "a.b.c", "location": "/c", "occurred_at": NOON, "said_by": "w"}
+RELEASE = {"table": "a.b.c", "location": "/c", "occurred_at": NOON, "source": "w"}
 
 
 @given(st.binary(max_size=200))
@@ -90,7 +90,7 @@ def test_another_instant_has_another_id() -> None:
 def test_a_command_of_the_same_cause_has_one_id() -> None:
     asked = [
         SavepointRequested.about(
-            COMMIT, instant=COMMIT.instant, requested_by="p", said_by="s", occurred_at=NOON
+            COMMIT, instant=COMMIT.instant, requested_by="p", source="s", occurred_at=NOON
         )
         for _ in range(2)
     ]
@@ -143,7 +143,7 @@ REQUEST = {
     "table": "lake.sales.orders",
     "location": "/lake/orders",
     "occurred_at": datetime(2026, 11, 21, 12, tzinfo=UTC),
-    "said_by": "ana",
+    "source": "ana",
     "caused_by": "a-finding",
     "savepoint": "20261121120000000",
     "requested_by": "ana",
@@ -183,14 +183,14 @@ def test_a_list_and_a_tuple_make_the_same_event() -> None:
 def test_a_fault_of_an_event_without_an_id_is_told_once_and_at_its_field() -> None:
     with pytest.raises(ValidationError) as told:
         RestoreRequested.model_validate(REQUEST | {"reason": ""})
-    assert [each["loc"] for each in told.value.errors()] == [("reason",)]
+    assert [error["loc"] for error in told.value.errors()] == [("reason",)]
 
 
 VACUUM = {
     "table": "a.b.c",
     "location": "/c",
     "occurred_at": NOON,
-    "said_by": "w",
+    "source": "w",
     "kind": "minor",
     "directories": ["delta_1_2", "delete_delta_1_2"],
     "min_write_id": 1,
@@ -209,7 +209,7 @@ VACUUM = {
         pytest.param({"locks": [{"lock_id": 6}, {"lock_id": 5}]}, id="locks"),
         pytest.param({"locks": [{"lock_id": 5}, {"lock_id": 6, "owner": "x"}]}, id="an owner"),
         pytest.param({"open_transactions": [9, 8, 8]}, id="transactions"),
-        pytest.param({"said_by": "bridge"}, id="another publisher"),
+        pytest.param({"source": "bridge"}, id="another publisher"),
     ],
 )
 def test_a_vacuum_in_another_order_is_the_same_fact(change: dict[str, object]) -> None:

@@ -37,7 +37,7 @@ from tidegate.events.codec import (
 from tidegate.events.schema import current_writers, schema_of, schema_text, writer_from
 
 HOT: Final[tuple[type[Event], ...]] = (VacuumFinished, LockReleased)
-WRITERS: Final = {each.reader.model: each for each in current_writers().values()}
+WRITERS: Final = {writer.reader.model: writer for writer in current_writers().values()}
 _EXAMPLES: Final = {  # some were written by an earlier version: these are their bodies today
     name: encode_generally(
         decode(files("tidegate.events").joinpath(f"examples/{name}.bin").read_bytes())
@@ -55,7 +55,7 @@ _SUBJECTS: Final = st.fixed_dictionaries(
         "occurred_at": st.datetimes(datetime(1960, 1, 1), datetime(9000, 1, 1)).map(  # noqa: DTZ001 - made aware
             lambda it: it.replace(tzinfo=UTC)
         ),
-        "said_by": _TEXTS,
+        "source": _TEXTS,
         "caused_by": st.none() | _TEXTS,
         "partition": st.none() | _TEXTS,
     }
@@ -128,9 +128,7 @@ def assert_same(one: Event, other: Event) -> None:
     assert one.model_fields_set == other.model_fields_set
     assert one.model_dump_json() == other.model_dump_json()
     assert one.model_copy() == other
-    assert [type(each) for each in vars(one).values()] == [
-        type(each) for each in vars(other).values()
-    ]
+    assert [type(var) for var in vars(one).values()] == [type(var) for var in vars(other).values()]
 
 
 def raw(kind: type[Event], **changes: object) -> bytes:
@@ -196,8 +194,8 @@ LIMITS: Final[dict[str, tuple[type[Event], dict[str, object]]]] = {
     "a table of two parts": (LockReleased, {"table": "a.b"}),
     "a relative location": (LockReleased, {"location": "w/t"}),
     "a location of 4,001 characters": (LockReleased, {"location": "/" * 4_001}),
-    "nobody": (LockReleased, {"said_by": ""}),
-    "a name of 1,001 characters": (LockReleased, {"said_by": "x" * 1_001}),
+    "nobody": (LockReleased, {"source": ""}),
+    "a name of 1,001 characters": (LockReleased, {"source": "x" * 1_001}),
     "an empty cause": (LockReleased, {"caused_by": ""}),
     "a negative lock": (LockReleased, {"lock_id": -1}),
     "neither lock nor transaction": (LockReleased, {"lock_id": None, "transaction_id": None}),

@@ -30,7 +30,7 @@ def test_for_scripts_the_export_names_its_files(tmp_path: Path) -> None:
     answer = CliRunner().invoke(app, ["schemas", "export", str(tmp_path), "--json"])
 
     files = [str(file) for file in sorted(tmp_path.iterdir())]
-    assert [each["file"] for each in json_lines(answer.stdout)] == files
+    assert [line["file"] for line in json_lines(answer.stdout)] == files
 
 
 def test_a_folder_that_cannot_be_written_is_a_wrong_setting(tmp_path: Path) -> None:

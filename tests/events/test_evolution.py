@@ -72,7 +72,7 @@ def test_bytes_of_every_previous_version_are_read(name: str, previous: str) -> N
     folder = files("tidegate.events").joinpath("examples")
     event = model.model_validate_json(folder.joinpath(f"{name}.json").read_text("utf-8"))
     older = fastavro.parse_schema(json.loads(previous))
-    known = {each["name"] for each in json.loads(previous)["fields"]}
+    known = {load["name"] for load in json.loads(previous)["fields"]}
 
     read = decode(SINGLE_OBJECT + make_schema(model, previous).fingerprint + body(older, event))
 

@@ -22,7 +22,7 @@ VACUUM: dict[str, Any] = {
     "table": "lake.sales.orders",
     "location": "/lake/orders",
     "occurred_at": NOON,
-    "said_by": "compactor",
+    "source": "compactor",
     "kind": "minor",
     "directories": ("delta_0000001_0000003",),
     "min_write_id": 1,
@@ -87,7 +87,7 @@ class Renamed(Fact, frozen=True):
 
 
 def test_a_fact_of_an_earlier_version_is_read_and_gets_the_id_of_this_one() -> None:
-    content = {key: VACUUM[key] for key in ("table", "location", "occurred_at", "said_by")}
+    content = {key: VACUUM[key] for key in ("table", "location", "occurred_at", "source")}
     content |= {"name": "delta_1", "size": 3}
     earlier = derived_id("Renamed", "lake.sales.orders", "delta_1")
 

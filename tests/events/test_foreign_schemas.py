@@ -48,7 +48,7 @@ def read_elsewhere(schema: str, body: bytes) -> str:
 def foreign(*fields: Any) -> str:  # noqa: ANN401 - any Avro type
     """A commit's schema of another writer, with more fields in front."""
     schema: Json = json.loads(schema_text("CommitCompleted"))
-    more = [{"name": f"x{n}", "type": each} for n, each in enumerate(fields)]
+    more = [{"name": f"x{n}", "type": field} for n, field in enumerate(fields)]
     return json.dumps(schema | {"fields": [*more, *schema["fields"]]})
 
 

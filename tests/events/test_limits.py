@@ -38,7 +38,7 @@ BEYOND = [
     ("CommitCompleted", "instant", "202603011000000001"),
     ("CommitCompleted", "completion_time", "tomorrow"),
     ("CommitCompleted", "action", "a" * 1_001),
-    ("CommitCompleted", "said_by", "a" * 1_001),
+    ("CommitCompleted", "source", "a" * 1_001),
     ("CommitCompleted", "location", "/" + "a" * 4_000),
     ("CommitCompleted", "location", "lake/orders"),
     ("CommitCompleted", "location", "/lake/\x1b[2Jorders"),
@@ -157,7 +157,7 @@ def test_a_wide_value_with_more_locks_than_the_limit_is_refused_in_little_memory
 def test_a_long_message_of_an_outcome_is_shortened_and_the_outcome_is_published() -> None:
     outcome = CleaningRefused.about(
         commit(1),
-        said_by="cleaner",
+        source="cleaner",
         occurred_at=commit(1).occurred_at,
         reason="link-inside",
         message="m" * (MAX_MESSAGE_CHARS + 1),
@@ -171,7 +171,7 @@ def test_an_outcome_takes_every_location_that_its_cause_may_have() -> None:
 
     assert (
         CleaningRefused.about(
-            cause, said_by="c", occurred_at=cause.occurred_at, reason="r", message="m"
+            cause, source="c", occurred_at=cause.occurred_at, reason="r", message="m"
         ).location
         == cause.location
     )

@@ -19,7 +19,7 @@ CAUSE = commit(1)
 
 def cleaned(**fields: Any) -> DirectoriesCleaned:  # noqa: ANN401 - an event's fields
     counts = {"directories": ("a",), "files": 1, "bytes": 10, "duration_ms": 5}
-    known = counts | {"said_by": "cleaner", "occurred_at": NOON}
+    known = counts | {"source": "cleaner", "occurred_at": NOON}
     return DirectoriesCleaned.about(CAUSE, **(known | fields))
 
 
@@ -30,7 +30,7 @@ def test_a_hundred_thousand_names_go_out_in_messages_that_every_broker_takes() -
         cleaned(directories=group, part=number, parts=len(groups))
         for number, group in enumerate(groups, 1)
     ]
-    assert max(len(encode(each)) for each in events) < BROKERS_DEFAULT / 2
+    assert max(len(encode(event)) for event in events) < BROKERS_DEFAULT / 2
     assert len(events) <= 10
     [whole] = whole_outcomes(events)
     assert isinstance(whole, DirectoriesCleaned)
@@ -74,7 +74,7 @@ def test_a_part_has_a_place_among_the_parts(part: int | None, of: int | None) ->
 
 
 def test_the_parts_of_one_outcome_have_different_ids_and_the_first_has_that_of_the_whole() -> None:
-    ids = [each.event_id for each in parts(3, 1, 2, 3)]
+    ids = [part.event_id for part in parts(3, 1, 2, 3)]
     assert len(set(ids)) == 3
     assert ids[0] == cleaned().event_id
     own = {"event_id", "duration_ms", "superseded_by"}
@@ -85,7 +85,7 @@ def test_the_parts_of_one_outcome_have_different_ids_and_the_first_has_that_of_t
 def test_a_part_that_does_not_follow_says_so_and_changes_nothing() -> None:
     joiner = PartsJoiner()
     first, second, third = (
-        each for each in parts(3, 1, 2, 3) if isinstance(each, DirectoriesCleaned)
+        part for part in parts(3, 1, 2, 3) if isinstance(part, DirectoriesCleaned)
     )
 
     assert joiner.add(second) is None

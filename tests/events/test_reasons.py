@@ -25,7 +25,7 @@ def reasons_given() -> Iterator[tuple[str, str]]:
     """Where a refusal or an outcome is made, and the expression of its reason."""
     for file, call in calls():
         function = ast.unparse(call.func)
-        named = [each.value for each in call.keywords if each.arg == "reason"]
+        named = [keyword.value for keyword in call.keywords if keyword.arg == "reason"]
         if function in REFUSALS:
             yield f"{file.name}:{call.lineno}", ast.unparse((*call.args, *named)[0])
         elif function.partition(".")[0] in OUTCOMES and named:

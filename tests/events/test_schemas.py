@@ -29,7 +29,7 @@ def avro_type(annotation: Any) -> Any:  # noqa: ANN401, PLR0911 - any type in, a
         return {"type": "long", "logicalType": "timestamp-micros"}
     match get_origin(annotation), get_args(annotation):
         case (types.UnionType | typing.Union, args):
-            (inner,) = (each for each in args if each is not type(None))
+            (inner,) = (arg for arg in args if arg is not type(None))
             return ["null", avro_type(inner)]
         case (typing.Annotated, (inner, *_)):
             return avro_type(inner)

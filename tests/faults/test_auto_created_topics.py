@@ -38,7 +38,7 @@ def topics(servers: str) -> set[str]:
 def test_no_client_of_ours_makes_the_broker_create_a_topic(servers: str) -> None:
     config = {"delivery.timeout.ms": 3000}
     with (
-        Publisher(servers, said_by="test", prefix="ours", config=config) as publisher,
+        Publisher(servers, source="test", prefix="ours", config=config) as publisher,
         pytest.raises(DeliveryError),
     ):
         publisher.publish(commit(0))
@@ -47,7 +47,7 @@ def test_no_client_of_ours_makes_the_broker_create_a_topic(servers: str) -> None
         bus.partitions("ours.commands")
     bus.close()
 
-    assert {each for each in topics(servers) if each.startswith("ours")} == set()
+    assert {topic for topic in topics(servers) if topic.startswith("ours")} == set()
 
 
 @pytest.mark.parametrize("service", ["reader-gate", "cleaner"])

@@ -88,7 +88,7 @@ def work_off(loop: DeciderLoop[Count] | ExecutorLoop, records: int) -> None:
 
 
 def send(bus: KafkaBus, *events: Event, prefix: str) -> None:
-    bus.send([message(each, prefix) for each in events])
+    bus.send([message(event, prefix) for event in events])
 
 
 def letters(bus: KafkaBus, prefix: str) -> list[Record]:
@@ -150,7 +150,11 @@ def test_of_a_batch_that_can_not_be_unpacked_each_record_has_its_letter_also_aft
         work_off(loop, records)
         loop.close()
 
-    assert [place_of(each)[2] for each in letters(bus, prefix)] == [at, at + 1, at + 2]
+    assert [place_of(dead_letter)[2] for dead_letter in letters(bus, prefix)] == [
+        at,
+        at + 1,
+        at + 2,
+    ]
     assert len(list(bus.log(Partition(f"{prefix}.commands", 0)))) == 1
     bus.close()
 

@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.soak]
 VACUUMS = 3334  # with two releases each: 10,002 events
 CHUNK = 100
 WRITING_SECONDS = 12.0
-SAID: dict[str, Any] = {"said_by": "writer", "occurred_at": datetime(2026, 11, 21, tzinfo=UTC)}
+SAID: dict[str, Any] = {"source": "writer", "occurred_at": datetime(2026, 11, 21, tzinfo=UTC)}
 Fault = Callable[[Cluster, str], None]
 
 
@@ -63,7 +63,7 @@ class Recording:
             files=1,
             bytes=1,
             duration_ms=1,
-            said_by=self.name,
+            source=self.name,
             occurred_at=command.occurred_at,
         )
 
@@ -142,8 +142,8 @@ def test_ten_thousand_events_come_through(
     fault: Fault, cluster: Cluster, topic_prefix: str, tmp_path: Path
 ) -> None:
     cluster.wait_for_all()
-    events = [each for number in range(VACUUMS) for each in vacuum_and_releases(number)]
-    vacuums = {each.event_id for each in events if isinstance(each, VacuumFinished)}
+    events = [release for number in range(VACUUMS) for release in vacuum_and_releases(number)]
+    vacuums = {event.event_id for event in events if isinstance(event, VacuumFinished)}
     stop = threading.Event()
     with (
         Deployment(
@@ -171,10 +171,12 @@ def test_ten_thousand_events_come_through(
         assert gate.exit_code is None, gate.tail()
         executor.result(60)
 
-        kept = {each.event_id for name in ("vacuums", "locks") for each in deployment.events(name)}
-        assert kept == {each.event_id for each in events}
-        commands = {each.event_id: each.caused_by for each in deployment.events("commands")}
+        kept = {
+            event.event_id for name in ("vacuums", "locks") for event in deployment.events(name)
+        }
+        assert kept == {event.event_id for event in events}
+        commands = {event.event_id: event.caused_by for event in deployment.events("commands")}
         assert Counter(commands.values()) == dict.fromkeys(vacuums, 1)
-        outcomes = {each.event_id: each.caused_by for each in deployment.events("outcomes")}
+        outcomes = {event.event_id: event.caused_by for event in deployment.events("outcomes")}
         assert Counter(outcomes.values()) == dict.fromkeys(commands, 1)
         assert deployment.records("dead-letters") == []

@@ -315,7 +315,7 @@ def test_no_reader_of_hive_3_loses_a_directory_though_no_name_has_a_transaction(
     chosen = data.draw(st.integers(0, len(vacuums) - 1), label="the vacuum that is cleaned")
     vacuum = replace(
         vacuums[chosen],
-        products=tuple(parse_name(as_hive_3(each.name)) for each in vacuums[chosen].products),
+        products=tuple(parse_name(as_hive_3(product.name)) for product in vacuums[chosen].products),
     )
     has_marker = data.draw(st.booleans(), label="with marker files")
 

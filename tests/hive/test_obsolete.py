@@ -145,8 +145,8 @@ def test_always_obsolete_is_what_every_order_of_the_listing_calls_obsolete(
     bases: list[Base], deltas: list[Delta], text: str, *, as_cleaner: bool
 ) -> None:
     ids = cleaner(text) if as_cleaner else reader(text)
-    found_bases = [FoundDirectory(each.name, each) for each in bases]
-    found_deltas = [FoundDirectory(each.name, each) for each in deltas]
+    found_bases = [FoundDirectory(base.name, base) for base in bases]
+    found_deltas = [FoundDirectory(delta.name, delta) for delta in deltas]
     directories = found_bases + found_deltas
     orders = [[*order, *found_deltas] for order in permutations(found_bases)]
     try:

@@ -78,12 +78,12 @@ def test_ranges_are_asked_as_the_ids_in_them(
     ranges: list[tuple[int, int]], low: int, high: int
 ) -> None:
     text = ",".join(f"{first}-{last}" if first < last else str(first) for first, last in ranges)
-    ids = {each for first, last in ranges for each in range(first, last + 1)}
+    ids = {number for first, last in ranges for number in range(first, last + 1)}
     parsed = IdRanges.parse(text)
     assert parsed == IdRanges.of(*ids)
     assert IdRanges.parse(str(parsed)) == parsed
     assert (low in parsed) is (low in ids)
-    assert parsed.count_in(low, high) == len([each for each in ids if low <= each <= high])
+    assert parsed.count_in(low, high) == len([id_ for id_ in ids if low <= id_ <= high])
 
 
 def test_what_hive_reads_are_single_ids_as_long_as_they_are_few() -> None:

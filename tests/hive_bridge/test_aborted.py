@@ -116,9 +116,9 @@ def test_partitions_that_the_metastore_has_never_heard_of_are_met_too(
     sweep.after(0, db)
     facts = sweep.after(GRACE, db)
 
-    assert {each.partition for each in facts} == {"day=1", "day=2"}
-    for each in facts:
-        clean(each)
+    assert {event.partition for event in facts} == {"day=1", "day=2"}
+    for event in facts:
+        clean(event)
     assert names_in(location / "day=1") == [f"base_{last:07}", delta(good)]
     assert names_in(location / "day=2") == [delta(good)]
 
@@ -139,7 +139,7 @@ def test_nothing_of_a_table_goes_that_is_not_to_be_cleaned_or_has_a_partition_el
             for db in (kept, spread):
                 assert sweep.after(seconds + 1, db) == []
 
-    [said] = [each for each in caplog.messages if spread in each]
+    [said] = [message for message in caplog.messages if spread in message]
     assert "not in its table's directory" in said
 
 

@@ -74,7 +74,7 @@ def test_an_object_stores_markers_hinder_nothing(table: Path) -> None:
         (table / f"{name}_$folder$").touch()
     found = look(Metastore(table, ids(9, "4")), ids(4, "4"))
     assert found is not None
-    assert [each.alone for each in found.places] == [(ABORTED,)]
+    assert [location.alone for location in found.places] == [(ABORTED,)]
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_a_compaction_is_published_with_its_snapshot_and_its_holds(
     assert event.valid_write_ids == f"{db}.orders:4:9223372036854775807::{aborted}"
     # whoever is later sees what the compaction made; Hive 3 does not say who is
     beside = {later_lock} if engine.is_hive_3 else set[int]()
-    assert {each.lock_id for each in event.locks} == {0, locked} | beside
+    assert {lock.lock_id for lock in event.locks} == {0, locked} | beside
     assert {reader, compiling} <= set(event.open_transactions)
     assert (later in event.open_transactions) == engine.is_hive_3
     assert len(watched.vacuums(db)) == 1  # published once
@@ -75,7 +75,7 @@ def test_every_hold_is_released_when_it_ends_and_none_before(
     compiled, aborts = engine.open_txn(), engine.open_txn()
     compact(engine, db, location)
     [event] = watched.vacuums(db)
-    assert {each.lock_id for each in event.locks} == {0, plain, on_database}
+    assert {lock.lock_id for lock in event.locks} == {0, plain, on_database}
     assert {compiled, aborts} <= set(event.open_transactions)
     engine.lock(db, "orders", txn=compiled)
 
@@ -119,7 +119,7 @@ def test_a_long_query_on_another_table_holds_nobody_back(
     assert found.reason is ReleaseReason.UNLOCKED
     engine.commit(elsewhere)
     engine.commit(here)
-    assert {each.transaction_id for each in watched.releases(db)} == {elsewhere, here}
+    assert {release.transaction_id for release in watched.releases(db)} == {elsewhere, here}
 
 
 @on_both_versions
@@ -135,10 +135,10 @@ def test_a_partitions_vacuum_waits_for_its_own_readers(
     [event] = watched.vacuums(db)
 
     assert event.partition == "day=1"
-    assert {each.lock_id for each in event.locks} == {0, here}
+    assert {lock.lock_id for lock in event.locks} == {0, here}
     engine.unlock(here)
     engine.unlock(other)
-    assert [each.lock_id for each in watched.releases(db)] == [here]
+    assert [release.lock_id for release in watched.releases(db)] == [here]
 
 
 def test_a_reader_that_died_is_released_as_expired(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_another_bridge_goes_on_where_the_first_one_was_killed(
     [found] = other.releases(db)
     assert (found.lock_id, found.reconciled) == (ended, True)
     engine.unlock(lasting)
-    assert [each.lock_id for each in other.releases(db)] == [ended, lasting]
+    assert [release.lock_id for release in other.releases(db)] == [ended, lasting]
     other.bridge.close()
 
 
@@ -223,17 +223,17 @@ def test_a_table_whose_events_are_refused_is_named_once_and_stalls_no_other(
         watched.vacuums(db)
     (good, _), (bad, bad_location) = tables
     watched.refused = bad
-    for each in locks:
-        engine.unlock(each)
+    for lock in locks:
+        engine.unlock(lock)
     compact(engine, bad, bad_location)
 
     with caplog.at_level(logging.WARNING):
         found = [watched.releases(good) for _ in range(3)]
 
-    assert [[each.lock_id for each in releases] for releases in found] == [[locks[0]]] * 3
+    assert [[release.lock_id for release in releases] for releases in found] == [[locks[0]]] * 3
     watched.bridge._compactions.wait(60)
     watched.bridge.look()
-    said = [each for each in caplog.messages if bad in each]
+    said = [message for message in caplog.messages if bad in message]
     assert len(said) == 2, said  # its release, and its vacuum
 
 
@@ -248,7 +248,7 @@ def test_what_cannot_be_published_is_said_once(
         assert watched.vacuums(db) == []
         assert watched.vacuums(db) == []
 
-    [said] = [each for each in caplog.messages if db in each]
+    [said] = [message for message in caplog.messages if db in message]
     assert "nothing that it made is in" in said
 
 
@@ -258,7 +258,7 @@ def test_a_table_that_is_dropped_or_not_acid_is_refused_by_name(engine: HiveEngi
     engine.table(db, "plain", acid=False)
     txn = compact(engine, db, location)
     with MetastoreClient(engine.settings) as client:
-        [queued] = [each for each in client.compactions() if each.database == db]
+        [queued] = [compaction for compaction in client.compactions() if compaction.database == db]
         assert describe(queued, client, Storage()).directories == (
             product("delta_0000001_0000003", txn),
         )
@@ -292,9 +292,9 @@ def test_a_metastore_that_restarts_releases_nothing_that_is_still_held(tmp_path:
         assert watched.releases(db) == []
         engine.close()  # its connection is of before
         engine.commit(reader)
-        assert {each.transaction_id for each in watched.releases(db)} == {reader}
+        assert {release.transaction_id for release in watched.releases(db)} == {reader}
         engine.unlock(locked)
-        assert {each.lock_id for each in watched.releases(db)} == {None, locked}
+        assert {release.lock_id for release in watched.releases(db)} == {None, locked}
         watched.bridge.close()
         engine.close()
 
@@ -344,7 +344,7 @@ def test_a_metastore_that_hangs_in_one_call_delays_only_that_call(tmp_path: Path
 
         stalled.compactions = hang  # type: ignore[method-assign]
         engine.unlock(locked)
-        assert locked in {each.lock_id for each in watched.releases("default")}
+        assert locked in {release.lock_id for release in watched.releases("default")}
 
         os.kill(pid, signal.SIGSTOP)  # now all of it hangs
         quick = BridgeSettings(uri=metastore.uri, timeout_ms=300, interval_ms=100)

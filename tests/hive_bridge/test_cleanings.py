@@ -14,7 +14,7 @@ from tidegate.hive_metastore.values import READY_FOR_CLEANING, Compaction
 def outcome(event: VacuumFinished, kind: type[Outcome] = DirectoriesCleaned) -> Outcome:
     """What the cleaner says of the command that the gate makes of a vacuum."""
     command = command_for(event, NOON)
-    fields: dict[str, Any] = {"occurred_at": NOON, "said_by": "cleaner"}
+    fields: dict[str, Any] = {"occurred_at": NOON, "source": "cleaner"}
     if kind is DirectoriesCleaned:
         fields |= {"directories": (), "files": 0, "bytes": 0, "duration_ms": 0}
     else:

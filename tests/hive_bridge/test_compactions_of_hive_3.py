@@ -208,4 +208,4 @@ def test_without_the_call_to_mark_it_is_tried_once_and_said_once(
     marking.close()
 
     assert tried == [7]
-    assert len([each for each in caplog.messages if "no call to mark" in each]) == 1
+    assert len([message for message in caplog.messages if "no call to mark" in message]) == 1

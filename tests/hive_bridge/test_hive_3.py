@@ -40,9 +40,9 @@ def test_a_compaction_is_cleaned_and_stays_in_the_queue_which_blocks_no_other(
     [event] = queued.vacuums(db)
     assert event.directories == (made,) == ("delta_0000001_0000003",)
     assert (event.own_transaction_id, event.max_write_id) == (None, 3)
-    assert {each.lock_id for each in event.locks} == {0, held}
+    assert {lock.lock_id for lock in event.locks} == {0, held}
     engine.unlock(held)
-    assert [each.lock_id for each in queued.releases(db)] == [held]
+    assert [release.lock_id for release in queued.releases(db)] == [held]
 
     assert isinstance(queued.clean(event), DirectoriesCleaned)
     with caplog.at_level(logging.WARNING):
@@ -52,7 +52,7 @@ def test_a_compaction_is_cleaned_and_stays_in_the_queue_which_blocks_no_other(
     assert names_in(location) == [made]
     assert queued.state(engine, db) == [READY]
     assert queued.calls["mark_cleaned"] == 1
-    [said] = [each for each in caplog.messages if "no call to mark" in each]
+    [said] = [message for message in caplog.messages if "no call to mark" in message]
     assert "Hive's own Cleaner must stay off" in said
 
     last = wrote(engine, db, location)
@@ -105,7 +105,7 @@ def test_a_compaction_is_not_looked_up_while_another_of_the_same_place_is_under_
     with caplog.at_level(logging.WARNING):
         assert queued.vacuums(db) == []
 
-    [said] = [each for each in caplog.messages if db in each]
+    [said] = [message for message in caplog.messages if db in message]
     assert "another compaction of the same place is under way" in said
     engine.end(other, last)
     again = Queued(engine, queued.bridge.baseline)

@@ -62,7 +62,7 @@ def test_a_bridge_that_starts_again_marks_what_was_cleaned_meanwhile_and_marks_i
         other.bridge.take(queued.events)
         other.settle()
         assert queued.state(engine, db) == [SUCCEEDED]
-        assert not [each for each in other.events if f".{db}." in each.table]
+        assert not [event for event in other.events if f".{db}." in event.table]
         other.bridge.close()
 
 
@@ -120,7 +120,7 @@ def test_an_entry_stays_while_a_directory_of_an_aborted_write_is_left(
         queued.settle()
         queued.settle()
     assert queued.state(engine, db) == [READY]
-    [said] = [each for each in caplog.messages if db in each]
+    [said] = [message for message in caplog.messages if db in message]
     assert f"{left} is there, with rows of an aborted write" in said
 
     shutil.rmtree(location / left)
@@ -219,7 +219,7 @@ def test_a_table_with_no_cleanup_is_not_cleaned_until_the_property_is_gone(
     with caplog.at_level(logging.WARNING):
         assert queued.vacuums(db) == []
         assert queued.vacuums(db) == []
-    [said] = [each for each in caplog.messages if db in each]
+    [said] = [message for message in caplog.messages if db in message]
     assert "NO_CLEANUP" in said
     engine.alter(db, properties={"NO_CLEANUP": "false"})
     again = Queued(engine, queued.bridge.baseline)

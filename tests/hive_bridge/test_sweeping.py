@@ -36,7 +36,7 @@ def test_a_refusal_is_said_once_and_does_not_end_the_bridge(
         sweep.wait(60)
 
     assert sweep.look(frozenset()) == []
-    assert [each for each in caplog.messages if "no privilege" in each] == [
+    assert [message for message in caplog.messages if "no privilege" in message] == [
         "aborted writes of any table stay: the Metastore refuses get_all_tables: no privilege"
     ]
     sweep.close()

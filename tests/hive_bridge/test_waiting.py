@@ -160,7 +160,7 @@ def test_nothing_is_released_while_it_is_listed_and_everything_is_in_the_end(
 
     def shown() -> Snapshot:
         return snapshot(
-            *(lock(each, table=None) for each in live_locks), open_txns=sorted(live_txns)
+            *(lock(live_lock, table=None) for live_lock in live_locks), open_txns=sorted(live_txns)
         )
 
     def publish(ended: list[Ended]) -> None:
@@ -180,7 +180,7 @@ def test_nothing_is_released_while_it_is_listed_and_everything_is_in_the_end(
             holds.vacuum(vacuum(sorted(locks), sorted(txns), table))
             expected |= {(table, 0, None)}
             expected |= {(table, each, None) for each in locks}
-            expected |= {(table, None, each) for each in txns}
+            expected |= {(table, None, txn) for txn in txns}
         elif step == "end":
             ended = data.draw(st.sets(st.sampled_from([*range(1, 7), *range(20, 26)])))
             live_locks -= ended
@@ -200,7 +200,7 @@ def released(ended: Ended) -> LockReleased:
         table=ended.table,
         location=ended.location,
         occurred_at=NOON,
-        said_by="test",
+        source="test",
         lock_id=ended.lock_id,
         transaction_id=ended.transaction_id,
     )
@@ -212,11 +212,11 @@ def test_a_release_that_the_gate_may_have_forgotten_is_looked_for_again() -> Non
     event = vacuum(locks=[5, 6], open_txns=[8])
     holds.vacuum(event)
     for lock_id in (0, 5):
-        holds.release(LockReleased.about(event, said_by="x", occurred_at=NOON, lock_id=lock_id))
+        holds.release(LockReleased.about(event, source="x", occurred_at=NOON, lock_id=lock_id))
     shown = snapshot(lock(6), open_txns=[8])
     assert look(holds, shown) == []
     number = holds.begin()
-    fields = {"said_by": "reader-gate", "occurred_at": NOON, "message": "m"}
+    fields = {"source": "reader-gate", "occurred_at": NOON, "message": "m"}
     flag = VacuumFlag.RELEASE_MAY_BE_FORGOTTEN
     flagged = VacuumFlagged.about(event, **fields, flag=flag, locks=(0, 5, 6), transactions=(8,))
 

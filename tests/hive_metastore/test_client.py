@@ -37,7 +37,7 @@ def test_locks_of_every_level_are_listed_with_their_transactions(
     on_table = engine.lock(db, "orders", txn=txn)
     on_partition = engine.lock(db, "orders", "day=1")
 
-    ours = {each.lock_id: each for each in client.locks() if each.database == db}
+    ours = {lock.lock_id: lock for lock in client.locks() if lock.database == db}
 
     assert set(ours) == {on_database, on_table, on_partition}
     assert (ours[on_database].table, ours[on_database].partition) == (None, None)
@@ -49,7 +49,7 @@ def test_locks_of_every_level_are_listed_with_their_transactions(
     engine.unlock(on_database)
     engine.unlock(on_partition)
     engine.commit(txn)
-    assert [each for each in client.locks() if each.database == db] == []
+    assert [lock for lock in client.locks() if lock.database == db] == []
 
 
 @on_both_versions
@@ -80,14 +80,18 @@ def test_a_compaction_is_visible_only_once_its_transaction_has_committed(
     info, txn = engine.compaction(db, "orders", highest)
 
     def ours() -> list[bool]:
-        return [each.is_visible for each in client.compactions() if each.database == db]
+        return [
+            compaction.is_visible
+            for compaction in client.compactions()
+            if compaction.database == db
+        ]
 
     assert ours() == [False]
     engine.call("mark_compacted", info)
     assert ours() == [False]  # the Metastore says "ready for cleaning", readers see nothing yet
     engine.commit(txn)
 
-    [found] = [each for each in client.compactions() if each.database == db]
+    [found] = [compaction for compaction in client.compactions() if compaction.database == db]
     assert found.is_visible
     assert (found.table, found.partition, found.kind) == ("orders", None, VacuumKind.MINOR)
     assert (found.transaction_id, found.highest_write_id) == (txn, 3)

@@ -66,7 +66,7 @@ def test_a_lock_is_listed_without_its_transaction() -> None:
 
 
 def test_more_locks_than_an_event_can_have_are_held_by_their_transactions() -> None:
-    many = [lock(each, transaction_id=7) for each in range(1, MANY_LOCKS + 1)]
+    many = [lock(number, transaction_id=7) for number in range(1, MANY_LOCKS + 1)]
     alone = lock(MANY_LOCKS + 1)
 
     found = holds(snapshot(*many, alone, open_txns=[7]))

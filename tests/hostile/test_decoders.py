@@ -32,7 +32,7 @@ EXAMPLES: Final = {name: COSTLY.get(name, USUAL) for name in DECODERS}
 
 
 def tried(name: str, examples: int, last: Path) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join(str(ROOT / each) for each in SOURCES)
+    path = os.pathsep.join(str(ROOT / source) for source in SOURCES)
     return subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "support.fuzzing", name, str(examples), str(last)],
         env={**os.environ, "PYTHONPATH": path, "TIDEGATE_CONFIG": ""},

@@ -16,7 +16,7 @@ FILES = st.dictionaries(NAMES, st.lists(NAMES, max_size=3).map(tuple), max_size=
 
 def by_fastavro(data: bytes) -> dict[str, tuple[str, ...]]:
     fields = containers.schema("HoodieSavepointMetadata")["fields"]
-    (of_map,) = (each["type"] for each in fields if each["name"] == "partitionMetadata")
+    (of_map,) = (field["type"] for field in fields if field["name"] == "partitionMetadata")
     read = containers.decode_value(fastavro.parse_schema(of_map), data)
     return {path: tuple(entry["savepointDataFile"]) for path, entry in read.items()}
 

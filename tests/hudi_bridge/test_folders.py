@@ -12,8 +12,8 @@ def test_a_star_stands_for_the_name_of_one_directory(tmp_path: Path) -> None:
     (tmp_path / "sales/file").write_text("")
 
     def found(*patterns: str) -> list[str]:
-        paths = find_tables(Storage(), [str(tmp_path / each) for each in patterns])
-        return [str(Path(each).relative_to(tmp_path)) for each in paths]
+        paths = find_tables(Storage(), [str(tmp_path / pattern) for pattern in patterns])
+        return [str(Path(path).relative_to(tmp_path)) for path in paths]
 
     assert found("sales/*") == ["sales/old_items", "sales/orders"]
     assert found("*/orders") == ["raw/orders", "sales/orders"]

@@ -30,9 +30,9 @@ def watched(table: HandMade, now: list[float] | None = None, **more: object) -> 
 
 def taken(table: WatchedTable, events: list[CommitCompleted]) -> list[str]:
     """Publish what is due; the instants."""
-    for each in events:
-        table.published.take(each)
-    return [each.instant for each in events]
+    for event in events:
+        table.published.take(event)
+    return [event.instant for event in events]
 
 
 @pytest.mark.parametrize("version", [6, 8, 9])
@@ -85,14 +85,14 @@ def test_what_a_stopped_bridge_missed_is_due_and_reconciled(tmp_path: Path) -> N
     after = watched(table)
     after.published.take(first)
     events = after.look(STORAGE)
-    assert [(each.instant, each.reconciled) for each in events] == [(at(5), True), (at(6), True)]
+    assert [(event.instant, event.reconciled) for event in events] == [(at(5), True), (at(6), True)]
 
 
 def test_a_writer_that_publishes_by_itself_has_its_grace(tmp_path: Path) -> None:
     table, now = four_commits(tmp_path / "orders", 9), [0.0]
     watch = watched(table, now, grace_ms=60_000)
     fields = {"table": "hudi.orders.orders", "location": table.location, "action": "commit"}
-    said = {"said_by": "the-writer", "occurred_at": "2026-01-01T00:00:00Z"}
+    said = {"source": "the-writer", "occurred_at": "2026-01-01T00:00:00Z"}
     for instant in (at(2), at(4)):
         watch.published.take(
             CommitCompleted.model_validate(
@@ -149,8 +149,8 @@ def test_numbers_that_no_event_takes_do_not_keep_a_commit_from_being_published(
     table = four_commits(tmp_path / "orders", 6)
     content = json.loads((table.timeline / f"{at(4)}.commit").read_bytes())
     for stats in content["partitionToWriteStats"].values():
-        for each in stats:
-            each["numWrites"] = -(2**40)
+        for stat in stats:
+            stat["numWrites"] = -(2**40)
     (table.timeline / f"{at(4)}.commit").write_text(json.dumps(content))
 
     [event] = watched(table).look(STORAGE)

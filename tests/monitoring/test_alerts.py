@@ -18,9 +18,9 @@ from tidegate.monitoring.dashboard import PANELS
 ROOT = Path(__file__).parents[2]
 PROMTOOL = shutil.which("promtool")
 NAMES = {
-    f"{each.name}{suffix}"
-    for each in (*PROCESS_METRICS, *DEPLOYMENT_METRICS)
-    for suffix in (("_bucket", "_sum", "_count") if each.kind is Kind.HISTOGRAM else ("",))
+    f"{metric.name}{suffix}"
+    for metric in (*PROCESS_METRICS, *DEPLOYMENT_METRICS)
+    for suffix in (("_bucket", "_sum", "_count") if metric.kind is Kind.HISTOGRAM else ("",))
 }
 _OURS = re.compile(r"\b(?:tidegate|kafka)_[a-z_]+")
 _GROUPS = re.compile(r'\{[^}]*\}|"[^"]*"')
@@ -118,11 +118,11 @@ def test_what_is_generated_is_current(name: str) -> None:
 @pytest.mark.parametrize(
     "expression",
     [
-        *(pytest.param(each.expression, id=each.name) for each in ALERTS),
+        *(pytest.param(alert.expression, id=alert.name) for alert in ALERTS),
         *(
-            pytest.param(q, id=f"{each.title} {at}")
-            for each in PANELS
-            for at, (q, _) in enumerate(each.queries)
+            pytest.param(q, id=f"{panel.title} {at}")
+            for panel in PANELS
+            for at, (q, _) in enumerate(panel.queries)
         ),
     ],
 )

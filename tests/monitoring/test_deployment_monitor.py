@@ -46,7 +46,7 @@ def monitor(deployment: Deployment, metrics: Metrics) -> DeploymentMonitor:
 def refused(reason: str) -> SavepointRejected:
     request = savepoint_request(1)
     return SavepointRejected.about(
-        request, reason=reason, message="no", said_by="test", occurred_at=request.occurred_at
+        request, reason=reason, message="no", source="test", occurred_at=request.occurred_at
     )
 
 

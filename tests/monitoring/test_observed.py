@@ -137,7 +137,7 @@ class Cleaning:
             files=3,
             bytes=300,
             duration_ms=1,
-            said_by=self.name,
+            source=self.name,
             occurred_at=NOON,
         )
 
@@ -159,7 +159,7 @@ class Quarantine(Cleaning):
     """Quarantines two directories of 300 bytes, then puts one back and removes the other."""
 
     def execute(self, command: Command) -> Iterator[Outcome]:
-        fields = {"files": 1, "duration_ms": 1, "said_by": self.name, "occurred_at": NOON}
+        fields = {"files": 1, "duration_ms": 1, "source": self.name, "occurred_at": NOON}
         both = {"directories": ("delta_1_1", "delta_2_2"), "bytes": 300}
         one = {"directories": ("delta_1_1",), "bytes": 100, "cleaning": "c"}
         quarantined = {"mode": "quarantine", "keep_ms": 1}
@@ -187,9 +187,9 @@ def test_a_scrape_has_what_the_catalog_lists_and_nothing_else_of_ours() -> None:
     registered = {each.name for each in metrics.registry.collect()}
 
     ours = {name for name in registered if name.startswith("tidegate_")}
-    assert ours == {each.name.removesuffix("_total") for each in PROCESS_METRICS}
-    for each in PROCESS_METRICS:
-        assert each.name.endswith("_total") == (each.kind is Kind.COUNTER)
-        assert bool(each.buckets) == (each.kind is Kind.HISTOGRAM)
-        assert each.help.endswith(".")
-        assert "table" not in each.labels, "a table's name is chosen by others: unbounded"
+    assert ours == {metric.name.removesuffix("_total") for metric in PROCESS_METRICS}
+    for metric in PROCESS_METRICS:
+        assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
+        assert bool(metric.buckets) == (metric.kind is Kind.HISTOGRAM)
+        assert metric.help.endswith(".")
+        assert "table" not in metric.labels, "a table's name is chosen by others: unbounded"

@@ -22,7 +22,7 @@ def reviewed(table: str, size: int, hours: int) -> SavepointCreated:
     )
     return SavepointCreated.about(
         savepoint_request(1, table),
-        said_by="savepoint-writer",
+        source="savepoint-writer",
         occurred_at=NOON,
         instant="20261121120000001",
         partitions=1,
@@ -57,7 +57,7 @@ def test_the_last_review_of_each_table_counts_by_pattern() -> None:
 
     removed = SavepointRemoved.about(
         savepoint_request(1, "lake.hr.staff"),
-        said_by="savepoint-writer",
+        source="savepoint-writer",
         occurred_at=NOON,
         instant="20261121120000001",
         savepoints_left=0,

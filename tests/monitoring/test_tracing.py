@@ -73,7 +73,7 @@ def execute(bus: MemoryBus, tracer: Tracer, executor: Recorder) -> None:
 
 def chain(spans: Sequence[ReadableSpan], last: ReadableSpan) -> list[str]:
     """The names of a span and of those above it, outermost first."""
-    by_id = {each.context.span_id: each for each in spans if each.context}
+    by_id = {span.context.span_id: span for span in spans if span.context}
     names, at = [last.name], last.parent
     while at is not None:
         names.append(by_id[at.span_id].name)
@@ -91,9 +91,9 @@ def test_one_trace_from_the_publisher_to_the_outcome(
     execute(bus, tracer, Recorder())
 
     spans = exporter.get_finished_spans()
-    done = next(each for each in spans if each.name == "recorder executes")
+    done = next(span for span in spans if span.name == "recorder executes")
     assert chain(spans, done) == ["ingest", "every-third decides", "recorder executes"]
-    assert len({each.context.trace_id for each in spans if each.context}) == 1
+    assert len({span.context.trace_id for span in spans if span.context}) == 1
     assert done.attributes
     assert done.attributes["tidegate.table"] == "lake.sales.orders"
     [outcome] = bus.records(OUTCOMES)

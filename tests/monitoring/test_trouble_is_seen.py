@@ -59,7 +59,7 @@ class Watched:
         settings = Settings.load(self.place.settings_file("status", {}))
         now = datetime.now(UTC)
         seen = look(settings, now - timedelta(hours=1), now)
-        return next(each for each in seen.services if each.name == "reader-gate")
+        return next(service for service in seen.services if service.name == "reader-gate")
 
     def logged(self, text: str, child: Child | None = None) -> int:
         """How many lines of a log, by default the gate's, have this text."""

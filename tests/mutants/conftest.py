@@ -44,4 +44,4 @@ def runs(request: pytest.FixtureRequest) -> Runs:
 
 def mutants_of(items: list[pytest.Item]) -> list[Mutant]:
     params = [item.callspec.params for item in items if hasattr(item, "callspec")]
-    return [each["mutant"] for each in params if isinstance(each.get("mutant"), Mutant)]
+    return [param["mutant"] for param in params if isinstance(param.get("mutant"), Mutant)]

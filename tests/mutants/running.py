@@ -36,9 +36,9 @@ class Runs:
         self._begun: dict[str, Future[Result]] = {}
 
     def begin(self, mutants: Iterable[Mutant], servers: str | None = None) -> None:
-        for each in mutants:
-            if each.rule not in self._begun:
-                self._begun[each.rule] = self._pool.submit(self._judge, each, servers)
+        for mutant in mutants:
+            if mutant.rule not in self._begun:
+                self._begun[mutant.rule] = self._pool.submit(self._judge, mutant, servers)
 
     def result(self, mutant: Mutant) -> Result:
         return self._begun[mutant.rule].result()

@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parent
 
 def all_mutants() -> list[Mutant]:
     """Every mutant of every list: the tuples named `...MUTANTS` in the modules `...mutants.py`."""
-    names = (each.stem for each in sorted(FOLDER.glob("*mutants.py")) if each != Path(__file__))
+    names = (path.stem for path in sorted(FOLDER.glob("*mutants.py")) if path != Path(__file__))
     modules = [import_module(f"mutants.{name}") for name in names]
     lists = (
         value

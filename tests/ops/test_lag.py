@@ -30,7 +30,7 @@ class Cluster:
 
     def watermarks(self, partitions: Collection[Partition]) -> dict[Partition, Watermarks]:
         self.asked += partitions
-        return {each: Watermarks("id", 30, 50) for each in partitions}
+        return {partition: Watermarks("id", 30, 50) for partition in partitions}
 
 
 def test_a_group_that_has_committed_nothing_lags_by_every_record_there_is() -> None:

@@ -86,7 +86,9 @@ def place(bootstrap_servers: str, tmp_path_factory: pytest.TempPathFactory) -> I
         wait_for("the gate's command", lambda: monitor.commands()[1:])
         wait_for("the gate's state", lambda: len(list(waiting_vacuums(settings))) == 2)
         publish(bootstrap_servers, prefix, cleaned(released(done)), started(restore_request()))
-        [record] = [each for each in monitor.records("vacuums") if each.key == CUSTOMERS.encode()]
+        [record] = [
+            record for record in monitor.records("vacuums") if record.key == CUSTOMERS.encode()
+        ]
         bus.send(
             [
                 dead_letter(
@@ -103,12 +105,12 @@ def place(bootstrap_servers: str, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 def test_waiting_lists_what_the_gate_holds_back_and_for_whom(place: Place) -> None:
-    by_table = {each["table"]: each for each in place.rows("waiting")}
+    by_table = {row["table"]: row for row in place.rows("waiting")}
 
     assert set(by_table) == {ORDERS, CUSTOMERS}
     orders = by_table[ORDERS]
     assert orders["directories"] == ["delta_0000001_0000009"]
-    assert [(each["lock_id"], each["owner"]) for each in orders["lacks"]] == [
+    assert [(order["lock_id"], order["owner"]) for order in orders["lacks"]] == [
         (18, "user18"),
         (None, None),
     ]
@@ -117,8 +119,8 @@ def test_waiting_lists_what_the_gate_holds_back_and_for_whom(place: Place) -> No
 
 
 def test_waiting_is_selected_by_table_and_by_age(place: Place) -> None:
-    assert [each["table"] for each in place.rows("waiting", "-t", ORDERS)] == [ORDERS]
-    assert [each["table"] for each in place.rows("waiting", "-t", "*.CUST*")] == [CUSTOMERS]
+    assert [row["table"] for row in place.rows("waiting", "-t", ORDERS)] == [ORDERS]
+    assert [row["table"] for row in place.rows("waiting", "-t", "*.CUST*")] == [CUSTOMERS]
     assert place.rows("waiting", "-t", "lake.sales.none") == []
     assert place.rows("waiting", "--older-than", "1h") == []
     assert place.call("waiting", "--older-than", "1h", "--check") == "no such vacuum waits\n"

@@ -54,7 +54,7 @@ def test_a_vacuum_that_contradicts_itself_is_refused_before_it_is_sent(
     fields: dict[str, Any], reason: str | None
 ) -> None:
     with (
-        Publisher("127.0.0.1:9", said_by="test", config=SOON) as publisher,
+        Publisher("127.0.0.1:9", source="test", config=SOON) as publisher,
         pytest.raises(InvalidEventError, match=reason),
     ):
         publisher.publish(told(**fields))

@@ -52,7 +52,7 @@ def test_a_setting_that_breaks_a_guarantee_is_refused_before_anything_connects(
     with pytest.raises(ConfigError, match=f"{name} = .* must (not )?be "):
         ConfirmedProducer({**NOWHERE, **config})
     with pytest.raises(ConfigError, match=f"{name} = .* must (not )?be "):
-        Publisher("127.0.0.1:1", said_by="test", config=config)
+        Publisher("127.0.0.1:1", source="test", config=config)
 
 
 def test_every_setting_that_breaks_a_guarantee_is_listed_with_its_reason() -> None:
@@ -88,4 +88,6 @@ def test_our_own_clients_set_every_protected_setting_that_has_a_value() -> None:
     own = {**DEFAULTS, **CONSUMER}
     by_default = {"group.protocol", "enable.partition.eof", "delivery.report.only.error"}
 
-    assert {each.name for each in PROTECTED_SETTINGS if each.allowed} - by_default <= own.keys()
+    assert {
+        setting.name for setting in PROTECTED_SETTINGS if setting.allowed
+    } - by_default <= own.keys()

@@ -19,7 +19,7 @@ import gc, json, os, sys
 from tidegate.publisher import Publisher
 servers, prefix = sys.argv[1:]
 order = {"table": "lake.sales.orders", "location": "/lake/orders"}
-publisher = Publisher(servers, said_by="test", prefix=prefix)
+publisher = Publisher(servers, source="test", prefix=prefix)
 publisher.commit(**order, instant="20260301100000001")
 child = os.fork()
 if child == 0:

@@ -45,7 +45,7 @@ def test_the_locks_and_transactions_of_now_are_published(
         [found] = deployment.events("vacuums")
 
     assert isinstance(found, VacuumFinished)
-    assert {each.lock_id for each in found.locks} == {own, held}
+    assert {lock.lock_id for lock in found.locks} == {own, held}
     assert {reader, elsewhere} <= set(found.open_transactions)
     engine.commit(reader)
     engine.commit(elsewhere)
@@ -53,7 +53,7 @@ def test_the_locks_and_transactions_of_now_are_published(
 
 def test_a_metastore_that_does_not_answer_and_another_catalog_publish_nothing() -> None:
     nowhere = "thrift://127.0.0.1:1"
-    with Publisher("127.0.0.1:1", said_by="test") as publisher:
+    with Publisher("127.0.0.1:1", source="test") as publisher:
         with pytest.raises(TransientError, match="did not answer show_locks"):
             publisher.vacuum_finished(
                 **VACUUM,  # type: ignore[arg-type]

@@ -97,6 +97,6 @@ def test_the_project_without_extras_brings_no_spark(tmp_path: Path) -> None:
     )
     assert told.returncode == 0, told.stderr
 
-    found = {each["metadata"]["name"].lower() for each in json.loads(report.read_text())["install"]}
+    found = {load["metadata"]["name"].lower() for load in json.loads(report.read_text())["install"]}
     assert {"tidegate", "confluent-kafka", "fastavro"} <= found
     assert found & set(HEAVY) == set()

@@ -76,7 +76,7 @@ def as_bytes(value: bytes | str | None) -> bytes:
 
 @pytest.mark.kafka
 @pytest.mark.parametrize(
-    ("call", "suffix", "kind"), CALLS, ids=[each[2].__name__ for each in CALLS]
+    ("call", "suffix", "kind"), CALLS, ids=[call[2].__name__ for call in CALLS]
 )
 def test_a_call_says_where_the_broker_put_its_event(
     bootstrap_servers: str,
@@ -87,7 +87,7 @@ def test_a_call_says_where_the_broker_put_its_event(
 ) -> None:
     create_topic(bootstrap_servers, f"{topic_prefix}.{suffix}", partitions=3)
     before = datetime.now(UTC)
-    with Publisher(bootstrap_servers, said_by="ingest", prefix=topic_prefix) as publisher:
+    with Publisher(bootstrap_servers, source="ingest", prefix=topic_prefix) as publisher:
         receipt = call(publisher)
     message = read_back(bootstrap_servers, receipt)
     event = event_of(as_bytes(message.key()), as_bytes(message.value()))
@@ -95,7 +95,7 @@ def test_a_call_says_where_the_broker_put_its_event(
     assert (receipt.topic, receipt.offset) == (f"{topic_prefix}.{suffix}", 0)
     assert (message.topic(), message.key()) == (receipt.topic, b"lake.sales.orders")
     assert (type(event), event.table, event.location) == (kind, "lake.sales.orders", "/lake/orders")
-    assert (event.said_by, before <= event.occurred_at <= datetime.now(UTC)) == ("ingest", True)
+    assert (event.source, before <= event.occurred_at <= datetime.now(UTC)) == ("ingest", True)
     headers = dict(message.headers() or [])
     assert headers.pop("ce_time") is not None
     assert headers == {
@@ -113,7 +113,7 @@ def test_the_same_commit_published_twice_has_the_same_event_id(
     bootstrap_servers: str, topic_prefix: str
 ) -> None:
     create_topic(bootstrap_servers, f"{topic_prefix}.commits")
-    with Publisher(bootstrap_servers, said_by="ingest", prefix=topic_prefix) as publisher:
+    with Publisher(bootstrap_servers, source="ingest", prefix=topic_prefix) as publisher:
         first = publisher.commit(**TABLE, instant=INSTANT)
         again = publisher.commit(
             table="lake.sales.orders ", location="/lake/orders", instant=INSTANT
@@ -135,7 +135,7 @@ def test_a_topic_that_is_not_there_is_an_error_and_no_silence(
     config = {"delivery.timeout.ms": 3000, "topic.metadata.propagation.max.ms": 500}
     with (
         Publisher(
-            bootstrap_servers, said_by="ingest", prefix=topic_prefix, config=config
+            bootstrap_servers, source="ingest", prefix=topic_prefix, config=config
         ) as publisher,
         pytest.raises(DeliveryError, match="1 of 1 messages were not confirmed"),
     ):
@@ -190,7 +190,7 @@ def test_a_key_lies_where_a_java_writer_would_put_it(
 def test_without_a_broker_that_answers_a_call_raises() -> None:
     config = {"delivery.timeout.ms": 300}
     with (
-        Publisher(CLOSED, said_by="ingest", config=config) as publisher,
+        Publisher(CLOSED, source="ingest", config=config) as publisher,
         pytest.raises(DeliveryError, match="1 of 1 messages were not confirmed"),
     ):
         publisher.commit(**TABLE, instant=INSTANT)
@@ -199,7 +199,7 @@ def test_without_a_broker_that_answers_a_call_raises() -> None:
 def test_an_event_that_cannot_be_is_refused_before_anything_is_sent() -> None:
     # the broker does not answer: had anything been sent, this would be a DeliveryError
     config = {"delivery.timeout.ms": 300}
-    with Publisher(CLOSED, said_by="ingest", config=config) as publisher:
+    with Publisher(CLOSED, source="ingest", config=config) as publisher:
         with pytest.raises(ValidationError, match=r"catalog\.database\.table"):
             publisher.commit(table="orders", location="/lake/orders", instant=INSTANT)
         with pytest.raises(ValidationError, match="give lock_id, transaction_id or both"):
@@ -220,7 +220,7 @@ def test_a_vacuum_that_the_cleaner_would_refuse_is_refused_at_its_caller(
 ) -> None:
     config = {"delivery.timeout.ms": 300}
     with (
-        Publisher(CLOSED, said_by="ingest", config=config) as publisher,
+        Publisher(CLOSED, source="ingest", config=config) as publisher,
         pytest.raises(ValueError, match=said),
     ):
         publisher.vacuum_finished(**TABLE, **(VACUUM | wrong))
@@ -230,7 +230,7 @@ def test_a_vacuum_that_the_cleaner_would_refuse_is_refused_at_its_caller(
 def test_an_instant_that_is_not_of_a_timeline_is_refused_at_its_caller(instant: str) -> None:
     config = {"delivery.timeout.ms": 300}
     with (
-        Publisher(CLOSED, said_by="ingest", config=config) as publisher,
+        Publisher(CLOSED, source="ingest", config=config) as publisher,
         pytest.raises(ValidationError, match="instant"),
     ):
         publisher.commit(**TABLE, instant=instant)
@@ -239,7 +239,7 @@ def test_an_instant_that_is_not_of_a_timeline_is_refused_at_its_caller(instant: 
 def test_a_location_that_is_not_absolute_is_refused_at_its_caller() -> None:
     config = {"delivery.timeout.ms": 300}
     with (
-        Publisher(CLOSED, said_by="ingest", config=config) as publisher,
+        Publisher(CLOSED, source="ingest", config=config) as publisher,
         pytest.raises(ValidationError, match="not an absolute path"),
     ):
         publisher.commit(table="lake.sales.orders", location="orders", instant=INSTANT)
@@ -249,12 +249,12 @@ def test_without_a_broker_named_there_is_no_publisher(monkeypatch: pytest.Monkey
     monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
 
     with pytest.raises(ConfigError, match="no broker: give bootstrap_servers"):
-        Publisher(said_by="ingest")
+        Publisher(source="ingest")
 
 
 def test_a_setting_that_librdkafka_refuses_is_named() -> None:
     with pytest.raises(ConfigError, match=r"no\.such\.setting"):
-        Publisher(CLOSED, said_by="ingest", config={"no.such.setting": 1})
+        Publisher(CLOSED, source="ingest", config={"no.such.setting": 1})
 
 
 class Mortal(Producer):
@@ -281,7 +281,7 @@ def test_after_a_fatal_fault_the_next_call_has_a_producer_of_its_own(
 ) -> None:
     create_topic(bootstrap_servers, f"{topic_prefix}.commits")
     monkeypatch.setattr("tidegate.publisher.delivery.Producer", Mortal)
-    with Publisher(bootstrap_servers, said_by="ingest", prefix=topic_prefix) as publisher:
+    with Publisher(bootstrap_servers, source="ingest", prefix=topic_prefix) as publisher:
         with pytest.raises(DeliveryError, match="out of order"):
             publisher.commit(**TABLE, instant=INSTANT)
 

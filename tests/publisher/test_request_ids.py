@@ -50,14 +50,14 @@ class LostConfirmations:
         self.lost -= 1
         if self.lost >= 0:
             raise DeliveryError("1 of 1 messages were not confirmed: timed out")
-        return [Receipt(each.topic, 0, 0) for each in messages]
+        return [Receipt(message.topic, 0, 0) for message in messages]
 
     def close(self) -> None:
         pass
 
 
 def publisher_on(bus: MemoryBus, lost: int = 1) -> Publisher:
-    publisher = Publisher(CLOSED, said_by="cli")
+    publisher = Publisher(CLOSED, source="cli")
     vars(publisher)["_producer"] = LostConfirmations(bus, lost)
     return publisher
 

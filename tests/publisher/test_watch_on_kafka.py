@@ -52,7 +52,7 @@ def place(bootstrap_servers: str) -> Iterator[Place]:
     prefix = f"watch-{uuid.uuid4().hex[:8]}"
     settings = TopicSettings(prefix=prefix, partitions=3)
     create_topics({"bootstrap.servers": bootstrap_servers}, settings, DECIDERS)
-    with Publisher(bootstrap_servers, said_by="test", prefix=prefix) as publisher:
+    with Publisher(bootstrap_servers, source="test", prefix=prefix) as publisher:
         yield Place(bootstrap_servers, prefix, publisher)
 
 
@@ -155,7 +155,7 @@ def test_a_request_that_was_dead_lettered_has_failed(place: Place) -> None:
 
 def test_topics_that_are_missing_are_said_before_anything_is_published(place: Place) -> None:
     with (
-        Publisher(place.servers, said_by="test", prefix="nowhere") as lost,
+        Publisher(place.servers, source="test", prefix="nowhere") as lost,
         pytest.raises(ConfigError, match=r"topic nowhere\.outcomes does not exist"),
     ):
         lost.watch(ORDERS)

@@ -71,15 +71,15 @@ def test_an_event_published_through_a_registry_is_read_by_another_process(
     topic = f"{topic_prefix}.commits"
     create_topic(bootstrap_servers, topic)
     with Publisher(
-        bootstrap_servers, said_by="ingest", prefix=topic_prefix, registry=registry.url
+        bootstrap_servers, source="ingest", prefix=topic_prefix, registry=registry.url
     ) as publisher:
         publisher.publish(commit(1), commit(2))
 
     messages = list(consumed(bootstrap_servers, topic, 2))
 
     reader = wire(registry)
-    assert [(each.value or b"")[:1] for each in messages] == [b"\x00", b"\x00"]
-    assert [deserialized(reader, each) for each in messages] == [commit(1), commit(2)]
+    assert [(message.value or b"")[:1] for message in messages] == [b"\x00", b"\x00"]
+    assert [deserialized(reader, message) for message in messages] == [commit(1), commit(2)]
 
 
 def consumed(servers: str, topic: str, count: int) -> Iterator[Message]:
@@ -114,7 +114,7 @@ def test_a_service_hears_and_speaks_through_the_registry(
     loop = assemble(SavepointPolicyService.name, settings, KafkaBus(settings.connection()))
     assert isinstance(loop, DeciderLoop)
     with Publisher(
-        bootstrap_servers, said_by="ingest", prefix=topic_prefix, registry=named
+        bootstrap_servers, source="ingest", prefix=topic_prefix, registry=named
     ) as publisher:
         publisher.publish(commit(1))
     while not loop.step(0.2):
@@ -160,7 +160,9 @@ def test_the_events_of_one_topic_have_subjects_of_their_own(
     for event in (commit(1), release(1)):
         wire(registry).serialize(event, topic_prefix)
 
-    assert sorted(each for each in client.get_subjects() if each.startswith(topic_prefix)) == [
+    assert sorted(
+        subject for subject in client.get_subjects() if subject.startswith(topic_prefix)
+    ) == [
         f"{topic_prefix}-io.tidegate.events.CommitCompleted",
         f"{topic_prefix}-io.tidegate.events.LockReleased",
     ]

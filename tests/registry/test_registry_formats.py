@@ -186,8 +186,8 @@ def test_an_id_that_no_registry_knows_goes_to_the_dead_letters(in_memory: Regist
 
     loop.step(0)
 
-    [letter] = bus.records("tidegate.dead-letters")
-    assert b"read schema 404" in dict(letter.headers)["__connect.errors.exception.message"]
+    [dead_letter] = bus.records("tidegate.dead-letters")
+    assert b"read schema 404" in dict(dead_letter.headers)["__connect.errors.exception.message"]
 
 
 def test_a_secret_is_in_no_text_of_the_settings() -> None:

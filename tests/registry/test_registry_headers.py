@@ -49,10 +49,10 @@ def client_of(schemas: RegistrySchemas) -> SchemaRegistryClient:
 def events_read(bus: MemoryBus, topic: str, wire: Wire) -> list[Event]:
     """What lies on a topic; every message is a bare body under one header of ours."""
     records = bus.records(topic)
-    events = [wire.deserialize(each.key, each.value, each.headers) for each in records]
-    assert [each.value for each in records] == [encode_body(event) for event in events]
-    for each in records:
-        assert [name for name, _ in each.headers].count(VALUE_HEADER) == 1
+    events = [wire.deserialize(record.key, record.value, record.headers) for record in records]
+    assert [record.value for record in records] == [encode_body(event) for event in events]
+    for record in records:
+        assert [name for name, _ in record.headers].count(VALUE_HEADER) == 1
     return events
 
 
@@ -73,7 +73,7 @@ def test_value_and_header_are_those_of_the_clients_own_serializer(
     )
 
     assert ours.value == value == encode_body(commit(1))
-    assert [each for each in ours.headers if not each[0].startswith("ce_")] == [
+    assert [header for header in ours.headers if not header[0].startswith("ce_")] == [
         ("content-type", b"application/avro"),
         *theirs,
     ]
@@ -191,13 +191,13 @@ def test_a_message_that_was_set_aside_and_sent_back_is_still_read(
         commit(1),
         instant="20260301100000001",
         requested_by="ana",
-        said_by="test",
+        source="test",
         occurred_at=commit(1).occurred_at,
     )
     bus.send([wire.serialize(command, "tidegate.commands")])
     loop = ExecutorLoop(recorder, bus, wire=wire)
     work_off(loop)
-    [letter] = [read_dead_letter(each) for each in bus.records("tidegate.dead-letters")]
+    [letter] = [read_dead_letter(record) for record in bus.records("tidegate.dead-letters")]
     assert letter.event(wire) == command
 
     [original] = bus.records("tidegate.commands")

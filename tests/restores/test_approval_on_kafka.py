@@ -55,7 +55,7 @@ def place(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator
 
 
 def outcomes(place: Deployment) -> list[Outcome]:
-    return [each for each in place.events("outcomes") if isinstance(each, Outcome)]
+    return [event for event in place.events("outcomes") if isinstance(event, Outcome)]
 
 
 def test_two_people_restore_a_table_once_whatever_is_killed(

@@ -75,7 +75,9 @@ def check_restored_by_hudi(table: RealTable) -> None:
     assert isinstance(started, RestoreStarted)
     assert isinstance(completed, RestoreCompleted)
     assert completed.restore_instant == started.restore_instant
-    assert [each.instant for each in completed.instants] == [i.instant for i in started.instants]
+    assert [instant.instant for instant in completed.instants] == [
+        i.instant for i in started.instants
+    ]
     assert len(completed.instants) == 2
     assert completed.files_deleted == (0 if started.files == 0 else started.files)
     assert table.read() == kept
@@ -215,10 +217,10 @@ def test_a_write_that_began_while_hudi_restored_is_told_and_rolled_back_by_the_n
     started, completed = carried_out(table, request(table, instant), HudiEngine(lambda: spark, ALL))
 
     assert isinstance(started, RestoreStarted)
-    assert [each.action for each in started.instants] == ["commit"]
+    assert [instant.action for instant in started.instants] == ["commit"]
     assert isinstance(completed, RestoreCompleted)
     now = load_table(Storage(), table.location).timeline
-    assert [each.timestamp for each in now.writes][-1] == instant
+    assert [write.timestamp for write in now.writes][-1] == instant
     assert table.read() == kept
 
 

@@ -208,7 +208,7 @@ def test_a_metadata_table_that_is_kept_is_right(spark: SparkSession, tmp_path: P
     *_, last = restore(table, moment.instant, ThreadMap())
 
     assert isinstance(last, RestoreCompleted)
-    assert [each.action for each in last.instants] == ["compaction"]
+    assert [instant.action for instant in last.instants] == ["compaction"]
     assert last.metadata_table is not None
     assert last.metadata_table.startswith("kept")
     assert loaded(table).properties.has_metadata_table

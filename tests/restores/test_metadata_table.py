@@ -68,7 +68,7 @@ def test_it_is_kept_where_only_requests_are_rolled_back(tmp_path: Path) -> None:
     *_, completed = restore(table, at(20))
 
     assert isinstance(completed, RestoreCompleted)
-    assert [each.instant for each in completed.instants] == [at(8), at(22)]
+    assert [instant.instant for instant in completed.instants] == [at(8), at(22)]
     assert completed.metadata_table == "kept: nothing that it has is rolled back"
     assert is_kept(table)
 

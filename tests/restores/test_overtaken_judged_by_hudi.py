@@ -59,7 +59,7 @@ def test_the_log_file_of_an_archived_delta_commit_is_of_the_slice_that_overtook_
     path = tmp_path / "lake/orders"
     table = RealTable(spark, path, version, metadata_table=False, merge_on_read=True)
     late = overtaken(table)
-    left = {each.timestamp for each in loaded(table).timeline.writes}
+    left = {write.timestamp for write in loaded(table).timeline.writes}
     assert late.timestamp not in left
     assert completed(table, Action.COMMIT)
     moment = moment_of(table)

@@ -95,7 +95,7 @@ class Place:
         return [each for each in found if isinstance(each, Outcome)]
 
     def kinds(self) -> list[str]:
-        return [type(each).__name__ for each in self.outcomes]
+        return [type(outcome).__name__ for outcome in self.outcomes]
 
     def request(self, **more: Any) -> RestoreRequested:  # noqa: ANN401
         return restore_request(self.table, at(2), **more)
@@ -106,7 +106,7 @@ class Place:
             "table": of.table,
             "location": of.location,
             "occurred_at": NOW,
-            "said_by": "cli",
+            "source": "cli",
             "caused_by": of.event_id,
             "request": of.event_id,
             "plan_id": self.plan_id,
@@ -117,7 +117,9 @@ class Place:
 
     @property
     def plan_id(self) -> str:
-        waiting = [each for each in self.outcomes if isinstance(each, RestoreAwaitingApproval)]
+        waiting = [
+            outcome for outcome in self.outcomes if isinstance(outcome, RestoreAwaitingApproval)
+        ]
         return waiting[-1].plan_id if waiting else "none"
 
     def refused(self) -> str:
@@ -139,7 +141,7 @@ def test_a_request_waits_for_an_approval_and_changes_nothing(place: Place) -> No
     (waiting,) = place.outcomes
     assert isinstance(waiting, RestoreAwaitingApproval)
     assert waiting.caused_by == place.request().event_id
-    assert [each.instant for each in waiting.instants] == [at(4), at(3)]
+    assert [instant.instant for instant in waiting.instants] == [at(4), at(3)]
     assert waiting.expires_at == NOW + timedelta(hours=24)
     assert waiting.requested_by == "ada"
     assert snapshot(place.root) == before
@@ -478,7 +480,7 @@ def test_a_failed_one_says_that_its_approval_resumes_it(place: Place) -> None:
         place.bus.send([message(outcome)])
     failed = RestoreFailed.about(
         request,
-        said_by="restorer",
+        source="restorer",
         occurred_at=NOW,
         savepoint=at(2),
         restore_instant="20260301120100000",
@@ -573,7 +575,7 @@ def test_an_unsigned_request_has_nothing_to_approve(tmp_path: Path) -> None:
 def test_a_forged_outcome_makes_nothing_look_requested(place: Place, tmp_path: Path) -> None:
     forged = RestoreAwaitingApproval.about(
         place.request(),
-        said_by="restorer",
+        source="restorer",
         occurred_at=NOW,
         savepoint=at(2),
         plan_id="p",

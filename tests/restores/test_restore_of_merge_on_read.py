@@ -124,7 +124,7 @@ def test_the_timeline_ends_with_the_savepoint_and_the_restore(tmp_path: Path, ve
     restore(table)
 
     instants = {name.split(".")[0].split("_")[0] for name in timeline_names(table)}
-    assert {each for each in instants if each.startswith("2026030110")} == {at(1), at(2)}
+    assert {instant for instant in instants if instant.startswith("2026030110")} == {at(1), at(2)}
 
 
 @VERSIONS

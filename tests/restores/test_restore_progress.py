@@ -48,26 +48,26 @@ def test_a_long_restore_says_how_far_it_is_after_each_pass_but_the_last(
     monkeypatch.setattr("tidegate.restores.passes.FILES_PER_PASS", 2)
     outcomes = restored(tmp_path, slow(timedelta(minutes=1)))
 
-    assert [type(each) for each in outcomes] == [
+    assert [type(outcome) for outcome in outcomes] == [
         RestoreStarted,
         RestoreProgressed,
         RestoreProgressed,
         RestoreCompleted,
     ]
-    progress = [each for each in outcomes if isinstance(each, RestoreProgressed)]
+    progress = [outcome for outcome in outcomes if isinstance(outcome, RestoreProgressed)]
     assert [(e.instants_done, e.instants_total) for e in progress] == [(1, 3), (2, 3)]
     started, completed = outcomes[0], outcomes[-1]
     assert isinstance(started, RestoreStarted)
     assert isinstance(completed, RestoreCompleted)
     assert {each.files_total for each in progress} == {started.files}
     assert progress[0].files_done < progress[1].files_done < started.files
-    assert len({each.event_id for each in outcomes}) == len(outcomes)
+    assert len({outcome.event_id for outcome in outcomes}) == len(outcomes)
 
 
 def test_a_short_restore_says_nothing_in_between(tmp_path: Path) -> None:
     outcomes = restored(tmp_path, slow(timedelta(milliseconds=1)))
 
-    assert [type(each) for each in outcomes] == [RestoreStarted, RestoreCompleted]
+    assert [type(outcome) for outcome in outcomes] == [RestoreStarted, RestoreCompleted]
 
 
 @pytest.mark.parametrize("pause", [timedelta(0), PAUSE / 3, PAUSE])

@@ -304,7 +304,7 @@ def test_a_completed_restore_of_anything_else_does_not_stand_for_this_one(
 def outcome_of(request: RestoreRequested, kind: type[Outcome]) -> Outcome:
     """An outcome of that kind, which says just enough."""
     values = {
-        "said_by": "restorer",
+        "source": "restorer",
         "occurred_at": NOW,
         "savepoint": request.savepoint,
         "restore_instant": "1",

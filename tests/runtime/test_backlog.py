@@ -106,7 +106,7 @@ class History:
             self.memory[table].append(offset)
 
     def finish_one(self, stuck: set[str]) -> None:
-        ready = [each for each in self.tables if self.memory[each] and each not in stuck]
+        ready = [table for table in self.tables if self.memory[table] and table not in stuck]
         if ready:
             table = self.dice.choice(ready)
             offset = self.memory[table].popleft()
@@ -133,7 +133,7 @@ class History:
         assert sum(self.sizes[offset] for offset in held) <= self.limits.size + tables * MAX_SIZE
 
     def work_off(self, stuck: set[str]) -> None:
-        left = {each for each in self.tables if each not in stuck}
+        left = {table for table in self.tables if table not in stuck}
         for _ in range(20_000):
             if all(self.done[each] == self.read[each] for each in left):
                 return

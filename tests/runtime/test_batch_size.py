@@ -81,10 +81,10 @@ class Client:
         return []
 
     def pause(self, parts: list[object]) -> None:
-        self.paused |= {each.partition for each in parts}  # type: ignore[attr-defined]
+        self.paused |= {part.partition for part in parts}  # type: ignore[attr-defined]
 
     def resume(self, parts: list[object]) -> None:
-        self.paused -= {each.partition for each in parts}  # type: ignore[attr-defined]
+        self.paused -= {part.partition for part in parts}  # type: ignore[attr-defined]
 
     def assign(self, _: object) -> None:
         pass

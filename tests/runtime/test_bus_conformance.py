@@ -87,10 +87,10 @@ def test_a_new_group_reads_a_topic_from_its_beginning(bus: Bus, topics: Topics) 
     records = read(subscription, lambda taken: len(taken) >= 20)
     subscription.close()
 
-    assert sorted(int(each.value or b"") for each in records) == list(range(20))
-    assert {each.headers for each in records} == {(("h", b"1"),)}
+    assert sorted(int(record.value or b"") for record in records) == list(range(20))
+    assert {record.headers for record in records} == {(("h", b"1"),)}
     now = time.time() * 1000
-    assert all(now - 60_000 < each.timestamp_ms < now + 60_000 for each in records)
+    assert all(now - 60_000 < record.timestamp_ms < now + 60_000 for record in records)
 
 
 def test_headers_come_as_they_were_sent_a_null_among_them(bus: Bus, topics: Topics) -> None:
@@ -125,7 +125,7 @@ def test_the_same_key_has_the_same_partition_number_on_every_topic(
     records = read(subscription, lambda taken: len(taken) >= 20)
     subscription.close()
 
-    places = {(each.key, each.partition.number) for each in records}
+    places = {(record.key, record.partition.number) for record in records}
     assert len(places) == 10
 
 
@@ -139,7 +139,7 @@ def test_a_group_goes_on_at_the_committed_offset(bus: Bus, topics: Topics) -> No
     second = bus.subscribe(group(topics), topics[:1], Log())
     records = read(second, lambda taken: len(taken) >= 2)
     second.close()
-    assert [each.offset for each in records] == [3, 4]
+    assert [record.offset for record in records] == [3, 4]
 
 
 def test_metadata_is_kept_with_its_offset_by_whoever_owns_the_partition(
@@ -228,9 +228,9 @@ def test_spans_of_several_partitions_are_read_again_each_in_order(bus: Bus, topi
         bus.read({zero: range(2, 5), one: range(9, 10), Partition(topics[0], 2): range(0)})
     )
 
-    assert [each.offset for each in records if each.partition == zero] == [2, 3, 4]
-    assert [int(each.value or b"") for each in records if each.partition == zero] == [4, 6, 8]
-    assert [int(each.value or b"") for each in records if each.partition == one] == [19]
+    assert [record.offset for record in records if record.partition == zero] == [2, 3, 4]
+    assert [int(record.value or b"") for record in records if record.partition == zero] == [4, 6, 8]
+    assert [int(record.value or b"") for record in records if record.partition == one] == [19]
     assert list(bus.read({zero: range(0)})) == []
 
 
@@ -255,7 +255,7 @@ def test_a_partition_that_was_paused_is_read_again_after_a_rebalance(
     records = read(first, lambda taken: {each.partition.number for each in taken} >= {0, 1, 2})
     first.close()
 
-    assert {each.partition.number for each in records} == {0, 1, 2}
+    assert {record.partition.number for record in records} == {0, 1, 2}
 
 
 def test_a_changelog_gives_back_what_was_written_in_order(bus: Bus, topics: Topics) -> None:

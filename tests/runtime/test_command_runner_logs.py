@@ -44,7 +44,7 @@ def test_an_outage_is_logged_when_it_begins_and_when_it_ends(
     while runner.attempt(savepoint_request(1), attempts) is not None:
         pass
 
-    began, created, ended = (each.getMessage() for each in caplog.records)
+    began, created, ended = (record.getMessage() for record in caplog.records)
     assert "attempt 1 failed" in began
     assert "storage is away" in began
     assert created == "SavepointCreated"
@@ -125,7 +125,7 @@ def test_a_restore_that_is_resumed_or_fails_says_what_that_means(
     resumed = type(begun).model_validate(begun.model_dump() | {"resumed": True})
     failed = RestoreFailed.about(
         request,
-        said_by="restorer",
+        source="restorer",
         occurred_at=NOON,
         savepoint="20261121120000001",
         restore_instant="20261121130000000",
@@ -134,7 +134,7 @@ def test_a_restore_that_is_resumed_or_fails_says_what_that_means(
     runner_of(Yields([begun, resumed, failed])).attempt(savepoint_request(1), Attempts(AT_ZERO))
 
     instant = getattr(begun, "restore_instant", "")
-    assert [each.getMessage() for each in caplog.records] == [
+    assert [record.getMessage() for record in caplog.records] == [
         "RestoreStarted",
         f"RestoreStarted: it resumes the restore {instant}, which an earlier attempt began",
         "RestoreFailed: a file is in the way; the same request, published again, resumes it",

@@ -94,7 +94,7 @@ class DyingSubscription(MemorySubscription):
 
 def dying_bus() -> DyingBus:
     plain = memory_bus(EveryThird.name, partitions=1)
-    return DyingBus({each.topic for each in plain._logs}, partitions=1)
+    return DyingBus({log.topic for log in plain._logs}, partitions=1)
 
 
 def work_off(loop: DeciderLoop[Count]) -> None:
@@ -124,9 +124,9 @@ class Auditor(EveryThird):
         decision = super().decide(state, event, at)
         outcomes = [
             SavepointRejected.about(
-                each, reason="no-such-commit", message="why", said_by=self.name, occurred_at=at
+                command, reason="no-such-commit", message="why", source=self.name, occurred_at=at
             )
-            for each in decision.commands
+            for command in decision.commands
         ]
         return Decision(decision.state, decision.commands, outcomes)
 
@@ -210,7 +210,7 @@ def test_rule_7_events_deleted_before_they_were_applied_stop_the_service() -> No
             return {p: replace(each, first=len(self.log(p))) for p, each in found.items()}
 
     plain = memory_bus(EveryThird.name, partitions=1)
-    bus = Retained({each.topic for each in plain._logs}, partitions=1)
+    bus = Retained({log.topic for log in plain._logs}, partitions=1)
     applied_and_gone(bus, 2)
     bus.send([message(commit(2))])
 
@@ -264,7 +264,7 @@ def gate_events() -> list[Message]:
     orders, returns = "lake.sales.orders", "lake.sales.returns"
     facts: list[Event] = [vacuum_of(orders, 1, 9), vacuum_of(orders, 2, 9), vacuum_of(returns, 9)]
     facts += [release(lock, orders) for lock in (1, 3, 2, 4, 5)]
-    return [message(each) for each in facts]
+    return [message(event) for event in facts]
 
 
 def vacuum_of(table: str, *locks: int) -> VacuumFinished:
@@ -273,14 +273,14 @@ def vacuum_of(table: str, *locks: int) -> VacuumFinished:
             "table": table,
             "location": "/lake/t",
             "occurred_at": NOON,
-            "said_by": "compactor",
+            "source": "compactor",
             "kind": "minor",
             "directories": (f"delta_{locks[0]:07}_{locks[0]:07}",),
             "min_write_id": locks[0],
             "max_write_id": locks[0],
             "valid_write_ids": "sales.t:9:9223372036854775807::",
             "own_lock_id": locks[0],
-            "locks": [{"lock_id": each} for each in locks],
+            "locks": [{"lock_id": lock} for lock in locks],
         }
     )
 
@@ -291,7 +291,7 @@ def test_rules_2_and_3_a_death_between_the_pieces_of_a_table_loses_nothing(
 ) -> None:
     monkeypatch.setattr("tidegate.runtime.memory.bus.MemorySubscription", DyingSubscription)
     monkeypatch.setattr("tidegate.cleaning.gate_decision.CHUNK", 2)
-    bus = DyingBus({each.topic for each in memory_bus(ReaderGate.name)._logs}, partitions=1)
+    bus = DyingBus({log.topic for log in memory_bus(ReaderGate.name)._logs}, partitions=1)
     waves = [gate_events(), [message(release(9))], [message(vacuum_of("lake.sales.orders", 3, 4))]]
     left = fuse
     while waves:
@@ -313,7 +313,7 @@ def test_rules_2_and_3_a_death_between_the_pieces_of_a_table_loses_nothing(
 
     released = {(each.table, each.caused_by) for each in events_on(bus, COMMANDS)}
     orders = [vacuum_of("lake.sales.orders", *locks) for locks in ((1, 9), (2, 9), (3, 4))]
-    assert released == {("lake.sales.orders", each.event_id) for each in orders}
+    assert released == {("lake.sales.orders", order.event_id) for order in orders}
     assert loop._owned[0].store.state("lake.sales.orders").loaded.waiting == 0
     assert loop._owned[0].store.state("lake.sales.returns").loaded.waiting == 1
 
@@ -406,7 +406,7 @@ def test_rule_2_a_write_that_is_tried_again_has_the_tables_and_not_only_the_posi
     bus.send([message(commit(0))])
     work_off(DeciderLoop(EveryThird(), bus, retries=RetryPolicy(3, 0.001, 0.001)))
 
-    keys = [each.key for each in bus.records(CHANGELOG)]
+    keys = [record.key for record in bus.records(CHANGELOG)]
     assert keys == [TOPIC_IDS_KEY, PARTITIONS_KEY, b"lake.sales.orders", POSITIONS_KEY]
 
 
@@ -420,7 +420,7 @@ class NoCommands(MemoryBus):
 
 
 def test_rule_2_a_command_that_was_not_delivered_leaves_its_event_unacknowledged() -> None:
-    bus = NoCommands({each.topic for each in memory_bus(EveryThird.name)._logs}, partitions=1)
+    bus = NoCommands({log.topic for log in memory_bus(EveryThird.name)._logs}, partitions=1)
     bus.send([message(commit(n)) for n in range(3)])
     loop = DeciderLoop(EveryThird(), bus, retries=RetryPolicy(2, 0.001, 0.001))
 
@@ -604,7 +604,7 @@ class SmallBus(MemoryBus):
 
 
 def test_rule_6_a_letter_that_is_too_large_is_written_without_its_value() -> None:
-    topics = {each.topic for each in memory_bus(EveryThird.name)._logs}
+    topics = {log.topic for log in memory_bus(EveryThird.name)._logs}
     bus = SmallBus(topics, partitions=1)
     poison = Message("tidegate.commits", b"k", b"?" * 101)
     bus.send([poison, message(commit(0))])

@@ -41,7 +41,7 @@ def generally() -> Decoder:
 
 def release(lock_id: int, table: str = TABLE) -> bytes:
     fields = {"table": table, "location": "/t", "occurred_at": "2026-11-22T12:00:00Z"}
-    return encode(LockReleased.model_validate({**fields, "said_by": "x", "lock_id": lock_id}))
+    return encode(LockReleased.model_validate({**fields, "source": "x", "lock_id": lock_id}))
 
 
 def record(

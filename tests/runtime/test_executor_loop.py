@@ -134,7 +134,7 @@ def test_nothing_is_acknowledged_before_its_outcome_is_on_the_broker() -> None:
             super().send(messages)
 
     plain = memory_bus(partitions=1)
-    bus = Deaf({each.topic for each in plain._logs}, partitions=1)
+    bus = Deaf({log.topic for log in plain._logs}, partitions=1)
     bus.send([message(savepoint_request(0))])
     endless = RetryPolicy(attempts=10**6, first=0.001, longest=0.001)
     loop = ExecutorLoop(Recorder(), bus, retries=endless)
@@ -157,7 +157,7 @@ def test_a_command_whose_outcome_is_too_large_is_dead_lettered_and_does_not_loop
                 raise MessageTooLargeError("tidegate.outcomes takes no message of 2 MB")
             super().send(messages)
 
-    bus, recorder = SmallTopic({each.topic for each in memory_bus()._logs}), Recorder()
+    bus, recorder = SmallTopic({log.topic for log in memory_bus()._logs}), Recorder()
     bus.send([message(savepoint_request(0))])
     work_off(ExecutorLoop(recorder, bus, retries=QUICK))
 
@@ -215,8 +215,8 @@ class Once(Recorder):
     checks_past_outcomes = True
 
     def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:
-        ours = [each for each in outcomes if each.caused_by == command.event_id]
-        return any(isinstance(each, SavepointCreated) for each in ours)
+        ours = [outcome for outcome in outcomes if outcome.caused_by == command.event_id]
+        return any(isinstance(our, SavepointCreated) for our in ours)
 
 
 def test_a_command_that_has_its_final_outcome_is_not_carried_out_again() -> None:
@@ -235,7 +235,7 @@ def test_an_outcome_of_another_kind_or_command_does_not_stop_a_command() -> None
     bus, once = memory_bus(partitions=1), Once()
     asked = savepoint_request(0)
     refused = SavepointRejected.about(
-        asked, reason="busy", message="later", said_by="test", occurred_at=NOON
+        asked, reason="busy", message="later", source="test", occurred_at=NOON
     )
     bus.send([message(refused), message(asked)])
     work_off(ExecutorLoop(once, bus))
@@ -254,7 +254,7 @@ def test_a_final_outcome_is_found_on_any_partition_and_junk_beside_it_answers_no
         partitions=1,
         files=1,
         duration_ms=1,
-        said_by="a producer with a partitioner of its own",
+        source="a producer with a partitioner of its own",
         occurred_at=NOON,
     )
     bus.send([Message(OUTCOMES, b"junk", b"not avro " + asked.event_id.encode(), (), number)])
@@ -359,7 +359,7 @@ def test_what_is_done_is_acknowledged_before_a_partition_is_given_away() -> None
             assert go_on.wait(10)
             yield from super().execute(command)
 
-    bus, second = LateCommits({each.topic for each in memory_bus()._logs}, 2), Recorder()
+    bus, second = LateCommits({log.topic for log in memory_bus()._logs}, 2), Recorder()
     bus.send([message(savepoint_request(n, f"lake.sales.t{n}")) for n in range(8)])
     first = ExecutorLoop(Gated(), bus)
     while first.pending < 8:
@@ -456,7 +456,7 @@ class Watched(MemoryBus):
 
 
 def watched_bus() -> Watched:
-    return Watched({each.topic for each in memory_bus()._logs}, partitions=1)
+    return Watched({log.topic for log in memory_bus()._logs}, partitions=1)
 
 
 def test_what_was_said_of_a_command_is_looked_up_once_however_often_it_is_tried() -> None:
@@ -534,7 +534,7 @@ def test_an_attempt_that_spoke_and_then_failed_is_followed_by_another() -> None:
             if not self.asked:
                 self.asked.append("stumbled")
                 yield SavepointRejected.about(
-                    command, reason="busy", message="later", said_by="test", occurred_at=NOON
+                    command, reason="busy", message="later", source="test", occurred_at=NOON
                 )
                 raise TransientError("storage is slow")
             yield from super().execute(command)

@@ -44,7 +44,7 @@ def restore_request(number: int) -> RestoreRequested:
             "location": "/lake/other",
             "event_id": f"request-{number}",
             "occurred_at": NOON,
-            "said_by": "test",
+            "source": "test",
             "savepoint": "20261121120000000",
             "requested_by": "ana",
             "reason": "bad",
@@ -115,7 +115,7 @@ def test_retries_that_hang_leave_a_thread_to_the_healthy_tables() -> None:
     loop = ExecutorLoop(executor, bus, threads=3, retries=quick)
 
     def two_hang() -> bool:
-        return sum(each > 1 for each in executor.attempts.values()) >= 2
+        return sum(attempt > 1 for attempt in executor.attempts.values()) >= 2
 
     step_until(loop, "two attempts that hang", two_hang)
     bus.send([message(savepoint_request(n, HEALTHY)) for n in range(5)])
@@ -271,7 +271,7 @@ def test_the_last_thread_of_all_is_kept_for_first_attempts(
     loop = ExecutorLoop(executor, bus, threads=1, retries=quick)
 
     def three_hang() -> bool:
-        return sum(each > 1 for each in executor.attempts.values()) == 3
+        return sum(attempt > 1 for attempt in executor.attempts.values()) == 3
 
     step_until(loop, "attempts that hang", three_hang)
     for _ in range(20):

@@ -99,7 +99,7 @@ def test_queued_commands_do_not_start_before_their_partition_has_come_back() -> 
 
     loop.assigned({partition: bus.committed[GROUP].get(partition, 0)})
     work_off(loop)
-    assert [executor.begun[each] for each in commands(SLOW, 3)] == [1, 1, 1]
+    assert [executor.begun[command] for command in commands(SLOW, 3)] == [1, 1, 1]
     assert executor.asked == sorted(executor.asked)
     loop.close()
 

@@ -27,7 +27,7 @@ class CountingBus(MemoryBus):
     """Counts how often each partition of a changelog is read, and with how many records."""
 
     def __init__(self, partitions: int = 6) -> None:
-        topics = {each.topic for each in memory_bus(EveryThird.name)._logs}
+        topics = {log.topic for log in memory_bus(EveryThird.name)._logs}
         super().__init__(topics, partitions)
         self.reads: Counter[int] = Counter()
         self.faults: list[TransientError] = []
@@ -55,16 +55,16 @@ class CountingChangelog(MemoryChangelog):
 
 
 def step_all(*loops: DeciderLoop[Count]) -> None:
-    while sum(each.step(0) for each in loops):
+    while sum(loop.step(0) for loop in loops):
         pass
 
 
 def counts(*loops: DeciderLoop[Count]) -> dict[str, int]:
     return {
-        table: each._owned[number].store.state(table).counted
-        for each in loops
-        for number in each._owned
-        for table, _ in each._owned[number].store.tables()
+        table: loop._owned[number].store.state(table).counted
+        for loop in loops
+        for number in loop._owned
+        for table, _ in loop._owned[number].store.tables()
     }
 
 
@@ -213,6 +213,6 @@ def test_what_is_kept_beside_the_records_is_bounded_for_all_partitions_together(
     loop = DeciderLoop(EveryThird(), bus)
     loop.step(0)
 
-    limits = [each.recent.limit for each in loop._owned.stores().values()]
+    limits = [store.recent.limit for store in loop._owned.stores().values()]
     assert len(limits) == 6
     assert 0 < sum(limits) <= RECENT_BYTES

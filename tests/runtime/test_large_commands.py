@@ -59,7 +59,7 @@ def wordy(event: CommitCompleted, length: int) -> Command:
         min_write_id=1,
         max_write_id=3,
         valid_write_ids=random.Random(length).randbytes(length).decode("latin-1"),  # noqa: S311
-        said_by="wordy",
+        source="wordy",
         occurred_at=NOON,
     )
 
@@ -82,8 +82,8 @@ class LimitedBus(MemoryBus):
 
 
 def bus_for(*deciders: str) -> LimitedBus:
-    names = [each.name() for each in TOPICS]
-    return LimitedBus([*names, *(changelog(each).name() for each in deciders)], partitions=1)
+    names = [topic.name() for topic in TOPICS]
+    return LimitedBus([*names, *(changelog(decider).name() for decider in deciders)], partitions=1)
 
 
 def work_off(bus: MemoryBus) -> None:
@@ -96,12 +96,12 @@ def work_off(bus: MemoryBus) -> None:
 def test_the_event_of_a_command_that_is_too_large_is_a_dead_letter_and_changes_no_state() -> None:
     bus = bus_for("wordy")
     events = [asking(n, 2 * LIMIT if n == 2 else 10) for n in range(7)]
-    bus.send([message(each) for each in events])
+    bus.send([message(event) for event in events])
     work_off(bus)
 
-    [letter] = bus.records(DEAD)
-    assert event_of(letter.key, letter.value) == events[2]
-    assert b"size too large" in (dict(letter.headers)["x-exception-message"] or b"")
+    [dead_letter] = bus.records(DEAD)
+    assert event_of(dead_letter.key, dead_letter.value) == events[2]
+    assert b"size too large" in (dict(dead_letter.headers)["x-exception-message"] or b"")
     # the one after it is the third that counts, so it has the command
     causes = [each.caused_by for each in events_on(bus, COMMANDS)]
     assert causes == [events[3].event_id, events[6].event_id]
@@ -116,8 +116,8 @@ def test_a_redriven_event_is_decided_once_its_topic_takes_the_command() -> None:
     bus.send([message(asking(n, 2 * LIMIT)) for n in range(3)])
     work_off(bus)
     bus.limit = 4 * LIMIT
-    [letter] = bus.records(DEAD)
-    bus.send([Message("tidegate.commits", letter.key, letter.value)])
+    [dead_letter] = bus.records(DEAD)
+    bus.send([Message("tidegate.commits", dead_letter.key, dead_letter.value)])
     work_off(bus)
 
     assert [each.caused_by for each in events_on(bus, COMMANDS)] == [asking(2, 2 * LIMIT).event_id]
@@ -154,7 +154,7 @@ class Away(LimitedBus):
 
 
 def test_a_large_command_that_was_not_delivered_is_no_dead_letter() -> None:
-    bus = Away([*(each.name() for each in TOPICS), changelog("wordy").name()], partitions=1)
+    bus = Away([*(topic.name() for topic in TOPICS), changelog("wordy").name()], partitions=1)
     bus.send([message(asking(n, ALWAYS_ACCEPTED_BYTES + 1)) for n in range(3)])
 
     with pytest.raises(DeliveryError):
@@ -205,10 +205,10 @@ def test_an_event_that_needs_a_record_above_the_limit_is_a_dead_letter() -> None
     while loop.step(0):
         pass
 
-    [letter] = bus.records(DEAD)
-    assert event_of(letter.key, letter.value) == asking(1, MAX_RECORD_BYTES + 1)
+    [dead_letter] = bus.records(DEAD)
+    assert event_of(dead_letter.key, dead_letter.value) == asking(1, MAX_RECORD_BYTES + 1)
     assert loop._owned[0].store.state("lake.sales.orders") == Count(counted=2)
-    sizes = [len(each.value or b"") for each in bus.records(changelog("hoarder").name())]
+    sizes = [len(record.value or b"") for record in bus.records(changelog("hoarder").name())]
     assert max(sizes) == MAX_RECORD_BYTES
 
 
@@ -234,7 +234,7 @@ def test_on_a_real_broker_too(bootstrap_servers: str, prefix: str) -> None:
     bus = KafkaBus({"bootstrap.servers": bootstrap_servers})
     lengths = [10, 10, 2 * LIMIT, 10, 10, 10, 10]
     events = [asking(n, length) for n, length in enumerate(lengths)]
-    bus.send([message(each, prefix) for each in events])
+    bus.send([message(event, prefix) for event in events])
     loop, done = DeciderLoop(Wordy(), bus, prefix, retries=ONCE), [0]
 
     def all_taken() -> bool:
@@ -243,9 +243,9 @@ def test_on_a_real_broker_too(bootstrap_servers: str, prefix: str) -> None:
 
     wait_for("the events", all_taken)
     loop.close()
-    [letter] = bus.log(Partition(f"{prefix}.dead-letters", 0))
+    [dead_letter] = bus.log(Partition(f"{prefix}.dead-letters", 0))
     commands = [event_of(e.key, e.value) for e in bus.log(Partition(f"{prefix}.commands", 0))]
     bus.close()
 
-    assert event_of(letter.key, letter.value) == events[2]
-    assert [each.caused_by for each in commands] == [events[3].event_id, events[6].event_id]
+    assert event_of(dead_letter.key, dead_letter.value) == events[2]
+    assert [command.caused_by for command in commands] == [events[3].event_id, events[6].event_id]

@@ -46,20 +46,20 @@ def set_aside(servers: str, prefix: str, poison: bytes) -> list[Record]:
         assert time.monotonic() < deadline
         taken += loop.step(0.2)
     loop.close()
-    letters = list(bus.log(Partition(f"{prefix}.dead-letters", 0)))
+    dead_letters = list(bus.log(Partition(f"{prefix}.dead-letters", 0)))
     bus.close()
-    return letters
+    return dead_letters
 
 
 def test_a_reason_that_quotes_the_whole_message(bootstrap_servers: str, prefix: str) -> None:
     poison = encode(commit(0))[:10] + b"\xc0\x9a\x0c" + b"\xff" * 100_000
-    (letter,) = set_aside(bootstrap_servers, prefix, poison)
+    (dead_letter,) = set_aside(bootstrap_servers, prefix, poison)
 
-    assert letter.value == poison
-    assert sum(len(content or b"") for _, content in letter.headers) < 100_000
+    assert dead_letter.value == poison
+    assert sum(len(content or b"") for _, content in dead_letter.headers) < 100_000
 
 
 def test_a_message_that_is_large_once_it_is_unpacked(bootstrap_servers: str, prefix: str) -> None:
-    (letter,) = set_aside(bootstrap_servers, prefix, b"junk" * 5 * MIB)
+    (dead_letter,) = set_aside(bootstrap_servers, prefix, b"junk" * 5 * MIB)
 
-    assert len(letter.value or b"") == 20 * MIB
+    assert len(dead_letter.value or b"") == 20 * MIB

@@ -32,11 +32,11 @@ class RemembersItsLeader:
         self, asked: Mapping[TopicPartition, object], **_: object
     ) -> dict[TopicPartition, Future[Listed]]:
         answers: dict[TopicPartition, Future[Listed]] = {each: Future() for each in asked}
-        for each in answers.values():
+        for answer in answers.values():
             if self.is_outdated:
-                each.set_exception(KafkaException(KafkaError(self.code)))
+                answer.set_exception(KafkaException(KafkaError(self.code)))
             else:
-                each.set_result(Listed())
+                answer.set_result(Listed())
         return answers
 
     def list_topics(self, topic: str, **_: object) -> None:

@@ -96,8 +96,8 @@ def test_rule_5_a_long_task_costs_no_membership_and_holds_up_no_other_table(
     deadline = time.monotonic() + LONGER_SECONDS
     while time.monotonic() < deadline:
         loop.step(0.1)
-    done = [each.caused_by for each in deployment.events("outcomes")]
-    assert done == [each.event_id for each in others]
+    done = [event.caused_by for event in deployment.events("outcomes")]
+    assert done == [other.event_id for other in others]
     assert committed(deployment) == 0
 
     task.may_end.set()

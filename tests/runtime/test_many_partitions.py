@@ -21,7 +21,7 @@ pytestmark = pytest.mark.kafka
 
 def held_with(servers: str, prefix: str, partitions: int) -> tuple[int, int]:
     """The descriptors and threads of a decider that owns so many partitions."""
-    names = [each.name(prefix) for each in (*TOPICS, changelog(EveryThird.name))]
+    names = [topic.name(prefix) for topic in (*TOPICS, changelog(EveryThird.name))]
     for name in names:
         create_topic(servers, name, partitions)
     gc.collect()  # an earlier test's clients, of which the last reference was in a cycle

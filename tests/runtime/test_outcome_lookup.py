@@ -74,7 +74,7 @@ def request(number: int, table: str = TABLES[0]) -> SavepointRequested:
 
 def outcome_of(command: SavepointRequested) -> SavepointCreated:
     fields = {"instant": "20260301100100000", "partitions": 1, "files": 1, "duration_ms": 1}
-    return SavepointCreated.about(command, **fields, said_by="writer", occurred_at=NOW)
+    return SavepointCreated.about(command, **fields, source="writer", occurred_at=NOW)
 
 
 def test_a_request_of_the_last_hour_reads_what_was_appended_since_not_ten_million() -> None:
@@ -147,13 +147,13 @@ def test_misplaced_outcomes_that_are_too_many_to_remember_are_read_each_time(
     lookup = OutcomeLookup(bus, Wire(), "tidegate")
     home = partition_of(TABLES[0], 2)
     commands = [request(number) for number in range(10)]
-    bus.send([message(outcome_of(each))._replace(partition=1 - home) for each in commands])
-    assert [len(lookup.outcomes_of(each, NOW_MS)) for each in commands] == [1] * 10
+    bus.send([message(outcome_of(command))._replace(partition=1 - home) for command in commands])
+    assert [len(lookup.outcomes_of(command, NOW_MS)) for command in commands] == [1] * 10
     if recreated:
         bus.recreate(OUTCOMES)
         bus.send([message(outcome_of(commands[0]))._replace(partition=1 - home)])
 
-        found = [len(lookup.outcomes_of(each, NOW_MS)) for each in commands]
+        found = [len(lookup.outcomes_of(command, NOW_MS)) for command in commands]
         assert found == [1] + [0] * 9
 
 

@@ -37,7 +37,7 @@ class Broker:
         self.clock = BrokerTime(lambda: self.at / 1000, lambda: self.at / 1000)
 
     def send(self, *events: Event) -> None:
-        self.bus.send([message(each) for each in events])
+        self.bus.send([message(event) for event in events])
 
     def gate(self) -> DeciderLoop[GateState]:
         return DeciderLoop(GATE, self.bus, clock=self.clock, tick_seconds=0)
@@ -52,14 +52,14 @@ def vacuum(*locks: int) -> VacuumFinished:
             "table": TABLE,
             "location": "/lake/orders",
             "occurred_at": "2026-11-21T00:00:00Z",
-            "said_by": "compactor",
+            "source": "compactor",
             "kind": VacuumKind.MINOR,
             "directories": ("delta_0000001_0000003",),
             "min_write_id": 1,
             "max_write_id": 3,
             "valid_write_ids": "sales.orders:3:9223372036854775807::",
             "own_lock_id": locks[0],
-            "locks": [LockHold(lock_id=each) for each in locks],
+            "locks": [LockHold(lock_id=lock) for lock in locks],
         }
     )
 
@@ -87,9 +87,9 @@ def test_what_time_adds_to_the_largest_record_is_not_refused() -> None:
     gate = broker.gate()
     gate.step(0)
     [size] = [
-        len(each.value or b"")
-        for each in broker.bus.records("tidegate.reader-gate.changelog")
-        if b"\x00v" in (each.key or b"")
+        len(record.value or b"")
+        for record in broker.bus.records("tidegate.reader-gate.changelog")
+        if b"\x00v" in (record.key or b"")
     ]
     broker.at += LIMIT_MS
     with (
@@ -147,7 +147,7 @@ class Unwritable(MemoryChangelog):
 
 def _records(entries: object) -> list[ChangelogRecord]:
     assert isinstance(entries, dict)
-    return [each for records in entries.values() for each in records]
+    return [record for records in entries.values() for record in records]
 
 
 class DyingBus(MemoryBus):
@@ -156,7 +156,7 @@ class DyingBus(MemoryBus):
 
 
 def test_a_crash_before_it_is_remembered_repeats_it_with_the_same_id() -> None:
-    topics = {each.topic for each in memory_bus("reader-gate")._logs}
+    topics = {log.topic for log in memory_bus("reader-gate")._logs}
     bus = DyingBus(topics, partitions=1)
     broker = Broker(bus)
     broker.send(vacuum(7))
@@ -187,7 +187,7 @@ class MarkedBus(MemoryBus):
 
 
 def test_an_end_that_holds_no_record_delays_it_and_no_more() -> None:
-    topics = {each.topic for each in memory_bus("reader-gate")._logs}
+    topics = {log.topic for log in memory_bus("reader-gate")._logs}
     broker = Broker(MarkedBus(topics, partitions=1))
     broker.send(vacuum(7))
     gate = broker.gate()
@@ -212,7 +212,7 @@ class AwayBus(MemoryBus):
 
 
 def test_a_broker_that_does_not_answer_is_asked_again_later() -> None:
-    bus = AwayBus({each.topic for each in memory_bus("reader-gate")._logs}, partitions=1)
+    bus = AwayBus({log.topic for log in memory_bus("reader-gate")._logs}, partitions=1)
     broker = Broker(bus)
     broker.send(vacuum(7))
     gate = broker.gate()

@@ -36,7 +36,7 @@ from tidegate.runtime.retry import RetryPolicy
 
 TABLE, DEAD = "lake.sales.orders", "tidegate.dead-letters"
 CHANGELOG = changelog(EveryThird.name).name()
-TOPIC_NAMES = [*(each.name() for each in TOPICS), CHANGELOG]
+TOPIC_NAMES = [*(topic.name() for topic in TOPICS), CHANGELOG]
 ONCE = RetryPolicy(1, 0.001, 0.001)
 
 

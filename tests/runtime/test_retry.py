@@ -58,8 +58,8 @@ def test_what_a_file_system_never_does_is_dead_lettered_at_once_with_its_reason(
     work_off(ExecutorLoop(recorder, bus, retries=QUICK))
 
     assert len(recorder.asked) == 2
-    [letter] = bus.records(DEAD)
-    assert dict(letter.headers)["x-exception-message"] == str(caught.value).encode()
+    [dead_letter] = bus.records(DEAD)
+    assert dict(dead_letter.headers)["x-exception-message"] == str(caught.value).encode()
     assert len(events_on(bus, "tidegate.outcomes")) == 1
 
 
@@ -146,5 +146,5 @@ def test_the_caller_says_how_loud_a_first_failure_is(
         return 7
 
     assert policy.call(action) == 7
-    said = [each for each in caplog.records if each.name == "tidegate.runtime.retry"]
+    said = [record for record in caplog.records if record.name == "tidegate.runtime.retry"]
     assert [each.levelname for each in said] == levels

@@ -35,7 +35,7 @@ class CountedReads(MemoryBus):
     """Counts what is read again, and may have no answer for a while."""
 
     def __init__(self) -> None:
-        super().__init__({each.topic for each in memory_bus()._logs}, partitions=1)
+        super().__init__({log.topic for log in memory_bus()._logs}, partitions=1)
         self.reads: list[int] = []
         self.faults: list[Exception] = []
         self.deleted: set[int] = set()
@@ -120,7 +120,7 @@ def test_a_command_that_was_written_twice_is_carried_out_once_also_where_it_was_
         checks_past_outcomes = True
 
         def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:
-            return any(each.caused_by == command.event_id for each in outcomes)
+            return any(outcome.caused_by == command.event_id for outcome in outcomes)
 
     bus, once = CountedReads(), Once()
     few = BacklogLimits(commands=40)

@@ -59,8 +59,8 @@ class Group:
         member.close()
 
     def poll(self) -> bool:
-        for each in self.members:
-            each.poll(10, 0.05)
+        for member in self.members:
+            member.poll(10, 0.05)
         return True
 
     def close(self) -> None:

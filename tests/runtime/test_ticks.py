@@ -43,7 +43,7 @@ class HourLater:
         assert state.commit is not None
         assert state.commit.table == table
         asked = SavepointRequested.about(
-            state.commit, requested_by="x", said_by=self.name, occurred_at=at
+            state.commit, requested_by="x", source=self.name, occurred_at=at
         )
         return Decision(Last(), (asked,))
 
@@ -62,7 +62,7 @@ class Passing:
 
 def asked(bus: MemoryBus) -> list[str]:
     events = events_on(bus, "tidegate.commands")
-    return sorted(each.table for each in events if isinstance(each, SavepointRequested))
+    return sorted(event.table for event in events if isinstance(event, SavepointRequested))
 
 
 def test_a_table_that_is_due_decides_without_an_event() -> None:

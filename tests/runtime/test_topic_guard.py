@@ -15,7 +15,7 @@ from tidegate.runtime.topic_identity import TopicIdentity
 def guard(**ids: str) -> TopicGuard:
     names = list(ids)
     made = TopicGuard("g", names[:1], names[1:], cast("KafkaMetadata", None))
-    made._joined |= {name: TopicIdentity(each, 3) for name, each in ids.items()}
+    made._joined |= {name: TopicIdentity(id_, 3) for name, id_ in ids.items()}
     return made
 
 

@@ -35,7 +35,7 @@ class Rejecting(Recorder):
     def execute(self, command: Command) -> Iterator[Outcome]:
         yield RestoreRejected.about(
             command,
-            said_by=self.name,
+            source=self.name,
             occurred_at=NOON,
             savepoint="20261121041551845",
             reason="not-allowed",
@@ -50,7 +50,7 @@ def restore() -> RestoreRequested:
         event_id="r-1",
         table="lake.sales.orders",
         location="/lake/orders",
-        said_by="tidegate-cli",
+        source="tidegate-cli",
         occurred_at=NOON,
         savepoint="20261121041551845",
         requested_by="ana",
@@ -62,7 +62,7 @@ def cleaning() -> CleaningReleased:
     return CleaningReleased(
         table="lake.sales.orders",
         location="/lake/orders",
-        said_by="reader-gate",
+        source="reader-gate",
         caused_by="vacuum-1",
         occurred_at=NOON,
         kind="major",

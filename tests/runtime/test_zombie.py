@@ -26,7 +26,7 @@ from tidegate.runtime.decider.state_store import POSITIONS_KEY
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 TABLES = 3
-SUBJECT: dict[str, Any] = {"said_by": "bridge", "occurred_at": datetime(2026, 11, 21, tzinfo=UTC)}
+SUBJECT: dict[str, Any] = {"source": "bridge", "occurred_at": datetime(2026, 11, 21, tzinfo=UTC)}
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def vacuum(table: int, locks: Iterable[int] = (LOCK,)) -> VacuumFinished:
         max_write_id=3,
         valid_write_ids=f"log.t{table}:3:9223372036854775807::",
         own_lock_id=0,
-        locks=tuple(LockHold(lock_id=each) for each in locks),
+        locks=tuple(LockHold(lock_id=lock) for lock in locks),
     )
 
 
@@ -63,7 +63,7 @@ def states_written(deployment: Deployment) -> int:
 
 def entries(records: list[Record]) -> list[tuple[bytes | None, bytes | None]]:
     """What was written, but for positions: the successor reads the zombie's commands too."""
-    return [(each.key, each.value) for each in records if each.key != POSITIONS_KEY]
+    return [(record.key, record.value) for record in records if record.key != POSITIONS_KEY]
 
 
 def test_a_zombie_cannot_overwrite_its_successors_state(
@@ -89,7 +89,7 @@ def test_a_zombie_cannot_overwrite_its_successors_state(
     assert exit_code(zombie) == 1
     assert "has opened" in zombie.log.read_text()
     assert entries(deployment.records("reader-gate.changelog")) == successors
-    said = [each for each in deployment.events("commands") if isinstance(each, Command)]
+    said = [event for event in deployment.events("commands") if isinstance(event, Command)]
     assert len(said) > TABLES, "the zombie finished its step: it said again what was said"
     assert len({each.event_id for each in said}) == TABLES
     assert {each.caused_by for each in said} == expected
@@ -145,4 +145,4 @@ def test_rule_7_a_topic_created_again_is_not_taken_for_the_old_one(
 
 def state(deployment: Deployment) -> bytes:
     records = deployment.records("reader-gate.changelog")
-    return b"".join(each.value or b"" for each in records)
+    return b"".join(record.value or b"" for record in records)

@@ -61,23 +61,23 @@ def service(action: CondemnedAction, *, policy: bool = False) -> SavepointPolicy
 
 
 def committed(instant: str) -> CommitCompleted:
-    fields = TABLE | {"said_by": "ingest", "instant": instant, "action": "commit"}
+    fields = TABLE | {"source": "ingest", "instant": instant, "action": "commit"}
     return CommitCompleted.model_validate(fields)
 
 
 def condemned(instant: str = BAD, **more: Any) -> CommitCondemned:  # noqa: ANN401
-    fields = TABLE | {"said_by": "ingest", "instant": instant, "reason": "doubled"} | more
+    fields = TABLE | {"source": "ingest", "instant": instant, "reason": "doubled"} | more
     return CommitCondemned.model_validate(fields)
 
 
 def created(instant: str, **more: Any) -> SavepointCreated:  # noqa: ANN401
-    fields = TABLE | {"said_by": "savepoint-writer", "caused_by": f"request-{instant}"}
+    fields = TABLE | {"source": "savepoint-writer", "caused_by": f"request-{instant}"}
     counts = {"instant": instant, "partitions": 1, "files": 1, "duration_ms": 1}
     return SavepointCreated.model_validate(fields | counts | more)
 
 
 def removed(instant: str) -> SavepointRemoved:
-    fields = TABLE | {"said_by": "savepoint-writer", "caused_by": "removal", "instant": instant}
+    fields = TABLE | {"source": "savepoint-writer", "caused_by": "removal", "instant": instant}
     return SavepointRemoved.model_validate(fields | {"savepoints_left": 0, "duration_ms": 1})
 
 
@@ -158,7 +158,7 @@ def test_a_repeat_changes_nothing_also_when_there_are_other_savepoints_by_then()
     state = after(made, *KNOWN, condemned())
     state = made.decide(state, created("20260301100100000"), AT).state
 
-    again = made.decide(state, condemned(reason="other words", said_by="bridge"), AT)
+    again = made.decide(state, condemned(reason="other words", source="bridge"), AT)
 
     assert (again.commands, again.outcomes) == ((), ())
     assert again.state is state
@@ -200,7 +200,7 @@ def test_each_commit_is_answered_once_and_never_by_a_savepoint_that_has_it(
 
 
 def waiting(until: datetime | None) -> RestoreAwaitingApproval:
-    fields = TABLE | {"said_by": "restorer", "caused_by": "r-1", "savepoint": FIRST}
+    fields = TABLE | {"source": "restorer", "caused_by": "r-1", "savepoint": FIRST}
     plan = {"plan_id": "p", "instants": (), "files": 0, "bytes": 0, "expires_at": until}
     return RestoreAwaitingApproval.model_validate(fields | plan)
 
@@ -254,7 +254,7 @@ class Lake:
         return events_on(self.bus, "tidegate.outcomes")
 
     def event(self, kind: type[Event], **more: Any) -> Event:  # noqa: ANN401
-        subject = TABLE | {"location": str(self.root / "orders"), "said_by": "ingest"}
+        subject = TABLE | {"location": str(self.root / "orders"), "source": "ingest"}
         return kind.model_validate(subject | more)
 
     def condemn(self) -> list[Event]:
@@ -281,7 +281,7 @@ def test_a_condemned_commit_gives_a_plan_and_changes_nothing(tmp_path: Path) -> 
     found = lake.condemn()
 
     (planned,) = [each for each in found if isinstance(each, RestorePlanned)]
-    assert [each.instant for each in planned.instants] == [instant_at(4), instant_at(3)]
+    assert [instant.instant for instant in planned.instants] == [instant_at(4), instant_at(3)]
     assert snapshot(tmp_path) == before
     # read again, nothing is published again
     condemned_again = lake.event(CommitCondemned, instant=instant_at(3), reason="doubled")
@@ -318,7 +318,7 @@ def test_a_request_that_needs_an_approval_is_refused_by_a_restorer_that_knows_of
         | {
             "event_id": "r-1",
             "location": str(tmp_path / "orders"),
-            "said_by": "savepoint-policy",
+            "source": "savepoint-policy",
             "savepoint": instant_at(2),
             "requested_by": "ingest",
             "reason": "condemned",

@@ -54,9 +54,9 @@ def savepoint(table: HandMade, instant: str | None) -> Outcome:
 
 def kept(table: HandMade, instant: str, partition: str = "p0") -> set[str]:
     (name,) = (
-        each
-        for each in timeline_names(table)
-        if each.startswith(instant) and each.endswith(".savepoint")
+        name
+        for name in timeline_names(table)
+        if name.startswith(instant) and name.endswith(".savepoint")
     )
     return set(SavepointMetadata.decode((table.timeline / name).read_bytes()).files[partition])
 
@@ -72,8 +72,8 @@ def restored(table: HandMade, instant: str) -> set[str]:
     """The data files of p0 after a restore, which has to succeed."""
     last = attempted(table, instant)
     assert isinstance(last, RestoreCompleted), last
-    names = {each.name for each in (table.path / "p0").iterdir()}
-    return {each for each in names if not each.endswith((".crc", "_metadata"))}
+    names = {path.name for path in (table.path / "p0").iterdir()}
+    return {name for name in names if not name.endswith((".crc", "_metadata"))}
 
 
 def base(minute: int, group: str = "g0") -> str:

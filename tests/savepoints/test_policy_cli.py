@@ -72,7 +72,7 @@ def test_savepoints_are_listed_with_policy_tier_expiry_and_pins(tmp_path: Path) 
     files = list(table.path.rglob(f"*_{at(1)}.parquet"))
     assert (first["pinned_files"], first["pinned_bytes"]) == (
         len(files),
-        sum(each.stat().st_size for each in files),
+        sum(file.stat().st_size for file in files),
     )
     # without the table's name no policy is known, so neither is an end
     unnamed = [json.loads(line) for line in call(tmp_path, *arguments).splitlines()]
@@ -82,7 +82,7 @@ def test_savepoints_are_listed_with_policy_tier_expiry_and_pins(tmp_path: Path) 
 
 def test_a_removal_is_planned_with_what_it_frees(tmp_path: Path) -> None:
     table = table_with_savepoints(tmp_path)
-    before = sorted(each.name for each in table.timeline.iterdir())
+    before = sorted(path.name for path in table.timeline.iterdir())
 
     text = call(
         tmp_path, "plan", "savepoint-removal", "-l", table.location, "--savepoint", at(1), "--json"
@@ -93,7 +93,7 @@ def test_a_removal_is_planned_with_what_it_frees(tmp_path: Path) -> None:
     assert plan["freed"] == [f"p{n}/g{n}_0-1-2_{at(1)}.parquet" for n in (0, 1)]
     assert plan["freed_bytes"] == sum((table.path / e).stat().st_size for e in plan["freed"])
     assert len(plan["paths"]) == 2
-    assert sorted(each.name for each in table.timeline.iterdir()) == before
+    assert sorted(path.name for path in table.timeline.iterdir()) == before
 
 
 def test_what_another_savepoint_keeps_is_not_freed(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def commit(at: datetime) -> CommitCompleted:
         table=TABLE,
         location="/lake/orders",
         occurred_at=at,
-        said_by="writer",
+        source="writer",
         instant=f"{at:%Y%m%d%H%M%S}000",
         action="commit",
     )
@@ -55,7 +55,7 @@ def created(at: datetime, **fields: object) -> SavepointCreated:
         "table": TABLE,
         "location": "/lake/orders",
         "occurred_at": at,
-        "said_by": "savepoint-writer",
+        "source": "savepoint-writer",
         "caused_by": f"request of {at}",
         "instant": f"{at:%Y%m%d%H%M%S}000",
         "partitions": 1,
@@ -70,7 +70,7 @@ def created(at: datetime, **fields: object) -> SavepointCreated:
 
 
 def requests(commands: Sequence[Event]) -> list[str | None]:
-    return [each.instant for each in commands if isinstance(each, SavepointRequested)]
+    return [command.instant for command in commands if isinstance(command, SavepointRequested)]
 
 
 @pytest.mark.parametrize("lifetime", [DAY, 36_500 * DAY], ids=str)
@@ -156,7 +156,7 @@ def restore_outcome(kind: type[Outcome], savepoint: str, at: datetime) -> Outcom
         "table": TABLE,
         "location": "/lake/orders",
         "occurred_at": at,
-        "said_by": "restorer",
+        "source": "restorer",
         "caused_by": "a person's request",
         "savepoint": savepoint,
     }

@@ -43,7 +43,7 @@ def commit(at: datetime, operation: str | None = "upsert", **fields: object) -> 
         "table": TABLE,
         "location": "/lake/orders",
         "occurred_at": at,
-        "said_by": "writer",
+        "source": "writer",
         "instant": f"{at:%Y%m%d%H%M%S}000",
         "action": "commit",
         "operation": operation,
@@ -60,7 +60,7 @@ def run(policy: SavepointPolicyService, step: timedelta, count: int) -> Simulati
 
 
 def live(simulation: Simulation) -> list[str]:
-    return [each.instant for each in simulation.savepoints()]
+    return [savepoint.instant for savepoint in simulation.savepoints()]
 
 
 def test_every_nth_commit_gets_a_savepoint() -> None:
@@ -81,7 +81,7 @@ def test_tiers_are_rotated_as_backups_are() -> None:
 
     simulation = run(policy, HOUR, 24 * 100)
 
-    marks = {each.instant: each.mark for each in simulation.savepoints()}
+    marks = {savepoint.instant: savepoint.mark for savepoint in simulation.savepoints()}
     counts = {tier: sum(tier in mark.tiers for mark in marks.values()) for tier in Tier}
     assert counts[Tier.HOURLY] >= 24
     # 24 hours, 7 days, 4 Mondays, and each first of a month since March
@@ -111,7 +111,7 @@ def test_what_was_due_within_a_gap_comes_with_the_first_commit_after_it() -> Non
     for at in (late, late + 0.6 * HOUR, late + 1.1 * HOUR):
         simulation.commit(commit(at), at)
 
-    marks = [each.mark.tiers for each in simulation.savepoints()]
+    marks = [savepoint.mark.tiers for savepoint in simulation.savepoints()]
     assert marks == [(Tier.DAILY,), (Tier.EVERY_N, Tier.DAILY)]
 
 
@@ -146,14 +146,14 @@ def test_the_commit_before_an_operation_is_saved_and_so_is_the_one_after() -> No
         at = START + number * HOUR
         simulation.commit(commit(at, operation), at)
 
-    found = {each.instant: each.mark.tiers for each in simulation.savepoints()}
+    found = {savepoint.instant: savepoint.mark.tiers for savepoint in simulation.savepoints()}
     assert found == {
         commit(START + HOUR).instant: (Tier.BEFORE,),
         commit(START + 3 * HOUR).instant: (Tier.AFTER,),
     }
 
 
-def test_before_an_operation_is_said_by_the_operation_s_commit() -> None:
+def test_before_an_operation_is_source_the_operation_s_commit() -> None:
     policy = service(TierRule(tier=Tier.BEFORE, operations=("delete",)))
     event = commit(START, "delete")
 
@@ -167,13 +167,13 @@ def test_before_an_operation_is_said_by_the_operation_s_commit() -> None:
 def created(cause: SavepointRequested, at: datetime, **fields: object) -> SavepointCreated:
     mark = cause.mark.model_dump() if cause.mark else {}
     given: dict[str, object] = {"instant": cause.instant, "partitions": 1, "files": 1}
-    given |= {"duration_ms": 1, "said_by": "savepoint-writer", "occurred_at": at}
+    given |= {"duration_ms": 1, "source": "savepoint-writer", "occurred_at": at}
     return SavepointCreated.about(cause, **given | mark | fields)
 
 
 def asked(at: datetime, **fields: object) -> SavepointRequested:
     given = {"event_id": "ana-1", "table": TABLE, "location": "/lake/orders", "occurred_at": at}
-    given |= {"said_by": "cli", "requested_by": "ana", "instant": f"{at:%Y%m%d%H%M%S}000"}
+    given |= {"source": "cli", "requested_by": "ana", "instant": f"{at:%Y%m%d%H%M%S}000"}
     return SavepointRequested.model_validate(given | fields)
 
 
@@ -217,9 +217,9 @@ def test_what_was_made_for_a_tier_that_is_gone_from_the_settings_stays() -> None
     old = run(service(TierRule(tier=Tier.DAILY, keep=9)), DAY, 5)
     new = service(TierRule(tier=Tier.MONTHLY, keep=9))
     state = PolicyState()
-    for each in old.savepoints():
-        request = asked(each.made_at, policy="sales", tiers=each.mark.tiers)
-        state = new.decide(state, created(request, each.made_at), each.made_at).state
+    for savepoint in old.savepoints():
+        request = asked(savepoint.made_at, policy="sales", tiers=savepoint.mark.tiers)
+        state = new.decide(state, created(request, savepoint.made_at), savepoint.made_at).state
 
     assert new.tick(TABLE, state, START + 99 * DAY).commands == ()
 
@@ -230,7 +230,7 @@ def refused(request: SavepointRemovalRequested, reason: Reason) -> SavepointRemo
         instant=request.instant,
         reason=reason,
         message="no",
-        said_by="savepoint-writer",
+        source="savepoint-writer",
         occurred_at=START,
     )
 
@@ -271,7 +271,7 @@ def test_a_tier_whose_savepoint_was_rejected_is_due_again() -> None:
     first = policy.decide(policy.initial(), commit(START), START)
     (request,) = first.commands
     no = SavepointRejected.about(
-        request, said_by="savepoint-writer", occurred_at=START, reason="missing-files", message="x"
+        request, source="savepoint-writer", occurred_at=START, reason="missing-files", message="x"
     )
     state = policy.decide(first.state, no, START).state
 
@@ -369,9 +369,9 @@ def test_a_review_forgets_what_is_gone() -> None:
     policy = service(TierRule(tier=Tier.DAILY, keep=1))
     simulation = run(policy, DAY, 3)
     state = PolicyState()
-    for each in simulation.savepoints():
-        request = asked(each.made_at, policy="sales", tiers=each.mark.tiers)
-        state = policy.decide(state, created(request, each.made_at), each.made_at).state
+    for savepoint in simulation.savepoints():
+        request = asked(savepoint.made_at, policy="sales", tiers=savepoint.mark.tiers)
+        state = policy.decide(state, created(request, savepoint.made_at), savepoint.made_at).state
     assert state.kept
     request = asked(START + 9 * DAY, policy="sales", tiers=("daily",))
     alone = (kept(START + 9 * DAY),)

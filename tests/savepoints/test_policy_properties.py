@@ -130,7 +130,7 @@ class World:
                 "table": TABLE,
                 "location": "/lake/orders",
                 "occurred_at": when,
-                "said_by": "writer",
+                "source": "writer",
                 "instant": f"{when:%Y%m%d%H%M%S}{len(self.commits):03d}",
                 "action": "commit",
                 "operation": operation,
@@ -146,7 +146,7 @@ class World:
                 "table": TABLE,
                 "location": "/lake/orders",
                 "occurred_at": self.at,
-                "said_by": "cli",
+                "source": "cli",
                 "requested_by": "ana",
                 "instant": commit.instant,
                 "lifetime_seconds": lifetime,
@@ -179,7 +179,7 @@ class World:
         if command.before is not None:
             below = [e.instant for e in self.commits if e.instant < command.before]
             instant = max(below, default=None)
-        common = {"said_by": "writer", "occurred_at": self.at}
+        common = {"source": "writer", "occurred_at": self.at}
         if instant is None or (command.policy and next(self.refuses)):
             return SavepointRejected.about(command, **common, reason="missing-files", message="no")
         there = self.savepoints.setdefault(instant, command)
@@ -188,7 +188,7 @@ class World:
         return SavepointCreated.about(command, **common, **counts, instant=instant, **mark)
 
     def remove(self, command: SavepointRemovalRequested) -> Outcome:
-        common = {"said_by": "writer", "occurred_at": self.at, "instant": command.instant}
+        common = {"source": "writer", "occurred_at": self.at, "instant": command.instant}
         if next(self.refuses):
             self.refusals += 1
             return SavepointRemovalRejected.about(
@@ -211,14 +211,14 @@ class World:
             if self.rule.tier(tier) is not None:
                 newer = [
                     instant
-                    for instant, each in self.savepoints.items()
-                    if tier in each.tiers
-                    and (each.occurred_at, instant) > (made.occurred_at, command.instant)
+                    for instant, savepoint in self.savepoints.items()
+                    if tier in savepoint.tiers
+                    and (savepoint.occurred_at, instant) > (made.occurred_at, command.instant)
                 ]
                 assert newer, f"{command.instant} was the last {tier}"
 
     def own(self) -> list[SavepointRequested]:
-        return [each for each in self.savepoints.values() if each.policy == "p"]
+        return [savepoint for savepoint in self.savepoints.values() if savepoint.policy == "p"]
 
 
 def play(rule: PolicyRule, steps: list[Step], refusals: list[bool]) -> World:
@@ -263,7 +263,7 @@ def test_a_replay_decides_the_same_and_a_repeat_nothing(
             service.tick(TABLE, state, at) if event is None else service.decide(state, event, at)
         )
         state = decide.state
-        said += [each.event_id for each in decide.commands]
+        said += [command.event_id for command in decide.commands]
     assert sorted(said) == sorted(world.said)
     assert state == world.state
 
@@ -291,8 +291,8 @@ def test_once_time_has_passed_only_what_each_tier_keeps_is_left(
             if set(other.tiers) & set(each.tiers)
         )
         assert newest or any(tier.lifetime is None for tier in tiers) or _newest_of_one(world, each)
-    people = [each for each in world.savepoints.values() if each.policy is None]
-    assert all(each.lifetime_seconds is None for each in people)
+    people = [savepoint for savepoint in world.savepoints.values() if savepoint.policy is None]
+    assert all(person.lifetime_seconds is None for person in people)
 
 
 def _newest_of_one(world: World, each: SavepointRequested) -> bool:

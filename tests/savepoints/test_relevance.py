@@ -67,7 +67,7 @@ class Table:
 
     def clean_by_commits(self, kept: int) -> None:
         minutes = [at(minute) for minute in range(60)]
-        times = sorted(each.timestamp for each in self.commits)
+        times = sorted(commit.timestamp for commit in self.commits)
         bound = times[-kept] if len(times) >= kept else times[0]
         for group, there in self.versions.items():
             before = [each for each in there if minutes[each] <= bound]

@@ -30,7 +30,7 @@ CLEANING = {
 
 
 def commits(table: RealTable) -> list[str]:
-    return [each.timestamp for each in load_table(Storage(), table.location).timeline.writes]
+    return [write.timestamp for write in load_table(Storage(), table.location).timeline.writes]
 
 
 def remove(table: RealTable, instant: str) -> SavepointRemoved:
@@ -40,7 +40,7 @@ def remove(table: RealTable, instant: str) -> SavepointRemoved:
             "table": "lake.sales.orders",
             "location": table.location,
             "occurred_at": NOW(),
-            "said_by": "test",
+            "source": "test",
             "requested_by": "ada",
             "reason": "no longer needed",
             "instant": instant,

@@ -72,7 +72,7 @@ def test_a_policy_s_savepoint_that_a_person_asked_for_is_not_removed(
     assert "ada" in refused.message
     assert len(savepoints(table)) == 4
     reviewed = keep(table, 4, "daily", review=True)
-    assert [each.instant for each in reviewed.savepoints] == [at(3), at(4)]
+    assert [savepoint.instant for savepoint in reviewed.savepoints] == [at(3), at(4)]
 
 
 def test_a_person_who_wants_it_kept_is_not_bound_by_another_person_s_lifetime(

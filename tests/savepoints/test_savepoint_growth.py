@@ -260,5 +260,5 @@ def test_a_savepoint_is_as_many_parallel_jobs_over_many_partitions_as_over_few(
         assert last.files == partitions
         jobs[partitions] = watched.calls
 
-    assert [len(each) for each in jobs.values()] == [2, 2]
-    assert [sum(each) for each in jobs.values()] == [31, 301]
+    assert [len(job) for job in jobs.values()] == [2, 2]
+    assert [sum(job) for job in jobs.values()] == [31, 301]

@@ -37,7 +37,7 @@ def test_a_tables_savepoints_are_listed_with_who_asked_and_why(
 
     rows = [json.loads(line) for line in listed(tmp_path, table.location, "--json").splitlines()]
 
-    assert [(each["savepoint"], each["state"]) for each in rows] == [
+    assert [(row["savepoint"], row["state"]) for row in rows] == [
         (at(2), "completed"),
         (at(3), "completed"),
     ]

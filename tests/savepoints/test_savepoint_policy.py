@@ -25,7 +25,7 @@ def commit(instant: str = "20260301100100000", **fields: object) -> CommitComple
         "table": "lake.sales.orders",
         "location": "/lake/orders",
         "occurred_at": AT - timedelta(hours=3),
-        "said_by": "writer",
+        "source": "writer",
         "instant": instant,
         "action": "commit",
     }
@@ -50,7 +50,7 @@ def test_every_commit_of_a_covered_table_gets_a_savepoint() -> None:
 def test_a_commit_told_twice_is_asked_for_once() -> None:
     state = SERVICE.decide(SERVICE.initial(), commit(), AT).state
 
-    again = SERVICE.decide(state, commit(said_by="bridge"), AT + timedelta(days=1))
+    again = SERVICE.decide(state, commit(source="bridge"), AT + timedelta(days=1))
 
     assert again.commands == ()
     assert again.state == state

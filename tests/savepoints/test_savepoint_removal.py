@@ -68,7 +68,7 @@ def test_a_savepoint_s_comment_says_who_made_it_and_for_what(tmp_path: Path) -> 
     table = four_commits(tmp_path / "orders", 9)
     outcome = keep(table, 2, "daily", "weekly", comment="nightly")
 
-    (name,) = (each for each in savepoints(table) if each.endswith(".savepoint"))
+    (name,) = (savepoint for savepoint in savepoints(table) if savepoint.endswith(".savepoint"))
     metadata = SavepointMetadata.decode((table.timeline / name).read_bytes())
     assert metadata.by == "policy:sales"
     decided = (NOW + timedelta(minutes=2)).isoformat()
@@ -317,7 +317,7 @@ def test_a_removal_that_died_is_taken_back_for_a_restore_that_began_since(tmp_pa
 def test_a_savepoint_that_is_written_while_it_is_removed_is_found_out(tmp_path: Path) -> None:
     table = four_commits(tmp_path / "orders", 9)
     keep(table, 2, "daily")
-    (name,) = (each for each in savepoints(table) if each.endswith(".savepoint"))
+    (name,) = (savepoint for savepoint in savepoints(table) if savepoint.endswith(".savepoint"))
     content = (table.timeline / name).read_bytes()
     gone = table.timeline / name
 
@@ -373,7 +373,7 @@ def test_a_review_lists_what_may_end_and_what_each_pins(tmp_path: Path) -> None:
     files = list(table.path.rglob(f"*_{at(1)}.parquet"))
     assert (first.pinned_files, first.pinned_bytes) == (
         len(files),
-        sum(each.stat().st_size for each in files),
+        sum(file.stat().st_size for file in files),
     )
     # the files of the commits 1 to 3, the person's too: nothing of 4, the newest
     pinned = [p for n in (1, 2, 3) for p in table.path.rglob(f"*_{at(n)}.parquet")]
@@ -424,7 +424,9 @@ def test_a_savepoint_of_no_time_that_is_known_is_listed_and_removed(tmp_path: Pa
     reviewed = keep(table, 4, "daily", review=True)
     removed = remove(by_policy(table, 1, "daily"))
 
-    assert [each.made_at.year for each in reviewed.savepoints if each.instant == at(1)] == [1970]
+    assert [
+        savepoint.made_at.year for savepoint in reviewed.savepoints if savepoint.instant == at(1)
+    ] == [1970]
     assert isinstance(removed, SavepointRemoved)
 
 

@@ -52,7 +52,7 @@ def deployment(kafka: SecureKafka, tmp_path: Path) -> Iterator[Deployment]:
 
 def publisher(kafka: SecureKafka, role: str, **other: str) -> Publisher:
     config = kafka.login(role) | other
-    return Publisher(kafka.servers, said_by=role, prefix=PREFIX, config=config)
+    return Publisher(kafka.servers, source=role, prefix=PREFIX, config=config)
 
 
 @pytest.mark.usefixtures("deployment")
@@ -113,8 +113,8 @@ def test_every_service_works_with_the_rights_that_are_listed_for_it(
 
 def said(deployment: Deployment) -> set[tuple[str, str, str]]:
     return {
-        (each.said_by, f"{type(each).__name__}{reason(each)}", each.table)
-        for each in deployment.events("outcomes")
+        (event.source, f"{type(event).__name__}{reason(event)}", event.table)
+        for event in deployment.events("outcomes")
     }
 
 
@@ -125,7 +125,7 @@ def reason(event: Event) -> str:
 def vacuum() -> VacuumFinished:
     return VacuumFinished.model_validate(
         {
-            "said_by": "bridge",
+            "source": "bridge",
             "occurred_at": NOON,
             "table": "lake.log.t",
             "location": "/lake/t",

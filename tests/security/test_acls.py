@@ -117,4 +117,4 @@ def test_the_command_line_prints_them_all() -> None:
 
     everything = acls(deciders=DECIDERS, executors=EXECUTORS)
     assert printed.stdout.splitlines() == [each.command() for each in everything]
-    assert [Acl(**each) for each in json_lines(data.stdout)] == list(everything)
+    assert [Acl(**line) for line in json_lines(data.stdout)] == list(everything)

@@ -27,7 +27,7 @@ class Reached(Restorer):
         assert isinstance(command, RestoreRequested)
         yield RestoreFailed.about(
             command,
-            said_by="restorer",
+            source="restorer",
             occurred_at=NOON,
             savepoint=command.savepoint,
             restore_instant="20260301100000001",
@@ -42,7 +42,7 @@ def request(who: str, *, plan_only: bool = False) -> RestoreRequested:
         requested_by=who,
         reason="bad",
         plan_only=plan_only,
-        said_by="test",
+        source="test",
         occurred_at=NOON,
     )
 

@@ -37,7 +37,7 @@ def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Ite
 
 
 def said(deployment: Deployment, kind: type[Event]) -> list[Event]:
-    return [each for each in deployment.events("outcomes") if type(each) is kind]
+    return [event for event in deployment.events("outcomes") if type(event) is kind]
 
 
 def test_an_alarm_is_heard_once_and_its_end_too(deployment: Deployment) -> None:

@@ -91,9 +91,11 @@ def come_to_rest(loops: list[Loop]) -> None:
 
 def dead(bus: MemoryBus) -> list[tuple[str, str, str]]:
     """Of each dead letter: the topic, who set it aside, and what went wrong."""
-    letters = [dict(each.headers) for each in bus.records(DEAD)]
+    letters = [dict(record.headers) for record in bus.records(DEAD)]
     names = ("x-original-topic", "__connect.errors.connector.name", "x-exception-message")
-    return sorted(tuple((each[name] or b"").decode() for name in names) for each in letters)  # type: ignore[misc]
+    return sorted(
+        tuple((dead_letter[name] or b"").decode() for name in names) for dead_letter in letters
+    )  # type: ignore[misc]
 
 
 def tables(root: Path) -> dict[str, bytes]:
@@ -108,13 +110,13 @@ def orders(lake: Path, name: str = "orders") -> HandMade:
 def commit(location: Path, instant: str) -> CommitCompleted:
     given = {"table": "lake.sales.orders", "location": str(location), "instant": instant}
     return CommitCompleted.model_validate(
-        given | {"occurred_at": NOW, "said_by": "ingest", "action": "commit"}
+        given | {"occurred_at": NOW, "source": "ingest", "action": "commit"}
     )
 
 
 def vacuum(location: Path, *directories: str, **changes: object) -> list[Event]:
     """A minor vacuum of three inserts, and the release of its only lock, its own."""
-    subject = {"table": TABLE, "location": str(location), "occurred_at": NOW, "said_by": "hive"}
+    subject = {"table": TABLE, "location": str(location), "occurred_at": NOW, "source": "hive"}
     told = {
         "kind": "minor",
         "directories": directories or (MINOR_3,),
@@ -135,7 +137,7 @@ def test_good_input_is_worked_off_by_these_very_services(
 ) -> None:
     outcomes = say(commit(lake / "orders", at(2)), *vacuum(lake / "table_txn_001"))
 
-    told = {type(each).__name__ for each in outcomes}
+    told = {type(outcome).__name__ for outcome in outcomes}
     assert told == {"SavepointCreated", "CleaningStarted", "DirectoriesCleaned"}
     assert (lake / f"orders/.hoodie/timeline/{at(2)}.savepoint.inflight").exists()
     assert set(INSERTS) & set(names_in(lake / "table_txn_001")) == set()
@@ -174,7 +176,7 @@ def test_an_undecodable_message_goes_to_the_dead_letters_of_each_who_hears_it(  
     assert outcomes == []
     assert [(where, who) for where, who, _ in dead(bus)] == [(topic, who) for who in hearers]
     assert all(reason in why for _, _, why in dead(bus))
-    assert {each.value for each in bus.records(DEAD)} == {value}
+    assert {record.value for record in bus.records(DEAD)} == {value}
     assert tables(lake.parent) == before
 
 
@@ -200,7 +202,7 @@ def test_what_follows_a_poison_message_is_worked_off(say: Say, lake: Path, bus: 
     poison = Message("tidegate.commits", b"lake.sales.orders", b"poison")
     outcomes = say(poison, commit(lake / "orders", at(2)), poison)
 
-    assert [type(each) for each in outcomes] == [SavepointCreated]
+    assert [type(outcome) for outcome in outcomes] == [SavepointCreated]
     assert len(dead(bus)) == 2
 
 

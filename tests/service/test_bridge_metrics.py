@@ -34,8 +34,8 @@ def test_calls_looks_and_marks_are_in_the_metrics_of_the_process() -> None:
 
 
 def test_every_metric_of_a_bridge_has_a_name_of_its_kind() -> None:
-    for each in BRIDGE_METRICS:
-        assert each.name.endswith("_total") == (each.kind is Kind.COUNTER)
+    for metric in BRIDGE_METRICS:
+        assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
 
 
 def test_a_bridge_that_nobody_measures_works_too() -> None:

@@ -13,12 +13,12 @@ EXECUTORS = (SavepointWriter, Restorer, Cleaner)
 
 
 def test_every_service_is_known_with_what_it_consumes() -> None:
-    kinds = {each.name: tuple(each.consumes) for each in (*DECIDERS, *EXECUTORS)}
+    kinds = {decider.name: tuple(decider.consumes) for decider in (*DECIDERS, *EXECUTORS)}
 
     assert dict(catalogue.CONSUMED_EVENTS) == kinds
     assert set(SERVICES) == set(kinds)
 
 
 def test_deciders_and_executors_are_told_apart() -> None:
-    assert tuple(each.name for each in DECIDERS) == catalogue.DECIDERS
-    assert tuple(each.name for each in EXECUTORS) == catalogue.EXECUTORS
+    assert tuple(decider.name for decider in DECIDERS) == catalogue.DECIDERS
+    assert tuple(executor.name for executor in EXECUTORS) == catalogue.EXECUTORS

@@ -78,14 +78,18 @@ def test_savepoints_are_made_and_removed_by_policy_by_time_and_by_people(
     found = [(each["instant"], each["removed_at"] is None) for each in simulated]
     assert found == [(at(2), True), (at(3), True), (at(1), False)]
     removals = [e for e in place.audience.commands() if isinstance(e, SavepointRemovalRequested)]
-    assert [(each.instant, each.policy, each.requested_by) for each in removals][:2] == [
+    assert [(removal.instant, removal.policy, removal.requested_by) for removal in removals][
+        :2
+    ] == [
         (at(1), "shop", "policy:shop"),
         (at(4), None, "savepoint-policy"),
     ]
-    created = [each for each in place.audience.outcomes() if isinstance(each, SavepointCreated)]
+    created = [
+        outcome for outcome in place.audience.outcomes() if isinstance(outcome, SavepointCreated)
+    ]
     assert [each.reviewed for each in created][:2] == [True, False]
     assert place.audience.dead_letters() == []
 
 
 def _count(place: Place, kind: type[SavepointRemoved]) -> int:
-    return sum(isinstance(each, kind) for each in place.audience.outcomes())
+    return sum(isinstance(outcome, kind) for outcome in place.audience.outcomes())

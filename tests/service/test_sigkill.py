@@ -127,8 +127,8 @@ class Round:
         self.stage.wait_for(
             f"{kind.__name__} of {identity}",
             lambda: any(
-                isinstance(each, kind) and each.table == identity
-                for each in self.stage.monitor.outcomes()
+                isinstance(outcome, kind) and outcome.table == identity
+                for outcome in self.stage.monitor.outcomes()
             ),
         )
 
@@ -187,7 +187,7 @@ def play_rounds(
         calm.play()
         stage.wait_until_idle()
         expected_tree, expected_outcomes = calm.tree(), calm.outcomes()
-        assert Counter(each["kind"] for each in expected_outcomes) == {
+        assert Counter(outcome["kind"] for outcome in expected_outcomes) == {
             "SavepointCreated": 2,
             "SavepointRemoved": 1,
             "RestoreStarted": 1,

@@ -75,7 +75,7 @@ def test_a_writer_that_is_stuck_ends_in_time_and_acknowledges_nothing(
 
 
 def vacuum() -> VacuumFinished:
-    subject = release(LOCK).model_dump(include={"table", "location", "occurred_at", "said_by"})
+    subject = release(LOCK).model_dump(include={"table", "location", "occurred_at", "source"})
     return VacuumFinished.model_validate(
         subject
         | {
@@ -124,4 +124,4 @@ def test_a_gate_whose_broker_is_away_ends_in_time_and_its_successor_loses_nothin
 
         place.run("reader-gate", "successor")
         wait_for("the command", lambda: place.records("commands"))
-        assert {each.caused_by for each in place.events("commands")} == {vacuum().event_id}
+        assert {event.caused_by for event in place.events("commands")} == {vacuum().event_id}

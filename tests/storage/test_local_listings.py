@@ -66,7 +66,7 @@ def test_files_below_directories_are_listed_in_their_places(lake: Path, storage:
     (lake / "t/plain/ab/z").touch()
     [files] = storage.walk_each(str(lake / "t"), ["plain"], ONE)
     assert files is not None
-    assert [each[0] for each in files] == ["a", "c", "z", "b"]
+    assert [file[0] for file in files] == ["a", "c", "z", "b"]
     assert [each.name for each in storage.walk(str(lake / "t/plain"))] == ["a", "c", "z", "b"]
 
 
@@ -122,7 +122,7 @@ def test_a_store_says_the_same() -> None:
     ]
     [files, missing] = storage.walk_each(f"{root}/t", ["d", "gone"], ONE)
     assert files is not None
-    assert [each[:2] for each in files] == [("a", 1), ("b", 2)]
+    assert [file[:2] for file in files] == [("a", 1), ("b", 2)]
     assert missing is None
 
 

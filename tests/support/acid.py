@@ -110,7 +110,7 @@ def listed(*names: str, empty: Sequence[str] = ()) -> tuple[ListedDirectory, ...
     return tuple(
         sorted(
             [*filled, *(ListedDirectory(name, "/wh/t") for name in empty)],
-            key=lambda each: each.name,
+            key=lambda directory: directory.name,
         )
     )
 
@@ -126,7 +126,7 @@ def release(location: object = "/wh/t", **changes: object) -> CleaningReleased:
         "table": TABLE,
         "location": location,
         "occurred_at": NOON,
-        "said_by": "reader-gate",
+        "source": "reader-gate",
         "caused_by": "vacuum-1",
         "kind": "minor",
         "directories": (MINOR_3,),

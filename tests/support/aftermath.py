@@ -26,8 +26,8 @@ def starts(table: RealTable) -> list[str]:
     """
     now = loaded(table)
     if now.properties.layout is Layout.ONE:
-        return [BEGINNING, *(each.timestamp for each in now.timeline.completed_writes)]
-    return [BEGINNING, *(each.completion or "" for each in now.timeline.completed_writes)]
+        return [BEGINNING, *(write.timestamp for write in now.timeline.completed_writes)]
+    return [BEGINNING, *(write.completion or "" for write in now.timeline.completed_writes)]
 
 
 def incremental(table: RealTable, since: str) -> list[Row]:
@@ -64,7 +64,7 @@ def written_on(table: RealTable, savepoint: str, ts: int) -> dict[str, list[Row]
     table.call("delete_savepoint", instant_time=savepoint)
     for more in range(3, 7):
         table.write([(more, f"p{more % 2}", ts + more, "archived")], more=ARCHIVED)
-    left = {each.timestamp for each in loaded(table).timeline.writes}
+    left = {write.timestamp for write in loaded(table).timeline.writes}
     assert first not in left, "nothing was archived"
     assert any(any(p.iterdir()) for h in _HISTORIES if (p := table.path / h).is_dir())
     if table.metadata_table:

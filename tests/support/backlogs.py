@@ -39,4 +39,4 @@ def step_until(what: str, loop: ExecutorLoop, look: Callable[[], bool]) -> None:
 
 def in_memory(loop: ExecutorLoop) -> int:
     """How many commands are queued."""
-    return sum(len(each.tasks) for each in loop._tasks._queues.values())
+    return sum(len(queue.tasks) for queue in loop._tasks._queues.values())

@@ -79,7 +79,7 @@ class Cluster:
         told = self._admin().list_topics(timeout=30)
         partitions = [p for topic in told.topics.values() for p in topic.partitions.values()]
         return len(told.brokers) == len(NODES) and all(
-            len(each.isrs) == len(NODES) for each in partitions
+            len(partition.isrs) == len(NODES) for partition in partitions
         )
 
     def _admin(self) -> AdminClient:

@@ -94,7 +94,7 @@ class Deployment:
 
     def publisher(self) -> Publisher:
         return self._stack.enter_context(
-            Publisher(self.servers, said_by="test", prefix=self.prefix, config=self.connection)
+            Publisher(self.servers, source="test", prefix=self.prefix, config=self.connection)
         )
 
     def records(self, suffix: str) -> list[Record]:
@@ -125,7 +125,7 @@ class Deployment:
         return taken
 
     def events(self, suffix: str) -> list[Event]:
-        return [event_of(each.key, each.value) for each in self.records(suffix)]
+        return [event_of(record.key, record.value) for record in self.records(suffix)]
 
 
 def end(child: Child) -> None:

@@ -31,7 +31,7 @@ def damaged(seeds: Sequence[bytes]) -> st.SearchStrategy[bytes]:
 
 def damaged_text(seeds: Sequence[str]) -> st.SearchStrategy[str]:
     """A text with a few edits, or any text."""
-    edited = damaged([each.encode() for each in seeds]).map(
+    edited = damaged([seed.encode() for seed in seeds]).map(
         lambda it: it.decode("utf-8", "replace")
     )
     return st.one_of(edited, edited, st.text(max_size=200))

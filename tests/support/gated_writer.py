@@ -33,7 +33,7 @@ class GatedWriter:
 
     def start(self, data: list[Row], operation: str, more: Mapping[str, str]) -> None:
         """Start it, and wait until its write is on the timeline."""
-        before = {each.timestamp for each in loaded(self.table).timeline.writes}
+        before = {write.timestamp for write in loaded(self.table).timeline.writes}
 
         def write() -> None:
             try:
@@ -46,9 +46,9 @@ class GatedWriter:
         deadline = time.monotonic() + _LONGEST
         while time.monotonic() < deadline and self._thread.is_alive():
             pending = {
-                each.timestamp
-                for each in loaded(self.table).timeline.writes
-                if each.state is not InstantState.COMPLETED
+                write.timestamp
+                for write in loaded(self.table).timeline.writes
+                if write.state is not InstantState.COMPLETED
             }
             if pending - before and self.gate.with_suffix(".reached").exists():
                 (self.instant,) = pending - before
@@ -67,7 +67,7 @@ class GatedWriter:
     def is_committed(self) -> bool:
         """Whether its commit is on the timeline now."""
         now = loaded(self.table).timeline
-        return self.instant in {each.timestamp for each in now.completed_writes}
+        return self.instant in {write.timestamp for write in now.completed_writes}
 
     def _waiting(self, frame: DataFrame) -> DataFrame:
         """The rows, which arrive when the gate is opened: Hudi reads them after it has begun."""

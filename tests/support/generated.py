@@ -81,8 +81,8 @@ def _settings_page() -> str:
     parts = []
     for section, settings in groupby(settings_reference(Settings), attrgetter("section")):
         rows = [
-            f"| `{each.name}` | {each.kind} | `{each.default}` | {each.meaning} |"
-            for each in settings
+            f"| `{setting.name}` | {setting.kind} | `{setting.default}` | {setting.meaning} |"
+            for setting in settings
         ]
         head = ["| setting | kind | default | meaning |", "|---|---|---|---|"]
         parts.append("\n".join([f"## [{section}]\n" if section else "", *head, *rows]))
@@ -170,8 +170,8 @@ def _helps(command: Any, context: Any) -> Iterator[str]:  # noqa: ANN401 - typer
 
 def _table(metrics: tuple[Metric, ...]) -> str:
     rows = [
-        f"| `{each.name}` | {each.kind} | {', '.join(each.labels)} | {each.help} |"
-        for each in metrics
+        f"| `{metric.name}` | {metric.kind} | {', '.join(metric.labels)} | {metric.help} |"
+        for metric in metrics
     ]
     return "\n".join(["| metric | kind | labels | meaning |", "|---|---|---|---|", *rows])
 

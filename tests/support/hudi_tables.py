@@ -185,7 +185,7 @@ class HandMade:
     def schedule(self, instant: str, groups: Mapping[str, str]) -> None:
         """Request a compaction of all log files that the groups have."""
         logs = {
-            group: sorted(each.name for each in (self.path / partition).glob(f".{group}_*.log.*_*"))
+            group: sorted(path.name for path in (self.path / partition).glob(f".{group}_*.log.*_*"))
             for partition, group in groups.items()
         }
         content = _compaction_plan(groups, logs)
@@ -311,7 +311,7 @@ def savepoint_request(table: HandMade, instant: str | None, **fields: object) ->
         "table": f"lake.sales.{table.path.name}",
         "location": table.location,
         "occurred_at": NOW,
-        "said_by": "test",
+        "source": "test",
         "requested_by": "ada",
         "comment": "before the load",
         "instant": instant,
@@ -325,7 +325,7 @@ def restore_request(table: HandMade, savepoint: str, **fields: object) -> Restor
         "table": f"lake.sales.{table.path.name}",
         "location": table.location,
         "occurred_at": NOW,
-        "said_by": "test",
+        "source": "test",
         "requested_by": "ada",
         "reason": "bad load",
         "savepoint": savepoint,

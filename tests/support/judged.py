@@ -43,7 +43,7 @@ def _asked(table: RealTable) -> dict[str, object]:
         "table": "lake.sales.orders",
         "location": table.location,
         "occurred_at": NOW(),
-        "said_by": "test",
+        "source": "test",
         "requested_by": "ada",
     }
 

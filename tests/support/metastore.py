@@ -143,7 +143,7 @@ class HiveEngine(demo.HiveEngine):
             sortCols=[],
             parameters={},
         )
-        values = [each.split("=", 1)[1] for each in name.split("/")]
+        values = [part.split("=", 1)[1] for part in name.split("/")]
         self.call("add_partition", types.Partition(values, database, table, 0, 0, storage, {}))
 
     def drop_table(self, database: str, table: str) -> None:

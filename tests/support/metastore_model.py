@@ -41,7 +41,7 @@ def vacuum(
             "table": table,
             "location": "/wh/orders",
             "occurred_at": NOON,
-            "said_by": "test",
+            "source": "test",
             "kind": VacuumKind.MINOR,
             "directories": ("delta_0000001_0000003_v0000009",),
             "min_write_id": 1,

@@ -50,7 +50,7 @@ def undo_of(
         "location": command.location,
         "partition": command.partition,
         "occurred_at": NOON,
-        "said_by": "tidegate-cli",
+        "source": "tidegate-cli",
         "cleaning": command.event_id,
         "requested_by": "mara",
         "reason": "a reader had stalled",
@@ -64,7 +64,7 @@ def removal_of(command: CleaningReleased) -> QuarantineRemovalRequested:
         location=command.location,
         partition=command.partition,
         occurred_at=NOON,
-        said_by="quarantine-keeper",
+        source="quarantine-keeper",
         caused_by=f"started-{command.event_id}",
         cleaning=command.event_id,
     )
@@ -80,7 +80,7 @@ def undo(
 
 def visible(table: Path) -> list[str]:
     """The names in a table's directory that a reader does not pass over."""
-    return sorted(each.name for each in table.iterdir() if each.name[0] not in "._")
+    return sorted(path.name for path in table.iterdir() if path.name[0] not in "._")
 
 
 def in_quarantine(table: Path) -> list[str]:

@@ -79,7 +79,7 @@ class Place:
         return TopicMonitor(self.servers, self.prefix, 2)
 
     def publisher(self) -> Publisher:
-        return Publisher(self.servers, said_by="test", prefix=self.prefix)
+        return Publisher(self.servers, source="test", prefix=self.prefix)
 
     def call(self, *arguments: str) -> dict[str, Any]:
         """Run `tidegate replay`; what it would change or changed."""
@@ -120,7 +120,9 @@ class Place:
 
 def savepoints_asked(place: Place) -> list[tuple[str, str | None]]:
     """The tables and instants that savepoints were asked for, in the broker's order."""
-    asked = (each for each in place.audience.commands() if isinstance(each, SavepointRequested))
+    asked = (
+        command for command in place.audience.commands() if isinstance(command, SavepointRequested)
+    )
     return [(each.table.rsplit(".", 1)[-1], each.instant) for each in asked]
 
 

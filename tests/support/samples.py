@@ -35,7 +35,7 @@ def commit(number: int, table: str = "lake.sales.orders") -> CommitCompleted:
             "table": table,
             "location": "/lake/" + table.rsplit(".", 1)[-1],
             "occurred_at": NOON,
-            "said_by": "ingest",
+            "source": "ingest",
             "instant": f"{20261121120000000 + number}",
             "action": "commit",
         }
@@ -48,7 +48,7 @@ def release(lock_id: int, table: str = "lake.sales.orders") -> LockReleased:
             "table": table,
             "location": "/lake/" + table.rsplit(".", 1)[-1],
             "occurred_at": NOON,
-            "said_by": "bridge",
+            "source": "bridge",
             "lock_id": lock_id,
         }
     )
@@ -59,7 +59,7 @@ def savepoint_request(number: int, table: str = "lake.sales.orders") -> Savepoin
         commit(number, table),
         instant=commit(number, table).instant,
         requested_by="ana",
-        said_by="test",
+        source="test",
         occurred_at=NOON,
     )
 
@@ -73,7 +73,7 @@ def deserialized(wire: Wire, serialized: Message) -> Event:
 
 
 def events_on(bus: MemoryBus, topic: str) -> list[Event]:
-    return [event_of(each.key, each.value) for each in bus.records(topic)]
+    return [event_of(record.key, record.value) for record in bus.records(topic)]
 
 
 def memory_bus(*deciders: str, partitions: int = 3) -> MemoryBus:
@@ -101,7 +101,7 @@ class EveryThird:
         if state.counted < 2:
             return Decision(Count(counted=state.counted + 1))
         command = SavepointRequested.about(
-            event, instant=None, requested_by="third", said_by=self.name, occurred_at=at
+            event, instant=None, requested_by="third", source=self.name, occurred_at=at
         )
         return Decision(Count(), (command,))
 
@@ -134,7 +134,7 @@ class Recorder:
             partitions=1,
             files=1,
             duration_ms=1,
-            said_by=self.name,
+            source=self.name,
             occurred_at=NOON,
         )
 

@@ -39,7 +39,7 @@ def removal(table: HandMade, minute: int, **fields: object) -> SavepointRemovalR
         "table": f"lake.sales.{table.path.name}",
         "location": table.location,
         "occurred_at": NOW,
-        "said_by": "test",
+        "source": "test",
         "instant": at(minute),
         "requested_by": "ana",
         "reason": "no longer needed",

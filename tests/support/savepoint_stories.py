@@ -156,7 +156,7 @@ class Story:
         return None
 
     def replace(self) -> None:
-        groups = [each for each in self.slices if each not in self.compactions.values()]
+        groups = [slice_ for slice_ in self.slices if slice_ not in self.compactions.values()]
         if not groups:
             return
         partition, group = self.chance.choice(sorted(groups))
@@ -179,8 +179,8 @@ class Story:
             instant = self.chance.choice(sorted(self.pending))
             groups = self.pending.pop(instant)
             self.table.commit(instant, None, groups, end_of(self.now()))
-            for each in groups.items():
-                self.slices[each] = max(instant, self.slices.get(each, ""))
+            for item in groups.items():
+                self.slices[item] = max(instant, self.slices.get(item, ""))
 
     def roll_back(self) -> None:
         if self.pending:
@@ -189,7 +189,7 @@ class Story:
             roll_back(self.table, self.now(), target)
 
     def schedule(self) -> None:
-        groups = [each for each in self.slices if each not in self.compactions.values()]
+        groups = [slice_ for slice_ in self.slices if slice_ not in self.compactions.values()]
         if self.is_merge_on_read and groups:
             each = self.chance.choice(sorted(groups))
             instant = self.now()
@@ -241,7 +241,7 @@ class Story:
         """Judge what would be derived, and write one."""
         timeline = opened(self.table).timeline
         commits = [c.timestamp for c in timeline.completed_writes[-3:]]
-        free = [each for each in commits if each not in timeline.savepoints]
+        free = [commit for commit in commits if commit not in timeline.savepoints]
         if not free:
             return
         commit = self.chance.choice([free[-1], self.chance.choice(free)])

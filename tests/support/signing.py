@@ -57,7 +57,7 @@ def restore(table: str = "lake.sales.orders", **more: Any) -> RestoreRequested: 
         "event_id": "r-1",
         "table": table,
         "location": "/lake/orders",
-        "said_by": "tidegate-cli",
+        "source": "tidegate-cli",
         "occurred_at": NOON,
         "savepoint": "20261121041551845",
         "requested_by": "ana",
@@ -71,7 +71,7 @@ def cleaning() -> CleaningReleased:
     return CleaningReleased(
         table="lake.sales.orders",
         location="/lake/orders",
-        said_by="reader-gate",
+        source="reader-gate",
         caused_by="vacuum-1",
         occurred_at=NOON,
         kind=VacuumKind.MAJOR,
@@ -112,13 +112,13 @@ class Obeying:
         command: Command,  # noqa: ARG002 - the protocol's
         outcomes: Sequence[Outcome],
     ) -> bool:
-        return any(isinstance(each, RestoreFailed | RestoreRejected) for each in outcomes)
+        return any(isinstance(outcome, RestoreFailed | RestoreRejected) for outcome in outcomes)
 
     def execute(self, command: Command) -> Iterator[Outcome]:
         self.obeyed.append(command.event_id)
         yield RestoreFailed.about(
             command,
-            said_by=self.name,
+            source=self.name,
             occurred_at=NOON,
             savepoint="20261121041551845",
             restore_instant="20261121041601557",

@@ -55,7 +55,7 @@ def restore_request(
         table=table,
         location="/lake/" + table.rsplit(".", 1)[-1],
         occurred_at=NOON,
-        said_by="cli",
+        source="cli",
         savepoint=SAVEPOINT,
         requested_by="ana",
         reason="a bad load",
@@ -72,7 +72,7 @@ def started(request: RestoreRequested) -> Outcome:
         files=3,
         bytes=2048,
         restore_instant="20261121060000000",
-        said_by="restorer",
+        source="restorer",
         occurred_at=NOON,
     ).to(request)
 
@@ -86,7 +86,7 @@ def awaiting(request: RestoreRequested, until: datetime | None = None) -> Outcom
         files=3,
         bytes=2048,
         expires_at=until,
-        said_by="restorer",
+        source="restorer",
         occurred_at=NOON,
     ).to(request)
 
@@ -99,7 +99,7 @@ def approved(request: RestoreRequested) -> RestoreApproved:
         plan_id="p1",
         approved_by="ben",
         reason="looked at it",
-        said_by="cli",
+        source="cli",
         occurred_at=NOON,
     )
 
@@ -112,7 +112,7 @@ def completed(request: RestoreRequested) -> Outcome:
         instants=(InstantRef(instant="20261121050000000", action="commit"),),
         files_deleted=3,
         duration_ms=1500,
-        said_by="restorer",
+        source="restorer",
         occurred_at=NOON,
     ).to(request)
 
@@ -123,7 +123,7 @@ def rejected(request: RestoreRequested) -> Outcome:
         savepoint=request.savepoint,
         reason="writer-alive",
         message="a writer is at work",
-        said_by="restorer",
+        source="restorer",
         occurred_at=NOON,
     ).to(request)
 
@@ -136,7 +136,7 @@ def savepoint_created(number: int, table: str = ORDERS) -> Outcome:
         partitions=1,
         files=number,
         duration_ms=20,
-        said_by="savepoint-writer",
+        source="savepoint-writer",
         occurred_at=NOON,
     ).to(request)
 
@@ -149,14 +149,14 @@ def vacuum(
         table=table,
         location="/lake/" + table.rsplit(".", 1)[-1],
         occurred_at=NOON,
-        said_by="hive",
+        source="hive",
         kind=VacuumKind.MINOR,
         directories=(f"delta_0000001_{last:07}",),
         min_write_id=1,
         max_write_id=last,
         valid_write_ids=f"sales.{table.rsplit('.', 1)[-1]}:{last}:9223372036854775807::",
         own_lock_id=lock_ids[0],
-        locks=tuple(LockHold(lock_id=each, owner=f"user{each}") for each in lock_ids),
+        locks=tuple(LockHold(lock_id=id_, owner=f"user{id_}") for id_ in lock_ids),
         open_transactions=transactions,
     )
 
@@ -166,7 +166,7 @@ def released(event: VacuumFinished) -> CleaningReleased:
     return CleaningReleased.about(
         event,
         **{name: getattr(event, name) for name in copied},
-        said_by="reader-gate",
+        source="reader-gate",
         occurred_at=NOON,
     )
 
@@ -178,7 +178,7 @@ def cleaned(command: Command) -> Outcome:
         files=2,
         bytes=100,
         duration_ms=300,
-        said_by="cleaner",
+        source="cleaner",
         occurred_at=NOON,
     ).to(command)
 
@@ -192,7 +192,7 @@ def cleaned_in_parts(command: Command, of: int) -> list[Outcome]:
             files=2,
             bytes=100,
             duration_ms=300,
-            said_by="cleaner",
+            source="cleaner",
             occurred_at=NOON,
             part=number,
             parts=of,
@@ -206,6 +206,6 @@ def cleaning_refused(command: Command) -> Outcome:
         command,
         reason="products-missing",
         message="delta_0000001_0000003 is not there",
-        said_by="cleaner",
+        source="cleaner",
         occurred_at=NOON,
     ).to(command)

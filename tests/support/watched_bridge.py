@@ -56,7 +56,7 @@ class Watched:
     def _publish(self, events: Sequence[Event]) -> None:
         if self.broken:
             raise DeliveryError("the broker is away")
-        if any(f".{self.refused}." in each.table for each in events):
+        if any(f".{self.refused}." in event.table for event in events):
             raise InvalidEventError("it contradicts itself")
         self.events += events
 
@@ -65,13 +65,13 @@ class Watched:
         self.bridge.look()
         self.bridge._compactions.wait(60)
         self.bridge.look()
-        found = (each for each in self.events if isinstance(each, VacuumFinished))
+        found = (event for event in self.events if isinstance(event, VacuumFinished))
         return [each for each in found if f".{database}." in each.table]
 
     def releases(self, database: str) -> list[LockReleased]:
         """Look; the releases of a database so far, but those of the compactions themselves."""
         self.bridge.look()
-        found = (each for each in self.events if isinstance(each, LockReleased))
+        found = (event for event in self.events if isinstance(event, LockReleased))
         return [each for each in found if f".{database}." in each.table and each.lock_id != 0]
 
 
@@ -120,7 +120,7 @@ class Queued(Watched):
 def wrote(engine: HiveEngine, db: str, where: Path, count: int = 3) -> int:
     """That many committed inserts with their directories; the last write id."""
     ids = [engine.write(db, "orders") for _ in range(count)]
-    build(where, {f"delta_{each:07}_{each:07}_0000": 10 for each in ids})
+    build(where, {f"delta_{id_:07}_{id_:07}_0000": 10 for id_ in ids})
     return ids[-1]
 
 

@@ -96,6 +96,6 @@ class Prometheus:
 
     def would_alert(self, name: str, **labels: str) -> bool:
         """Whether the condition of an alert holds for a series with these labels."""
-        [alert] = [each for each in ALERTS if each.name == name]
+        [alert] = [alert for alert in ALERTS if alert.name == name]
         found = [each["metric"] for each in self.query(alert.expression)]
         return any(labels.items() <= each.items() for each in found)

@@ -35,10 +35,10 @@ class Authorizer:
         Raises:
             ConfigError: a key is listed twice.
         """
-        self._keys = {each.public.key_id: each for each in keys}
+        self._keys = {key.public.key_id: key for key in keys}
         if len(self._keys) != len(keys):
             raise ConfigError("[[security.keys]] has the same public key twice")
-        self._public = {key_id: each.public for key_id, each in self._keys.items()}
+        self._public = {key_id: key.public for key_id, key in self._keys.items()}
         self._required, self._restores_by = required, tuple(restores_by)
 
     def check(self, command: Command, record: Record) -> SignedBy | None:

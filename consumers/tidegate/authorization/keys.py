@@ -30,9 +30,9 @@ class TrustedKey:
             return f"the key {self._named} is trusted from {self.not_before:%Y-%m-%dT%H:%MZ} on"
         if self.not_after is not None and at > self.not_after:
             return f"the key {self._named} was trusted until {self.not_after:%Y-%m-%dT%H:%MZ}"
-        if not any(fnmatchcase(kind, each) for each in self.commands):
+        if not any(fnmatchcase(kind, command) for command in self.commands):
             return f"the key {self._named} may not sign a {kind}"
-        if not any(fnmatchcase(command.table, each.lower()) for each in self.tables):
+        if not any(fnmatchcase(command.table, table.lower()) for table in self.tables):
             return f"the key {self._named} may not sign for the table {command.table}"
         return None
 

@@ -72,8 +72,8 @@ class FactsReader:
         spans = self._metadata.spans(topic, max(0, since))
         self._parts[topic] = list(spans)
         return {
-            part: range(max(each.start, self._next.get(part, 0)), each.stop)
-            for part, each in spans.items()
+            part: range(max(span.start, self._next.get(part, 0)), span.stop)
+            for part, span in spans.items()
         }
 
     def _read(self, spans: Mapping[Partition, range]) -> Iterator[list[Event]]:
@@ -85,7 +85,7 @@ class FactsReader:
             if len(batch) >= _BATCH:
                 yield batch
                 batch = []
-        self._next |= {part: each.stop for part, each in spans.items()}
+        self._next |= {part: span.stop for part, span in spans.items()}
         if batch:
             yield batch
 

@@ -52,8 +52,8 @@ def content_of(directories: Iterable[ListedDirectory]) -> str:
     """What lies in directories, as the bridge hashes it."""
     return content_hash(
         {
-            each.name: [(file.name, file.size, file.modified_ms) for file in each.files]
-            for each in directories
+            directory.name: [(file.name, file.size, file.modified_ms) for file in directory.files]
+            for directory in directories
         }
     )
 

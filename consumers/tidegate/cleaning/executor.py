@@ -236,7 +236,7 @@ class Cleaner:
     def _envelope(self, command: Cleaning | QuarantineRemovalRequested) -> dict[str, Any]:
         return {
             "occurred_at": self.clock(),
-            "said_by": self.name,
+            "source": self.name,
             "partition": command.partition,
         }
 

@@ -169,7 +169,7 @@ def aborted_command(event: WritesAborted, at: datetime) -> AbortedCleaningReleas
     """The command to remove what aborted writes left."""
     return AbortedCleaningReleased.about(
         event,
-        said_by=GATE,
+        source=GATE,
         occurred_at=at,
         partition=event.partition,
         valid_write_ids=event.valid_write_ids,

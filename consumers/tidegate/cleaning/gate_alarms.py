@@ -111,7 +111,7 @@ class Alarms:
         if not lacks or limit is None:  # nothing: it is released with the table's next event
             return None
         more = f" and {len(lacks) - _NAMED} more" if len(lacks) > _NAMED else ""
-        named = ", ".join(str(each) for each in lacks[:_NAMED])
+        named = ", ".join(str(reader) for reader in lacks[:_NAMED])
         return VacuumOverdue.model_validate(
             _about(table, waiting, at)
             | {
@@ -129,7 +129,7 @@ class Alarms:
             table=table,
             location=known.location,
             occurred_at=at,
-            said_by=_SAID_BY,
+            source=_SAID_BY,
             caused_by=known.event_id,
             since=known.since,
             limit_seconds=limit // timedelta(seconds=1),
@@ -157,7 +157,7 @@ def resolved(
 def first_release(event: LockReleased, at: datetime) -> UnknownTable:
     """What is kept of the first release of a table of which nothing was known."""
     return UnknownTable(
-        event.event_id, event.location, at, event.lock_id, event.transaction_id, event.said_by
+        event.event_id, event.location, at, event.lock_id, event.transaction_id, event.source
     )
 
 
@@ -168,7 +168,7 @@ def table_known(
     if known.said_at is not None:
         yield UnknownTableResolved.about(
             event,
-            said_by=_SAID_BY,
+            source=_SAID_BY,
             occurred_at=at,
             since=known.since,
             unknown_since=known.said_at,
@@ -187,7 +187,7 @@ def _about(table: str, waiting: WaitingVacuum, at: datetime) -> dict[str, object
         "table": table,
         "location": waiting.vacuum.location,
         "occurred_at": at,
-        "said_by": _SAID_BY,
+        "source": _SAID_BY,
         "caused_by": waiting.event_id,
         "partition": waiting.vacuum.partition,
         "since": waiting.since,
@@ -201,7 +201,7 @@ def _ms_after(since: datetime, limit: timedelta) -> int:
 
 @lru_cache(maxsize=10_000)
 def _rule_of(rules: tuple[AlarmRule, ...], table: str) -> AlarmRule:
-    return next((each for each in rules if fnmatchcase(table, each.tables)), AlarmRule())
+    return next((rule for rule in rules if fnmatchcase(table, rule.tables)), AlarmRule())
 
 
 def _ms(at: datetime) -> int:

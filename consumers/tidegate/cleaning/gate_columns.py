@@ -55,30 +55,30 @@ def mixed(hold: Sequence[int]) -> int:
 
 def _differences(values: Iterable[int | None]) -> list[int | None]:
     last, made = 0, list[int | None]()
-    for each in values:
-        made.append(None if each is None else each - last)
-        last = last if each is None else each
+    for value in values:
+        made.append(None if value is None else value - last)
+        last = last if value is None else value
     return made
 
 
 def _sums(differences: Iterable[int | None]) -> Iterator[Any]:
     last = 0
-    for each in differences:
-        if each is None:
+    for difference in differences:
+        if difference is None:
             yield None
         else:
-            last += each
+            last += difference
             yield last
 
 
 def _indexed(texts: Sequence[str | None]) -> list[Any]:
     """The texts that there are, and which one each row has; one alone is that of all rows."""
     there = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-    return [list(there), [] if len(there) == 1 else [there[each] for each in texts]]
+    return [list(there), [] if len(there) == 1 else [there[text] for text in texts]]
 
 
 def _looked_up(column: Any, count: int) -> Iterator[str | None]:  # noqa: ANN401 - JSON
     texts, numbers = column
     if not numbers and len(texts) == 1:
         return repeat(texts[0], count)
-    return (texts[each] for each in numbers)
+    return (texts[number] for number in numbers)

@@ -46,7 +46,7 @@ def _fields(
         "table": table,
         "location": location,
         "occurred_at": at,
-        "said_by": GATE,
+        "source": GATE,
         "caused_by": vacuum_id,
         "kind": kind,
         "partition": partition,

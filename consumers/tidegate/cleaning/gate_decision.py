@@ -119,7 +119,7 @@ class Turn:
             self._published_again(name, event, before.whole(), now)
             return
         if now.content in done or (len(done) and hashed(event.event_id) in done):
-            late = [each for each in now.holds if not index.has_ended(each)]
+            late = [hold for hold in now.holds if not index.has_ended(hold)]
             if late and not all(self._is_below_mark(each) for each in late):
                 self.outcomes.append(holds_after_release(event, self.at))
             return
@@ -138,10 +138,10 @@ class Turn:
         self, name: str, event: VacuumFinished, before: WaitingVacuum, now: WaitingVacuum
     ) -> None:
         """A writer and a bridge may have seen different holds: wait for those of both."""
-        known = {each.lock_id: each for each in before.locks}
-        for each in now.locks:
-            if each.lock_id not in known or known[each.lock_id].transaction_id is None:
-                known[each.lock_id] = each
+        known = {lock.lock_id: lock for lock in before.locks}
+        for lock in now.locks:
+            if lock.lock_id not in known or known[lock.lock_id].transaction_id is None:
+                known[lock.lock_id] = lock
         locks = tuple(known.values())
         txns = tuple(dict.fromkeys((*before.transactions, *now.transactions)))
         merged = replace(before, locks=locks, transactions=txns)
@@ -164,9 +164,9 @@ class Turn:
         if _marks(self.pieces) is _NO_MARKS:  # nothing was ever forgotten
             return
         unknown = [
-            each
-            for each in vacuum.holds
-            if not self.index.has_ended(each) and self._is_below_mark(each)
+            hold
+            for hold in vacuum.holds
+            if not self.index.has_ended(hold) and self._is_below_mark(hold)
         ]
         if unknown:
             self.outcomes.append(may_be_forgotten(event, self.at, unknown))
@@ -253,7 +253,7 @@ class Turn:
             cleaned = ()
         return GateState(released, released_at, cleaned, cleaned_at, self.index)
 
-    def _close(self, memory: RememberedIds, letter: str, ids: Sequence[int]) -> None:
+    def _close(self, memory: RememberedIds, dead_letter: str, ids: Sequence[int]) -> None:
         """Close the open chunk with these ids; one release may free any number of vacuums."""
         for start in range(0, len(ids), LARGEST_CHUNK):
             part = tuple(ids[start : start + LARGEST_CHUNK])
@@ -314,13 +314,13 @@ class Turn:
 
 def _locks(event: VacuumFinished) -> tuple[HeldLock, ...]:
     own, own_txn = event.own_lock_id, event.own_transaction_id
-    locks = [HeldLock(*_held_of(each)) for each in event.locks]
+    locks = [HeldLock(*_held_of(lock)) for lock in event.locks]
     if own_txn is not None:  # the vacuum's own lock ends with its transaction
         locks = [
-            each._replace(transaction_id=own_txn)
-            if each.lock_id == own and each.transaction_id is None
-            else each
-            for each in locks
+            lock._replace(transaction_id=own_txn)
+            if lock.lock_id == own and lock.transaction_id is None
+            else lock
+            for lock in locks
         ]
     return tuple(locks)
 
@@ -342,12 +342,12 @@ def index_vacuum(
     return True
 
 
-def chunks_of(pieces: Pieces, letter: str) -> list[tuple[ClosedChunk, tuple[int, ...]]]:
+def chunks_of(pieces: Pieces, dead_letter: str) -> list[tuple[ClosedChunk, tuple[int, ...]]]:
     """The closed chunks whose names begin with a letter."""
     return [
         (ClosedChunk(int(name[1:]), chunk.at, len(chunk.ids)), chunk.ids)
         for name in pieces.names()
-        if name[0] == letter and isinstance(chunk := pieces.get(name), Chunk)
+        if name[0] == dead_letter and isinstance(chunk := pieces.get(name), Chunk)
     ]
 
 

@@ -68,5 +68,5 @@ def _flagged(  # noqa: PLR0913, PLR0917 - the fields of the event
         transactions=transactions[:_SHOWN],
         message=message,
         occurred_at=at,
-        said_by=_SAID_BY,
+        source=_SAID_BY,
     )

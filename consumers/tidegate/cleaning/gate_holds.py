@@ -77,24 +77,24 @@ def deferral(event: CleaningDeferred, pieces: Pieces, now_ms: int) -> DeferredCl
 
 
 def due_deferred(
-    piece: DeferredCleaning, pieces: Pieces, at: datetime, said_by: str
+    piece: DeferredCleaning, pieces: Pieces, at: datetime, source: str
 ) -> tuple[DeferredCleaning | None, Sequence[CleaningReleased]]:
     """What becomes of a deferred cleaning when it is due: it is released, unless a hold came."""
     if hold_of(pieces):
         return replace(piece, retry_ms=None), ()
-    return None, (released_again(piece.event, at, said_by),)
+    return None, (released_again(piece.event, at, source),)
 
 
-def said_held(event: CleaningHoldRequested, at: datetime, said_by: str) -> Outcome:
+def said_held(event: CleaningHoldRequested, at: datetime, source: str) -> Outcome:
     """The answer to a request to hold."""
-    return CleaningHeld.about(event, occurred_at=at, said_by=said_by)
+    return CleaningHeld.about(event, occurred_at=at, source=source)
 
 
 def said_removed(
-    event: CleaningHoldRemovalRequested, released: int, at: datetime, said_by: str
+    event: CleaningHoldRemovalRequested, released: int, at: datetime, source: str
 ) -> Outcome:
     """The answer to a request to hold no more."""
-    return CleaningHoldRemoved.about(event, occurred_at=at, said_by=said_by, released=released)
+    return CleaningHoldRemoved.about(event, occurred_at=at, source=source, released=released)
 
 
 def dump_hold(piece: TableHold | DeferredCleaning) -> bytes:

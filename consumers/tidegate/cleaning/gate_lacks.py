@@ -11,8 +11,8 @@ from tidegate.events import LackedHold
 
 def unended(waiting: WaitingVacuum, index: GateIndex) -> tuple[list[HeldLock], list[int]]:
     """The locks, and the transactions without a known lock, that have not ended."""
-    locks = [each for each in waiting.locks if not index.has_ended(_tokens(each))]
-    in_locks = {each.transaction_id for each in locks}
+    locks = [lock for lock in waiting.locks if not index.has_ended(_tokens(lock))]
+    in_locks = {lock.transaction_id for lock in locks}
     transactions = [
         txn
         for txn in waiting.transactions
@@ -23,24 +23,24 @@ def unended(waiting: WaitingVacuum, index: GateIndex) -> tuple[list[HeldLock], l
 
 def holds_of(waiting: WaitingVacuum) -> int:
     """How many holds a vacuum began with: a lock and its transaction are one."""
-    in_locks = {each.transaction_id for each in waiting.locks}
+    in_locks = {lock.transaction_id for lock in waiting.locks}
     return len(waiting.locks) + len(set(waiting.transactions) - in_locks)
 
 
 def lacks_of(waiting: WaitingVacuum, index: GateIndex) -> Iterator[LackedHold]:
     """The same, for people."""
     locks, transactions = unended(waiting, index)
-    for each in locks:
-        kind = None if each.lock_type is None else str(each.lock_type)
+    for lock in locks:
+        kind = None if lock.lock_type is None else str(lock.lock_type)
         yield LackedHold(
-            lock_id=each.lock_id,
-            transaction_id=each.transaction_id,
-            partition=each.partition,
+            lock_id=lock.lock_id,
+            transaction_id=lock.transaction_id,
+            partition=lock.partition,
             lock_type=kind,
-            owner=each.owner,
+            owner=lock.owner,
         )
     # a lock that has ended may still name the owner of a transaction that has not
-    owners = {each.transaction_id: each.owner for each in waiting.locks if each.owner}
+    owners = {lock.transaction_id: lock.owner for lock in waiting.locks if lock.owner}
     for txn in transactions:
         yield LackedHold(transaction_id=txn, owner=owners.get(txn))
 

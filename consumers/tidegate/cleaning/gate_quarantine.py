@@ -94,7 +94,7 @@ def after_start(
 
 
 def removal_of(
-    table: str, piece: KeptQuarantine, at: datetime, said_by: str
+    table: str, piece: KeptQuarantine, at: datetime, source: str
 ) -> QuarantineRemovalRequested:
     """The command to remove a quarantine for good."""
     return QuarantineRemovalRequested(
@@ -103,7 +103,7 @@ def removal_of(
         partition=piece.partition,
         caused_by=piece.started,
         occurred_at=at,
-        said_by=said_by,
+        source=source,
         cleaning=piece.cleaning,
     )
 

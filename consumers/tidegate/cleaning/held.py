@@ -19,7 +19,7 @@ def deferred(
     return CleaningDeferred.about(
         command,
         occurred_at=at,
-        said_by="cleaner",
+        source="cleaner",
         hold=hold.event_id,
         held_by=hold.requested_by,
         vacuum=command.caused_by,
@@ -34,13 +34,13 @@ def deferred(
     )
 
 
-def released_again(event: CleaningDeferred, at: datetime, said_by: str) -> CleaningReleased:
+def released_again(event: CleaningDeferred, at: datetime, source: str) -> CleaningReleased:
     """The same command as before, with the same id."""
     return CleaningReleased(
         table=event.table,
         location=event.location,
         caused_by=event.vacuum,
-        said_by=said_by,
+        source=source,
         occurred_at=at,
         kind=event.kind,
         partition=event.partition,

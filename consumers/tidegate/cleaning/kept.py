@@ -144,7 +144,7 @@ class Kept:
     ) -> dict[str, Any]:
         return {
             "occurred_at": self.clock(),
-            "said_by": _SAID_BY,
+            "source": _SAID_BY,
             "partition": command.partition,
         }
 

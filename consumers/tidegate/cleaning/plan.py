@@ -134,17 +134,17 @@ def _may_change(refused: Refused) -> bool:
 def _plan(compaction: Compaction, entries: Sequence[AcidEntry]) -> CleaningPlan:
     products = complete_products(compaction, entries)
     try:
-        removable = compaction.removable([each.found for each in entries])
+        removable = compaction.removable([entry.found for entry in entries])
     except NotEnoughHistory as error:
         raise Refused(Reason.NOT_ENOUGH_HISTORY, str(error)) from error
     check_covered(removable.obsolete, products)
     obsolete = frozenset(each.name for each in removable.obsolete)
     check_empty_base(products, entries, obsolete)
     names = {*obsolete, *aborted_within(removable.aborted, products)}
-    remove = [each.listed for each in entries if each.name in names]
+    remove = [entry.listed for entry in entries if entry.name in names]
     check_links(remove)
     ordered = sorted(remove, key=lambda each: each.name)
-    return CleaningPlan(tuple(ordered), tuple(each.listed for each in products))
+    return CleaningPlan(tuple(ordered), tuple(product.listed for product in products))
 
 
 def place(command: Cleaning) -> str:

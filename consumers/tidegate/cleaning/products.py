@@ -38,7 +38,7 @@ class AcidEntry(NamedTuple):
         """
         found = FoundDirectory.named(listed.name)
         if isinstance(found.acid, Base):
-            compacted = any(_is_file(each, _MARKER_FILE) for each in listed.files)
+            compacted = any(_is_file(file, _MARKER_FILE) for file in listed.files)
             found = found._replace(compacted=compacted)
         return cls(listed, found)
 
@@ -56,7 +56,7 @@ class AcidEntry(NamedTuple):
     def has_rows(self) -> bool:
         """Whether it contains a bucket file."""
         return any(
-            _BUCKET_FILE.fullmatch(each.name) and _has_content(each) for each in self.listed.files
+            _BUCKET_FILE.fullmatch(file.name) and _has_content(file) for file in self.listed.files
         )
 
     @property
@@ -67,9 +67,9 @@ class AcidEntry(NamedTuple):
         file readers would not see the base: they would read the deltas instead, and deleted rows
         would be back once the first delete delta is removed.
         """
-        files = [each for each in self.listed.files if not each.name.startswith(".")]
-        expected = all(_is_file(each, _VERSION_FILE, _MARKER_FILE) for each in files)
-        has_version = any(each.name == _VERSION_FILE for each in files)
+        files = [file for file in self.listed.files if not file.name.startswith(".")]
+        expected = all(_is_file(file, _VERSION_FILE, _MARKER_FILE) for file in files)
+        has_version = any(file.name == _VERSION_FILE for file in files)
         return isinstance(self.acid, Base) and expected and has_version
 
     @property
@@ -88,8 +88,8 @@ def complete_products(compaction: Compaction, entries: Iterable[AcidEntry]) -> l
     Raises:
         Refused: PRODUCTS_MISSING or PRODUCTS_INCOMPLETE, if none is complete.
     """
-    products = [each for each in entries if compaction.is_product(each.acid)]
-    complete = [each for each in products if each.is_complete]
+    products = [entry for entry in entries if compaction.is_product(entry.acid)]
+    complete = [product for product in products if product.is_complete]
     if complete:
         return complete
     if products:
@@ -128,9 +128,9 @@ def check_empty_base(
     Raises:
         Refused: PRODUCTS_INCOMPLETE: nothing deleted them, so they must have been lost.
     """
-    if not any(each.is_empty_base for each in products):
+    if not any(product.is_empty_base for product in products):
         return
-    replaced = [each for each in entries if each.name in obsolete]
+    replaced = [entry for entry in entries if entry.name in obsolete]
     if any(isinstance(each.acid, Delta) and each.acid.deletes for each in replaced):
         return
     # an insert overwrite of nothing leaves an empty base, below which no rows were left to compact

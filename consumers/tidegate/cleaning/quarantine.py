@@ -76,7 +76,7 @@ class MoveAside:
             answers = [_moved(moves, folder, each, products) for each in phase]
         if markers := [each.marker_path for each in phase if each.has_marker]:
             warehouse.remove_files(markers)
-        return [each for each in answers if each is not None]
+        return [answer for answer in answers if answer is not None]
 
 
 def _moved(
@@ -140,9 +140,9 @@ def _read_entry(warehouse: Warehouse, path: str, parallel_map: ParallelMap | Non
     leaving = tuple(sorted(set(directories) - set(kept)))
     files = warehouse.walk_each(path, kept, parallel_map) if parallel_map else ()
     sizes = {
-        name: (len(each), sum(size for _, size, is_link, _ in each if not is_link))
-        for name, each in zip(kept, files, strict=False)
-        if each is not None
+        name: (len(file), sum(size for _, size, is_link, _ in file if not is_link))
+        for name, file in zip(kept, files, strict=False)
+        if file is not None
     }
     by = None if undone is None else parse_undone(undone)
     return Entry(path.rpartition("/")[2], path, record, kept, leaving, by, sizes)

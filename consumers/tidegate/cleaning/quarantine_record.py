@@ -65,7 +65,7 @@ class QuarantineRecord:
             at.isoformat(),
             keep_ms,
             {each.name: (len(each.files), each.size) for each in plan.remove},
-            tuple(each.name for each in plan.products),
+            tuple(product.name for product in plan.products),
         )
 
     @classmethod

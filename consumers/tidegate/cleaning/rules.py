@@ -54,7 +54,7 @@ class CleaningRules:
 
     def handling(self, command: CleaningReleased) -> Handling:
         """What is done to what this command releases."""
-        rule = next((each for each in self.rules if fnmatchcase(command.table, each.tables)), None)
+        rule = next((rule for rule in self.rules if fnmatchcase(command.table, rule.tables)), None)
         keep = self.keep if rule is None or rule.keep is None else rule.keep
         mode = self.mode if rule is None else rule.mode
         why = "the settings quarantine what is cleaned of this table"
@@ -66,5 +66,5 @@ class CleaningRules:
     @property
     def may_quarantine(self) -> bool:
         """Whether anything can be quarantined at all."""
-        modes = {self.mode, self.after_expiry, *(each.mode for each in self.rules)}
+        modes = {self.mode, self.after_expiry, *(rule.mode for rule in self.rules)}
         return CleaningMode.QUARANTINE in modes

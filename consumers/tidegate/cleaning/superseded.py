@@ -27,10 +27,10 @@ def superseding_directories(
         TransientError: a later vacuum's cleaning has removed a product, but not yet all that the
             product replaced.
     """
-    complete = [each for each in entries if each.is_complete]
+    complete = [entry for entry in entries if entry.is_complete]
     present = [each.acid for each in complete if compaction.is_product(each.acid)]
     later = [each for each in complete if _is_later(compaction, each.acid)]
-    left = [each for each in entries if compaction.reaches(each.acid)]
+    left = [entry for entry in entries if compaction.reaches(entry.acid)]
     names: set[str] = set()
     for product in compaction.products:
         if any(covers(each, product) for each in present):

@@ -60,7 +60,7 @@ def plan_undo(
     """
     if listing is None:
         raise Refused(Reason.NO_SUCH_TABLE, "the directory does not exist any more")
-    own = [each for each in entries if each.record.cleaning == cleaning]
+    own = [entry for entry in entries if entry.record.cleaning == cleaning]
     if not own:
         raise Refused(
             Reason.NOT_QUARANTINED,
@@ -76,7 +76,7 @@ def plan_undo(
         raise Refused(Reason.NOT_QUARANTINED, "everything was put back already, or is gone")
     sizes = {name: size for each in own for name, size in each.record.directories.items()}
     places = {name: each.path for each in own for name in each.kept}
-    ordered = sorted(places.items(), key=lambda each: (not _deletes(each[0]), each[0]))
+    ordered = sorted(places.items(), key=lambda item: (not _deletes(item[0]), item[0]))
     return UndoPlan(tuple(ordered), sizes, tuple(each.path for each in own))
 
 
@@ -125,13 +125,15 @@ def _check_complete(own: Sequence[Entry], kept: Counter[str], there: Collection[
 def _check_hidden(
     kept: Collection[str], entries: Sequence[Entry], listing: Sequence[ListedDirectory]
 ) -> None:
-    known = {name for each in entries for name in each.record.products}
+    known = {name for entry in entries for name in entry.record.products}
     try:
         products = [AcidEntry.parse(each) for each in listing if each.name in known]
         back = [FoundDirectory.named(name) for name in kept]
     except FormatError as error:
         raise Refused(Reason.BAD_NAME, str(error)) from error
-    complete = [each.found for each in products if each.listed.is_plain and each.is_complete]
+    complete = [
+        product.found for product in products if product.listed.is_plain and product.is_complete
+    ]
     for found in back:
         if not any(hides(product, found) for product in complete):
             raise Refused(

@@ -109,7 +109,7 @@ def _accepted(settings: Settings, plan: Acceptance, by: str, why: str, *, releas
     from tidegate.publisher import Publisher  # noqa: PLC0415 - heavy
 
     with Publisher(
-        said_by=by,
+        source=by,
         prefix=settings.topics.prefix,
         config=settings.connection(),
         registry=settings.registry,

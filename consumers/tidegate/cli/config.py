@@ -32,7 +32,7 @@ def settings_template() -> str:
     for section, settings in groupby(settings_reference(Settings), attrgetter("section")):
         if section:
             parts.append(f"# [{section}]" if _is_optional(section) else f"[{section}]")
-            parts += [_lines(each, section) for each in settings]
+            parts += [_lines(setting, section) for setting in settings]
             parts.append("")
     return "\n".join(parts)
 

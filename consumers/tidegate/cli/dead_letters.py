@@ -183,7 +183,7 @@ def redrive(
         for batch in chosen.batches():
             originals = box.originals([each.dead_letter for each in batch])
             destructive_ones.update(_destructive(originals))
-            events = {each.dead_letter.place: each.event for each in originals}
+            events = {original.dead_letter.place: original.event for original in originals}
             summary.add(batch, partial(_with_event, events))
         summary.require_any()
         if execute:
@@ -282,9 +282,9 @@ def _destructive(originals: Sequence[Original]) -> Iterator[str]:
     """What destroys data among them, in words."""
     from tidegate.ops.dead_letters import is_destructive  # noqa: PLC0415 - heavy
 
-    for each in originals:
-        if each.event is not None and is_destructive(each.event):
-            yield f"{type(each.event).__name__} of {each.event.table}"
+    for original in originals:
+        if original.event is not None and is_destructive(original.event):
+            yield f"{type(original.event).__name__} of {original.event.table}"
 
 
 def _check_destructive(found: Mapping[str, int], *, allowed: bool) -> None:

@@ -49,18 +49,18 @@ def doctor(
 
 def _written(findings: Iterable[Finding]) -> Iterator[Finding]:
     """Print each finding for scripts as it comes, and pass it on."""
-    for each in findings:
-        write_json(asdict(each))
-        yield each
+    for finding in findings:
+        write_json(asdict(finding))
+        yield finding
 
 
 def _shown(findings: Iterable[Finding]) -> Iterator[Finding]:
     """Print each finding as it comes, and pass it on."""
-    for each in findings:
-        advice = f" -> {each.advice}" if each.advice else ""
+    for finding in findings:
+        advice = f" -> {finding.advice}" if finding.advice else ""
         write_styled(
-            (f"{each.state:8}", _COLOURS[each.state]),
-            (each.check, "bold"),
-            (f": {each.seen}{advice}", None),
+            (f"{finding.state:8}", _COLOURS[finding.state]),
+            (finding.check, "bold"),
+            (f": {finding.seen}{advice}", None),
         )
-        yield each
+        yield finding

@@ -166,6 +166,6 @@ def add_examples(app: typer.Typer, group: str = "") -> None:
             if any("--wait" in line.split() for line in lines):  # it exits by the outcome
                 parts.append(table())
             command.epilog = "\n\n".join(parts)
-    for each in app.registered_groups:
-        if each.typer_instance is not None:
-            add_examples(each.typer_instance, f"{group}{each.name} ")
+    for registered_group in app.registered_groups:
+        if registered_group.typer_instance is not None:
+            add_examples(registered_group.typer_instance, f"{group}{registered_group.name} ")

@@ -51,7 +51,9 @@ def explain(
                 "left_out": story.left_out,
                 "waiting_in_all": story.waiting_in_all,
                 "waiting": (each.as_json() for each in story.waiting),
-                "dead_letters": [dead_letter_row(each) for each in story.dead_letters],
+                "dead_letters": [
+                    dead_letter_row(dead_letter) for dead_letter in story.dead_letters
+                ],
                 "savepoint_policy": policy.as_json() if policy else None,
                 "next": story.next_steps(),
             }
@@ -60,8 +62,8 @@ def explain(
     write(story.subject)
     if story.left_out:
         write(f"  ... {story.left_out} older events; see --limit")
-    for each in story.events:
-        write(f"  {line_of(each)}")
+    for event in story.events:
+        write(f"  {line_of(event)}")
     _show_state(story)
     if policy is not None:
         _show_policy(policy)
@@ -81,8 +83,8 @@ def _policy(settings: Settings, story: Story) -> PolicyStory | None:
 
 def _show_policy(policy: PolicyStory) -> None:
     write(f"savepoint policy: {policy.rule}")
-    for each in policy.commits[-_COMMITS:]:
-        write(f"  {each}")
+    for commit in policy.commits[-_COMMITS:]:
+        write(f"  {commit}")
     if len(policy.commits) > _COMMITS:
         write(f"  ... and of {len(policy.commits) - _COMMITS} older commits; --json lists all")
 
@@ -95,6 +97,8 @@ def _show_state(story: Story) -> None:
             write(f"  ... and {more} younger vacuums; see: tidegate waiting")
     if story.dead_letters:
         write("dead letters:")
-        for each in story.dead_letters:
-            letter = each.dead_letter
-            write(f"  {letter.dead_letter_id}  {each.state}  {letter.service}: {letter.error}")
+        for dead_letter in story.dead_letters:
+            letter = dead_letter.dead_letter
+            write(
+                f"  {letter.dead_letter_id}  {dead_letter.state}  {letter.service}: {letter.error}"
+            )

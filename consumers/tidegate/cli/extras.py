@@ -31,7 +31,9 @@ def missing_extra(error: ModuleNotFoundError) -> str | None:
         if found := _REQUIREMENT.match(requirement):
             libraries[found[2]].add(_plain(found[1]))
     bringing = [
-        each for each, names in libraries.items() if wanted in names and each not in _FOR_DEVELOPERS
+        library
+        for library, names in libraries.items()
+        if wanted in names and library not in _FOR_DEVELOPERS
     ]
     if not bringing:
         return None

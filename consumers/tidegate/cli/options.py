@@ -65,7 +65,7 @@ def option_group(group: type[G]) -> Callable[[Callable[..., None]], Callable[...
     """
 
     def expand(command: Callable[..., None]) -> Callable[..., None]:
-        names = [each.name for each in fields(group)]
+        names = [field.name for field in fields(group)]
         own = list(inspect.signature(command).parameters.values())[1:]
         parameters = [*(inspect.signature(group).parameters[name] for name in names), *own]
         types = get_type_hints(command, include_extras=True)
@@ -77,8 +77,10 @@ def option_group(group: type[G]) -> Callable[[Callable[..., None]], Callable[...
         call.__name__, call.__doc__ = command.__name__, command.__doc__
         vars(call)["__signature__"] = inspect.Signature(
             [
-                each.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[each.name])
-                for each in parameters
+                parameter.replace(
+                    kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[parameter.name]
+                )
+                for parameter in parameters
             ]
         )
         return call

@@ -53,7 +53,7 @@ def restore(
         location=location,
         savepoint=planned.savepoint,
         plan_id=planned.plan_id,
-        instants=tuple(f"{each.action} {each.timestamp}" for each in planned.targets),
+        instants=tuple(f"{target.action} {target.timestamp}" for target in planned.targets),
         files=planned.files,
         bytes=planned.bytes,
         resumes=planned.resumes,

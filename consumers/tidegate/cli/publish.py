@@ -69,11 +69,11 @@ def commit(
     table_type: Annotated[
         TableType, typer.Option(help="The type of the table.")
     ] = TableType.COPY_ON_WRITE,
-    said_by: SaidBy = CLI,
+    source: SaidBy = CLI,
     config: ConfigFile = None,
 ) -> None:
     """Publish that a commit was completed on a Hudi table."""
-    with publisher_of(config, said_by) as publisher:
+    with publisher_of(config, source) as publisher:
         print_receipt(
             publisher.commit(
                 table=table,
@@ -120,7 +120,7 @@ def vacuum(
     open_transaction: Annotated[
         list[int] | None, typer.Option(min=0, help="A transaction open then; repeat.")
     ] = None,
-    said_by: SaidBy = CLI,
+    source: SaidBy = CLI,
     config: ConfigFile = None,
 ) -> None:
     """Publish that a vacuum (a compaction) of a Hive ACID table became visible, with its holds."""
@@ -151,7 +151,7 @@ def vacuum(
         options = ", ".join("--" + _option(name) for name in missing)
         raise ConfigError(f"missing: {options}; or give the whole event with --file")
     locks = [_lock(each) for each in lock or ()]
-    if own_lock_id not in {each.lock_id for each in locks}:
+    if own_lock_id not in {lock.lock_id for lock in locks}:
         locks.insert(0, LockHold(lock_id=own_lock_id or 0, transaction_id=own_transaction_id))
 
     def send(publisher: Publisher) -> Receipt:
@@ -164,7 +164,7 @@ def vacuum(
         )
 
     # a vacuum has the same id when it is published again: it may have its outcome already
-    request(config, sending, table or "", send, again=True, said_by=said_by)
+    request(config, sending, table or "", send, again=True, source=source)
 
 
 def _option(field: str) -> str:
@@ -195,11 +195,11 @@ def lock_released(
         int | None, typer.Option(help="Transaction id of the metastore.")
     ] = None,
     reason: Annotated[ReleaseReason, typer.Option(help="Why it ended.")] = ReleaseReason.UNLOCKED,
-    said_by: SaidBy = CLI,
+    source: SaidBy = CLI,
     config: ConfigFile = None,
 ) -> None:
     """Publish that a lock or a transaction ended on a table."""
-    with publisher_of(config, said_by) as publisher:
+    with publisher_of(config, source) as publisher:
         print_receipt(
             publisher.lock_released(
                 table=table,
@@ -217,11 +217,11 @@ def condemned(
     location: Location,
     instant: Annotated[str, typer.Option(help="The bad commit's instant.")],
     reason: Annotated[str, typer.Option(help="What is wrong with it, for the audit trail.")],
-    said_by: SaidBy = CLI,
+    source: SaidBy = CLI,
     config: ConfigFile = None,
 ) -> None:
     """Publish that a commit is bad; what follows is a setting of the table (restores.rules)."""
-    with publisher_of(config, said_by) as publisher:
+    with publisher_of(config, source) as publisher:
         print_receipt(
             publisher.commit_condemned(
                 table=table, location=location, instant=instant, reason=reason

@@ -65,10 +65,10 @@ def request(
     publish_it: Callable[[Publisher], Receipt],
     *,
     again: bool,
-    said_by: str = CLI,
+    source: str = CLI,
 ) -> None:
     """Publish, and wait for the outcome if that is wanted; `again`: it may be there already."""
-    with publisher_of(config, said_by, sending.sign_with) as publisher:
+    with publisher_of(config, source, sending.sign_with) as publisher:
         if not sending.wait:
             print_receipt(publish_it(publisher))
             return
@@ -110,10 +110,10 @@ class ReachablePublisher(Publisher):
     for a broker that is down, or a topic that is missing, and then not say which.
     """
 
-    def __init__(self, settings: Settings, said_by: str, sign_with: Path | None) -> None:
+    def __init__(self, settings: Settings, source: str, sign_with: Path | None) -> None:
         """Take the deployment, and who publishes."""
         super().__init__(
-            said_by=said_by,
+            source=source,
             prefix=settings.topics.prefix,
             config=settings.connection(),
             registry=settings.registry,
@@ -130,13 +130,13 @@ class ReachablePublisher(Publisher):
         """
         for event in events:
             check_publishable(event)
-        check_reachable(self._settings, *{topic_of(type(each)).suffix for each in events})
+        check_reachable(self._settings, *{topic_of(type(event)).suffix for event in events})
         return super().publish(*events)
 
 
-def publisher_of(config: Path | None, said_by: str, sign_with: Path | None = None) -> Publisher:
+def publisher_of(config: Path | None, source: str, sign_with: Path | None = None) -> Publisher:
     """A publisher for the deployment that the settings name."""
-    return ReachablePublisher(Settings.load(config), said_by, sign_with)
+    return ReachablePublisher(Settings.load(config), source, sign_with)
 
 
 def print_receipt(receipt: Receipt) -> None:

@@ -17,7 +17,7 @@ def group_as_json(plan: GroupReplay) -> dict[str, Any]:
     """A group's plan as JSON values."""
     fields: dict[str, Any] = {
         "restores": plan.restores,
-        "changes": [_change(plan, each) for each in plan.resets],
+        "changes": [_change(plan, reset) for reset in plan.resets],
     }
     if plan.tables is not None:
         fields["tables"] = [
@@ -41,7 +41,7 @@ def _change(plan: GroupReplay, reset: OffsetReset) -> dict[str, Any]:
     if reset.counts is not None:
         fields["of_tables"] = sum(reset.counts.by_table.values())
         fields["of_others"] = reset.counts.of_other_tables
-    if any(each.fault for each in plan.resets):
+    if any(reset.fault for reset in plan.resets):
         fields["repairs"] = reset.fault
     return fields
 
@@ -78,19 +78,19 @@ def group_sentences(plan: GroupReplay, *, executed: bool) -> Iterator[str]:
 
 
 def _again(plan: GroupReplay, table: str) -> int:
-    return sum(each.counts.by_table.get(table, 0) for each in plan.resets if each.counts)
+    return sum(reset.counts.by_table.get(table, 0) for reset in plan.resets if reset.counts)
 
 
 def _of_other_tables(plan: GroupReplay) -> int:
-    return sum(each.counts.of_other_tables for each in plan.resets if each.counts)
+    return sum(reset.counts.of_other_tables for reset in plan.resets if reset.counts)
 
 
 def _other_tables(plan: GroupReplay) -> set[str]:
-    return {table for each in plan.resets if each.counts for table in each.counts.other_tables}
+    return {table for reset in plan.resets if reset.counts for table in reset.counts.other_tables}
 
 
 def _is_of_decider(plan: GroupReplay) -> bool:
-    return any(each.applied is not None for each in plan.resets)
+    return any(reset.applied is not None for reset in plan.resets)
 
 
 def events_as_json(plan: EventReplay) -> dict[str, Any]:

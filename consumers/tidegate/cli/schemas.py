@@ -35,7 +35,7 @@ def export(
     except OSError as error:
         raise ConfigError(f"{folder}: {error}") from error
     if as_json:
-        write_json_lines({"file": each} for each in files)
+        write_json_lines({"file": file} for file in files)
     else:
         write(f"{len(files)} schemas in {folder}")
 

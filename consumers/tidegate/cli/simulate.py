@@ -63,13 +63,14 @@ def simulate(
 
 
 def _rows(savepoints: Iterable[Any], now: datetime) -> Iterable[dict[str, Any]]:
-    for each in savepoints:
+    for savepoint in savepoints:
         yield {
-            "table": each.table,
-            "instant": each.instant,
-            "policy": each.mark.policy,
-            "tiers": ",".join(each.mark.tiers),
-            "pinned_since": each.made_at.isoformat(timespec="seconds"),
-            "age": age_of((each.removed_at or now) - each.made_at),
-            "removed_at": each.removed_at and each.removed_at.isoformat(timespec="seconds"),
+            "table": savepoint.table,
+            "instant": savepoint.instant,
+            "policy": savepoint.mark.policy,
+            "tiers": ",".join(savepoint.mark.tiers),
+            "pinned_since": savepoint.made_at.isoformat(timespec="seconds"),
+            "age": age_of((savepoint.removed_at or now) - savepoint.made_at),
+            "removed_at": savepoint.removed_at
+            and savepoint.removed_at.isoformat(timespec="seconds"),
         }

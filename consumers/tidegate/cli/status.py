@@ -61,7 +61,7 @@ def status(
                 clear_screen()
             write_json(snapshot.as_json()) if as_json else _show(snapshot)
             if not watch:
-                raise typer.Exit(1 if any(each.problem for each in snapshot.services) else 0)
+                raise typer.Exit(1 if any(service.problem for service in snapshot.services) else 0)
         time.sleep(pause)
 
 
@@ -69,14 +69,14 @@ def _show(snapshot: Snapshot) -> None:
     write_table(
         [
             {
-                "service": each.name,
-                "members": len(each.members),
-                "lag": each.lag,
-                "dead_letters": each.dead_letters,
-                "last_outcome": _last(each.last_outcome, snapshot.at),
-                "problem": each.problem,
+                "service": service.name,
+                "members": len(service.members),
+                "lag": service.lag,
+                "dead_letters": service.dead_letters,
+                "last_outcome": _last(service.last_outcome, snapshot.at),
+                "problem": service.problem,
             }
-            for each in snapshot.services
+            for service in snapshot.services
         ]
     )
     if snapshot.oldest_waiting:

@@ -62,9 +62,9 @@ def waiting(
     if as_json:
         with LaterLines() as lines:
             for store in stores:
-                for each in stored_vacuums(store):
-                    if each.waiting.since <= latest:
-                        lines.add(each.age, each.lacking().as_json())
+                for vacuum in stored_vacuums(store):
+                    if vacuum.waiting.since <= latest:
+                        lines.add(vacuum.age, vacuum.lacking().as_json())
             count = lines.write()
     else:
         oldest = OldestVacuums(limit, lambda each: each.waiting.since <= latest)

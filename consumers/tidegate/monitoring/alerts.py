@@ -145,13 +145,13 @@ def rules() -> dict[str, Any]:
                 "name": "tidegate",
                 "rules": [
                     {
-                        "alert": each.name,
-                        "expr": each.expression,
-                        "for": each.after,
-                        "labels": {"severity": each.severity},
-                        "annotations": {"summary": each.summary, "action": each.action},
+                        "alert": alert.name,
+                        "expr": alert.expression,
+                        "for": alert.after,
+                        "labels": {"severity": alert.severity},
+                        "annotations": {"summary": alert.summary, "action": alert.action},
                     }
-                    for each in ALERTS
+                    for alert in ALERTS
                 ],
             }
         ]

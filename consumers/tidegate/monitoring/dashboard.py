@@ -129,7 +129,7 @@ def dashboard() -> dict[str, Any]:
         "templating": {
             "list": [{"name": "datasource", "type": "datasource", "query": "prometheus"}]
         },
-        "panels": [_panel(number, each) for number, each in enumerate(PANELS)],
+        "panels": [_panel(number, panel) for number, panel in enumerate(PANELS)],
     }
 
 

@@ -68,12 +68,12 @@ class Health:
         A broker that is away is no reason: the services wait for it.
         """
         return [
-            f"{name}: has not polled for {each.seconds_since_poll:.0f} s"
-            for name, each in self._services.items()
-            if each.seconds_since_poll > POLL_LIMIT_SECONDS
+            f"{name}: has not polled for {service.seconds_since_poll:.0f} s"
+            for name, service in self._services.items()
+            if service.seconds_since_poll > POLL_LIMIT_SECONDS
         ]
 
     def not_ready(self) -> list[str]:
         """Which services do not consume yet, or not now; empty if all do."""
-        waiting = [name for name, each in self._services.items() if not each.is_ready]
+        waiting = [name for name, service in self._services.items() if not service.is_ready]
         return [f"{name}: has no partitions from its group yet" for name in waiting]

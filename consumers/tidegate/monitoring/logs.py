@@ -92,5 +92,5 @@ def _make_visible(_logger: WrappedLogger, _name: str, event: EventDict) -> Event
     for key, value in event.items():
         if isinstance(value, str):
             lines = value.split("\n") if key == "exception" else [value]
-            event[key] = "\n".join(visible(each) for each in lines)
+            event[key] = "\n".join(visible(line) for line in lines)
     return event

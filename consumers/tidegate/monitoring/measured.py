@@ -68,14 +68,14 @@ class _Decider(Generic[S]):
             return self._decide(state, event, at)
         with self._traces.processing("decides", event) as span:
             decision = self._decide(state, event, at)
-            for each in (*decision.commands, *decision.outcomes):
-                self._traces.follows(each.event_id, span)
+            for command in (*decision.commands, *decision.outcomes):
+                self._traces.follows(command.event_id, span)
         return decision
 
     def _decide(self, state: S, event: Event, at: datetime) -> Decision[S]:
         decision = self._decider.decide(state, event, at)
-        for each in (*decision.commands, *decision.outcomes):
-            self._causes.remember(each.event_id, at.timestamp())
+        for command in (*decision.commands, *decision.outcomes):
+            self._causes.remember(command.event_id, at.timestamp())
         return decision
 
 

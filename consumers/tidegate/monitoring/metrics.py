@@ -33,8 +33,8 @@ class Metrics:
         self._counters: dict[Metric, Counter] = {}
         self._gauges: dict[Metric, Gauge] = {}
         self._histograms: dict[Metric, Histogram] = {}
-        for each in metrics:
-            self._register(each)
+        for metric in metrics:
+            self._register(metric)
         if catalog.BUILD_INFO in self._gauges:
             self.set(catalog.BUILD_INFO, 1, version("tidegate"))
 

@@ -87,13 +87,15 @@ class ObservedService:
 
     def remember_commands(self, records: Sequence[Record]) -> None:
         """Remember when the broker appended commands; one whose headers are unreadable is none."""
-        for each in records:
+        for record in records:
             try:
-                command_id = dict(each.headers).get("ce_id")
+                command_id = dict(record.headers).get("ce_id")
             except FormatError:
                 continue
             if command_id is not None:
-                self.causes.remember(command_id.decode(errors="replace"), each.timestamp_ms / 1000)
+                self.causes.remember(
+                    command_id.decode(errors="replace"), record.timestamp_ms / 1000
+                )
 
     def oldest_running(self) -> float:
         """How long the oldest running command has been running, in seconds."""
@@ -103,11 +105,11 @@ class ObservedService:
     def confirmed(self, messages: Sequence[Message]) -> None:
         """Count messages that the broker has."""
         now = time.time()
-        for each in messages:
-            if each.topic.endswith(f".{DEAD_LETTERS.suffix}"):
+        for message in messages:
+            if message.topic.endswith(f".{DEAD_LETTERS.suffix}"):
                 self.metrics.add(catalog.DEAD_LETTERS, 1, self.name)
                 continue
-            headers = dict(each.headers)
+            headers = dict(message.headers)
             kind = (headers.get("ce_type") or b"").decode().removeprefix(TYPE_PREFIX)
             self.metrics.add(catalog.PUBLISHED, 1, self.name, kind)
             appended = self.causes.take((headers.get("ce_id") or b"").decode())
@@ -158,7 +160,7 @@ class ObservedSubscription:
         service = self._service
         service.health.polled()
         service.metrics.set(catalog.LAST_POLL, time.time(), service.name)
-        for topic, count in Counter(each.partition.topic for each in records).items():
+        for topic, count in Counter(record.partition.topic for record in records).items():
             service.metrics.add(catalog.RECORDS, count, service.name, topic)
         if service.executes:
             service.remember_commands(records)
@@ -208,7 +210,7 @@ class _ObservedChangelog:
 
     def write(self, entries: Mapping[int, Sequence[ChangelogRecord]]) -> None:
         self._changelog.write(entries)
-        written = (each for records in entries.values() for each in records)
+        written = (record for records in entries.values() for record in records)
         size = sum(len(key) + len(value or b"") for key, value in written)
         self._service.metrics.add(catalog.WRITTEN, size, self._service.name)
 

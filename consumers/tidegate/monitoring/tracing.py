@@ -41,9 +41,9 @@ class Traces:
 
     def received(self, records: Sequence[Record]) -> None:
         """Remember the contexts of messages that carry one."""
-        for each in records:
+        for record in records:
             try:
-                headers = {name: value or b"" for name, value in each.headers}
+                headers = {name: value or b"" for name, value in record.headers}
             except FormatError:
                 continue
             if "traceparent" in headers and "ce_id" in headers:
@@ -80,7 +80,7 @@ class Traces:
 
     def injected(self, messages: Sequence[Message]) -> list[Message]:
         """The messages, with the contexts that they follow from."""
-        return [self._with_context(each) for each in messages]
+        return [self._with_context(message) for message in messages]
 
     def _with_context(self, message: Message) -> Message:
         event_id = (dict(message.headers).get("ce_id") or b"").decode()

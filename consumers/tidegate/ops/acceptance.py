@@ -42,7 +42,7 @@ class Acceptance:
         other = self.before.metastore not in ("", self.now.metastore)
         return other or self.now.high_water_mark < self.before.high_water_mark
 
-    def releases(self, said_by: str) -> Iterator[LockReleased]:
+    def releases(self, source: str) -> Iterator[LockReleased]:
         """The end of everything that is waited for, as expired: its reader may be alive."""
         for vacuum in self.waiting:
             for hold in vacuum.lacks:
@@ -50,7 +50,7 @@ class Acceptance:
                     table=vacuum.table,
                     location=vacuum.location,
                     occurred_at=datetime.now(UTC),
-                    said_by=said_by,
+                    source=source,
                     lock_id=hold.lock_id,
                     transaction_id=hold.transaction_id,
                     partition=vacuum.partition,
@@ -80,7 +80,7 @@ def plan_acceptance(settings: Settings) -> Acceptance:
         now = Baseline().checked(client.snapshot())
     catalog = watched.catalog.lower()
     waiting = tuple(
-        each for each in waiting_vacuums(settings) if each.table.split(".", 1)[0] == catalog
+        vacuum for vacuum in waiting_vacuums(settings) if vacuum.table.split(".", 1)[0] == catalog
     )
     return Acceptance(position, before, now, waiting)
 

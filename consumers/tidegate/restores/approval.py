@@ -56,7 +56,7 @@ class ApprovalRules:
 
     def rule_of(self, *spellings: str) -> ApprovalRule | None:
         """The rule of the table at a location, if its restores need an approval."""
-        matching = (each for each in self.rules if covers_place(each.locations, *spellings))
+        matching = (rule for rule in self.rules if covers_place(rule.locations, *spellings))
         found = next(matching, None)
         return found if found is not None and found.is_needed else None
 
@@ -99,7 +99,7 @@ class ApprovalCase:
         """Whether the request has its last outcome, under this very approval."""
         if self.approval is None:
             return False
-        done = [each for each in self.outcomes if self._is_last(each)]
+        done = [outcome for outcome in self.outcomes if self._is_last(outcome)]
         return any(_approval_of(each) == self.approval.command.event_id for each in done)
 
     def check(self, rule: ApprovalRule | None) -> RestoreRequested:
@@ -128,20 +128,20 @@ class ApprovalCase:
     def _check_awaiting(self, approval: RestoreApproved, request: RestoreRequested) -> None:
         if request.plan_only:
             raise Refused(Reason.NOT_AWAITING, "the request asks for a plan alone")
-        for each in self.outcomes:
-            if self._is_last(each):
-                raise Refused(Reason.NOT_AWAITING, f"the request has its {type(each).__name__}")
-            if _approval_of(each) not in (None, approval.event_id):
+        for outcome in self.outcomes:
+            if self._is_last(outcome):
+                raise Refused(Reason.NOT_AWAITING, f"the request has its {type(outcome).__name__}")
+            if _approval_of(outcome) not in (None, approval.event_id):
                 raise Refused(
                     Reason.NOT_AWAITING,
-                    f"approval {_approval_of(each)} was accepted before: published again, it"
+                    f"approval {_approval_of(outcome)} was accepted before: published again, it"
                     " resumes the restore",
                 )
 
     def _is_last(self, outcome: Outcome) -> bool:
         """Whether nothing more is done for a request that has this outcome."""
         if isinstance(outcome, RestoreRejected):  # one that was begun can be resumed
-            return not any(isinstance(each, RestoreStarted) for each in self.outcomes)
+            return not any(isinstance(outcome, RestoreStarted) for outcome in self.outcomes)
         return isinstance(outcome, RestoreCompleted | RestorePlanned)
 
 

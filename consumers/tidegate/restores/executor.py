@@ -101,15 +101,15 @@ class Restorer:
         another table, location or savepoint don't count, whatever cause they name.
         """
         if isinstance(command, RestoreApproved):
-            return any(_refuses(each, command) for each in outcomes)
+            return any(_refuses(outcome, command) for outcome in outcomes)
         if not isinstance(command, RestoreRequested):
             return False
-        outcomes = [each for each in outcomes if concerns(each, command)]
+        outcomes = [outcome for outcome in outcomes if concerns(outcome, command)]
         final = RestoreCompleted | RestorePlanned | RestoreAwaitingApproval
-        if any(isinstance(each, final) for each in outcomes):
+        if any(isinstance(outcome, final) for outcome in outcomes):
             return True
-        begun = any(isinstance(each, RestoreStarted) for each in outcomes)
-        return not begun and any(isinstance(each, RestoreRejected) for each in outcomes)
+        begun = any(isinstance(outcome, RestoreStarted) for outcome in outcomes)
+        return not begun and any(isinstance(outcome, RestoreRejected) for outcome in outcomes)
 
     def execute(self, command: Command) -> Iterator[Outcome]:
         """Plan, check, restore.
@@ -221,7 +221,7 @@ class Restorer:
     ) -> RestoreApprovalRejected:
         return RestoreApprovalRejected.about(
             approval,
-            said_by=self.name,
+            source=self.name,
             occurred_at=self.context.clock(),
             request=approval.request,
             reason=refused.reason,
@@ -276,7 +276,7 @@ class Restorer:
 
     def _plan_fields(self, plan: PlannedRestore) -> dict[str, Any]:
         return {
-            "said_by": self.name,
+            "source": self.name,
             "occurred_at": self.context.clock(),
             "savepoint": plan.savepoint,
             "plan_id": plan.plan_id,
@@ -291,7 +291,7 @@ class Restorer:
     ) -> RestoreProgressed:
         return RestoreProgressed.about(
             command,
-            said_by=self.name,
+            source=self.name,
             occurred_at=progress.said_at,
             savepoint=command.savepoint,
             restore_instant=instant.timestamp,
@@ -306,7 +306,7 @@ class Restorer:
     ) -> RestoreCompleted:
         return RestoreCompleted.about(
             command,
-            said_by=self.name,
+            source=self.name,
             occurred_at=self.context.clock(),
             savepoint=command.savepoint,
             restore_instant=done.started,
@@ -319,7 +319,7 @@ class Restorer:
     def _failed(self, command: RestoreRequested, instant: Instant, message: str) -> RestoreFailed:
         return RestoreFailed.about(
             command,
-            said_by=self.name,
+            source=self.name,
             occurred_at=self.context.clock(),
             savepoint=command.savepoint,
             restore_instant=instant.timestamp,
@@ -330,7 +330,7 @@ class Restorer:
         """The outcome of a refusal."""
         return RestoreRejected.about(
             command,
-            said_by=self.name,
+            source=self.name,
             occurred_at=self.context.clock(),
             savepoint=command.savepoint,
             reason=refused.reason,

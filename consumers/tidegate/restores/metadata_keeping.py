@@ -184,7 +184,7 @@ class MetadataKeeper:
         gone = [i for i in table.files if i.timestamp in undone and i.action in WRITES]
         TimelineWriter(self.warehouse, table, context.clock).remove(gone)
         # what a writer that died left of its work in it
-        beats = [join(self._aside, ".hoodie/.heartbeat", each) for each in undo.instants]
+        beats = [join(self._aside, ".hoodie/.heartbeat", instant) for instant in undo.instants]
         self.warehouse.remove_files([file for beat in beats for file in with_checksum(beat)])
         for instant in undo.instants:
             self.warehouse.remove_tree(join(self._aside, ".hoodie/.temp", instant))

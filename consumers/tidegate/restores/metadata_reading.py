@@ -100,5 +100,5 @@ def _written(table: HudiTable, instant: Instant) -> tuple[WriteStat, ...]:
 
 
 def _digest(folders: Iterable[tuple[str, list[FileInfo]]]) -> str:
-    names = sorted((folder, each.name, each.size) for folder, files in folders for each in files)
+    names = sorted((folder, file.name, file.size) for folder, files in folders for file in files)
     return hashlib.sha256(json.dumps(names).encode()).hexdigest()

@@ -96,7 +96,7 @@ def _undo(table: HudiTable, savepoint: Instant, later: Sequence[Instant]) -> Met
 def _recorded(plan: PlannedRestore, recorded: str | None) -> MetadataUndo:
     """What the attempt that began the restore recorded, if it is about all that is left."""
     undo = MetadataUndo.decode(recorded) if recorded else None
-    if undo is None or not {each.timestamp for each in plan.targets} <= set(undo.gone):
+    if undo is None or not {target.timestamp for target in plan.targets} <= set(undo.gone):
         raise Unprovable(_BEGUN)
     return undo
 

@@ -111,7 +111,7 @@ class MetadataUndo:
 
 
 def _all(form: re.Pattern[str], values: Any) -> tuple[str, ...]:  # noqa: ANN401 - JSON
-    if not isinstance(values, list) or not all(form.fullmatch(each) for each in values):
+    if not isinstance(values, list) or not all(form.fullmatch(value) for value in values):
         raise TypeError(values)
     return tuple(values)
 
@@ -155,7 +155,7 @@ def plan_undo(
     gone = {each.timestamp for each in later}
     # a restore removes these rollbacks too
     rollbacks = {each.timestamp for each in timeline.of_action(Action.ROLLBACK)}
-    gone |= {each for each in rollbacks if each > savepoint.timestamp}
+    gone |= {rollback for rollback in rollbacks if rollback > savepoint.timestamp}
     fates = _fates(seen, timeline, savepoint, gone)
     for write in later:
         if write.state is InstantState.COMPLETED and write.timestamp not in fates.completed:
@@ -248,12 +248,14 @@ def _check_kinds(seen: SeenMetadataTable, timeline: Timeline, bound: str) -> Non
     for file in seen.files:
         if file.action is Action.LOG_COMPACTION:
             raise Unprovable("it has log compactions")
-    for each in Timeline.of(seen.files).instants:
+    for instant in Timeline.of(seen.files).instants:
         # its cleans and rollbacks may stay
-        is_known = each.action in {Action.CLEAN, Action.ROLLBACK} and each.completion is not None
-        is_old = each.completion is not None and each.completion < bound
-        if not (is_known or is_old or each.action in COMPACTIONS | {Action.DELTA_COMMIT}):
-            raise Unprovable(f"its {each.timestamp}.{each.action} can't be undone")
+        is_known = (
+            instant.action in {Action.CLEAN, Action.ROLLBACK} and instant.completion is not None
+        )
+        is_old = instant.completion is not None and instant.completion < bound
+        if not (is_known or is_old or instant.action in COMPACTIONS | {Action.DELTA_COMMIT}):
+            raise Unprovable(f"its {instant.timestamp}.{instant.action} can't be undone")
 
 
 def _is_older(commit: Instant, savepoint: Instant) -> bool:

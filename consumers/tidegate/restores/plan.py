@@ -141,8 +141,8 @@ def plan_of(savepoint: str, steps: tuple[Step, ...]) -> PlannedRestore:
         savepoint=savepoint,
         steps=steps,
         plan_id=plan_id,
-        files=sum(each.files for each in summaries),
-        bytes=sum(each.bytes for each in summaries),
+        files=sum(summary.files for summary in summaries),
+        bytes=sum(summary.bytes for summary in summaries),
         approved_by=frozenset({plan_id}),
     )
 
@@ -192,8 +192,8 @@ def resume(
     return replace(
         resumed,
         plan_id=plan_id,
-        files=sum(each.files for each in summaries),
-        bytes=sum(each.bytes for each in summaries),
+        files=sum(summary.files for summary in summaries),
+        bytes=sum(summary.bytes for summary in summaries),
         approved_by=rest.approved_by | {plan_id},
     )
 
@@ -206,14 +206,14 @@ def _as_begun(step: Step, known: InstantInfo | None) -> Step:
 
 
 def _plan_id(savepoint: str, summaries: Iterable[StepSummary]) -> str:
-    content = json.dumps([savepoint, [astuple(each) for each in summaries]])
+    content = json.dumps([savepoint, [astuple(summary) for summary in summaries]])
     return hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
 def _covers(
     summaries: Iterable[StepSummary], rest: PlannedRestore, completed: AbstractSet[str]
 ) -> bool:
-    known = {each.timestamp: each for each in summaries}
+    known = {summary.timestamp: summary for summary in summaries}
     for step in rest.steps:
         approved = known.get(step.target.timestamp)
         if approved is None:
@@ -227,7 +227,7 @@ def _covers(
 def _read_summaries(text: str) -> tuple[StepSummary, ...]:
     """Read what `summarise` wrote; empty if it is anything else, as in restores that Hudi began."""
     try:
-        return tuple(_read_summary(*each) for each in json.loads(text))
+        return tuple(_read_summary(*load) for load in json.loads(text))
     except (ValueError, TypeError, RecursionError):
         return ()
 

@@ -22,7 +22,7 @@ class Progress:
 
     def __post_init__(self) -> None:
         """Count what is to be done; of a resumed restore, the files that are left."""
-        self.total_files = sum(len(each.files) for each in self.plan.steps)
+        self.total_files = sum(len(step.files) for step in self.plan.steps)
 
     @property
     def total_instants(self) -> int:

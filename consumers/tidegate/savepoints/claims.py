@@ -70,7 +70,7 @@ def claims_on(storage: Storage, location: str, instant: str) -> list[Claim]:
         files = storage.list(_folder(location, instant))
     except NotFound:
         return []
-    return [_read(storage, each.path) for each in files if each.name.endswith(".json")]
+    return [_read(storage, file.path) for file in files if file.name.endswith(".json")]
 
 
 def claimant(storage: Storage, location: str, instant: str, now: datetime) -> Claim | None:
@@ -91,7 +91,7 @@ def claimed_for_good(storage: Storage, location: str, now: datetime) -> frozense
         folders = storage.list(join(location, FOLDER, _FOLDER))
     except NotFound:
         return frozenset()
-    claims = {each.name: claimant(storage, location, each.name, now) for each in folders}
+    claims = {folder.name: claimant(storage, location, folder.name, now) for folder in folders}
     return frozenset(name for name, each in claims.items() if each and each.until is None)
 
 

@@ -61,16 +61,16 @@ class CondemnedRules(Value, frozen=True):
         except FormatError:
             location = ""  # no directory covers it, and no table is there
         matching = (
-            each
-            for each in self.rules
-            if covers_name(each.tables, table) and covers_place(each.locations, location)
+            rule
+            for rule in self.rules
+            if covers_name(rule.tables, table) and covers_place(rule.locations, location)
         )
         found = next(matching, None)
         return CondemnedAction.NOTHING if found is None else found.action
 
 
 def decide_on_condemned(
-    action: CondemnedAction, state: PolicyState, event: CommitCondemned, at: datetime, said_by: str
+    action: CondemnedAction, state: PolicyState, event: CommitCondemned, at: datetime, source: str
 ) -> Decision[PolicyState]:
     """Request the plan or the restore, once a commit.
 
@@ -92,22 +92,22 @@ def decide_on_condemned(
     if savepoint is None:
         flagged = CommitFlagged.about(
             event,
-            said_by=said_by,
+            source=source,
             occurred_at=at,
             instant=event.instant,
             flag=CommitFlag.NO_SAVEPOINT_BEFORE,
-            message=f"{event.said_by} condemned the commit ({event.reason}), and no savepoint"
+            message=f"{event.source} condemned the commit ({event.reason}), and no savepoint"
             " before it is known: nothing was requested. `tidegate savepoints list` shows what the"
             " table has; a restore to one of those can be requested",
         )
         return Decision(after, outcomes=(flagged,))
-    why = f"commit {event.instant} was condemned by {event.said_by}: {event.reason}"
+    why = f"commit {event.instant} was condemned by {event.source}: {event.reason}"
     request = RestoreRequested.about(
         event,
-        said_by=said_by,
+        source=source,
         occurred_at=at,
         savepoint=savepoint,
-        requested_by=event.said_by,
+        requested_by=event.source,
         reason=why[:_MAX_REASON],
         plan_only=action is CondemnedAction.PLAN,
         needs_approval=action is CondemnedAction.RESTORE,

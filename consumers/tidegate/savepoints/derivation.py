@@ -94,8 +94,8 @@ def changes_since(
     commit = timeline.completed_write(savepointed)
     if commit is None:
         raise InDoubt(f"commit {savepointed} is no longer on the timeline")
-    then = {_key(each): each for each in view.instants}
-    now = {_key(each): each for each in relevant_instants(timeline, properties.layout)}
+    then = {_key(instant): instant for instant in view.instants}
+    now = {_key(instant): instant for instant in relevant_instants(timeline, properties.layout)}
     _check_overlaps(commit, properties, timeline, then)
     _check_rollbacks(then, now)
     _check_writes(view, then, now, timeline)
@@ -103,9 +103,9 @@ def changes_since(
         _check_logs(chain(then.values(), now.values()))
     return Changes(
         tuple(
-            each
-            for each in timeline.completed_writes
-            if each.timestamp > savepointed or not _was_completed(each, then)
+            write
+            for write in timeline.completed_writes
+            if write.timestamp > savepointed or not _was_completed(write, then)
         ),
         tuple(
             each
@@ -123,9 +123,9 @@ def _check_overlaps(
     later = timeline.completed_after(commit, properties.rolled_back_by_request)
     undone = {each.timestamp for each in later}
     seen = tuple(
-        each
-        for each in timeline.instants
-        if _was_completed(each, then) or each.action is Action.COMPACTION
+        instant
+        for instant in timeline.instants
+        if _was_completed(instant, then) or instant.action is Action.COMPACTION
     )
     if overlaps(commit.timestamp, Timeline(seen), properties.layout, undone):
         raise InDoubt(f"a write overlapped commit {commit.timestamp}")
@@ -164,7 +164,7 @@ def _check_writes(
 def _check_archived(view: View, archived: Iterable[Instant], instants: Iterable[Instant]) -> None:
     if view.has_strangers:
         raise InDoubt("commits were archived, and there are files of unknown instants")
-    begun = sorted(each.timestamp for each in instants if each.action in WRITES)
+    begun = sorted(instant.timestamp for instant in instants if instant.action in WRITES)
     for write in archived:
         if write.action is Action.REPLACE_COMMIT:
             raise InDoubt(f"replacement {write.timestamp} was archived")

@@ -121,7 +121,7 @@ class SavepointWriter:
         ended = self.clock()
         created = SavepointCreated.about(
             command,
-            said_by=self.name,
+            source=self.name,
             occurred_at=ended,
             instant=commit,
             partitions=len(metadata.files),
@@ -237,7 +237,7 @@ class SavepointWriter:
     def _rejected(self, command: SavepointRequested, refused: Refused) -> SavepointRejected:
         return SavepointRejected.about(
             command,
-            said_by=self.name,
+            source=self.name,
             occurred_at=self.clock(),
             instant=command.instant,
             reason=refused.reason,

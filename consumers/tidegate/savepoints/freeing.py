@@ -59,7 +59,7 @@ def plan_freeing(
         made_by=own.by if own else None,
         mark=SavepointMark.parse(own.comment)[0] if own else None,
         files=own.file_count if own else 0,
-        timeline_files=sorted(table.path_of(each) for each in files),
+        timeline_files=sorted(table.path_of(file) for file in files),
         freed=sorted(join(path, name) if path else name for path, name in freed),
         freed_bytes=sum(freed.values()),
     )

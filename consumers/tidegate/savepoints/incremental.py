@@ -102,14 +102,16 @@ def _may_have_holes(table: HudiTable, base: _Base) -> bool:
     """
     savepoints = table.timeline.savepoints
     return not any(
-        each.timestamp <= base.instant and each.timestamp not in savepoints
-        for each in table.timeline.completed_writes
+        write.timestamp <= base.instant and write.timestamp not in savepoints
+        for write in table.timeline.completed_writes
     )
 
 
 def _last_savepoint(table: HudiTable, commit: str) -> _Base:
     savepoints = table.timeline.of_action(Action.SAVEPOINT, InstantState.COMPLETED)
-    last = next((each for each in reversed(savepoints) if each.timestamp <= commit), None)
+    last = next(
+        (savepoint for savepoint in reversed(savepoints) if savepoint.timestamp <= commit), None
+    )
     if last is None:
         raise InDoubt("there is no earlier savepoint")
     try:
@@ -138,14 +140,15 @@ def _touched(
 ) -> set[str]:
     """The partitions in which something happened."""
     written = {path for _, metadata in commits for path in metadata.partitions}
-    cleaned = {path for each in changes.cleans for path in cleaned_partitions(table.read(each))}
+    cleaned = {path for clean in changes.cleans for path in cleaned_partitions(table.read(clean))}
     compacted = {path for path, _ in rules.compactions}
     plans = {
-        Instant(each, Action.COMPACTION, InstantState.REQUESTED) for each in changes.compactions
+        Instant(compaction, Action.COMPACTION, InstantState.REQUESTED)
+        for compaction in changes.compactions
     }
-    since = {each.timestamp for each in changes.writes}
-    plans |= {each for each in table.files if _is_plan(each) and each.timestamp in since}
-    compacted |= {path for each in plans for path, _ in compacted_groups(table.read(each))}
+    since = {write.timestamp for write in changes.writes}
+    plans |= {file for file in table.files if _is_plan(file) and file.timestamp in since}
+    compacted |= {path for plan in plans for path, _ in compacted_groups(table.read(plan))}
     return written | cleaned | compacted
 
 
@@ -190,9 +193,9 @@ def _earlier_replacements(
             file = parse_data_file(name)
             if file and file.instant <= base.instant and file.file_id not in kept:
                 return tuple(
-                    each
-                    for each in rules.timeline.completed_writes
-                    if each.action is Action.REPLACE_COMMIT and each.timestamp <= base.instant
+                    write
+                    for write in rules.timeline.completed_writes
+                    if write.action is Action.REPLACE_COMMIT and write.timestamp <= base.instant
                 )
     return ()
 

@@ -54,7 +54,7 @@ def undone_to(table: HudiTable, commit: str) -> frozenset[str]:
     """The timestamps of the writes that a restore to a commit would roll back."""
     savepoint = table.timeline.completed_write(commit)
     writes = () if savepoint is None else table.writes_after(savepoint)
-    return frozenset(each.timestamp for each in writes)
+    return frozenset(write.timestamp for write in writes)
 
 
 def read_commits(
@@ -101,9 +101,9 @@ def read_replaced(
     Raises: as `read_commits`.
     """
     replacements = [
-        each
-        for each in table.timeline.completed_writes
-        if each.action is Action.REPLACE_COMMIT and each.timestamp <= until
+        write
+        for write in table.timeline.completed_writes
+        if write.action is Action.REPLACE_COMMIT and write.timestamp <= until
     ]
     commits = read_commits(table, replacements, parallel_map)
     return frozenset().union(*(replaced_groups({t: m.replaced}, until) for t, m in commits))

@@ -50,10 +50,12 @@ def newest_files(table: HudiTable, parallel_map: ParallelMap) -> ListedFiles:
     partitions = list_partitions(table.storage, table.location, parallel_map)
     rules = with_merged(table, slice_rules(table), partitions)
     superseded = dict[tuple[str, str], int]()
-    for each in partitions:
-        slices = latest_slices(each.path, each.sizes, rules, newest, replaced)
+    for partition in partitions:
+        slices = latest_slices(partition.path, partition.sizes, rules, newest, replaced)
         current = {name for one in slices for name in one.file_names}
-        superseded |= {(each.path, n): s for n, s in each.sizes.items() if n not in current}
+        superseded |= {
+            (partition.path, n): s for n, s in partition.sizes.items() if n not in current
+        }
     return ListedFiles(superseded)
 
 

@@ -120,7 +120,9 @@ def plan_savepoint(
         Refused: a file that the commit needs is gone.
     """
     chosen = {p.path: latest_slices(p.path, p.sizes, rules, commit, _NOTHING) for p in partitions}
-    groups = {(path, each.file_id): each for path, slices in chosen.items() for each in slices}
+    groups = {
+        (path, slice_.file_id): slice_ for path, slices in chosen.items() for slice_ in slices
+    }
     present = {p.path: p.sizes for p in partitions}
     replaced, missing = set[_Group](), dict[str, _Group]()
     overlapped = overlaps(commit, rules.timeline, rules.layout, undone)
@@ -180,7 +182,7 @@ class _AfterRestore:
         return tuple(sorted(staying.union(*(each.file_names for each in left))))
 
     def missing(self, chosen: Mapping[str, Sequence[FileSlice]]) -> Iterator[str]:
-        there = {(path, each.file_id) for path, slices in chosen.items() for each in slices}
+        there = {(path, slice_.file_id) for path, slices in chosen.items() for slice_ in slices}
         for path, file_id in self._followed - self._begun - self._replaced - there:
             yield f"{file_id} of {path or 'the table'} before writes that are not part of it"
 

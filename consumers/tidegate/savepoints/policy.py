@@ -88,7 +88,7 @@ class SavepointPolicyService:
         rule = self.policy.rule_of(table)
         newest = newest_of_tiers(rule, state.kept) if rule else frozenset[str]()
         times = (self._due(rule, state, e) for e in state.kept if e.instant not in newest)
-        return min((each for each in times if each is not None), default=None)
+        return min((time_ for time_ in times if time_ is not None), default=None)
 
     def tick(self, table: str, state: PolicyState, at: datetime) -> Decision[PolicyState]:
         """Request the removal of what has had its time."""
@@ -206,7 +206,7 @@ class SavepointPolicyService:
         *,
         review: bool,
     ) -> Iterator[SavepointRequested]:
-        common = {"said_by": self.name, "occurred_at": at, "policy": rule.name}
+        common = {"source": self.name, "occurred_at": at, "policy": rule.name}
         common["requested_by"] = f"policy:{rule.name}"
         if what.before:  # first: the other one may be far newer
             yield SavepointRequested.about(
@@ -219,7 +219,7 @@ class SavepointPolicyService:
 
     def _removals(self, table: str, state: PolicyState, at: datetime) -> Decision[PolicyState]:
         rule = self.policy.rule_of(table)
-        found = {each.instant: each.why for each in removals(rule, state.kept, at)}
+        found = {removal.instant: removal.why for removal in removals(rule, state.kept, at)}
         due = [
             each
             for each in state.kept
@@ -237,7 +237,7 @@ class SavepointPolicyService:
             for each in state.kept
         )
         event = {"table": table, "location": state.location, "occurred_at": at}
-        event["said_by"] = self.name
+        event["source"] = self.name
         requests = tuple(_removal(rule, event, each, found[each.instant]) for each in due)
         return Decision(state.with_(kept=kept), requests)
 
@@ -246,13 +246,13 @@ def _removal(
     rule: PolicyRule | None, event: Mapping[str, object], entry: KeptEntry, why: str
 ) -> SavepointRemovalRequested:
     """The request; `event` has the fields that all of them have."""
-    tiers = tuple(each.tier for each in rule.tiers) if rule and entry.policy else ()
+    tiers = tuple(tier.tier for tier in rule.tiers) if rule and entry.policy else ()
     return SavepointRemovalRequested.model_validate(
         {
             **event,
             "caused_by": entry.cause,
             "instant": entry.instant,
-            "requested_by": f"policy:{entry.policy}" if entry.policy else event["said_by"],
+            "requested_by": f"policy:{entry.policy}" if entry.policy else event["source"],
             "reason": why,
             "policy": entry.policy,
             "by_lifetime": entry.policy is None,

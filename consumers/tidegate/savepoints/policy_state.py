@@ -192,10 +192,10 @@ class PolicyState(Value, frozen=True):
         known = {each.instant: each for each in self.kept}
         entries = known | {each.instant: each for each in self._made(event, at)}
         if event.reviewed:
-            there = {each.instant: each for each in event.savepoints}
+            there = {savepoint.instant: savepoint for savepoint in event.savepoints}
             reviewed = (_reviewed(each, entries.get(i), event) for i, each in there.items())
             entries = {each.instant: each for each in reviewed}
-        oldest = sorted(entries.values(), key=lambda each: (each.since, each.instant))[:MAX_KEPT]
+        oldest = sorted(entries.values(), key=lambda entry: (entry.since, entry.instant))[:MAX_KEPT]
         reviewed_at = at if event.reviewed else self.reviewed_at
         kept = tuple(oldest)
         if kept == self.kept and reviewed_at == self.reviewed_at:

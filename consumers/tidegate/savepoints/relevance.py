@@ -37,17 +37,17 @@ def commits_to_read(
         FormatError: a log file has a name of an unknown form.
     """
     writes = rules.timeline.completed_writes
-    if any(_replaces(each) and each.timestamp > commit for each in writes):
+    if any(_replaces(write) and write.timestamp > commit for write in writes):
         return _ordered(writes)
     until = min(bound or commit, commit)
-    if all(_is_needed(each, until, rules.layout) for each in writes):
+    if all(_is_needed(write, until, rules.layout) for write in writes):
         return _ordered(writes)
     left = frozenset(_instants(names))
-    return _ordered(each for each in writes if _is_needed(each, until, rules.layout, left))
+    return _ordered(write for write in writes if _is_needed(write, until, rules.layout, left))
 
 
 def _ordered(writes: Iterable[Instant]) -> tuple[Instant, ...]:
-    newest_first = sorted(writes, key=lambda each: each.timestamp, reverse=True)
+    newest_first = sorted(writes, key=lambda write: write.timestamp, reverse=True)
     return tuple(sorted(newest_first, key=_replaces, reverse=True))
 
 

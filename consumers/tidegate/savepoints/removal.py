@@ -52,7 +52,7 @@ class SavepointRemover:
 
     warehouse: Warehouse
     clock: Callable[[], datetime]
-    said_by: str
+    source: str
 
     def answer(self, command: SavepointRemovalRequested) -> Outcome:
         """Remove the savepoint, or say why not.
@@ -153,7 +153,7 @@ class SavepointRemover:
         ended = self.clock()
         return SavepointRemoved.about(
             command,
-            said_by=self.said_by,
+            source=self.source,
             occurred_at=ended,
             instant=command.instant,
             savepoints_left=len(table.timeline.savepoints),
@@ -166,7 +166,7 @@ class SavepointRemover:
     ) -> SavepointRemovalRejected:
         return SavepointRemovalRejected.about(
             command,
-            said_by=self.said_by,
+            source=self.source,
             occurred_at=self.clock(),
             instant=command.instant,
             reason=refused.reason,

@@ -85,7 +85,7 @@ def _check_time(plan: RemovalPlan, command: SavepointRemovalRequested, now: date
     if is_after(command.occurred_at, now):
         raise Refused(
             Reason.NOT_DUE,
-            f"{command.said_by} asked at {command.occurred_at:%Y-%m-%dT%H:%M:%S%z}, and it is"
+            f"{command.source} asked at {command.occurred_at:%Y-%m-%dT%H:%M:%S%z}, and it is"
             f" {now:%Y-%m-%dT%H:%M:%S%z} here",
         )
     metadata = plan.metadata

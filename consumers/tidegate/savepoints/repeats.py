@@ -62,4 +62,4 @@ def without_review(created: SavepointCreated) -> SavepointCreated:
 def was_removed(timeline: Timeline, created: SavepointCreated) -> bool:
     """Whether a savepoint that was created is gone: a crash leaves at least its inflight file."""
     savepoints = timeline.of_action(Action.SAVEPOINT)
-    return all(each.timestamp != created.instant for each in savepoints)
+    return all(savepoint.timestamp != created.instant for savepoint in savepoints)

@@ -67,13 +67,15 @@ def end_of(since: datetime, lifetime: timedelta) -> datetime:
 def newest_of_tiers(rule: PolicyRule, savepoints: Iterable[Kept]) -> frozenset[str]:
     """The newest savepoint of each tier of the policy: these stay, whatever else is said."""
     own = own_of(rule, savepoints)
-    newest = (_of_tier(each, own)[-1:] for each in rule.tiers)
+    newest = (_of_tier(tier, own)[-1:] for tier in rule.tiers)
     return frozenset(each.instant for found in newest for each in found)
 
 
 def own_of(rule: PolicyRule, savepoints: Iterable[Kept]) -> list[Kept]:
     """The savepoints that the policy made, oldest first."""
-    return sorted((each for each in savepoints if each.policy == rule.name), key=_BY_AGE)
+    return sorted(
+        (savepoint for savepoint in savepoints if savepoint.policy == rule.name), key=_BY_AGE
+    )
 
 
 def removals(
@@ -87,11 +89,11 @@ def removals(
         now: The broker's time.
     """
     found = {
-        each.instant: f"its lifetime of {each.lifetime} is over"
-        for each in savepoints
-        if each.policy is None
-        and each.lifetime is not None
-        and end_of(each.since, each.lifetime) <= now
+        savepoint.instant: f"its lifetime of {savepoint.lifetime} is over"
+        for savepoint in savepoints
+        if savepoint.policy is None
+        and savepoint.lifetime is not None
+        and end_of(savepoint.since, savepoint.lifetime) <= now
     }
     if rule is not None:
         found |= _of_policy(rule, own_of(rule, savepoints), now)
@@ -100,8 +102,8 @@ def removals(
 
 
 def _of_policy(rule: PolicyRule, own: Sequence[Kept], now: datetime) -> dict[str, str]:
-    held = newest_of_tiers(rule, own).union(*(_held(each, own, now) for each in rule.tiers))
-    configured = {each.tier for each in rule.tiers}
+    held = newest_of_tiers(rule, own).union(*(_held(tier, own, now) for tier in rule.tiers))
+    configured = {tier.tier for tier in rule.tiers}
     # what was made for a tier that the settings no longer have is only counted
     over = {
         each.instant: f"policy {rule.name} keeps it no longer for {', '.join(each.tiers)}"
@@ -148,7 +150,7 @@ def expires_at(rule: PolicyRule | None, savepoint: Kept) -> datetime | None:
     if rule is None or savepoint.policy != rule.name:
         return None
     tiers = [found for name in savepoint.tiers if (found := rule.tier(name))]
-    lifetimes = [each.lifetime for each in tiers if each.lifetime is not None]
+    lifetimes = [tier.lifetime for tier in tiers if tier.lifetime is not None]
     if not tiers or len(lifetimes) < len(tiers):
         return None
     return end_of(savepoint.since, max(lifetimes))

@@ -67,7 +67,9 @@ class TierRule(Value, frozen=True):
     def matches(self, operation: str | None) -> bool:
         """Whether a commit's operation is one that this tier is about."""
         name = (operation or "").lower()
-        return bool(name) and any(fnmatchcase(name, each.lower()) for each in self.operations)
+        return bool(name) and any(
+            fnmatchcase(name, operation.lower()) for operation in self.operations
+        )
 
 
 class PolicyRule(Value, frozen=True):
@@ -90,7 +92,7 @@ class PolicyRule(Value, frozen=True):
 
     def tier(self, name: str) -> TierRule | None:
         """The rule of a tier; None where the policy has no such tier (any more)."""
-        return next((each for each in self.tiers if each.tier == name), None)
+        return next((tier for tier in self.tiers if tier.tier == name), None)
 
 
 class SavepointPolicy(Value, frozen=True):

@@ -29,7 +29,7 @@ def wanted(rule: PolicyRule, state: PolicyState, commit: CommitCompleted, at: da
         commit: The commit.
         at: When the broker got it. A period is one of the broker's time, in UTC.
     """
-    due = [each.tier for each in rule.tiers if _is_due(each, state, commit, at)]
+    due = [tier.tier for tier in rule.tiers if _is_due(tier, state, commit, at)]
     before = Tier.BEFORE in due
     tiers = [tier for tier in due if tier is not Tier.BEFORE]
     if _is_within_gap(rule, state, at):

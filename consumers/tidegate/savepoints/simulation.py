@@ -117,7 +117,7 @@ class Simulation:
         if command.before is not None:
             place = bisect_left(table.commits, command.before)
             instant = table.commits[place - 1] if place else None
-        common = {"said_by": _WRITER, "occurred_at": at}
+        common = {"source": _WRITER, "occurred_at": at}
         if instant is None or command.mark is None:
             return SavepointRejected.about(
                 command, **common, reason=Reason.NO_SUCH_COMMIT, message="no commit precedes it"
@@ -150,7 +150,7 @@ class Simulation:
             )
         return SavepointRemoved.about(
             command,
-            said_by=_WRITER,
+            source=_WRITER,
             occurred_at=at,
             instant=command.instant,
             savepoints_left=len(table.savepoints),

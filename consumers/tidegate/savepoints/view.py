@@ -78,7 +78,7 @@ class View:
             "format": _FORMAT,
             "table": self.table,
             "layout": self.layout,
-            "instants": sorted(_name(each) for each in self.instants),
+            "instants": sorted(_name(instant) for instant in self.instants),
             "files": self.files,
             "bytes": self.size,
             "strangers": self.has_strangers,
@@ -127,7 +127,7 @@ def sees_strangers(rules: SliceRules, names: Iterable[str]) -> bool:
     Such a file counts as uncommitted, until the timeline begins after it.
     """
     timeline = rules.timeline
-    known = {each.timestamp for each in timeline.writes}
+    known = {write.timestamp for write in timeline.writes}
     files = (parse_data_file(name) for name in names)
     unknown = {file.instant for file in files if file is not None} - known
     return any(not timeline.is_committed(each) for each in unknown)

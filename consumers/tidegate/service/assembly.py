@@ -104,7 +104,7 @@ def _policy_rule(rule: SavepointRule) -> PolicyRule:
     return PolicyRule(
         name=rule.policy,
         pattern=rule.tables,
-        tiers=tuple(_tier_rule(name, each) for name, each in tiers.items()),
+        tiers=tuple(_tier_rule(name, tier) for name, tier in tiers.items()),
         min_gap=rule.min_gap or timedelta(0),
         max_count=rule.maximum() if tiers else None,
     )
@@ -129,11 +129,11 @@ def cleaning_rules(settings: Settings) -> CleaningRules:
     configured = settings.cleaning
     rules = (
         CleaningRule(
-            each.tables,
-            CleaningMode(each.mode),
-            None if each.keep is None else timedelta(seconds=each.keep),
+            rule.tables,
+            CleaningMode(rule.mode),
+            None if rule.keep is None else timedelta(seconds=rule.keep),
         )
-        for each in configured.rules
+        for rule in configured.rules
     )
     found = CleaningRules(
         tuple(rules),
@@ -149,8 +149,8 @@ def cleaning_rules(settings: Settings) -> CleaningRules:
 def alarms(settings: Settings) -> Alarms:
     """How long the reader gate lets things wait before it says so."""
     rules = (
-        AlarmRule(each.tables, _limit(each.overdue_after), _limit(each.unknown_after))
-        for each in settings.alarms
+        AlarmRule(alarm.tables, _limit(alarm.overdue_after), _limit(alarm.unknown_after))
+        for alarm in settings.alarms
     )
     return Alarms(tuple(rules))
 
@@ -218,7 +218,11 @@ def _executor(
 
 def most_derived(settings: Settings, table: str) -> int:
     """How many savepoints of a table in a row may be derived, by the rule for its name."""
-    matching = (each for each in settings.savepoints if fnmatchcase(table, each.tables.lower()))
+    matching = (
+        savepoint
+        for savepoint in settings.savepoints
+        if fnmatchcase(table, savepoint.tables.lower())
+    )
     rule = next(matching, None)
     return MOST_DERIVED if rule is None else rule.full_every - 1
 
@@ -241,14 +245,14 @@ def authorizer(settings: Settings) -> Authorizer:
     security = settings.security
     keys = [
         TrustedKey(
-            each.name,
-            PublicKey(each.public_key),
-            each.commands,
-            each.tables,
-            each.not_before,
-            each.not_after,
+            key.name,
+            PublicKey(key.public_key),
+            key.commands,
+            key.tables,
+            key.not_before,
+            key.not_after,
         )
-        for each in security.keys
+        for key in security.keys
     ]
     listed = settings.restores.requested_by
     return Authorizer(keys, required=security.require_signatures, restores_by=listed)
@@ -378,7 +382,7 @@ def hudi_bridge(settings: Settings, bus: Bus) -> HudiBridgeLoop:
         raise ConfigError("no Hudi tables are configured: set tables and catalog in [bridge.hudi]")
     prefix, connection = settings.topics.prefix, settings.connection()
     publisher = Publisher(
-        said_by=HUDI_BRIDGE, prefix=prefix, config=connection, registry=settings.registry
+        source=HUDI_BRIDGE, prefix=prefix, config=connection, registry=settings.registry
     )
 
     def make_reader(topics: Mapping[str, timedelta | None], group: str) -> FactsReader:

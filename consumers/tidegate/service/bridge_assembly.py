@@ -37,7 +37,7 @@ def metastore_bridge(
     require_thrift()
     prefix, connection = settings.topics.prefix, settings.connection()
     publisher = Publisher(
-        said_by=SAID_BY, prefix=prefix, config=connection, registry=settings.registry
+        source=SAID_BY, prefix=prefix, config=connection, registry=settings.registry
     )
     storage = Storage(settings.warehouse.storage)
     observer: Observer = UNOBSERVED

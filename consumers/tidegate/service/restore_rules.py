@@ -41,12 +41,12 @@ def approval_rules(settings: Settings) -> ApprovalRules:
     """Which restores need the approval of a second person."""
     rules = (
         ApprovalRule(
-            _spelled(settings, each),
-            each.approval,
-            each.approved_by,
-            timedelta(seconds=each.approve_within),
+            _spelled(settings, rule),
+            rule.approval,
+            rule.approved_by,
+            timedelta(seconds=rule.approve_within),
         )
-        for each in settings.restores.rules
+        for rule in settings.restores.rules
     )
     return ApprovalRules(tuple(rules))
 
@@ -55,11 +55,11 @@ def condemned_rules(settings: Settings) -> CondemnedRules:
     """What follows from condemned commits."""
     rules = (
         CondemnedRule(
-            tables=each.tables,
-            locations=_spelled(settings, each),
-            action=CondemnedAction(each.condemned),
+            tables=rule.tables,
+            locations=_spelled(settings, rule),
+            action=CondemnedAction(rule.condemned),
         )
-        for each in settings.restores.rules
+        for rule in settings.restores.rules
     )
     return CondemnedRules(rules=tuple(rules), normalise=normalise)
 
@@ -82,11 +82,11 @@ def _spelled(settings: Settings, rule: RestoreRuleSettings) -> tuple[str, ...]:
 def _engine_rules(settings: Settings) -> tuple[EngineRule, ...]:
     return tuple(
         EngineRule(
-            each.tables,
-            by_hudi=each.engine == "hudi",
-            locations=_spelled(settings, each),
+            rule.tables,
+            by_hudi=rule.engine == "hudi",
+            locations=_spelled(settings, rule),
         )
-        for each in settings.restores.rules
+        for rule in settings.restores.rules
     )
 
 

@@ -21,8 +21,8 @@ def covers_place(directories: Sequence[str], *spellings: str) -> bool:
     """
     if not directories:
         return True
-    places = [each.rstrip("/").split("/") for each in spellings]
-    patterns = [each.split("/") for each in directories]
+    places = [spelling.rstrip("/").split("/") for spelling in spellings]
+    patterns = [directory.split("/") for directory in directories]
     return any(_is_in(place, pattern) for place in places for pattern in patterns)
 
 

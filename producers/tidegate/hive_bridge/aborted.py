@@ -66,18 +66,18 @@ class AbortedTable:
     write_ids: ValidWriteIds
     places: tuple[AbortedPlace, ...]
 
-    def facts(self, catalog: str, said_by: str) -> Iterator[WritesAborted]:
+    def facts(self, catalog: str, source: str) -> Iterator[WritesAborted]:
         """What is published: a fact for each place from which something is to go."""
-        for each in self.places:
-            if each.alone:
+        for location in self.places:
+            if location.alone:
                 yield WritesAborted(
                     table=f"{catalog}.{self.database}.{self.name}",
                     location=self.location,
                     occurred_at=datetime.now(UTC),
-                    said_by=said_by,
-                    partition=each.partition,
+                    source=source,
+                    partition=location.partition,
                     valid_write_ids=str(self.write_ids),
-                    content=each.content,
+                    content=location.content,
                 )
 
 
@@ -141,11 +141,11 @@ def _spared(location: str, partitions: Iterable[Table]) -> frozenset[str]:
         ConfinementError: one is not below its table, so that a walk of the table does not meet it.
     """
     spared: set[str] = set()
-    for each in partitions:
-        where = normalise(each.location)
+    for partition in partitions:
+        where = normalise(partition.location)
         if not is_below(where, location):
             raise ConfinementError(f"a partition is not in its table's directory, but in {where}")
-        if has_no_cleanup(each.parameters):
+        if has_no_cleanup(partition.parameters):
             spared.add(where.removeprefix(location).strip("/"))
     return frozenset(spared)
 
@@ -185,9 +185,9 @@ def _places(
         raise NotFound(f"directories are nested too deeply in {location}")
     where = join(location, below) if below else location
     entries = storage.list(where)
-    for each in entries:
-        if each.is_dir and not each.name.startswith((".", "_")) and not is_acid_name(each.name):
-            inner = f"{below}/{each.name}" if below else each.name
+    for entry in entries:
+        if entry.is_dir and not entry.name.startswith((".", "_")) and not is_acid_name(entry.name):
+            inner = f"{below}/{entry.name}" if below else entry.name
             yield from _places(storage, location, inner, write_ids)
     place = judged(below or None, acid_names(entries), write_ids)
     if place.alone or place.mixed:
@@ -210,7 +210,7 @@ def judged(partition: str | None, names: Iterable[str], write_ids: ValidWriteIds
     Raises:
         FormatError: a name is not one of Hive's.
     """
-    found = [FoundDirectory.named(each) for each in names]
+    found = [FoundDirectory.named(name) for name in names]
     aborted = [each for each in found if holds_aborted(each, write_ids)]
     alone = tuple(each.name for each in aborted if _is_alone(each, write_ids))
     mixed = tuple(each.name for each in aborted if each.name not in alone)

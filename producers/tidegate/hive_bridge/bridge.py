@@ -108,12 +108,12 @@ class MetastoreBridge:
         The outcome of a cleaning comes after its vacuum, of an earlier read or of the same.
         """
         known: list[Known] = []
-        for each in events:
-            self._cleanings.take(each)
-            if each.event_id in self._own:  # applied when it was published
-                self._own.discard(each.event_id)
-            elif isinstance(each, Known):
-                known.append(each)
+        for event in events:
+            self._cleanings.take(event)
+            if event.event_id in self._own:  # applied when it was published
+                self._own.discard(event.event_id)
+            elif isinstance(event, Known):
+                known.append(event)
         self._apply(known)
 
     def _apply(self, known: Sequence[Known]) -> None:
@@ -237,11 +237,11 @@ class MetastoreBridge:
         try:
             self._publish(events)
         except (FormatError, MessageTooLargeError):
-            for each in events:
+            for event in events:
                 try:
-                    self._publish([each])
+                    self._publish([event])
                 except (FormatError, MessageTooLargeError) as error:
-                    self._refuse(each.table, str(error))
+                    self._refuse(event.table, str(error))
 
     def _refuse(self, table: str, why: str) -> None:
         if self._refused.get(table) != why:
@@ -260,7 +260,7 @@ class MetastoreBridge:
             table=ended.table,
             location=ended.location,
             occurred_at=datetime.now(UTC),
-            said_by=SAID_BY,
+            source=SAID_BY,
             lock_id=ended.lock_id,
             transaction_id=ended.transaction_id,
             partition=ended.partition,
@@ -308,7 +308,7 @@ class MetastoreBridge:
             "table": f"{self._settings.catalog}.{compaction.database}.{compaction.table}",
             "location": description.location,
             "occurred_at": datetime.now(UTC),
-            "said_by": SAID_BY,
+            "source": SAID_BY,
             "partition": compaction.partition,
         }
         own = LockHold(lock_id=NO_LOCK, partition=compaction.partition, owner="the compaction")

@@ -102,20 +102,20 @@ class Compactions:
         self._ended = frozenset(each for each in self._asked.values() if each.done())
         entries = tuple(queue)
         latest: dict[tuple[object, ...], int] = {}
-        for each in entries:
-            if each.is_of_hive_3 and each.is_visible:
-                key = (each.place, each.kind)
-                latest[key] = max(latest.get(key, 0), each.compaction_id)
-        for gone in self._highest.keys() - {each.compaction_id for each in entries}:
+        for entry in entries:
+            if entry.is_of_hive_3 and entry.is_visible:
+                key = (entry.place, entry.kind)
+                latest[key] = max(latest.get(key, 0), entry.compaction_id)
+        for gone in self._highest.keys() - {entry.compaction_id for entry in entries}:
             del self._highest[gone]
         return tuple(
-            replace(each, highest_write_id=self._highest.get(each.compaction_id, 0))
-            if each.is_of_hive_3
-            else each
-            for each in entries
-            if not each.is_of_hive_3
-            or not each.is_visible
-            or latest[each.place, each.kind] == each.compaction_id
+            replace(entry, highest_write_id=self._highest.get(entry.compaction_id, 0))
+            if entry.is_of_hive_3
+            else entry
+            for entry in entries
+            if not entry.is_of_hive_3
+            or not entry.is_visible
+            or latest[entry.place, entry.kind] == entry.compaction_id
         )
 
     def described(self, queue: Iterable[Compaction]) -> Iterator[tuple[Compaction, Description]]:

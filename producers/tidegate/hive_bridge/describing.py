@@ -61,14 +61,14 @@ def _describe(compaction: Compaction, client: MetastoreClient, storage: Storage)
         compaction = replace(compaction, highest_write_id=last)
     if last > compaction.highest_write_id:
         raise NotDescribed(
-            f"it made {', '.join(each.name for each in products)}, which exceeds its highest write"
+            f"it made {', '.join(product.name for product in products)}, which exceeds its highest write"
             f" id {compaction.highest_write_id}"
         )
     valid = client.write_ids(database, name, client.transactions().valid())
     snapshot = write_ids_of_compaction(valid, compaction.highest_write_id)
     if compaction.transaction_id is None and snapshot.has_open:
         raise NotDescribed(f"{products[0].name} has write ids that are open: a writer made it")
-    directories = tuple(sorted(each.name for each in products))
+    directories = tuple(sorted(product.name for product in products))
     return Description(location, directories, first, last, str(snapshot))
 
 

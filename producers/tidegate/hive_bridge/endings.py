@@ -42,13 +42,13 @@ class Endings:
         if self._watching_since is None or now - self._last_look > self._timeout / 2:
             self._watching_since = now
         self._last_look = now
-        locks = {each.lock_id: each.heartbeat_ms for each in snapshot.locks}
+        locks = {lock.lock_id: lock.heartbeat_ms for lock in snapshot.locks}
         self._locks = _beats(locks, self._locks, now)
         self._transactions = _beats(snapshot.transactions.open, self._transactions, now)
         self._transaction_of = {
-            each.lock_id: each.transaction_id
-            for each in snapshot.locks
-            if each.transaction_id is not None
+            lock.lock_id: lock.transaction_id
+            for lock in snapshot.locks
+            if lock.transaction_id is not None
         }
 
     def has_seen(self, lock_id: int | None, transaction_id: int | None) -> bool:

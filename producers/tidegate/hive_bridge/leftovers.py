@@ -40,7 +40,7 @@ def check_nothing_left(
         StillNeeded: something of it is left; or it can't be told.
         FormatError: a name is not one of Hive's, or the snapshot can't be read.
     """
-    found = [FoundDirectory.named(each) for each in names if is_acid_name(each)]
+    found = [FoundDirectory.named(name) for name in names if is_acid_name(name)]
     if write_ids.has_open:
         raise StillNeeded(
             f"the write id {write_ids.min_open} is open: if it aborts, the Metastore has to know"

@@ -14,7 +14,7 @@ def acid_names(entries: Iterable[FileInfo]) -> list[str]:
     An object store's markers are left out: they are files beside the directories, say nothing that
     those do not, and may be left where a directory is gone.
     """
-    return [each.name for each in entries if is_acid_name(each.name) and not _is_marker(each)]
+    return [entry.name for entry in entries if is_acid_name(entry.name) and not _is_marker(entry)]
 
 
 def _is_marker(entry: FileInfo) -> bool:

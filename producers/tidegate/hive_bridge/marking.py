@@ -137,10 +137,10 @@ class Marking:
 
     def wait(self, seconds: float) -> None:
         """Wait for what is under way, so long at most."""
-        for each in list(self._attempts.values()):
-            if each.future is not None:
+        for attempt in list(self._attempts.values()):
+            if attempt.future is not None:
                 try:
-                    each.future.exception(seconds)
+                    attempt.future.exception(seconds)
                 except TimeoutError:
                     return
 

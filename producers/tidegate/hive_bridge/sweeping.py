@@ -40,12 +40,12 @@ class AbortedSweep:
         self,
         settings: BridgeSettings,
         storage: Storage,
-        said_by: str,
+        source: str,
         clock: Callable[[], float],
         observer: Observer = UNOBSERVED,
     ) -> None:
         """Begin with nothing; nothing is called yet."""
-        self._settings, self._storage, self._said_by = settings, storage, said_by
+        self._settings, self._storage, self._source = settings, storage, source
         self._clock, self._called = clock, observer.called
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="aborted")
         self._running: Future[list[WritesAborted]] | None = None
@@ -135,7 +135,7 @@ class AbortedSweep:
         if mixed := [name for place in table.places for name in place.mixed]:
             why = "has rows of aborted writes beside others, or may not be cleaned: compact it"
             self._say_once(name, f"{mixed[0]} {why}")
-        return list(table.facts(self._settings.catalog, self._said_by))
+        return list(table.facts(self._settings.catalog, self._source))
 
     def _say_once(self, table: str, text: str) -> None:
         if self._said.get(table) != text:

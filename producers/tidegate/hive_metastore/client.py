@@ -104,7 +104,7 @@ class MetastoreClient:
         # Hive 3.1.3 does not know the filter, and answers with all of them
         request = interface().ShowCompactRequest(id=compaction_id)
         rows = _whole(self._call("show_compact", request).compacts, "the compactions")
-        return next((_compaction(each) for each in rows if each.id == compaction_id), None)
+        return next((_compaction(row) for row in rows if row.id == compaction_id), None)
 
     def write_ids(self, database: str, table: str, transactions: ValidTxns) -> ValidWriteIds:
         """What is valid of a table for who has this list of transactions.
@@ -121,7 +121,7 @@ class MetastoreClient:
         request = interface().GetValidWriteIdsRequest(list(tables), str(transactions))
         answer = self._call("get_valid_write_ids", request)
         found = tuple(map(_write_ids, _whole(answer.tblValidWriteIds, "the write ids")))
-        if {each.table.lower() for each in found} != {each.lower() for each in tables}:
+        if {each.table.lower() for each in found} != {table.lower() for table in tables}:
             raise TransientError("the Metastore's answer is not whole: a table is missing")
         return found
 
@@ -259,4 +259,4 @@ def _bits(bits: bytes | str, ids: Iterable[int]) -> frozenset[int]:
     """The ids whose bit is set; bit 0 is the lowest one of the first byte."""
     raw = bits.encode("latin-1") if isinstance(bits, str) else bits
     number = int.from_bytes(raw, "little")
-    return frozenset(each for place, each in enumerate(ids) if number >> place & 1)
+    return frozenset(id_ for place, id_ in enumerate(ids) if number >> place & 1)

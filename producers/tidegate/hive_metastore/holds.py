@@ -36,12 +36,12 @@ class HeldTables:
         self._by_place: defaultdict[tuple[str, str | None], list[Lock]] = defaultdict(list)
         self._places: defaultdict[int, set[tuple[str, str | None]]] = defaultdict(set)
         self.ids: set[int] = set()
-        for each in locks:
-            place = (each.database.lower(), each.table.lower() if each.table else None)
-            self._by_place[place].append(each)
-            self.ids.add(each.lock_id)
-            if each.transaction_id is not None:
-                self._places[each.transaction_id].add(place)
+        for lock in locks:
+            place = (lock.database.lower(), lock.table.lower() if lock.table else None)
+            self._by_place[place].append(lock)
+            self.ids.add(lock.lock_id)
+            if lock.transaction_id is not None:
+                self._places[lock.transaction_id].add(place)
 
     def on(self, database: str, table: str, partition: str | None) -> Iterator[Lock]:
         """The locks that hold a table (partition None) or a partition of it, each component.

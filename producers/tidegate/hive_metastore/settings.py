@@ -78,7 +78,7 @@ def addresses(uri: str) -> tuple[tuple[str, int], ...]:
     Raises:
         ValueError: one of them is not `thrift://host:port`.
     """
-    found = tuple(_address(each.strip()) for each in uri.split(","))
+    found = tuple(_address(part.strip()) for part in uri.split(","))
     return tuple(dict.fromkeys(found))
 
 

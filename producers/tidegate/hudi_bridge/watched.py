@@ -47,7 +47,7 @@ class PublishedCommits:
         self.instants[event.instant] = completed
         earliest = completed if self.start is None else min(self.start, completed)
         self.start = max(earliest, self._forgotten)
-        self.others = event.said_by != SAID_BY
+        self.others = event.source != SAID_BY
         if len(self.instants) > 2 * _KEPT:
             self._forget_the_earliest()
 
@@ -111,7 +111,7 @@ class WatchedTable:
         self.name = self._name_of(table)
         due = self._due(table)
         events = [event for each in due if (event := self._event(table, each)) is not None]
-        there = {each.timestamp for each in table.timeline.writes}
+        there = {write.timestamp for write in table.timeline.writes}
         self._missing_since = {
             each: at for each, at in self._missing_since.items() if each in there
         }
@@ -126,7 +126,9 @@ class WatchedTable:
         start, known = self.published.start, self.published.instants
         if start is None:
             return writes if self._settings.start == "earliest" else writes[-1:]
-        due = [each for each in writes if each.timestamp not in known and _completion(each) > start]
+        due = [
+            write for write in writes if write.timestamp not in known and _completion(write) > start
+        ]
         return [each for each in due if self._has_waited(each)]
 
     def _has_waited(self, instant: Instant) -> bool:
@@ -161,7 +163,7 @@ class WatchedTable:
             table=self.name or "",
             location=self.location,
             occurred_at=datetime.now(UTC),
-            said_by=SAID_BY,
+            source=SAID_BY,
             instant=instant.timestamp,
             completion_time=instant.completion,
             action=instant.action,
@@ -183,8 +185,8 @@ def _numbers(metadata: CommitMetadata | None) -> dict[str, Any]:
     return {
         "operation": (metadata.operation or "unknown").lower()[:_MAX_TEXT],
         "files_written": len(metadata.writes),
-        "records_written": sum(each.records for each in metadata.writes),
-        "bytes_written": sum(each.size for each in metadata.writes),
+        "records_written": sum(write.records for write in metadata.writes),
+        "bytes_written": sum(write.size for write in metadata.writes),
         "extra_metadata": _publishable(metadata.extra.items()),
     }
 

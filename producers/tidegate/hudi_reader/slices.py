@@ -52,7 +52,7 @@ def with_merged(
     """
     merged, unknown = dict(rules.merged), set(rules.unknown)
     needed = {i for p in partitions for i in compactions_to_read(p.path, p.sizes, rules)}
-    pending = {each.timestamp for each in table.files if each.state is not InstantState.COMPLETED}
+    pending = {file.timestamp for file in table.files if file.state is not InstantState.COMPLETED}
     for instant in sorted(needed - merged.keys()):
         if instant not in pending:  # archived, or an archiver has begun with its plan
             unknown.add(instant)

@@ -1,6 +1,6 @@
 """The library that upstream writers use to publish events.
 
-    with Publisher("broker:9092", said_by="orders-ingest") as publisher:
+    with Publisher("broker:9092", source="orders-ingest") as publisher:
         publisher.commit(table="lake.sales.orders", location="s3://lake/orders", instant=instant)
 
 A call returns once every in-sync replica of the broker has the event, or raises.

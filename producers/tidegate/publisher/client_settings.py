@@ -111,7 +111,9 @@ PROTECTED_SETTINGS: Final = (
         "a publisher waits for the confirmation of each event",
     ),
 )
-_BY_NAME: Final = {name: each for each in PROTECTED_SETTINGS for name in (each.name, *each.aliases)}
+_BY_NAME: Final = {
+    name: setting for setting in PROTECTED_SETTINGS for name in (setting.name, *setting.aliases)
+}
 _PREFIXES: Final = ("topic.", "default.topic.")
 
 

@@ -141,7 +141,7 @@ class ConfirmedProducer:
 
     def _fault(self, messages: Sequence[Message], failed: Sequence[KafkaError]) -> DeliveryError:
         reason = failed[0] if self._denied is None else self._denied
-        topics = ", ".join(sorted({each.topic for each in messages}))
+        topics = ", ".join(sorted({message.topic for message in messages}))
         summary = f"{len(failed)} of {len(messages)} messages were not confirmed ({topics})"
         return _error_type(reason)(f"{summary}: {reason.str()}")
 

@@ -21,8 +21,8 @@ def holds_of(fields: Mapping[str, Any], metastore: MetastoreSettings | str) -> d
         )
     with MetastoreClient(settings) as client:
         found = client.holds(database, table, fields["partition"])
-    known = [LockHold.model_validate(each) for each in fields["locks"]]
-    locks = {each.lock_id: each for each in (*known, *found.locks)}
+    known = [LockHold.model_validate(field) for field in fields["locks"]]
+    locks = {lock.lock_id: lock for lock in (*known, *found.locks)}
     locks.setdefault(fields["own_lock_id"], LockHold(lock_id=fields["own_lock_id"]))
     transactions = {*fields["open_transactions"], *found.transactions}
     return {"locks": tuple(locks.values()), "open_transactions": tuple(sorted(transactions))}

@@ -62,7 +62,7 @@ class Publisher:
         self,
         bootstrap_servers: str | None = None,
         *,
-        said_by: str,
+        source: str,
         prefix: str = DEFAULT_PREFIX,
         config: Mapping[str, str | int | bool] | None = None,
         registry: RegistrySettings | str | None = None,
@@ -77,7 +77,7 @@ class Publisher:
         Args:
             bootstrap_servers: The brokers as host:port; else `bootstrap.servers` in `config`, else
                 the environment variable KAFKA_BOOTSTRAP_SERVERS.
-            said_by: The name of the application, for people.
+            source: The name of the application, for people.
             prefix: The prefix of the deployment's topics.
             config: librdkafka's settings (security, timeouts).
             registry: A schema registry's address or settings; messages are then in the Confluent
@@ -93,7 +93,7 @@ class Publisher:
         self._producer = ConfirmedProducer(self._config)
         settings = RegistrySettings(url=registry) if isinstance(registry, str) else registry
         self._wire = wire_for(settings)
-        self._said_by = said_by
+        self._source = source
         self._prefix = prefix
         self._signer = None if sign_with is None else Signer(SigningKey.read(Path(sign_with)))
         self._topics: dict[type[Event], str] = {}
@@ -353,7 +353,7 @@ class Publisher:
         return self._publish_one(kind, fields | {"event_id": own_id})
 
     def _publish_one(self, kind: type[Event], fields: dict[str, Any]) -> Receipt:
-        complete = {**fields, "occurred_at": datetime.now(UTC), "said_by": self._said_by}
+        complete = {**fields, "occurred_at": datetime.now(UTC), "source": self._source}
         return self.publish(kind.model_validate(complete))[0]
 
     def _message(self, event: Event) -> Message:

@@ -96,7 +96,7 @@ class OutcomeWatch:
         except KafkaException as error:
             raise ConfigError(f"Kafka consumer: {error.args[0].str()}") from error
         try:
-            self._consumer.assign([self._end(each, from_start) for each in self._topics])
+            self._consumer.assign([self._end(topic, from_start) for topic in self._topics])
         except BaseException:
             self._consumer.close()
             raise
@@ -180,7 +180,7 @@ class OutcomeWatch:
         if message.topic() == self._topics[1]:
             return _dead_letter(message, causes)
         value = message.value()
-        if not isinstance(value, bytes) or not any(each.encode() in value for each in causes):
+        if not isinstance(value, bytes) or not any(cause.encode() in value for cause in causes):
             return None  # decoding costs more than looking for the id
         try:
             outcome = self._wire.deserialize(_bytes(message.key()), value, _headers(message))

@@ -34,8 +34,8 @@ class RegistrySettings(
     @field_validator("url")
     @classmethod
     def _holds_no_secret(cls, url: str) -> str:
-        parts = [urlsplit(each.strip()) for each in url.split(",")]
-        if any("@" in each.netloc or each.query or each.fragment for each in parts):
+        parts = [urlsplit(part.strip()) for part in url.split(",")]
+        if any("@" in part.netloc or part.query or part.fragment for part in parts):
             raise ValueError(
                 "must not contain a user, password or token, because addresses appear in logs: use"
                 " basic_auth, or bearer.auth.token in options"

@@ -112,13 +112,13 @@ class _Check:
         return cost
 
     def _union(self, branches: list[Json], namespace: str) -> tuple[Json, _Cost]:
-        checked = [self.type_of(each, namespace) for each in branches]
+        checked = [self.type_of(branch, namespace) for branch in branches]
         costs = [cost for _, cost in checked] or [_Cost(0, 0, 0)]
         cost = self._limited(
             # one byte for the number of the branch
-            1 + min(each.size for each in costs),
-            max(each.values for each in costs),
-            1 + sum(each.types for each in costs),
+            1 + min(cost.size for cost in costs),
+            max(cost.values for cost in costs),
+            1 + sum(cost.types for cost in costs),
         )
         return [branch for branch, _ in checked], cost
 

@@ -26,7 +26,7 @@ class RestoreApproved(Request, frozen=True):
         "request",
         "plan_id",
         "caused_by",
-        "said_by",
+        "source",
     )
 
     request: RequestId

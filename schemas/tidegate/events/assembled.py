@@ -54,4 +54,6 @@ def _names(kind: type[Event]) -> set[str]:
 
 @cache
 def _rules(kind: type[Event]) -> tuple[Callable[[Any], Any], ...]:
-    return tuple(each.func for each in kind.__pydantic_decorators__.model_validators.values())
+    return tuple(
+        validator.func for validator in kind.__pydantic_decorators__.model_validators.values()
+    )

@@ -48,7 +48,7 @@ class Event(Value, frozen=True):
     table: TableIdentity
     location: Path
     occurred_at: AwareDatetime
-    said_by: Text
+    source: Text
     caused_by: Text | None = None
 
     @model_validator(mode="after")
@@ -116,7 +116,7 @@ class Command(Event, frozen=True):
     @property
     def asked_by(self) -> str:
         """Who asks, as the command itself says: anybody can write any name there."""
-        return self.said_by
+        return self.source
 
     @property
     def asked_why(self) -> str | None:

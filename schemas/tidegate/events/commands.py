@@ -38,7 +38,7 @@ class SavepointRequested(Request, frozen=True):
         "table",
         "instant",
         "caused_by",
-        "said_by",
+        "source",
     )
 
     instant: HudiInstant | None = None
@@ -95,7 +95,7 @@ class RestoreRequested(Request, frozen=True):
         "savepoint",
         "plan_only",
         "caused_by",
-        "said_by",
+        "source",
     )
 
     savepoint: HudiInstant

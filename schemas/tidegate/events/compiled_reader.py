@@ -165,7 +165,7 @@ class _Source:
         parts = get_args(annotation)
         if get_origin(annotation) not in {Union, types.UnionType} or metadata or len(parts) != 2:  # noqa: PLR2004 - itself and None
             raise _UnsupportedError
-        (inner,) = (each for each in parts if each is not type(None))
+        (inner,) = (part for part in parts if part is not type(None))
         made, branch = self._variable(), self._byte()
         self._add(f"if {branch} == 0: {made} = None")
         self._add(f"elif {branch} == 2:")
@@ -330,11 +330,11 @@ def _rules(model: type[BaseModel]) -> Iterator[Callable[[Any], Any]]:
     found = model.__pydantic_decorators__
     if found.field_validators or found.validators or found.root_validators:
         raise _UnsupportedError
-    for name, each in found.model_validators.items():
-        if each.info.mode != "after":
+    for name, validator in found.model_validators.items():
+        if validator.info.mode != "after":
             raise _UnsupportedError
         if name != _ID_RULE:
-            yield each.func
+            yield validator.func
 
 
 def _has_a_facts_id(model: type[Fact]) -> bool:

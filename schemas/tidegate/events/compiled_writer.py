@@ -70,7 +70,7 @@ def _time(at: datetime) -> bytes:
     return _number((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
 
 
-_SMALL: Final = tuple(_number(each) for each in range(_TWO_BYTES))
+_SMALL: Final = tuple(_number(number) for number in range(_TWO_BYTES))
 """The numbers of one or two bytes: lengths, and how many there are."""
 
 

@@ -29,7 +29,7 @@ ANYWHERE: Final = "unknown"
 class HoldRequest(Request, frozen=True):
     """A person's word on the cleaning of a table."""
 
-    identified_by: ClassVar[tuple[str, ...]] = ("table", "caused_by", "said_by")
+    identified_by: ClassVar[tuple[str, ...]] = ("table", "caused_by", "source")
 
     location: Path = ANYWHERE
     requested_by: Text

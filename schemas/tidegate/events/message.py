@@ -37,7 +37,7 @@ def headers_of(event: Event) -> Headers:
         _VERSION,
         ("ce_id", event.event_id.encode()),
         _type(type(event)),
-        ("ce_source", event.said_by.encode()),
+        ("ce_source", event.source.encode()),
         ("ce_subject", event.table.encode()),
         ("ce_time", _rfc3339(event.occurred_at)),
         _CONTENT,

@@ -86,9 +86,9 @@ def _key(outcome: DirectoriesOutcome) -> tuple[str, str | None]:
 def _joined(parts: Sequence[DirectoriesOutcome]) -> DirectoriesOutcome:
     first = parts[0]
     fields = first.model_dump() | {
-        "directories": tuple(name for each in parts for name in each.directories),
-        "files": sum(each.files for each in parts),
-        "bytes": sum(each.bytes for each in parts),
+        "directories": tuple(name for part in parts for name in part.directories),
+        "files": sum(part.files for part in parts),
+        "bytes": sum(part.bytes for part in parts),
         "part": None,
         "parts": None,
     }

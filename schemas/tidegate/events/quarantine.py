@@ -34,7 +34,7 @@ class CleaningUndoRequested(Request, frozen=True):
         "cleaning",
         "plan_only",
         "caused_by",
-        "said_by",
+        "source",
     )
 
     cleaning: Text

@@ -20,13 +20,13 @@ from tidegate.events.reasons import Reason
 from tidegate.events.savepoint_removal import SavepointRemovalRejected, SavepointRemovalRequested
 
 
-def refusal(command: Command, reason: Reason, message: str, said_by: str, at: datetime) -> Answer:
+def refusal(command: Command, reason: Reason, message: str, source: str, at: datetime) -> Answer:
     """The outcome that refuses a command before its executor has looked at it.
 
     Raises:
         PermanentError: there is no such outcome for this kind of command.
     """
-    fields = {"reason": reason, "message": message, "said_by": said_by, "occurred_at": at}
+    fields = {"reason": reason, "message": message, "source": source, "occurred_at": at}
     kind, more = _refusal_of(command, reason, message)
     return kind.about(command, **fields, **more)
 

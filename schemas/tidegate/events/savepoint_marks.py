@@ -65,7 +65,7 @@ class SavepointMark(Value, frozen=True):
         found = _MARK.match(comment)
         if found is None:
             return None, comment
-        fields = dict(each.split("=", 1) for each in found[1].split(" "))
+        fields = dict(part.split("=", 1) for part in found[1].split(" "))
         try:
             mark = cls.model_validate(
                 {

@@ -26,7 +26,7 @@ class SavepointRemovalRequested(Request, frozen=True):
         "instant",
         "attempt",
         "caused_by",
-        "said_by",
+        "source",
     )
 
     instant: HudiInstant

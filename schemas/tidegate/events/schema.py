@@ -65,8 +65,8 @@ def schema_text(name: str) -> str:
 def previous_texts() -> Iterator[tuple[str, str]]:
     """The `.avsc` files of every released version, as version and text."""
     folder = files("tidegate.events").joinpath("previous")
-    for version in sorted(folder.iterdir(), key=lambda each: each.name):
-        for file in sorted(version.iterdir(), key=lambda each: each.name):
+    for version in sorted(folder.iterdir(), key=lambda path: path.name):
+        for file in sorted(version.iterdir(), key=lambda path: path.name):
             yield version.name, file.read_text("utf-8")
 
 

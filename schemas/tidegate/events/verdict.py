@@ -82,7 +82,7 @@ def verdict_of(outcome: Event) -> Verdict:
 def answered_by(outcome: Event) -> frozenset[str]:
     """The ids of what an outcome answers: its cause, and the approval that a restore ran under."""
     ids = (outcome.caused_by, getattr(outcome, "approval", None))
-    return frozenset(each for each in ids if each is not None)
+    return frozenset(id_ for id_ in ids if id_ is not None)
 
 
 def causes_of_answers(event_id: str) -> frozenset[str]:

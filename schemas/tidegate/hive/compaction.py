@@ -54,7 +54,7 @@ class Compaction:
         """Work out once what is asked of every directory."""
         is_major = any(isinstance(product, Base) for product in self.products)
         object.__setattr__(self, "_is_major", is_major)
-        ranges = ((each.min_write_id, each.max_write_id) for each in self.products)
+        ranges = ((product.min_write_id, product.max_write_id) for product in self.products)
         object.__setattr__(self, "_ranges", frozenset(ranges))
 
     @classmethod

@@ -42,7 +42,7 @@ class IdRanges:
     @classmethod
     def of(cls, *ids: int) -> Self:
         """The set of these ids."""
-        return cls._merged((each, each) for each in ids)
+        return cls._merged((id_, id_) for id_ in ids)
 
     @classmethod
     def parse(cls, text: str) -> Self:

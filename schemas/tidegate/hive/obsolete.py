@@ -87,14 +87,14 @@ def settled_state(
     """
     bases = [each for each in found if isinstance(each.acid, Base)]
     # of two oldest bases of one write id, Hive checks the one that it visited first
-    oldest_first = sorted(bases, key=lambda each: (each.acid.max_write_id, not is_compacted(each)))
+    oldest_first = sorted(bases, key=lambda base: (base.acid.max_write_id, not is_compacted(base)))
     deltas = [each for each in found if not isinstance(each.acid, Base)]
     state = acid_state([*oldest_first, *deltas], write_ids, txns)
     visible, _ = _visible(bases, txns)
     usable = [each for each in visible if is_usable(each, write_ids)]
     best = max(map(rank, usable), default=None)
     lesser = {each.name for each in usable if rank(each) != best}
-    shadowed = set(state.obsolete) - {each.name for each in bases}
+    shadowed = set(state.obsolete) - {base.name for base in bases}
     return replace(state, obsolete=tuple(sorted(lesser | shadowed)))
 
 

@@ -33,7 +33,7 @@ class CommitMetadata:
     @property
     def partitions(self) -> frozenset[str]:
         """Every partition that it wrote to or replaced something of, or names."""
-        return self.named | {each.partition for each in self.writes} | self.replaced.keys()
+        return self.named | {write.partition for write in self.writes} | self.replaced.keys()
 
     @classmethod
     def decode(cls, content: bytes) -> Self:

@@ -268,7 +268,7 @@ class _Group:
         pending = self.rules.compactions.get((self.partition, self.file_id))
         if pending is not None:
             slices.setdefault(pending, (None, []))
-        for log in sorted(logs, key=lambda each: (each.instant, each.order)):
+        for log in sorted(logs, key=lambda log: (log.instant, log.order)):
             if not timeline.is_committed(log.instant) and log.instant != pending:
                 continue
             for key in self._keys_of(log, slices):

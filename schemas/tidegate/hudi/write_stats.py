@@ -173,8 +173,8 @@ class StatsReader:
 
 def _skips(fields: Sequence[Schema]) -> Iterator[Skip]:
     """What is before the partition's path, between it and the size, and after that."""
-    names = [each["name"] for each in fields]
-    kinds = [_plain(each["type"]) for each in fields]
+    names = [field["name"] for field in fields]
+    kinds = [_plain(field["type"]) for field in fields]
     first = len(_FIRST)
     if names[:first] != list(_FIRST) or not {_PARTITION, _SIZE} <= set(names):
         raise _OtherwiseError
@@ -229,7 +229,7 @@ def _pattern(kind: Schema) -> bytes | None:
         return b"(?:" + b"|".join(branches) + b")"
     if kind["type"] == "record":
         fields = [_pattern(_plain(each["type"])) for each in kind["fields"]]
-        return None if None in fields else b"".join(each or b"" for each in fields)
+        return None if None in fields else b"".join(field or b"" for field in fields)
     return None
 
 

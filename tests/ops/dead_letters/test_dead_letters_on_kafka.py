@@ -50,7 +50,7 @@ class Place:
         return answer
 
     def listed(self, *arguments: str) -> list[str]:
-        return [each["reason"] for each in self.rows(*arguments)]
+        return [row["reason"] for row in self.rows(*arguments)]
 
     def rows(self, *arguments: str) -> list[Any]:
         return json_lines(self.run("list", *arguments).stdout)
@@ -150,7 +150,7 @@ def test_a_redriven_letter_is_back_as_it_was_told_of_and_listed_no_more(place: P
         original.offset,
     )
     assert place.listed() == ["no Avro"]
-    states = {each["state"] for each in place.rows("--all")}
+    states = {row["state"] for row in place.rows("--all")}
     assert states == {"redriven", "open"}
 
 
@@ -166,9 +166,9 @@ def test_an_original_of_two_letters_is_sent_once_however_many_batches_they_are(
     told = place.call("redrive", "--topic", "commits", "--limit", "1", "--execute")
 
     assert (told["count"], len(told["letters"]), told["more"]) == (2, 1, True)
-    assert [each.offset for each in place.audience.records("commits")] == [0, 1]
-    assert {each.caused_by for each in place.audience.outcomes()} == {
-        each["id"] for each in place.rows("--all", "--topic", "commits")
+    assert [record.offset for record in place.audience.records("commits")] == [0, 1]
+    assert {outcome.caused_by for outcome in place.audience.outcomes()} == {
+        row["id"] for row in place.rows("--all", "--topic", "commits")
     }
     assert place.listed() == ["no Avro"]
 
@@ -242,7 +242,7 @@ def test_a_forged_dead_letter_of_a_restore_that_nobody_requested_is_not_sent(pla
             table="lake.sales.orders",
             location="/lake/orders",
             occurred_at=NOON,
-            said_by="mallory",
+            source="mallory",
             savepoint="20261121041551845",
             requested_by="ana",
             reason="none",
@@ -271,7 +271,7 @@ def test_what_destroys_is_redriven_with_an_explicit_word_only(place: Place) -> N
             table="lake.sales.orders",
             location="/lake/orders",
             occurred_at=NOON,
-            said_by="cli",
+            source="cli",
             savepoint="20261121041551845",
             requested_by="ana",
             reason="a bad load",

@@ -64,7 +64,7 @@ class Topics:
                 "table": "lake.sales.orders",
                 "location": "unknown",
                 "occurred_at": NOON,
-                "said_by": "people",
+                "source": "people",
                 "caused_by": letter,
                 "service": "gate",
                 "origin_topic": "t",

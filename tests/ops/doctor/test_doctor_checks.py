@@ -322,7 +322,7 @@ def test_a_root_that_is_there_is_well_and_stays_as_it_is(tmp_path: Path) -> None
         Status.OK,
         "1 entries; a file was created and removed",
     )
-    assert [each.name for each in tmp_path.iterdir()] == ["orders"]
+    assert [path.name for path in tmp_path.iterdir()] == ["orders"]
 
 
 def test_a_root_that_is_not_there_fails_and_is_not_made(tmp_path: Path) -> None:
@@ -579,7 +579,7 @@ class CountedMetadata(KafkaMetadata):
 
     def watermarks(self, partitions: Collection[Partition]) -> dict[Partition, Watermarks]:
         self.watermarks_asked.append(len(partitions))
-        return {each: Watermarks("today", 0, 10) for each in partitions}
+        return {partition: Watermarks("today", 0, 10) for partition in partitions}
 
 
 def test_the_state_of_two_hundred_partitions_takes_few_readers_and_three_requests(
@@ -633,7 +633,7 @@ def test_of_large_partitions_only_so_many_are_in_memory_as_fit(
             for number in range(30 if part.number < 20 else 1):
                 key = f"lake.db.t{part.number}-{number}".ljust(3000, "x").encode()
                 yield Record(part, number, key, ORDERS[1], (), 0)
-        alive = [made for each in stores if (made := each()) is not None]
+        alive = [made for store in stores if (made := store()) is not None]
         open_stores.append(sum(any(each.tables()) for each in alive))
 
     class Watched(StateStore[Any]):

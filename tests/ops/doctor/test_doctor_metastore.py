@@ -36,7 +36,7 @@ def test_hives_own_cleaner_is_looked_for(
 
 def findings(uri: str) -> list[Finding]:
     settings = BridgeSettings(uri=uri, timeout_ms=2_000)
-    return [each.run() for each in metastore_checks(settings, None)]
+    return [check.run() for check in metastore_checks(settings, None)]
 
 
 @pytest.mark.slow
@@ -65,4 +65,4 @@ def test_a_metastore_with_its_cleaner_on_fails(tmp_path_factory: pytest.TempPath
 
 def test_without_a_metastore_there_is_nothing_to_say() -> None:
     names = [each.check for each in examine(Settings(), [], Extras())]
-    assert not [each for each in names if "metastore" in each]
+    assert not [name for name in names if "metastore" in name]

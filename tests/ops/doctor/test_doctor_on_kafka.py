@@ -66,7 +66,7 @@ def producer(bootstrap_servers: str) -> Iterator[ConfirmedProducer]:
 
 
 def findings(answer: Result) -> dict[str, dict[str, str]]:
-    return {each["check"]: each for each in json_lines(answer.stdout)}
+    return {line["check"]: line for line in json_lines(answer.stdout)}
 
 
 def partitions(admin: AdminClient, topic: str) -> int:
@@ -241,6 +241,6 @@ def test_with_spark_a_job_is_run(tmp_path: Path, bootstrap_servers: str) -> None
         [*command, "-c", str(settings)], env=environment, capture_output=True, check=False
     )
 
-    told = {each["check"]: each for each in json_lines(answer.stdout.decode())}
+    told = {line["check"]: line for line in json_lines(answer.stdout.decode())}
     assert told["spark"]["state"] == "ok"
     assert told["spark"]["seen"].endswith(": a job ran on local[1]")

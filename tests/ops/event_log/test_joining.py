@@ -22,7 +22,7 @@ def logged(number: int, part: Part) -> LoggedEvent:
     cause, at = commit(ord(part[0])), part[1]
     fields = {"directories": (f"d{at}",), "files": 1, "bytes": 10, "duration_ms": 5}
     place = {} if at is None else {"part": at, "parts": 3}
-    known = {"said_by": "cleaner", "occurred_at": NOON}
+    known = {"source": "cleaner", "occurred_at": NOON}
     event = DirectoriesCleaned.about(cause, **known, **fields, **place)
     record = Record(Partition("tidegate.outcomes", 0), number, b"k", b"", (), number)
     return LoggedEvent(record, event)
@@ -77,7 +77,7 @@ def test_a_part_says_which_one_it_is() -> None:
 def test_what_has_no_parts_goes_through() -> None:
     unreadable = LoggedEvent(logged(1, ("a", 1)).record, None, "not Avro")
     started = CleaningStarted.about(
-        commit(1), said_by="c", occurred_at=NOON, directories=("d",), files=1, bytes=1
+        commit(1), source="c", occurred_at=NOON, directories=("d",), files=1, bytes=1
     )
     log = JoinedLog()
     both = [unreadable, LoggedEvent(unreadable.record, started)]

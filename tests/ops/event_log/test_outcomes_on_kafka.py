@@ -65,7 +65,7 @@ class Place:
         return [json.loads(line) for line in self.call(*arguments, "--json").splitlines()]
 
     def kinds(self, *arguments: str) -> list[str]:
-        return [each["kind"] for each in self.rows(*arguments)]
+        return [row["kind"] for row in self.rows(*arguments)]
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +132,7 @@ def test_since_begins_by_the_brokers_clock(place: Place) -> None:
     rows = place.rows()
     first, last = rows[0], rows[-1]
     # a fast broker may append two within a millisecond
-    latest = [each["kind"] for each in rows if each["at"] == last["at"]]
+    latest = [row["kind"] for row in rows if row["at"] == last["at"]]
 
     assert place.kinds("--since", last["at"]) == latest
     assert latest[-1:] == ["SavepointCreated"]

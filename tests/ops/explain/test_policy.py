@@ -104,7 +104,7 @@ def test_a_commit_that_was_published_twice_is_one_and_a_persons_request_is_not_t
 ):
     policy = rule(TierRule(tier=Tier.EVERY_COMMIT))
     asked = SavepointRequested.about(
-        commit(1), said_by="ana", occurred_at=NOON, requested_by="ana", instant=commit(1).instant
+        commit(1), source="ana", occurred_at=NOON, requested_by="ana", instant=commit(1).instant
     )
     events = [logged(each, 1_000) for each in (commit(1), commit(1), asked)]
     [only] = policy_story(policy, TABLE, events).commits

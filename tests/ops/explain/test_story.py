@@ -28,7 +28,7 @@ NOTHING = ["nothing: every request has its outcome, and no vacuum waits"]
 
 def story(*events: Event, waiting: tuple[LackingVacuum, ...] = ()) -> Story:
     record = Record(Partition("t", 0), 0, b"", b"", (), 0)
-    return Story("t", [LoggedEvent(record, each) for each in events], waiting, ())
+    return Story("t", [LoggedEvent(record, event) for event in events], waiting, ())
 
 
 def lacking(event: Event, *holds: LackedHold) -> LackingVacuum:
@@ -97,7 +97,7 @@ def test_a_restore_that_failed_is_resumed_by_its_request() -> None:
         savepoint=request.savepoint,
         restore_instant="20261121060000000",
         message="a write completed",
-        said_by="restorer",
+        source="restorer",
         occurred_at=NOON,
     )
     [step] = story(request, started(request), failed).next_steps()
@@ -119,7 +119,7 @@ def test_a_vacuum_that_waits_is_released_when_its_holds_have_ended() -> None:
 def test_a_chain_goes_from_the_first_cause_to_the_last_outcome() -> None:
     event, other = vacuum(7), restore_request()
     events = [completed(other), cleaned(released(event)), other, released(event), event]
-    ids = {each.event_id for each in events[1:2] + events[3:]}
+    ids = {event.event_id for event in events[1:2] + events[3:]}
 
     for each in (event, released(event), cleaned(released(event))):
         assert ids_of_chain(each.event_id, events) == ids
@@ -152,7 +152,7 @@ def test_a_release_belongs_to_the_vacuum_that_waits_for_it() -> None:
 def test_releases_of_a_table_nobody_knows_are_a_matter_until_its_vacuum_comes() -> None:
     alarm = UnknownTableReleased.about(
         release(5),
-        said_by="reader-gate",
+        source="reader-gate",
         occurred_at=NOON,
         since=NOON,
         limit_seconds=1,
@@ -164,6 +164,6 @@ def test_releases_of_a_table_nobody_knows_are_a_matter_until_its_vacuum_comes() 
     assert step.startswith(f"bridge publishes releases of {alarm.table}, and no vacuum")
     known = vacuum(7)
     assert not any(
-        "no vacuum of it" in each
-        for each in story(release(5), alarm, known, released(known)).next_steps()
+        "no vacuum of it" in step
+        for step in story(release(5), alarm, known, released(known)).next_steps()
     )

@@ -65,7 +65,7 @@ def release_readers(place: Place) -> None:
 
 def released(place: Place, partitions: int = 5) -> int:
     commands = TopicMonitor(place.servers, place.prefix, partitions).commands()
-    return len({each.event_id for each in commands if isinstance(each, CleaningReleased)})
+    return len({command.event_id for command in commands if isinstance(command, CleaningReleased)})
 
 
 def start(place: Place) -> None:

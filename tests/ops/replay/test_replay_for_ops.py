@@ -92,7 +92,9 @@ def test_every_way_of_saying_where_to_begin_goes_with_tables(place: Place) -> No
 
     def told(*where: str) -> list[tuple[int, int, int]]:
         changes = place.call("group", SERVICE, *where, *CUSTOMERS, *PARTS)["changes"]
-        return [(each["partition"], each["of_tables"], each["of_others"]) for each in changes]
+        return [
+            (change["partition"], change["of_tables"], change["of_others"]) for change in changes
+        ]
 
     assert told("--to-earliest") == [(0, 1, 0), (1, 2, 2)]
     assert told("--by-duration", "900000d") == [(0, 1, 0), (1, 2, 2)]
@@ -202,7 +204,7 @@ def test_records_that_can_t_be_read_are_told_of_and_not_published_again(place: P
         (f"{topic}/1/3", None),
     ]
     assert all(each["reason"] for each in told["unreadable"])
-    values = [each.value for each in place.audience.records("commits")]
+    values = [record.value for record in place.audience.records("commits")]
     assert (len(values), values.count(b"no avro"), values.count(None)) == (6, 1, 1)
     everything = place.call("events", "--topic", "commits", "--from-offset", "0")
     assert (len(everything["changes"]), len(everything["unreadable"])) == (2, 3)

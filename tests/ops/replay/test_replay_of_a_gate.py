@@ -26,7 +26,7 @@ def vacuum(lock_id: int, table: str) -> VacuumFinished:
             "table": table,
             "location": "/lake/t",
             "occurred_at": NOON,
-            "said_by": "compactor",
+            "source": "compactor",
             "kind": "minor",
             "directories": (f"delta_{lock_id:07}_{lock_id + 1:07}",),
             "min_write_id": lock_id,
@@ -39,7 +39,7 @@ def vacuum(lock_id: int, table: str) -> VacuumFinished:
 
 
 def send(bus: MemoryBus, events: Iterable[Event]) -> None:
-    bus.send([message(each) for each in events])
+    bus.send([message(event) for event in events])
 
 
 def work(bus: MemoryBus) -> None:

@@ -151,7 +151,7 @@ def test_a_table_of_which_only_the_place_is_known_has_the_initial_state(
 
 
 def savepoints_on(*tables: str) -> SavepointPolicyService:
-    rules = (every_commit(each) for each in tables)
+    rules = (every_commit(table) for table in tables)
     return SavepointPolicyService(SavepointPolicy(rules=tuple(rules)))
 
 
@@ -171,9 +171,9 @@ def work(bus: MemoryBus, decider: SavepointPolicyService) -> None:
 def asked(bus: MemoryBus) -> list[tuple[str, int]]:
     commands = (event_of(each.key, each.value) for each in bus.records("tidegate.commands"))
     return [
-        (each.table, int(each.instant[-3:]))
-        for each in commands
-        if isinstance(each, SavepointRequested) and each.instant
+        (command.table, int(command.instant[-3:]))
+        for command in commands
+        if isinstance(command, SavepointRequested) and command.instant
     ]
 
 

@@ -62,7 +62,7 @@ def play(place: Place) -> None:
 
 
 def ends(place: Place) -> set[str]:
-    names = {type(each).__name__ for each in place.audience.outcomes()}
+    names = {type(outcome).__name__ for outcome in place.audience.outcomes()}
     return names & {"DirectoriesCleaned", "RestoreCompleted", "SavepointCreated"}
 
 
@@ -137,7 +137,7 @@ def test_a_dry_run_says_what_would_change_and_changes_nothing(place: Place) -> N
     assert (reset["from_offset"], reset["to_offset"], reset["again"]) == (3, 1, 2)
     assert "of_others" not in reset
     assert reset["group"] == f"{place.prefix}.savepoint-policy"
-    assert [each["event"] for each in events["changes"]] == ["CommitCompleted"] * 3
+    assert [event["event"] for event in events["changes"]] == ["CommitCompleted"] * 3
     assert place.call("group", "savepoint-policy", "--shift-by", "-2") == told
     assert len(place.audience.records("commits")) == 3
     assert place.call("group", "savepoint-policy", "--by-duration", "1h")["changes"] == [

@@ -366,6 +366,6 @@ def test_ids_are_remembered_for_some_time_and_not_for_ever(monkeypatch: pytest.M
     numbers = [1, 2, 1, 3, 1, 4, 2, 5, 6, 7, 8, 9, 1]
     history = [record(message(commit(number)), at) for at, number in enumerate(numbers)]
 
-    found = [each.record.offset for each in select_events(history, Selection(), Wire())]
+    found = [event.record.offset for event in select_events(history, Selection(), Wire())]
 
     assert found == [0, 1, 3, 5, 7, 8, 9, 10, 11, 12]

@@ -28,7 +28,7 @@ from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.status.recent import Recent
 from tidegate.runtime.bus import Partition, Record
 
-GATE: dict[str, Any] = {"said_by": "reader-gate", "occurred_at": NOON}
+GATE: dict[str, Any] = {"source": "reader-gate", "occurred_at": NOON}
 
 
 def after(*events: Event | None) -> Recent:
@@ -109,7 +109,7 @@ def saved_at(number: int) -> SavepointCreated:
 def gone(created: SavepointCreated) -> SavepointRemoved:
     return SavepointRemoved.about(
         created,
-        said_by="savepoint-writer",
+        source="savepoint-writer",
         occurred_at=NOON,
         instant=created.instant,
         savepoints_left=0,

@@ -144,7 +144,9 @@ def test_a_list_of_policies_has_no_order() -> None:
     ],
 )
 def test_each_difference_is_one_line_that_says_what_to_do(found: ActualTopic, told: str) -> None:
-    assert [str(each) for each in differences([WANTED], {"lake.locks": found})] == [told]
+    assert [str(difference) for difference in differences([WANTED], {"lake.locks": found})] == [
+        told
+    ]
 
 
 def test_a_missing_topic_is_a_difference() -> None:

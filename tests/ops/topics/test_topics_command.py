@@ -52,7 +52,7 @@ def alter(servers: str, topic: str, name: str, value: str) -> None:
 
 
 def test_topics_are_described_without_a_broker(topics: Topics, topic_prefix: str) -> None:
-    told = {each["topic"]: each for each in json_lines(topics("", "describe", "--json").stdout)}
+    told = {line["topic"]: line for line in json_lines(topics("", "describe", "--json").stdout)}
 
     assert len(told) == 8
     assert told[f"{topic_prefix}.locks"] == {
@@ -130,7 +130,7 @@ def test_every_difference_is_a_line_and_the_exit_code_says_so(
     answer = topics(bootstrap_servers, "check", "--json")
 
     assert answer.exit_code == 1
-    told = {(each["topic"], each["what"], each["found"]) for each in json_lines(answer.stdout)}
+    told = {(line["topic"], line["what"], line["found"]) for line in json_lines(answer.stdout)}
     missing = ["commits", "commands", "outcomes", "dead-letters"]
     missing += ["savepoint-policy.changelog", "reader-gate.changelog"]
     assert told == {

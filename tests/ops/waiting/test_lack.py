@@ -59,7 +59,7 @@ def test_a_lock_and_its_transaction_are_one_hold() -> None:
 
     [found] = waiting_after(event, release(7), release(8))
 
-    assert sorted(each.transaction_id or 0 for each in found.lacks) == [90, 91]
+    assert sorted(reader.transaction_id or 0 for reader in found.lacks) == [90, 91]
     assert "2 of 3 holds left" in headline(found, NOON + timedelta(hours=2))
 
 
@@ -75,7 +75,7 @@ def test_a_lock_ends_with_its_transaction() -> None:
 
     [found] = waiting_after(with_locks(lock), ended)
 
-    assert [each.lock_id for each in found.lacks] == [7]
+    assert [reader.lock_id for reader in found.lacks] == [7]
 
 
 def test_a_transaction_with_a_lock_is_one_hold_and_one_without_is_another() -> None:
@@ -86,7 +86,7 @@ def test_a_transaction_with_a_lock_is_one_hold_and_one_without_is_another() -> N
         LackedHold(lock_id=8, transaction_id=80, owner="ana", partition="day=1"),
         LackedHold(transaction_id=90),
     )
-    assert [str(each) for each in found.lacks] == [
+    assert [str(reader) for reader in found.lacks] == [
         "lock 8 in transaction 80 of ana",
         "transaction 90",
     ]

@@ -108,7 +108,7 @@ def test_on_random_histories_no_reader_sees_other_rows_at_any_step(
         looks = [each for each in history.looks if is_settled(history.directories, each)]
         first = {n: view(hive, table, each) for n, each in enumerate(looks)}
         cleaner = quarantining(tmp_path)
-        done = [each for each in history.vacuums if quarantined(cleaner, table, each)]
+        done = [vacuum for vacuum in history.vacuums if quarantined(cleaner, table, vacuum)]
         asked += check(hive, table, looks, first, done)
         for vacuum in reversed(done):  # the last one first: its product hides the others'
             answer = undo(cleaner, undo_of(command_of(table, vacuum), f"undo-{vacuum.txn}"))
@@ -181,8 +181,8 @@ def quarantined(cleaner: Cleaner, table: Path, vacuum: Vacuumed) -> bool:
 def is_settled(names: Sequence[str], look: Look) -> bool:
     """Whether Hive's answer does not depend on the order of its hash map."""
     directories = found(*names)
-    bases = [each for each in directories if isinstance(each.acid, Base)]
-    others = [each for each in directories if not isinstance(each.acid, Base)]
+    bases = [directory for directory in directories if isinstance(directory.acid, Base)]
+    others = [directory for directory in directories if not isinstance(directory.acid, Base)]
     answers: set[View] = set()
     for order in permutations(bases):
         try:

@@ -72,7 +72,7 @@ class Lake:
 
     def states(self) -> list[str]:
         with MetastoreClient(self.engine.settings) as client:
-            return [each.state for each in client.compactions()]
+            return [compaction.state for compaction in client.compactions()]
 
     def vacuums(self) -> list[VacuumFinished]:
         found = self.deployment.events("vacuums")
@@ -80,7 +80,7 @@ class Lake:
 
     def releases(self) -> int:
         commands = self.deployment.events("commands")
-        return sum(isinstance(each, CleaningReleased) for each in commands)
+        return sum(isinstance(command, CleaningReleased) for command in commands)
 
 
 @pytest.fixture
@@ -157,8 +157,8 @@ def test_hive_reads_the_same_before_while_and_after_its_compactions_are_cleaned(
 
     # the counter-proof: a reader whose directories go while it reads does fail
     lake.reader("third")
-    for each in lake.names():
-        shutil.rmtree(lake.location / each)
+    for name in lake.names():
+        shutil.rmtree(lake.location / name)
     with pytest.raises(HiveFailedError):
         lake.goes_on("third")
     assert lake.names() == []

@@ -39,8 +39,8 @@ def in_every_order(
 ) -> list[AcidState | str]:
     """Our answers over all orders of the bases, each answer once."""
     directories = found(*names)
-    bases = [each for each in directories if isinstance(each.acid, Base)]
-    others = [each for each in directories if not isinstance(each.acid, Base)]
+    bases = [directory for directory in directories if isinstance(directory.acid, Base)]
+    others = [directory for directory in directories if not isinstance(directory.acid, Base)]
     answers: list[AcidState | str] = []
     for order in permutations(bases):
         try:
@@ -107,7 +107,7 @@ def check_surely_obsolete(
     answer: AcidState | str,
     ours: list[AcidState | str],
 ) -> None:
-    if isinstance(answer, str) or any(isinstance(each, str) for each in ours):
+    if isinstance(answer, str) or any(isinstance(our, str) for our in ours):
         with pytest.raises(NotEnoughHistory):
             always_obsolete(found(*names), ids, txns)
         return

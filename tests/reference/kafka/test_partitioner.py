@@ -78,7 +78,7 @@ def test_the_publisher_puts_a_table_where_a_java_writer_puts_its_identity(
         "l.s.x",
     ]
 
-    with Publisher(bootstrap_servers, said_by="ingest", prefix=topic_prefix) as publisher:
+    with Publisher(bootstrap_servers, source="ingest", prefix=topic_prefix) as publisher:
         receipts = [
             publisher.commit(table=table, location="/lake/orders", instant="20260301100100000")
             for table in said

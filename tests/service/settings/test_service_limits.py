@@ -72,11 +72,11 @@ def test_a_service_may_have_a_limit_of_its_own_and_shares_the_rest(name: str) ->
     own = f"[services.{name}.retries]\nfirst_wait_ms = 50\n[services.{name}.dead_letters]\nmost = 1"
     told = settings(COMMON + own).services
 
-    for each in SERVICES:
-        limits = told.limits_of(each)
+    for service in SERVICES:
+        limits = told.limits_of(service)
         assert (limits.retries.attempts, limits.retries.longest_wait_ms) == (20, 9000)
-        assert limits.retries.first_wait_ms == (50 if each == name else None)
-        assert (limits.max_failures, limits.window) == (1 if each == name else 3, 5)
+        assert limits.retries.first_wait_ms == (50 if service == name else None)
+        assert (limits.max_failures, limits.window) == (1 if service == name else 3, 5)
 
 
 @pytest.mark.parametrize("name", SERVICES)

@@ -81,24 +81,24 @@ class Bridge:
         told = self._from_topics.get(world.published)
         if told is None:
             events = [self._model.events[number] for number in sorted(world.published)]
-            vacuums = [each for each in events if isinstance(each, VacuumFinished)]
+            vacuums = [event for event in events if isinstance(event, VacuumFinished)]
             waiting = WaitingHolds("hive", free_elsewhere=self._model.rules.frees_elsewhere)
             for vacuum in vacuums:
                 waiting.vacuum(vacuum)
             for release in events:
                 if isinstance(release, LockReleased):
                     waiting.release(release)
-            told = {published_key(each) for each in vacuums}, waiting
+            told = {published_key(vacuum) for vacuum in vacuums}, waiting
             self._from_topics[world.published] = told
         return told
 
     def _is_under_way(self, world: World) -> bool:
-        return any(each.phase in {"begun", "written"} for each in world.vacuums)
+        return any(vacuum.phase in {"begun", "written"} for vacuum in world.vacuums)
 
     def _visible(self, world: World) -> tuple[int, ...]:
         """The vacuums, by index, that are to be published."""
         told = self._told(world)[0]
-        queue = [self._queued(index, each) for index, each in enumerate(world.vacuums)]
+        queue = [self._queued(index, vacuum) for index, vacuum in enumerate(world.vacuums)]
         return tuple(
             each.compaction_id
             for each in queue
@@ -134,7 +134,7 @@ class Bridge:
         """What a look publishes, in its order: the ends of holds, then vacuums."""
         opened = open_txns(world, self._scenario) if look.open is None else look.open
         transactions = Transactions(high_water_mark(world), dict.fromkeys(opened, 0))
-        held = HeldTables([self._lock(world, each) for each in look.locks or ()])
+        held = HeldTables([self._lock(world, lock) for lock in look.locks or ()])
         waiting = self._told(world)[1]
         found: list[Event] = [
             _release(each.lock_id, each.transaction_id)
@@ -161,18 +161,18 @@ class Bridge:
         place = (DATABASE, TABLE, PARTITION)
         holds = self._model.rules.holds_of(held, transactions, place, vacuum.next_txn)
         products = [parse_name(each.name) for each in vacuum.made]
-        lows = [each.min_write_id for each in products if isinstance(each, Delta)]
+        lows = [product.min_write_id for product in products if isinstance(product, Delta)]
         answer = snapshot_of(world, self._scenario).write_ids
         return VacuumFinished(
             table=NAME,
             location=LOCATION,
             occurred_at=_NOON,
-            said_by="bridge",
+            source="bridge",
             partition=PARTITION,
             kind=VacuumKind(self._scenario.vacuums[index]),
             directories=tuple(each.name for each in vacuum.made),
             min_write_id=min(lows, default=1),
-            max_write_id=max(each.max_write_id for each in products),
+            max_write_id=max(product.max_write_id for product in products),
             valid_write_ids=str(self._model.rules.write_ids(answer, vacuum.highest)),
             own_lock_id=_OWN_LOCK,
             own_transaction_id=vacuum.txn or None,
@@ -183,8 +183,8 @@ class Bridge:
 
 def published(world: World, events: Collection[Event], model: Model) -> World:
     """The world when the broker has these events."""
-    vacuums = [model.number(each) for each in events if isinstance(each, VacuumFinished)]
-    locks = [model.number(each) for each in events if isinstance(each, LockReleased)]
+    vacuums = [model.number(event) for event in events if isinstance(event, VacuumFinished)]
+    locks = [model.number(event) for event in events if isinstance(event, LockReleased)]
     return world._replace(
         vacuum_topic=(*world.vacuum_topic, *vacuums),
         lock_topic=(*world.lock_topic, *locks),
@@ -197,7 +197,7 @@ def _release(lock_id: int | None, txn: int | None) -> LockReleased:
         table=NAME,
         location=LOCATION,
         occurred_at=_NOON,
-        said_by="bridge",
+        source="bridge",
         lock_id=lock_id,
         transaction_id=txn,
         reason=ReleaseReason.COMMITTED if txn is not None else ReleaseReason.UNLOCKED,

@@ -64,7 +64,7 @@ class CleanerOfWorlds:
             if each is not None and not self._has_changed(world, each)
         ]
         parts = {frozenset(chain.from_iterable(each)) for each in product(*under_way)}
-        return (_without(world.directories, each) for each in parts)
+        return (_without(world.directories, part) for part in parts)
 
     def _planned(self, directories: Directories, number: int) -> Removing | str | None:
         """What is to be removed; None: nothing; a text: it waits, or is refused."""
@@ -77,9 +77,11 @@ class CleanerOfWorlds:
         command = self._model.events[number]
         if not isinstance(command, CleaningReleased):
             raise TypeError(f"event {number} is no command")
-        by_name = {each.name: each for each in directories}
+        by_name = {directory.name: directory for directory in directories}
         try:
-            plan = self._model.rules.plan([_listed(each) for each in directories], command)
+            plan = self._model.rules.plan(
+                [_listed(directory) for directory in directories], command
+            )
         except (Refused, TransientError) as error:
             return f"{type(error).__name__}: {error}"
         if not plan.remove:
@@ -106,20 +108,22 @@ class CleanerOfWorlds:
         yield f"removes {', '.join(phase)}", after, left
 
     def _has_changed(self, world: World, removing: Removing) -> bool:
-        there = {each.name: each.rows for each in world.directories}
+        there = {directory.name: directory.rows for directory in world.directories}
         planned = {each.name: each.rows for each in removing.planned}
         checked = removing.products if self._model.rules.checks_products else ()
         return any(there.get(each.name, 0) != each.rows for each in checked) or any(
-            there[each] not in {None, planned[each]} for each in removing.phases[0] if each in there
+            there[phase] not in {None, planned[phase]}
+            for phase in removing.phases[0]
+            if phase in there
         )
 
     def _cut_short(self, world: World, removing: Removing) -> Iterator[Step[World]]:
         """It dies after any of a phase's directories, perhaps amid the files of another one."""
         commands = world.commands if self._model.rules.plans_again else world.commands[1:]
         stopped = world._replace(removing=None, commands=commands)
-        there = {each.name for each in world.directories}
+        there = {directory.name for directory in world.directories}
         changed = self._has_changed(world, removing)
-        phase = () if changed else tuple(each for each in removing.phases[0] if each in there)
+        phase = () if changed else tuple(phase for phase in removing.phases[0] if phase in there)
         for gone in _subsets(phase):
             left = _without(world.directories, gone)
             if (after := self._model.fault(stopped, "cleaner dies")) is not None:
@@ -139,12 +143,13 @@ def _listed(directory: Directory) -> ListedDirectory:
 
 def _emptied(directories: Directories, name: str) -> Directories:
     return sorted_directories(
-        each._replace(rows=None) if each.name == name else each for each in directories
+        directory._replace(rows=None) if directory.name == name else directory
+        for directory in directories
     )
 
 
 def _without(directories: Directories, names: Collection[str]) -> Directories:
-    return tuple(each for each in directories if each.name not in names)
+    return tuple(directory for directory in directories if directory.name not in names)
 
 
 @cache

@@ -128,9 +128,11 @@ class GateRecords:
         kept = {
             name: each for name, each in put.items() if decision.pieces.get(name, 0) is not None
         }
-        commands = [each for each in decision.commands if isinstance(each, CleaningReleased)]
+        commands = [
+            command for command in decision.commands if isinstance(command, CleaningReleased)
+        ]
         return _Decided(
-            tuple(self._model.number(each) for each in commands),
+            tuple(self._model.number(command) for command in commands),
             (
                 self._stored(main, put),
                 self._stored(main, kept),

@@ -44,7 +44,7 @@ def beginning(scenario: Scenario) -> World:
 
 def everything(world: World) -> Directories:
     """The directories as they would be had nobody ever removed one."""
-    made = (each.made for each in world.vacuums if each.phase in {"written", "visible"})
+    made = (vacuum.made for vacuum in world.vacuums if vacuum.phase in {"written", "visible"})
     return _everything(world.writes, tuple(made))
 
 
@@ -57,12 +57,12 @@ def _everything(writes: tuple[Write, ...], made: tuple[Directories, ...]) -> Dir
 def open_txns(world: World, scenario: Scenario) -> tuple[int, ...]:
     """The transactions that the Metastore has open."""
     readers = (
-        each.txn
-        for each in world.readers
-        if each.phase in {"compiled", "locked", "listed", "dead", "dead, locked"}
+        reader.txn
+        for reader in world.readers
+        if reader.phase in {"compiled", "locked", "listed", "dead", "dead, locked"}
     )
-    writers = (each.txn for each in world.writes if each.stands == "open")
-    vacuums = (each.txn for each in world.vacuums if each.phase in {"begun", "written"})
+    writers = (write.txn for write in world.writes if write.stands == "open")
+    vacuums = (vacuum.txn for vacuum in world.vacuums if vacuum.phase in {"begun", "written"})
     found = {*readers, *writers, *(vacuums if scenario.hive == 4 else ())}
     return tuple(sorted(found))
 
@@ -71,19 +71,19 @@ def locked(world: World) -> tuple[int, ...]:
     """The readers, by index, that hold their lock; -1 for the writer."""
     readers = (
         index
-        for index, each in enumerate(world.readers)
-        if each.phase in {"locked", "listed", "dead, locked"}
+        for index, reader in enumerate(world.readers)
+        if reader.phase in {"locked", "listed", "dead, locked"}
     )
-    writers = (-1 for each in world.writes if each.stands == "open")
+    writers = (-1 for write in world.writes if write.stands == "open")
     return (*writers, *readers)
 
 
 def snapshot_of(world: World, scenario: Scenario) -> Snapshot:
     """What a query that compiles now sees."""
-    writing = tuple(each.txn for each in world.writes if each.stands == "open")
-    vacuums = tuple(each.txn for each in world.vacuums if each.phase in {"begun", "written"})
+    writing = tuple(write.txn for write in world.writes if write.stands == "open")
+    vacuums = tuple(vacuum.txn for vacuum in world.vacuums if vacuum.phase in {"begun", "written"})
     opened = (*writing, *(vacuums if scenario.hive == 4 else ()))
-    begun = max(each.txn for each in world.writes), *(each.txn for each in world.vacuums)
+    begun = max(write.txn for write in world.writes), *(vacuum.txn for vacuum in world.vacuums)
     return Snapshot(max(begun), tuple(sorted(opened)), world.writes)
 
 
@@ -205,9 +205,9 @@ def _begun(kind: Kind, world: World, scenario: Scenario) -> Vacuum:
     if len(names) < 2:
         return Vacuum("none")
     ids = write_ids_of_compaction(answer, highest)
-    read = (each.rows or () for each in world.directories if each.name in names)
+    read = (directory.rows or () for directory in world.directories if directory.name in names)
     rows = frozenset(row for each in read for row in each if ids.is_valid(row[1]))
-    parsed = [parse_name(each) for each in names]
+    parsed = [parse_name(name) for name in names]
     # Hive 4 names them by the highest write id of its snapshot, Hive 3 by what it has read
     last = highest if scenario.hive == 4 else max(each.max_write_id for each in parsed)
     txn = (world.epoch + 1) * IDS if scenario.hive == 4 else None
@@ -227,10 +227,10 @@ def _base(base: Base, rows: frozenset[Row]) -> Directory:
 
 
 def _deltas(delta: Delta, rows: frozenset[Row]) -> Iterator[Directory]:
-    for letter in ("i", "d"):
-        some = frozenset(row for row in rows if row[0] == letter)
+    for dead_letter in ("i", "d"):
+        some = frozenset(row for row in rows if row[0] == dead_letter)
         if some:
-            yield Directory(delta._replace(deletes=letter == "d").name, some)
+            yield Directory(delta._replace(deletes=dead_letter == "d").name, some)
 
 
 def _written(number: int, write: Write) -> Iterator[Directory]:

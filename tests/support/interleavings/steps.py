@@ -159,9 +159,9 @@ class Model:
             # empty directories too: a cleaner sees them. What an overwrite replaced, the vacuums'
             # products among it, is a later vacuum's to remove
             whole = tuple(
-                each._replace(rows=frozenset())
-                for each in world.directories
-                if not _is_overwrite(each.name)
+                directory._replace(rows=frozenset())
+                for directory in world.directories
+                if not _is_overwrite(directory.name)
             )
             state = chosen(whole, now)
             self._ends[key] = state is not None and not (

@@ -158,7 +158,7 @@ def _write_ids(snapshot: Snapshot) -> ValidWriteIds:
 
 @cache
 def _txns(snapshot: Snapshot) -> ValidTxns:
-    aborted = (each.txn for each in snapshot.writes if each.stands == "aborted")
+    aborted = (write.txn for write in snapshot.writes if write.stands == "aborted")
     return ValidTxns(
         snapshot.high,
         min(snapshot.open, default=NOTHING_OPEN),
@@ -184,7 +184,11 @@ def chosen(directories: Directories, snapshot: Snapshot) -> AcidState | None:
 
     It goes by files, so it does not see an empty directory.
     """
-    found = [FoundDirectory.named(each.name) for each in directories if each.rows is not None]
+    found = [
+        FoundDirectory.named(directory.name)
+        for directory in directories
+        if directory.rows is not None
+    ]
     try:
         return acid_state(found, snapshot.write_ids, snapshot.txns)
     except NotEnoughHistory:
@@ -196,9 +200,9 @@ def rows_of(directories: Directories, names: frozenset[str], ids: ValidWriteIds)
     """The rows that remain of what valid write ids inserted, without what they deleted."""
     found: set[int] = set()
     gone: set[int] = set()
-    for each in directories:
-        if each.name in names and each.rows is not None:
-            for row in each.rows:
+    for directory in directories:
+        if directory.name in names and directory.rows is not None:
+            for row in directory.rows:
                 if ids.is_valid(row[1]):
                     (found if row[0] == "i" else gone).add(row[-1])
     return frozenset(found - gone)
@@ -215,4 +219,4 @@ def reads(directories: Directories, snapshot: Snapshot) -> frozenset[int] | None
 
 def sorted_directories(directories: Iterable[Directory]) -> Directories:
     """In one order, so that equal disks are equal."""
-    return tuple(sorted(directories, key=lambda each: each.name))
+    return tuple(sorted(directories, key=lambda directory: directory.name))

@@ -44,7 +44,7 @@ def test_a_directory_is_moved_with_all_that_is_in_it(root: Path, warehouse: Ware
         assert moves.move_if("two", always, as_name="2")
     assert seen == ["_orc_acid_version", "bucket_00000"]
     assert tree(root / "to" / "one") == before
-    assert sorted(each.name for each in (root / "to").iterdir()) == ["2", "one"]
+    assert sorted(path.name for path in (root / "to").iterdir()) == ["2", "one"]
 
 
 def test_nothing_is_moved_over_a_name_not_even_an_empty_directory(

@@ -104,7 +104,9 @@ class AcidTable:
     def _rows(self, snapshot: ValidWriteIds) -> list[RowEvent]:
         events = self._events(self._current(snapshot), snapshot)
         deleted = {event.key for event in events if event.operation == _DELETE}
-        return [each for each in events if each.operation != _DELETE and each.key not in deleted]
+        return [
+            event for event in events if event.operation != _DELETE and event.key not in deleted
+        ]
 
     def _current(self, snapshot: ValidWriteIds) -> list[AcidDirectory]:
         """Choose the directories to read, among those with files, as Hive's reader does."""

@@ -158,7 +158,7 @@ class DemoEnvironment:
 
     def publisher(self) -> Publisher:
         """Create the publisher that the upstream writers use."""
-        return Publisher(self.servers, said_by="demo-upstream", prefix=self.prefix)
+        return Publisher(self.servers, source="demo-upstream", prefix=self.prefix)
 
     def __exit__(
         self,

@@ -101,7 +101,7 @@ class HiveEngine:
         types = self.types
         serde = types.SerDeInfo(name, "org.apache.hadoop.hive.ql.io.orc.OrcSerde", {})
         storage = types.StorageDescriptor(
-            [types.FieldSchema(each, kind, "") for each, kind in columns.items()],
+            [types.FieldSchema(column, kind, "") for column, kind in columns.items()],
             None,
             "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat",
             "org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat",

@@ -44,7 +44,7 @@ def run(environment: DemoEnvironment, report: DemoReport, upstream: Upstream) ->
     dead_letters = environment.monitor.dead_letters()
     report.check(
         "the invalid message is unchanged in the dead letters",
-        met=[each.value for each in dead_letters] == [INVALID],
+        met=[dead_letter.value for dead_letter in dead_letters] == [INVALID],
         found=dead_letters,
     )
     with report.step("Kill all of them (SIGKILL) and start them again"):
@@ -70,7 +70,7 @@ def run(environment: DemoEnvironment, report: DemoReport, upstream: Upstream) ->
 
 def _check_waiting_for(environment: DemoEnvironment, report: DemoReport, *owners: str) -> None:
     shown = environment.run_command("waiting")
-    waited = [each.rpartition(" of ")[2] for each in shown.splitlines() if "waits for" in each]
+    waited = [line.rpartition(" of ")[2] for line in shown.splitlines() if "waits for" in line]
     report.check("that is who is waited for", met=sorted(waited) == sorted(owners), found=waited)
 
 

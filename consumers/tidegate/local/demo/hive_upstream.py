@@ -199,7 +199,11 @@ class ThroughMetastore:
         with MetastoreClient(self._engine.settings) as client:
 
             def state() -> str | None:
-                found = [each for each in client.compactions() if each.transaction_id == self._txn]
+                found = [
+                    compaction
+                    for compaction in client.compactions()
+                    if compaction.transaction_id == self._txn
+                ]
                 return next((e.state for e in found if e.state == SUCCEEDED), None)
 
             self._environment.wait_for("mark in the Metastore's queue", state)

@@ -120,7 +120,7 @@ def _restore(
     with report.step("Ana requests the plan of a restore"):
         request(plan_only=True)
         plan = _outcome(environment, RestorePlanned, table)
-    instants = ", ".join(f"{each.action} {each.instant}" for each in plan.instants)
+    instants = ", ".join(f"{instant.action} {instant.instant}" for instant in plan.instants)
     report.detail(f"plan {plan.plan_id}: {instants}; {plan.files} files, {plan.bytes:,} bytes")
     report.check("the plan changed nothing", met=_files(table.location) == before)
     with report.step("Ana requests exactly that plan; the restorer works on Spark"):

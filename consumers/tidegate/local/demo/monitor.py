@@ -44,14 +44,14 @@ class TopicMonitor:
 
     def events(self, suffix: str) -> list[Event]:
         """All events of a topic."""
-        return [event_of(each.key, each.value) for each in self.records(suffix)]
+        return [event_of(record.key, record.value) for record in self.records(suffix)]
 
     def records(self, suffix: str) -> list[Record]:
         """All records of a topic, in the order of the broker's timestamps."""
         records: list[Record] = []
         for part in self._parts(f"{self.prefix}.{suffix}"):
             records += BROKER_RETRIES.call(partial(self._read, part))
-        return sorted(records, key=lambda each: (each.timestamp_ms, each.offset))
+        return sorted(records, key=lambda record: (record.timestamp_ms, record.offset))
 
     def _read(self, part: TopicPartition) -> list[Record]:
         config = {"bootstrap.servers": self.servers}

@@ -66,7 +66,7 @@ def read_lock(lock: str | Path) -> tuple[str, JarLock]:
     try:
         return path.stem, JarLock.model_validate_json(path.read_bytes())
     except FileNotFoundError as error:
-        known = ", ".join(sorted(each.stem for each in _LOCKS.glob("*.json")))
+        known = ", ".join(sorted(path.stem for path in _LOCKS.glob("*.json")))
         raise ConfigError(f"no jar lock at {path}; the package has: {known}") from error
     except ValidationError as error:
         raise ConfigError(f"{path} is not a jar lock: {validation_message(error)}") from error

@@ -89,5 +89,5 @@ def client_addresses(settings: Mapping[str, str]) -> str:
 
 def _addresses(settings: Mapping[str, str], *, of_controllers: bool) -> list[str]:
     controllers = settings["controller.listener.names"].split(",")
-    listeners = (each.strip().split("://", 1) for each in settings["listeners"].split(","))
+    listeners = (part.strip().split("://", 1) for part in settings["listeners"].split(","))
     return [address for name, address in listeners if (name in controllers) == of_controllers]

@@ -44,7 +44,7 @@ def reading_rounds(
     offsets: dict[Partition, list[int]] = {}
     for partition, offset in sorted(set(places)):
         offsets.setdefault(partition, []).append(offset)
-    spans = {partition: _runs(each) for partition, each in offsets.items()}
+    spans = {partition: _runs(offset) for partition, offset in offsets.items()}
     for together in zip_longest(*spans.values(), fillvalue=_NOTHING):
         yield {part: span for part, span in zip(spans, together, strict=True) if span}
 

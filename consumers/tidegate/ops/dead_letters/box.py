@@ -134,28 +134,30 @@ class DeadLetterBox:
                 there, or it is not on a topic of this deployment.
         """
         own_topics = {topic.name(self._prefix) for topic in TOPICS}
-        for each in dead_letters:
-            if each.origin.topic not in own_topics:
+        for dead_letter in dead_letters:
+            if dead_letter.origin.topic not in own_topics:
                 raise TidegateError(
-                    f"{each.dead_letter_id} can't be redriven: its origin"
-                    f" ({each.origin.topic or 'unknown'}) is not a topic of this deployment"
+                    f"{dead_letter.dead_letter_id} can't be redriven: its origin"
+                    f" ({dead_letter.origin.topic or 'unknown'}) is not a topic of this deployment"
                 )
-        records = self._records({(each.origin, each.origin_offset) for each in dead_letters})
+        records = self._records(
+            {(dead_letter.origin, dead_letter.origin_offset) for dead_letter in dead_letters}
+        )
         found: dict[_Place, Original] = {}
-        for each in dead_letters:
-            place = each.origin, each.origin_offset
+        for dead_letter in dead_letters:
+            place = dead_letter.origin, dead_letter.origin_offset
             record = records.get(place)
-            if reason := difference(each, record):
-                raise TidegateError(f"{each.dead_letter_id} can't be redriven: {reason}")
+            if reason := difference(dead_letter, record):
+                raise TidegateError(f"{dead_letter.dead_letter_id} can't be redriven: {reason}")
             if record is not None:
-                event = replace(each, record=record).event(self.wire)
-                found.setdefault(place, Original(each, record, event))
+                event = replace(dead_letter, record=record).event(self.wire)
+                found.setdefault(place, Original(dead_letter, record, event))
         return list(found.values())
 
     def _records(self, places: AbstractSet[_Place]) -> dict[_Place, Record]:
         """The records at these places; what is no longer there is left out."""
         topics = {part.topic for part, _ in places}
-        held = {part: span for each in topics for part, span in self._log.spans(each).items()}
+        held = {part: span for topic in topics for part, span in self._log.spans(topic).items()}
         there = [place for place in places if place[1] in held.get(place[0], ())]
         return {
             place: record
@@ -175,7 +177,7 @@ class DeadLetterBox:
         """
         sent: set[_Place] = set()
         for batch in batches:
-            found = {each.place: each for each in self.originals(batch)}
+            found = {original.place: original for original in self.originals(batch)}
             new = [original for place, original in found.items() if place not in sent]
             self._bus.send([redriven_message(each.dead_letter, each.record) for each in new])
             self._publish([redriven_event(each, by, at, self.wire) for each in batch])

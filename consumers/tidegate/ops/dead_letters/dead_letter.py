@@ -126,4 +126,4 @@ def own_headers(headers: Headers) -> Headers:
     ids = [index for index, (name, _) in enumerate(headers) if name == ID_HEADER]
     if ids:
         return headers[: ids[-1]]
-    return tuple(each for each in headers if not each[0].startswith(_FAMILIES))
+    return tuple(header for header in headers if not header[0].startswith(_FAMILIES))

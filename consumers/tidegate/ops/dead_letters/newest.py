@@ -28,7 +28,7 @@ def newest_first(
     """
     share = MAX_BYTES // max(1, len(spans))
     partitions = [_backwards(part, span, read, share) for part, span in spans.items()]
-    return heapq.merge(*partitions, key=lambda each: each.timestamp_ms, reverse=True)
+    return heapq.merge(*partitions, key=lambda partition: partition.timestamp_ms, reverse=True)
 
 
 def _backwards(
@@ -55,9 +55,9 @@ def _backwards(
 def _newest(records: Iterable[Record], max_bytes: int) -> tuple[deque[Record], int, bool]:
     """The newest of these records, one at least, in order; their bytes; whether there were more."""
     kept, size, dropped = deque[Record](), 0, False
-    for each in records:
-        kept.append(each)
-        size += _size(each)
+    for record in records:
+        kept.append(record)
+        size += _size(record)
         while size > max_bytes and len(kept) > 1:
             size -= _size(kept.popleft())
             dropped = True

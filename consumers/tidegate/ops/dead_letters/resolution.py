@@ -22,7 +22,7 @@ def redriven_message(dead_letter: DeadLetter, original: Record) -> Message:
     The key chooses the partition, as when it was first published; without a key it is the original
     one.
     """
-    kept = [each for each in original.headers if each[0] != REDRIVEN_FROM]
+    kept = [header for header in original.headers if header[0] != REDRIVEN_FROM]
     headers = (*kept, (REDRIVEN_FROM, dead_letter.dead_letter_id.encode()))
     number = original.partition.number if original.key is None else None
     return Message(original.partition.topic, original.key, original.value, headers, number)
@@ -50,7 +50,7 @@ def _fields(dead_letter: DeadLetter, by: str, at: datetime, wire: Wire) -> dict[
         "table": dead_letter.table,
         "location": event.location if event else _NOWHERE,
         "occurred_at": at,
-        "said_by": SAID_BY,
+        "source": SAID_BY,
         "caused_by": dead_letter.dead_letter_id,
         "service": dead_letter.service,
         "origin_topic": dead_letter.origin.topic or _NOWHERE,

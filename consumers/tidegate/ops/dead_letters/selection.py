@@ -33,7 +33,7 @@ class DeadLetterFilter:
         topic = dead_letter.origin.topic
         ids = self.ids
         return (
-            (not ids or any(dead_letter.dead_letter_id.startswith(each) for each in ids))
+            (not ids or any(dead_letter.dead_letter_id.startswith(id_) for id_ in ids))
             and self.service in (None, dead_letter.service)
             and (self.topic in (None, topic) or topic.endswith(f".{self.topic}"))
             and self.table in (None, dead_letter.table)

@@ -114,7 +114,7 @@ def _advance_changelog(bus: KafkaBus, topic: str, skip: Skip) -> None:
     log, number = bus.changelog(topic), skip.partition.number
     try:
         positions: dict[str, int] = {}
-        for key, value in (each for _, records in log.acquire([number]) for each in records):
+        for key, value in (record for _, records in log.acquire([number]) for record in records):
             if key == POSITIONS_KEY:
                 positions = json.loads(value or b"{}")
         if positions.get(skip.partition.topic, skip.offset) <= skip.offset:
@@ -149,7 +149,7 @@ def _audit_event(skip: Skip, by: str, because: str, at: datetime) -> DeadLetterD
         table=UNKNOWN_TABLE,
         location=_UNKNOWN,
         occurred_at=at,
-        said_by=SAID_BY,
+        source=SAID_BY,
         caused_by=skip.dead_letter_id,
         service=skip.service,
         origin_topic=skip.partition.topic,

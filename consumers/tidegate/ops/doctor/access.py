@@ -20,7 +20,7 @@ Allowed = Mapping[tuple[str, str], frozenset[str]]
 def check_access(broker: Broker, service: str) -> Finding:
     """Whether the principal of the settings has every right that a service needs."""
     rights = acls(broker.topics.prefix, deciders=DECIDERS, executors=EXECUTORS)
-    needed = [each for each in rights if each.role == service]
+    needed = [right for right in rights if right.role == service]
     return compare_rights(service, needed, _allowed(broker, needed))
 
 
@@ -72,4 +72,4 @@ def _operations(futures: Iterable[tuple[str, Future[Any]]]) -> Iterator[tuple[st
                 yield name, frozenset()
             continue
         if operations is not None:
-            yield name, frozenset(each.name.lower() for each in operations)
+            yield name, frozenset(operation.name.lower() for operation in operations)

@@ -54,7 +54,7 @@ class Broker:
             cluster = future.result(RESULT_TIMEOUT)
         except KafkaException as error:
             return Finding("broker", Status.FAIL, self._why(error.args[0]), _ADVICE)
-        nodes = ", ".join(f"{each.host}:{each.port}" for each in cluster.nodes)
+        nodes = ", ".join(f"{node.host}:{node.port}" for node in cluster.nodes)
         controller = cluster.controller.id if cluster.controller else "unknown"
         seen = f"{len(cluster.nodes)} reached as {nodes}, controller {controller}"
         return Finding("broker", Status.OK, seen)
@@ -119,7 +119,7 @@ def copartitioning(groups: Mapping[str, Sequence[str]], partitions: Mapping[str,
         partitions: The number of partitions of each existing topic.
     """
     check = "co-partitioning"
-    if missing := sorted({name for each in groups.values() for name in each} - set(partitions)):
+    if missing := sorted({name for group in groups.values() for name in group} - set(partitions)):
         return Finding(check, Status.SKIPPED, f"missing topics: {', '.join(missing)}")
     wrong = [
         f"{decider}: " + ", ".join(f"{name} has {partitions[name]}" for name in names)

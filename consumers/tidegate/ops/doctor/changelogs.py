@@ -142,7 +142,7 @@ def check_state(broker: Broker, decider: str, progress: Observer = iter) -> Find
 def _read(broker: Broker, decider: str, partitions: int, progress: Observer) -> ChangelogSummary:
     prefix, kind = broker.topics.prefix, decider_of(decider, Settings())
     topic = changelog(decider).name(prefix)
-    inputs = sorted({topic_of(each).name(prefix) for each in CONSUMED_EVENTS[decider]})
+    inputs = sorted({topic_of(event).name(prefix) for event in CONSUMED_EVENTS[decider]})
     # offsets, then changelog, then watermarks: a running decider writes its changelog before it
     # commits, and its inputs grow meanwhile
     parts = [Partition(name, number) for name in inputs for number in range(partitions)]

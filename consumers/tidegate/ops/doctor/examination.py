@@ -99,7 +99,7 @@ def _on_broker(
     yield Check("offset retention", partial(check_retention, broker))
     for service in services:
         yield Check(f"offsets {service}", partial(check_offsets, broker, service))
-    for decider in (each for each in services if each in DECIDERS):
+    for decider in (service for service in services if service in DECIDERS):
         state = partial(check_state, broker, decider, progress)
         yield Check(f"state {decider}", state, _READING)
     for topic in INPUT_TOPICS:

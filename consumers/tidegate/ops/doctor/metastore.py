@@ -46,7 +46,7 @@ def check_answers(settings: BridgeSettings, where: str) -> Finding:
     seen = (
         f"the database {found.metastore}: {len(found.locks)} locks,"
         f" {len(found.transactions.open)} open transactions,"
-        f" {sum(each.is_visible for each in found.compactions)} compactions ready for cleaning"
+        f" {sum(compaction.is_visible for compaction in found.compactions)} compactions ready for cleaning"
     )
     return Finding(check, Status.OK, seen)
 

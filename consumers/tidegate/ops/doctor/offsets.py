@@ -24,7 +24,7 @@ def check_offsets(broker: Broker, service: str) -> Finding:
     prefix = broker.topics.prefix
     topics = sorted({topic_of(kind).name(prefix) for kind in CONSUMED_EVENTS[service]})
     found = describe_topics(broker.admin, topics, REQUEST_TIMEOUT)
-    parts = [Partition(name, each) for name in found for each in range(found[name].partitions)]
+    parts = [Partition(name, number) for name in found for number in range(found[name].partitions)]
     committed = broker.groups.committed(f"{prefix}.{service}", parts)  # before the ends
     return compare_offsets(service, prefix, committed, offset_ranges(broker.admin, topics))
 
@@ -74,7 +74,7 @@ def offset_ranges(admin: AdminClient, topics: Sequence[str]) -> dict[Partition, 
         }
         for spec in (first, end)
     ]
-    return {each: range(ends[0][each], ends[1][each]) for each in ends[0]}
+    return {end: range(ends[0][end], ends[1][end]) for end in ends[0]}
 
 
 def _is_in(at: int, available: range | None) -> bool:

@@ -71,5 +71,7 @@ def _table(record: Record) -> str | None:
         return None
 
 
-INPUT_TOPICS: Final = tuple(each for each in TOPICS if each.events and each.suffix != "outcomes")
+INPUT_TOPICS: Final = tuple(
+    topic for topic in TOPICS if topic.events and topic.suffix != "outcomes"
+)
 """Those whose events a decider or executor relies on finding on the table's partition."""

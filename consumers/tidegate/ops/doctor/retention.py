@@ -29,7 +29,11 @@ def check_retention(broker: Broker) -> Finding:
     """
     prefix = broker.topics.prefix
     names = sorted(
-        {topic_of(kind).name(prefix) for each in EXECUTORS for kind in CONSUMED_EVENTS[each]}
+        {
+            topic_of(kind).name(prefix)
+            for executor in EXECUTORS
+            for kind in CONSUMED_EVENTS[executor]
+        }
     )
     kept: dict[str, int] = {}
     for name, found in describe_topics(broker.admin, names, REQUEST_TIMEOUT).items():
@@ -71,7 +75,9 @@ def _shortest(broker: Broker) -> int:
     cluster = broker.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT).result(RESULT_TIMEOUT)
     nodes = [ConfigResource(ResourceType.BROKER, str(node.id)) for node in cluster.nodes]
     futures = broker.admin.describe_configs(nodes, request_timeout=REQUEST_TIMEOUT)
-    return min(int(str(each.result(RESULT_TIMEOUT)[_SETTING].value)) for each in futures.values())
+    return min(
+        int(str(future.result(RESULT_TIMEOUT)[_SETTING].value)) for future in futures.values()
+    )
 
 
 def _minutes(milliseconds: int) -> int:

@@ -31,10 +31,10 @@ def check_signatures(settings: Settings) -> Finding:
         SigningKey.read(security.sign_with)
     if not security.require_signatures:
         advice = "set [security] require_signatures and list the keys, or keep that ACL narrow"
-        asks = any(each.approval for each in settings.restores.rules)
+        asks = any(rule.approval for rule in settings.restores.rules)
         return Finding(_CHECK, Status.WARN, _UNSIGNED + (_APPROVALS if asks else ""), advice)
     now = datetime.now(UTC)
-    valid = [each for each in security.keys if each.not_after is None or each.not_after > now]
+    valid = [key for key in security.keys if key.not_after is None or key.not_after > now]
     names = ", ".join(sorted({each.name for each in valid}))
     seen = f"required; {len(valid)} keys count: {names}"
     if expired := len(security.keys) - len(valid):

@@ -52,8 +52,8 @@ class NewestEvents(Sequence[LoggedEvent]):
         self._kept: deque[LoggedEvent | _Packed] = deque(maxlen=limit)
         self.dropped = 0
         """How many older ones were not kept."""
-        for each in events:
-            self.add(each)
+        for event in events:
+            self.add(event)
 
     def add(self, logged: LoggedEvent) -> None:
         """Take the next event."""

@@ -27,7 +27,7 @@ class EventFilter:
     @property
     def exact_tables(self) -> frozenset[str] | None:
         """The tables, if all are named exactly and not by a pattern; None: any table may match."""
-        if not self.tables or any(_PATTERN & set(each) for each in self.tables):
+        if not self.tables or any(_PATTERN & set(table) for table in self.tables):
             return None
         return frozenset(self.tables)
 
@@ -49,7 +49,7 @@ class EventFilter:
     def may_have_ids(self, value: bytes | None) -> bool:
         """Whether a value contains the ids that are wanted: else it is not worth decoding."""
         ids = (each for each in (self.caused_by, self.event_id) if each is not None)
-        return all(each.encode() in (value or b"") for each in ids)
+        return all(id_.encode() in (value or b"") for id_ in ids)
 
     @property
     def names_an_id(self) -> bool:

@@ -118,7 +118,7 @@ def _(event: CommitCompleted) -> str:
 
 @says.register
 def _(event: CommitCondemned) -> str:
-    return f"{event.instant} by {event.said_by}: {event.reason}"
+    return f"{event.instant} by {event.source}: {event.reason}"
 
 
 @says.register

@@ -52,7 +52,7 @@ class PolicyStory:
 
     def as_json(self) -> dict[str, Any]:
         """The same for scripts."""
-        return {"rule": self.rule, "commits": [asdict(each) for each in self.commits]}
+        return {"rule": self.rule, "commits": [asdict(commit) for commit in self.commits]}
 
 
 def policy_story(policy: SavepointPolicy, table: str, events: Sequence[LoggedEvent]) -> PolicyStory:
@@ -62,7 +62,7 @@ def policy_story(policy: SavepointPolicy, table: str, events: Sequence[LoggedEve
     by_cause = {
         request.caused_by: request
         for request, _ in requests
-        if isinstance(request, SavepointRequested) and request.said_by == _BY_POLICY
+        if isinstance(request, SavepointRequested) and request.source == _BY_POLICY
     }
     asked = [
         (commit, at, by_cause[commit.event_id])
@@ -101,7 +101,7 @@ def _why_not(
     before = [each for each in asked if each[1] <= at]
     if rule.min_gap and before and at < before[-1][1] + rule.min_gap:
         return f"within {span(rule.min_gap)} of the one on commit {before[-1][0].instant}"
-    return "; ".join(_not_due(each, commit, at, before) for each in rule.tiers)
+    return "; ".join(_not_due(tier, commit, at, before) for tier in rule.tiers)
 
 
 def _not_due(
@@ -122,14 +122,14 @@ def _not_due(
 
 
 def _sentence(policy: SavepointPolicy, rule: PolicyRule | None, table: str) -> str:
-    covering = next((n for n, each in enumerate(policy.rules, 1) if each.covers(table)), None)
+    covering = next((n for n, rule in enumerate(policy.rules, 1) if rule.covers(table)), None)
     if covering is None:
         return "no rule of [[savepoints]] covers this table: savepoints on request only"
     found = policy.rules[covering - 1]
     named = f"rule {covering} of [[savepoints]] (policy {found.name}, tables {found.pattern!r})"
     if rule is None:
         return f"{named}: savepoints on request only"
-    parts = [_kept(each) for each in rule.tiers]
+    parts = [_kept(tier) for tier in rule.tiers]
     parts += [f"at least {span(rule.min_gap)} apart"] if rule.min_gap else []
     parts += [f"at most {rule.max_count} in all"] if rule.max_count else []
     return f"{named}: {', '.join(parts)}"
@@ -145,7 +145,7 @@ def _kept(tier: TierRule) -> str:
 
 
 def _decoded(events: Iterable[LoggedEvent]) -> Iterator[tuple[object, datetime]]:
-    return ((each.event, each.at) for each in events if each.event is not None)
+    return ((event.event, event.at) for event in events if event.event is not None)
 
 
 def _commits(events: Iterable[LoggedEvent]) -> Iterator[tuple[CommitCompleted, datetime]]:

@@ -72,7 +72,7 @@ def _of_event(
         raise TidegateError(f"the event at {found.place} can't be decoded: {found.problem}")
     event_id, table = found.event.event_id, found.event.table
     with closing(_all_of(log, table, since)) as events:
-        chain = ids_of_chain(event_id, (each.event for each in events if each.event))
+        chain = ids_of_chain(event_id, (event.event for event in events if event.event))
     related = NewestEvents(limit)
     held = HeldIds.of(
         each.event
@@ -116,7 +116,7 @@ def _all_of(log: EventLog, table: str, since: datetime | None) -> Generator[Logg
     """The events of a table on all topics, by the broker's time."""
     wanted = EventFilter((table,))
     topics = [_decoded(log.read(topic, wanted, since=since)) for topic in _TOPICS]
-    yield from heapq.merge(*topics, key=lambda each: each.record.timestamp_ms)
+    yield from heapq.merge(*topics, key=lambda topic: topic.record.timestamp_ms)
 
 
 def _decoded(found: Iterator[LoggedEvent | None]) -> Iterator[LoggedEvent]:

@@ -66,17 +66,17 @@ class Story:
     def table_of_commits(self) -> str | None:
         """The table, if there is a commit among the events."""
         commits = (e for e in self._events() if isinstance(e, CommitCompleted))
-        return next((each.table for each in commits), None)
+        return next((commit.table for commit in commits), None)
 
     def next_steps(self) -> list[str]:
         """What happens next, or who has to do what; one sentence at least."""
         steps = [*self._commands(), *self._vacuums(), *self._unknown_tables()]
         steps += [
-            f"dead letter {each.dead_letter.dead_letter_id} of {each.dead_letter.service} waits for"
-            f" a decision ({each.dead_letter.error}): tidegate dead-letters show"
-            f" {each.dead_letter.dead_letter_id}"
-            for each in self.dead_letters
-            if each.state == "open"
+            f"dead letter {dead_letter.dead_letter.dead_letter_id} of {dead_letter.dead_letter.service} waits for"
+            f" a decision ({dead_letter.dead_letter.error}): tidegate dead-letters show"
+            f" {dead_letter.dead_letter.dead_letter_id}"
+            for dead_letter in self.dead_letters
+            if dead_letter.state == "open"
         ]
         return steps or ["nothing: every request has its outcome, and no vacuum waits"]
 
@@ -132,7 +132,7 @@ class Story:
             )
 
     def _events(self) -> Iterator[Event]:
-        return (each.event for each in self.events if each.event is not None)
+        return (event.event for event in self.events if event.event is not None)
 
 
 @dataclass(slots=True)
@@ -226,10 +226,10 @@ class HeldIds:
         """Those of some vacuums: each may name 100,000, and as many events may end them."""
         locks, transactions = set[int](), set[int]()
         for vacuum in vacuums:
-            locks.update(each.lock_id for each in vacuum.locks)
+            locks.update(lock.lock_id for lock in vacuum.locks)
             transactions.update(vacuum.open_transactions)
             transactions.update(
-                each.transaction_id for each in vacuum.locks if each.transaction_id is not None
+                lock.transaction_id for lock in vacuum.locks if lock.transaction_id is not None
             )
         return cls(frozenset(locks), frozenset(transactions))
 

@@ -90,7 +90,9 @@ class Growth:
         return GrowthPlan(
             to=partitions,
             topics={name: count for name, count in counts.items() if count < partitions},
-            tables={each: self._tables_to_move(each, counts, partitions) for each in DECIDERS},
+            tables={
+                decider: self._tables_to_move(decider, counts, partitions) for decider in DECIDERS
+            },
         )
 
     def execute(self, plan: GrowthPlan) -> None:

@@ -228,13 +228,15 @@ class DeploymentMonitor:
                 self._metrics.set(catalog.LAG, lag.records, *labels)
 
     def _count_appended(self, ends: Mapping[Partition, int]) -> None:
-        outcomes, letters = OUTCOME_TOPIC.name(self._prefix), DEAD_LETTERS.name(self._prefix)
-        counted = {each: end for each, end in ends.items() if each.topic in {outcomes, letters}}
+        outcomes, dead_letters = OUTCOME_TOPIC.name(self._prefix), DEAD_LETTERS.name(self._prefix)
+        counted = {
+            each: end for each, end in ends.items() if each.topic in {outcomes, dead_letters}
+        }
         if not self._read:  # counting begins with what comes after the start
             self._metrics.add(catalog.NEW_DEAD_LETTERS, 0)
         spans = {each: range(self._read.get(each, end), end) for each, end in counted.items()}
         for record in read_spans(self._config, spans):
-            if record.partition.topic == letters:
+            if record.partition.topic == dead_letters:
                 self._metrics.add(catalog.NEW_DEAD_LETTERS, 1)
             else:
                 self._metrics.add(catalog.SEEN, 1, *self._kind_and_reason(record))

@@ -31,7 +31,7 @@ class PinnedFiles:
     def saw(self, event: Event) -> None:
         """An outcome was read."""
         if isinstance(event, SavepointCreated) and event.reviewed:
-            times = [each.decided_at or each.made_at for each in event.savepoints]
+            times = [savepoint.decided_at or savepoint.made_at for savepoint in event.savepoints]
             self._tables[event.table] = _Pinned(event.pinned_bytes or 0, min(times, default=None))
         elif isinstance(event, SavepointRemoved) and event.savepoints_left == 0:
             self._tables.pop(event.table, None)
@@ -40,7 +40,9 @@ class PinnedFiles:
         """Set the gauges; a pattern without any review has none."""
         sizes, oldest = dict[str, int](), dict[str, float]()
         for table, pinned in self._tables.items():
-            pattern = next((each for each in self.patterns if fnmatchcase(table, each)), None)
+            pattern = next(
+                (pattern for pattern in self.patterns if fnmatchcase(table, pattern)), None
+            )
             if pattern is None:
                 continue
             sizes[pattern] = sizes.get(pattern, 0) + pinned.size

@@ -86,7 +86,7 @@ def by_id(events: Iterable[Event], event_id: str) -> QuarantinedCleaning:
         if cleaning is None:
             continue
         ids = (event.event_id, cleaning.cleaning)
-        if any(each.startswith(event_id) for each in ids) or cleaning.cleaning == from_vacuum:
+        if any(id_.startswith(event_id) for id_ in ids) or cleaning.cleaning == from_vacuum:
             found[cleaning.cleaning] = cleaning
     if not found:
         raise ConfigError(f"no cleaning that quarantined has the id {event_id}")

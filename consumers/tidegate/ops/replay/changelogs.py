@@ -73,7 +73,7 @@ def applied_positions(
     records = ((each.key or b"", each.value) for each in bus.log(where))
     store = state_store_for(AnyState, AnyState())
     wanted = {POSITIONS_KEY, TOPIC_IDS_KEY, *(table.encode() for table in tables or ())}
-    store.restore(each for each in records if tables is None or each[0] in wanted)
+    store.restore(record for record in records if tables is None or record[0] in wanted)
     furthest: Positions = {}
     for _, record in store.tables():
         for topic, at in record.applied.items():
@@ -103,7 +103,7 @@ def reset_state(bus: Bus, prefix: str, plan: GroupReplay) -> None:
     topic = changelog(plan.service).name(prefix)
     for number in sorted({reset.partition.number for reset in plan.resets}):
         resets = plan.resets_of(number)
-        found = bus.watermarks([each.partition for each in resets])
+        found = bus.watermarks([reset.partition for reset in resets])
         ids = {part.topic: each.topic_id for part, each in found.items()}
         log = bus.changelog(topic)
         try:

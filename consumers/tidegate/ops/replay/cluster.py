@@ -113,7 +113,7 @@ class Replays:
         if plan.service in DECIDERS:
             reset_state(self._bus, self._prefix, plan)
         self._groups.set_offsets(
-            plan.group, {each.partition: each.to_offset for each in plan.resets}
+            plan.group, {reset.partition: reset.to_offset for reset in plan.resets}
         )
 
     def plan_events(self, topic: str, selection: Selection, limit: int = LISTED) -> EventReplay:
@@ -124,7 +124,7 @@ class Replays:
         Raises:
             ConfigError: this is not a topic of events.
         """
-        known = {each.suffix: each for each in TOPICS if each.events}
+        known = {topic.suffix: topic for topic in TOPICS if topic.events}
         suffix = topic.removeprefix(f"{self._prefix}.")
         if suffix not in known:
             raise ConfigError(f"unknown topic {topic}: choose one of {', '.join(known)}")
@@ -155,7 +155,7 @@ class Replays:
         }
         unknown = unseen - tables_found(self._log.read(spans), unseen) if unseen else unseen
         if unknown:
-            topics = ", ".join(sorted({each.topic for each in spans}))
+            topics = ", ".join(sorted({span.topic for span in spans}))
             raise TidegateError(
                 f"{topics} has no record of {', '.join(sorted(unknown))}: check the name"
             )

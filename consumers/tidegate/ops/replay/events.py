@@ -84,7 +84,7 @@ class SelectedEvent:
 
     def message(self) -> Message:
         """The message to publish: on the same partition, with its origin in a header."""
-        kept = tuple(each for each in self.record.headers if each[0] != REPLAYED_FROM)
+        kept = tuple(header for header in self.record.headers if header[0] != REPLAYED_FROM)
         headers = (*kept, (REPLAYED_FROM, self.origin.encode()))
         where = self.record.partition
         return Message(where.topic, self.record.key, self.record.value, headers, where.number)

@@ -69,7 +69,7 @@ class GroupPositions:
         Raises:
             ConfigError: it differs.
         """
-        return require_copartitioned(self.bus, sorted({each.topic for each in spans}))
+        return require_copartitioned(self.bus, sorted({span.topic for span in spans}))
 
     def of(
         self,
@@ -89,7 +89,7 @@ class GroupPositions:
         committed = self.groups.committed(f"{self.prefix}.{service}", list(spans))
         at: dict[Partition, int] = {}
         if isinstance(target, ToMoment):
-            for topic in sorted({each.topic for each in spans}):
+            for topic in sorted({span.topic for span in spans}):
                 at |= self.log.offsets_at(topic, target.moment)
         applied = self._applied(service, spans, tables) if service in DECIDERS else {}
         return {
@@ -107,7 +107,7 @@ class GroupPositions:
         read = partial(applied_positions, self.bus, tables=tables)
         with ThreadPoolExecutor(_READERS) as pool:
             found = pool.map(read, inputs, inputs.values())
-            return {part: each for positions in found for part, each in positions.items()}
+            return {part: position for positions in found for part, position in positions.items()}
 
 
 def within(spans: Mapping[Partition, range], number: int | None) -> dict[Partition, range]:

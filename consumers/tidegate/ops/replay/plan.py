@@ -148,8 +148,10 @@ def plan_group(
     starts. A group that has never started begins at the start of its topics anyway.
     """
     resets = (_reset_for(part, position, target) for part, position in sorted(positions.items()))
-    started = any(each.has_started for each in positions.values())
-    return GroupReplay(service, group, tuple(each for each in resets if each), has_started=started)
+    started = any(position.has_started for position in positions.values())
+    return GroupReplay(
+        service, group, tuple(reset for reset in resets if reset), has_started=started
+    )
 
 
 def _reset_for(partition: Partition, position: GroupPosition, target: Target) -> OffsetReset | None:
@@ -162,7 +164,7 @@ def _reset_for(partition: Partition, position: GroupPosition, target: Target) ->
         wanted = _wanted(position, offsets[0], target)
         if not position.fault and wanted >= max(position.next_offsets_with_tables):
             return None
-        to = min(_within(available, each) for each in (wanted, *offsets))
+        to = min(_within(available, offset) for offset in (wanted, *offsets))
     current = (position.committed, *position.next_offsets_with_tables)
     if not position.fault and all(to == each for each in current):
         return None

@@ -25,7 +25,7 @@ def locate_tables(names: Iterable[str], partitions: int, only: int | None) -> di
         ConfigError: a name is not a table's, or its table is on another partition.
     """
     try:
-        placed = {each: partition_of(each, partitions) for each in map(table_identity, names)}
+        placed = {name: partition_of(name, partitions) for name in map(table_identity, names)}
     except ValueError as error:
         raise ConfigError(str(error)) from error
     for table, number in placed.items():
@@ -49,7 +49,7 @@ def count_records(plan: GroupReplay, records: Iterable[Record]) -> GroupReplay:
         found[record.partition][_table(record)] += 1
     selected = plan.tables or {}
     resets = (replace(r, counts=_counts(found[r.partition], selected)) for r in plan.resets)
-    return replace(plan, resets=tuple(each for each in resets if _is_needed(each)))
+    return replace(plan, resets=tuple(reset for reset in resets if _is_needed(reset)))
 
 
 def tables_found(records: Iterable[Record], tables: Collection[str]) -> set[str]:

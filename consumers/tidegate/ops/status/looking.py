@@ -63,7 +63,7 @@ def look(settings: Settings, since: datetime, now: datetime) -> Snapshot:
         running=sorted(recent.running.values(), key=lambda each: each.at),
         saved=sorted(recent.saved.values(), key=lambda each: each.at),
         awaiting=recent.awaiting_at(now),
-        alarms=sorted(recent.alarms.values(), key=lambda each: each.at),
+        alarms=sorted(recent.alarms.values(), key=lambda alarm: alarm.at),
         refused=recent.refused,
         failed=recent.failed,
         unknown_dead_letters=sum(letters.values()),
@@ -84,7 +84,7 @@ def _service(
     return ServiceStatus(
         name,
         tuple(members),
-        sum(each.records for each in lags.values()),
+        sum(lag.records for lag in lags.values()),
         recent.last_by_service.get(name),
         letters,
     )

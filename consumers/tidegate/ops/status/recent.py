@@ -89,7 +89,7 @@ class Recent:
         event = logged.event
         if not isinstance(event, Outcome) or event.caused_by is None:
             return
-        self.last_by_service[event.said_by] = logged
+        self.last_by_service[event.source] = logged
         self._take_alarm(event, logged)
         verdict = verdict_of(event)
         self._take_awaiting(event.caused_by, verdict, logged)

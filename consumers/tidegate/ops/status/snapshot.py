@@ -67,20 +67,20 @@ class Snapshot:
             "since": self.since.isoformat(timespec="seconds"),
             "services": [
                 {
-                    "service": each.name,
-                    "members": list(each.members),
-                    "lag": each.lag,
-                    "dead_letters": each.dead_letters,
-                    "last_outcome": row_of(each.last_outcome) if each.last_outcome else None,
-                    "problem": each.problem or None,
+                    "service": service.name,
+                    "members": list(service.members),
+                    "lag": service.lag,
+                    "dead_letters": service.dead_letters,
+                    "last_outcome": row_of(service.last_outcome) if service.last_outcome else None,
+                    "problem": service.problem or None,
                 }
-                for each in self.services
+                for service in self.services
             ],
             "waiting": self.waiting,
             "oldest_waiting": oldest.as_json() if oldest else None,
             "running": [row_of(each) for each in self.running],
             "savepoints": [each.as_json() for each in self.saved],
-            "alarms": [row_of(each) for each in self.alarms],
+            "alarms": [row_of(alarm) for alarm in self.alarms],
             "refused": self.refused,
             "failed": self.failed,
             "unknown_dead_letters": self.unknown_dead_letters,
@@ -91,7 +91,7 @@ class Snapshot:
 
     def alarm_lines(self) -> list[str]:
         """What waits too long, a line each."""
-        return [line_of(each) for each in self.alarms]
+        return [line_of(alarm) for alarm in self.alarms]
 
     def awaiting_lines(self) -> list[str]:
         """What waits for an approval, a line each."""

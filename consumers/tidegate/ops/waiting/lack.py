@@ -44,7 +44,7 @@ class LackingVacuum:
         # not dataclasses.asdict: it copies every hold
         return {each.name: getattr(self, each.name) for each in fields(self)} | {
             "since": _iso(self.since),
-            "lacks": [each.model_dump() for each in self.lacks],
+            "lacks": [reader.model_dump() for reader in self.lacks],
             "overdue_since": self.overdue_since and _iso(self.overdue_since),
         }
 
@@ -95,7 +95,7 @@ def stored_vacuums(store: StateStore[GateState]) -> Iterator[StoredVacuum]:
 
 def lacking_vacuums(store: StateStore[GateState]) -> Iterator[LackingVacuum]:
     """The same, each with what it waits for."""
-    return (each.lacking() for each in stored_vacuums(store))
+    return (vacuum.lacking() for vacuum in stored_vacuums(store))
 
 
 def _lacking(table: str, waiting: WaitingVacuum, index: GateIndex) -> LackingVacuum:

@@ -27,7 +27,7 @@ class OldestVacuums:
         Raises:
             StopService: a record can't be read.
         """
-        wanted = (each for each in stored_vacuums(store) if self._counted(each))
+        wanted = (vacuum for vacuum in stored_vacuums(store) if self._counted(vacuum))
         # first the oldest of this store: until they are turned into others they keep its records
         own = [each.lacking() for each in nsmallest(self.limit, wanted, key=attrgetter("age"))]
         self.vacuums = nsmallest(self.limit, [*self.vacuums, *own], key=attrgetter("age"))

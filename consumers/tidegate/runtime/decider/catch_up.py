@@ -40,8 +40,8 @@ class CatchUp:
             for each, start in starts.items()
             if each.topic == self.first and start < marks[each].end
         }
-        others = (each for each in starts if each.topic != self.first)
-        self._to_pause = {each for each in others if each.number in self._ends}
+        others = (start for start in starts if start.topic != self.first)
+        self._to_pause = {other for other in others if other.number in self._ends}
         self._paused = set()  # a pause does not outlive an assignment
         self._moved_at = dict.fromkeys(self._ends, time.monotonic())
 

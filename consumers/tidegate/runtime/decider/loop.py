@@ -167,7 +167,7 @@ class DeciderLoop(Generic[S]):
             self._dead_letters.limit.restore(partition, history)
         self._owned.restore(starts, self._stop.is_set)
         self._ticks.assigned(self._owned.stores())
-        first = [each for each in starts if each.topic == self._catch_up.first]
+        first = [start for start in starts if start.topic == self._catch_up.first]
         self._catch_up.assigned(starts, self._retries.call(lambda: self._bus.watermarks(first)))
 
     def revoked(self, partitions: Sequence[Partition]) -> None:  # noqa: ARG002 - always all of them
@@ -289,10 +289,10 @@ class DeciderLoop(Generic[S]):
         """Apply a command; who asked, it says itself."""
         decision = self._decider.decide(owned.store.state(event.table), event, at)
         answers = [
-            each.to(event, signed_by.name if signed_by else None)
-            if isinstance(each, Answer) and each.caused_by == event.event_id
-            else each
-            for each in decision.outcomes
+            outcome.to(event, signed_by.name if signed_by else None)
+            if isinstance(outcome, Answer) and outcome.caused_by == event.event_id
+            else outcome
+            for outcome in decision.outcomes
         ]
         decision = decision._replace(outcomes=answers)
         self._accept(owned, event.table, decision)
@@ -327,9 +327,9 @@ class DeciderLoop(Generic[S]):
     def _serialized(self, decision: Decision[S]) -> list[Message]:
         serialize, sign = self._wire.serialize, self._sign
         commands, outcomes = self._command_topic, self._outcome_topic
-        messages = [sign(each, serialize(each, commands)) for each in decision.commands]
+        messages = [sign(command, serialize(command, commands)) for command in decision.commands]
         if decision.outcomes:  # few decisions have any
-            messages += [serialize(each, outcomes) for each in decision.outcomes]
+            messages += [serialize(outcome, outcomes) for outcome in decision.outcomes]
         return messages
 
     def _add(self, pending: PendingWork, messages: list[Message]) -> None:
@@ -340,7 +340,7 @@ class DeciderLoop(Generic[S]):
         Raises:
             MessageTooLargeError: one exceeds its topic's limit.
         """
-        if all(len(each.value or b"") <= ALWAYS_ACCEPTED_BYTES for each in messages):
+        if all(len(message.value or b"") <= ALWAYS_ACCEPTED_BYTES for message in messages):
             pending.messages += messages
             return
         self._publish(pending.messages)

@@ -108,7 +108,7 @@ class OwnedPartitions(Generic[S]):
                 followed from events whose offsets are committed.
             StoppingError: `stopping` said so.
         """
-        numbers = sorted({each.number for each in starts})
+        numbers = sorted({start.number for start in starts})
         if not numbers:
             self._released.clear()
             return

@@ -93,7 +93,7 @@ class PieceTicks(Generic[S]):
         if self._catch_up.is_reading(number):
             return False
         places = [Partition(topic, number) for topic in self._inputs]
-        return all([self._is_at_end(each, marks[each]) for each in places])  # noqa: C419 - all look
+        return all([self._is_at_end(location, marks[location]) for location in places])  # noqa: C419 - all look
 
     def _is_at_end(self, where: Partition, marks: Watermarks) -> bool:
         applied = max(self._owned[where.number].store.applied_to(where.topic), marks.first)

@@ -75,8 +75,8 @@ class RecentPieces:
 
     def _forget_all(self) -> None:
         self._bytes = 0
-        for each in self._tables.values():
-            each.clear()
+        for table in self._tables.values():
+            table.clear()
 
     def forget(self, table: str) -> None:
         """Nothing is stored of a table any more, and nobody has a view of it."""

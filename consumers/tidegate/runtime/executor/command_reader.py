@@ -99,9 +99,9 @@ class CommandReader:
 
     def _require_all(self, missing: Wanted, records: Sequence[Record], *, ended: bool) -> None:
         """Check that every wanted record up to where the reading ended is there."""
-        last = {each.partition: each.offset for each in records}
+        last = {record.partition: record.offset for record in records}
         gone = {
-            part: [each for each in offsets if ended or each < last.get(part, 0)]
+            part: [offset for offset in offsets if ended or offset < last.get(part, 0)]
             for part, offsets in missing.items()
         }
         for part, offsets in gone.items():
@@ -109,8 +109,8 @@ class CommandReader:
                 raise OffsetGapError(self._gap(part, offsets))
 
     def _gap(self, part: Partition, offsets: Sequence[int]) -> str:
-        listed = _listed([str(each) for each in sorted(offsets)])
-        tables = _listed(sorted({self._wanted[part][each] for each in offsets}))
+        listed = _listed([str(offset) for offset in sorted(offsets)])
+        tables = _listed(sorted({self._wanted[part][offset] for offset in offsets}))
         return (
             f"{self._name}: {part.topic}[{part.number}] no longer has the commands at {listed}, of"
             f" {tables}. They waited for their turn and were not carried out: the topic's retention"

@@ -151,7 +151,9 @@ class CommandRunner:
         appended_ms = attempts.record.timestamp_ms
         outcomes = self.lookup.outcomes_of(command, appended_ms)
         # anybody may have had a message refused that bore this command's id
-        counted = [each for each in outcomes if getattr(each, "reason", None) not in NOT_PROVEN]
+        counted = [
+            outcome for outcome in outcomes if getattr(outcome, "reason", None) not in NOT_PROVEN
+        ]
         return self.executor.is_answered(command, counted)
 
     def _publish(self, outcome: Outcome) -> None:

@@ -202,11 +202,13 @@ class ExecutorLoop:
     def lost(self, partitions: Sequence[Partition]) -> None:
         """Drop what has not started; commit nothing."""
         self._paused -= set(partitions)
-        self._forget([self._offsets.pop(each) for each in partitions if each in self._offsets])
+        self._forget(
+            [self._offsets.pop(partition) for partition in partitions if partition in self._offsets]
+        )
 
     def _forget(self, trackers: Iterable[OffsetTracker]) -> None:
-        for each in trackers:
-            each.ownership = Ownership.LOST
+        for tracker in trackers:
+            tracker.ownership = Ownership.LOST
         self._tasks.discard(_is_lost)
 
     def _owned(self) -> dict[Partition, OffsetTracker]:

@@ -42,7 +42,9 @@ MANY_KEYS: Final = 3
 """Where all messages of so many keys are invalid and no other comes in between, each counts."""
 _SUCCEEDED: Final = "."
 _FAILED: Final = "x"
-_INVALID: Final = "".join(each for each in string.ascii_letters if each != _FAILED)
+_INVALID: Final = "".join(
+    ascii_dead_letter for ascii_dead_letter in string.ascii_letters if ascii_dead_letter != _FAILED
+)
 """One character for each key, by its hash: two keys may share one."""
 
 

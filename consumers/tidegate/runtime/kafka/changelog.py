@@ -154,7 +154,7 @@ class KafkaChangelog:
             ends = self._high_watermarks(numbers)
             yield from seen.new(self._batches(reader.read(ends, decided=True)))
             self._search({n: at for n, at in reader.positions.items() if at < ends[n]}, own)
-            others = {each for owners in self._earlier(own).values() for each in owners}
+            others = {owner for owners in self._earlier(own).values() for owner in owners}
             if alone and others - self._own_ids:
                 raise FencedError(self._fenced())
             erased = self._guarded(lambda: self._fence(own, seen.numbers))
@@ -233,13 +233,13 @@ class KafkaChangelog:
         earlier = self._earlier(own)
         # up to version 0.1 each partition had an id of its own, and nobody signed
         ids = {f"{self._topic}-{number}" for number in written if number not in earlier}
-        ids |= {each for owners in earlier.values() for each in owners}
+        ids |= {owner for owners in earlier.values() for owner in owners}
         fence(self._config, sorted(ids))
         erased: dict[int, list[ChangelogRecord]] = {}
         for number, owners in earlier.items():
-            for each in owners:
-                self._signed[number].add(each, 0, erased=True)
-            erased[number] = [(SIGNATURE + each.encode(), None) for each in owners]
+            for owner in owners:
+                self._signed[number].add(owner, 0, erased=True)
+            erased[number] = [(SIGNATURE + owner.encode(), None) for owner in owners]
         return erased
 
     def _require_last(self, own: Mapping[int, int]) -> None:
@@ -276,7 +276,7 @@ class KafkaChangelog:
         self._ends |= self._producer.ends
 
     def _high_watermarks(self, numbers: Collection[int]) -> dict[int, int]:
-        ends = self._metadata.ends([Partition(self._topic, each) for each in numbers])
+        ends = self._metadata.ends([Partition(self._topic, number) for number in numbers])
         return {each.number: end for each, end in ends.items()}
 
     def _fenced(self) -> str:

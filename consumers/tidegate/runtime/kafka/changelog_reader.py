@@ -42,7 +42,7 @@ class ChangelogReader:
         self._batches = BatchSize(1000)
         self.positions = dict(starts)
         self._at_end: set[int] = set()
-        self._consumer.assign([TopicPartition(topic, *each) for each in starts.items()])
+        self._consumer.assign([TopicPartition(topic, *item) for item in starts.items()])
 
     def __enter__(self) -> Self:
         """Close the connection at the end of the block."""

@@ -84,12 +84,12 @@ class MergedReader:
     @property
     def waiting_bytes(self) -> int:
         """Bytes of the values that are in memory, of all partitions."""
-        return sum(each.size for each in self._sources.values())
+        return sum(source.size for source in self._sources.values())
 
     @property
     def waiting(self) -> int:
         """How many records are in memory, of all partitions."""
-        return sum(len(each.waiting) for each in self._sources.values())
+        return sum(len(source.waiting) for source in self._sources.values())
 
     def records(self) -> Iterator[Record]:
         """The records at the offsets of the spans, oldest first.
@@ -98,9 +98,9 @@ class MergedReader:
             TransientError: no broker gave the next of them in half a minute.
             StopService: the broker refuses access, or an offset was deleted meanwhile.
         """
-        while any(each.waiting or not each.is_over for each in self._sources.values()):
+        while any(source.waiting or not source.is_over for source in self._sources.values()):
             self._fill()
-            ready = [each for each in self._sources.values() if each.waiting]
+            ready = [source for source in self._sources.values() if source.waiting]
             if not ready:  # the last partitions turned out to end early
                 continue
             oldest = min(ready, key=lambda each: each.waiting[0].timestamp_ms)
@@ -132,7 +132,7 @@ class MergedReader:
         if self._consumer is None:
             topic = next(iter(self._sources)).topic
             self._consumer = standalone_consumer({**_BOUNDED, **self._config}, topic)
-            starts = [TopicPartition(*p, each.next_offset) for p, each in self._sources.items()]
+            starts = [TopicPartition(*p, source.next_offset) for p, source in self._sources.items()]
             self._consumer.assign(starts)
         return self._consumer
 
@@ -140,7 +140,9 @@ class MergedReader:
         """Wait until every partition that has more to give has a record waiting."""
         deadline = time.monotonic() + _PATIENCE
         while missing := [
-            part for part, each in self._sources.items() if not each.is_over and not each.waiting
+            part
+            for part, source in self._sources.items()
+            if not source.is_over and not source.waiting
         ]:
             for message in self._batches.consume(self._connected(), 0.1):
                 self._take(message)

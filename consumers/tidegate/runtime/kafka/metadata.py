@@ -54,7 +54,7 @@ class PendingIdentities:
     @property
     def is_done(self) -> bool:
         """Whether the broker has answered, or failed to."""
-        return all(each.done() for each in self._answers.values())
+        return all(answer.done() for answer in self._answers.values())
 
     def result(self) -> dict[str, TopicIdentity]:
         """Wait for the answer, by topic.
@@ -63,7 +63,7 @@ class PendingIdentities:
             TransientError: the broker did not answer, or does not know a topic (now).
         """
         with translate_kafka_errors(f"topics {', '.join(self._answers)}"):
-            found = {name: each.result(_FUTURE_SECONDS) for name, each in self._answers.items()}
+            found = {name: answer.result(_FUTURE_SECONDS) for name, answer in self._answers.items()}
         return {
             name: TopicIdentity(str(each.topic_id), len(each.partitions))
             for name, each in found.items()
@@ -130,13 +130,16 @@ class KafkaMetadata:
         Raises:
             TransientError: the broker did not answer.
         """
-        names = sorted({each.topic for each in partitions})
+        names = sorted({partition.topic for partition in partitions})
         with translate_kafka_errors(f"watermarks of {', '.join(names)}"):
             topics = self.identities(names)
             asked = [self._ask(partitions, spec) for spec in (_FIRST, _END)]  # side by side
             first, end = map(self._required, asked)
             ids = {name: each.topic_id for name, each in topics.result().items()}
-        return {each: Watermarks(ids[each.topic], first[each], end[each]) for each in partitions}
+        return {
+            partition: Watermarks(ids[partition.topic], first[partition], end[partition])
+            for partition in partitions
+        }
 
     def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
         """The end offsets of partitions, behind what transactions that are open have written.
@@ -187,7 +190,7 @@ class KafkaMetadata:
         asking = Consumer({**self._settings, "group.id": group, "enable.auto.commit": False})
         try:
             with translate_kafka_errors(f"committed offsets of {group}"):
-                parts = [TopicPartition(*each) for each in partitions]
+                parts = [TopicPartition(*partition) for partition in partitions]
                 found = asking.committed(parts, timeout=_FUTURE_SECONDS)
                 for each in found:
                     if each.error is not None:
@@ -208,7 +211,7 @@ class KafkaMetadata:
         return found
 
     def _ask(self, partitions: Collection[Partition], spec: OffsetSpec) -> _Asked:
-        asked = dict.fromkeys((TopicPartition(*each) for each in partitions), spec)
+        asked = dict.fromkeys((TopicPartition(*partition) for partition in partitions), spec)
         return self._admin.list_offsets(asked, request_timeout=_REQUEST_SECONDS)
 
     def _answered(self, asked: _Asked) -> dict[Partition, int]:

@@ -136,11 +136,11 @@ class KafkaSubscription:
 
     def pause(self, partitions: Iterable[Partition]) -> None:
         """Pause."""
-        self._consumer.pause([TopicPartition(*each) for each in partitions])
+        self._consumer.pause([TopicPartition(*partition) for partition in partitions])
 
     def resume(self, partitions: Iterable[Partition]) -> None:
         """Resume."""
-        self._consumer.resume([TopicPartition(*each) for each in partitions])
+        self._consumer.resume([TopicPartition(*partition) for partition in partitions])
 
     def close(self) -> None:
         """Leave the group."""
@@ -152,7 +152,7 @@ class KafkaSubscription:
             return
         partitions = [Partition(each.topic, each.partition) for each in assigned]
         starts = BROKER_RETRIES.call(lambda: self._starts(partitions))
-        self._committed = {Partition(each.topic, each.partition): each for each in starts}
+        self._committed = {Partition(start.topic, start.partition): start for start in starts}
         self._starts_at = {part: each.offset for part, each in self._committed.items()}
         self._listener.assigned(dict(self._starts_at))
         consumer.assign(starts)
@@ -166,7 +166,10 @@ class KafkaSubscription:
         self._guard.join()
         committed = self._metadata.committed(self._group, partitions)
         watermarks = self._metadata.watermarks(partitions)
-        return [self._start(each, committed.get(each), watermarks[each]) for each in partitions]
+        return [
+            self._start(partition, committed.get(partition), watermarks[partition])
+            for partition in partitions
+        ]
 
     def _start(
         self, partition: Partition, committed: TopicPartition | None, marks: Watermarks
@@ -221,7 +224,7 @@ class KafkaSubscription:
 
     def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
         """Remember which offsets the broker did not take: a quiet partition has no later commit."""
-        failed = [each for each in offsets if error or each.error]
+        failed = [offset for offset in offsets if error or offset.error]
         if failed:
             log.warning("%s: offsets not committed: %s", self._group, error or failed[0].error)
         self._unconfirmed |= {Partition(each.topic, each.partition) for each in failed}
@@ -231,8 +234,8 @@ class KafkaSubscription:
         if not self._unconfirmed or time.monotonic() < self._retry_at:
             return
         self._retry_at = time.monotonic() + _COMMIT_RETRY_SECONDS
-        for each in self._unconfirmed & self._committed.keys():
-            self._waiting[each] = self._committed[each]
+        for key in self._unconfirmed & self._committed.keys():
+            self._waiting[key] = self._committed[key]
         self._unconfirmed.clear()
 
     def _revoke(self, consumer: Consumer, revoked: list[TopicPartition]) -> None:
@@ -287,8 +290,8 @@ class KafkaSubscription:
         """Records that stand for what the client can't read; it goes on after each of them."""
         failed, self._unreadable = self._unreadable, {}
         passed = [
-            pass_over(self._consumer, failed[each], self._starts_at[each])
-            for each in failed.keys() & self._starts_at.keys()
+            pass_over(self._consumer, failed[key], self._starts_at[key])
+            for key in failed.keys() & self._starts_at.keys()
         ]
         self._starts_at |= {each.partition: each.offset + 1 for each in passed}
         return passed

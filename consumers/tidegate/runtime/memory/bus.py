@@ -46,7 +46,7 @@ class MemoryChangelog:
             records = self._bus.log(where)
             changed = number not in known or len(records) != self._ends.get(number)
             if records and changed:
-                yield number, [(each.key or b"", each.value) for each in records]
+                yield number, [(record.key or b"", record.value) for record in records]
             self._ends[number] = len(records)
 
     def write(self, entries: Mapping[int, Sequence[ChangelogRecord]]) -> None:
@@ -81,7 +81,7 @@ class MemorySubscription:
     ) -> None:
         """Join; partitions arrive with the first poll."""
         self._bus, self._group, self._listener = bus, group, listener
-        self._joined = {each: bus.identity(each) for each in (*topics, *watched)}
+        self._joined = {topic: bus.identity(topic) for topic in (*topics, *watched)}
         self.topics = tuple(topics)
         self._next_assignment: tuple[Partition, ...] | None = None
         self._positions: dict[Partition, int] = {}
@@ -216,7 +216,7 @@ class MemoryBus:
 
     def read(self, spans: Mapping[Partition, range]) -> list[Record]:
         """The records at these offsets."""
-        return [each for p, span in spans.items() for each in self._logs[p][span.start : span.stop]]
+        return [log for p, span in spans.items() for log in self._logs[p][span.start : span.stop]]
 
     def records(self, topic: str) -> list[Record]:
         """All records of a topic, partition by partition."""
@@ -231,8 +231,10 @@ class MemoryBus:
     def watermarks(self, partitions: Collection[Partition]) -> dict[Partition, Watermarks]:
         """Nothing is ever deleted: the first offset is 0."""
         return {
-            each: Watermarks(self.identity(each.topic).topic_id, 0, len(self.log(each)))
-            for each in partitions
+            partition: Watermarks(
+                self.identity(partition.topic).topic_id, 0, len(self.log(partition))
+            )
+            for partition in partitions
         }
 
     def identity(self, topic: str) -> TopicIdentity:

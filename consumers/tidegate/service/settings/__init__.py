@@ -269,7 +269,7 @@ class Settings(BaseSettings):
         signers = [
             key.name
             for key in self.security.keys
-            if any(fnmatchcase("RestoreApproved", each) for each in key.commands)
+            if any(fnmatchcase("RestoreApproved", command) for command in key.commands)
         ]
         for rule in self.restores.rules:
             if rule.approval and not any(

@@ -65,11 +65,11 @@ def _preferred(model: type[BaseModel], path: Iterable[int | str]) -> list[str]:
         if found is None or found.section is None:
             return []
         model = found.section
-    return sorted({each.names[0] for each in accepted_names(model).values()})
+    return sorted({name.names[0] for name in accepted_names(model).values()})
 
 
 def _model_in(annotation: object) -> type[BaseModel] | None:
     """The model in a type such as `X`, `X | None` or `tuple[X, ...]`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for each in get_args(annotation) if (found := _model_in(each))), None)
+    return next((found for arg in get_args(annotation) if (found := _model_in(arg))), None)

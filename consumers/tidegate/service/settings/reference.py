@@ -67,8 +67,8 @@ def _model_in(annotation: Any) -> tuple[type[BaseModel] | None, bool]:  # noqa: 
     """The section in an annotation, and whether there may be several."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation, False
-    for each in get_args(annotation):
-        inner, is_list = _model_in(each)
+    for arg in get_args(annotation):
+        inner, is_list = _model_in(arg)
         if inner is not None:
             return inner, is_list or get_origin(annotation) is tuple
     return None, False
@@ -76,7 +76,7 @@ def _model_in(annotation: Any) -> tuple[type[BaseModel] | None, bool]:  # noqa: 
 
 def _kind(annotation: Any) -> str:  # noqa: ANN401 - any type
     if get_origin(annotation) is Literal:
-        return " or ".join(json.dumps(each) for each in get_args(annotation))
+        return " or ".join(json.dumps(arg) for arg in get_args(annotation))
     if get_origin(annotation) is tuple:
         return f"list of {_kind(get_args(annotation)[0])}"
     if get_origin(annotation) is dict or annotation is dict:

@@ -50,11 +50,11 @@ class RestoreRuleSettings(Section, frozen=True):
     @field_validator("locations")
     @classmethod
     def _are_absolute(cls, locations: tuple[str, ...]) -> tuple[str, ...]:
-        for each in locations:
-            if not _ABSOLUTE.match(each) or ".." in each.split("/"):
-                raise ValueError(f"not an absolute path or URI without '..': {each!r}")
-            if "**" in each:
-                raise ValueError(f"* stands for one name, and so would **: {each!r}")
+        for location in locations:
+            if not _ABSOLUTE.match(location) or ".." in location.split("/"):
+                raise ValueError(f"not an absolute path or URI without '..': {location!r}")
+            if "**" in location:
+                raise ValueError(f"* stands for one name, and so would **: {location!r}")
         return locations
 
     @property
@@ -108,9 +108,9 @@ class RestoreSettings(Section, frozen=True):
     @field_validator("lock_files")
     @classmethod
     def _are_below_the_table(cls, files: tuple[str, ...]) -> tuple[str, ...]:
-        for each in files:
-            if not all(name not in {"", ".", ".."} for name in each.split("/")) or ":" in each:
-                raise ValueError(f"not a relative path below a table: {each!r}")
+        for file in files:
+            if not all(name not in {"", ".", ".."} for name in file.split("/")) or ":" in file:
+                raise ValueError(f"not a relative path below a table: {file!r}")
         return files
 
     @model_validator(mode="after")
@@ -124,7 +124,7 @@ class RestoreSettings(Section, frozen=True):
         """Refuse a rule that would decide before one that asks for approvals, and not say so."""
         for place, rule in enumerate(self.rules):
             is_said = "approval" in rule.model_fields_set
-            later = next((each for each in self.rules[place + 1 :] if each.approval), None)
+            later = next((rule for rule in self.rules[place + 1 :] if rule.approval), None)
             if not is_said and later is not None:
                 raise ValueError(
                     f"the rule for {rule.about} decides before the one for {later.about}, which"
@@ -135,7 +135,7 @@ class RestoreSettings(Section, frozen=True):
     @model_validator(mode="after")
     def _decides_on_approvals_by_place(self) -> Self:
         """Refuse names in rules that ask for approvals, and in those that decide before them."""
-        last = max((n for n, each in enumerate(self.rules) if each.approval), default=-1)
+        last = max((n for n, rule in enumerate(self.rules) if rule.approval), default=-1)
         for rule in self.rules[: last + 1]:
             if rule.tables != "*":
                 raise ValueError(

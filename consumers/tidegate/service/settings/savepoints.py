@@ -135,9 +135,9 @@ class SavepointRule(Section, frozen=True):
     def maximum(self) -> int | None:
         """The maximum number of savepoints; None: there is none."""
         tiers = self.tiers().values()
-        if any(each.lifetime == FOREVER for each in tiers):
+        if any(tier.lifetime == FOREVER for tier in tiers):
             return None
-        return self.max_count or max(_MAX_COUNT, sum(each.keep or 1 for each in tiers))
+        return self.max_count or max(_MAX_COUNT, sum(tier.keep or 1 for tier in tiers))
 
     def _completed(self, tier: TierSettings) -> TierSettings:
         if tier.keep is not None or tier.lifetime is not None:
@@ -185,7 +185,7 @@ class SavepointRule(Section, frozen=True):
         if forever and self.max_count is not None:
             return f"max_count contradicts {', '.join(forever)}, kept for ever"
         if self.lifetime is not None and all(
-            each.lifetime != self.lifetime for each in tiers.values()
+            tier.lifetime != self.lifetime for tier in tiers.values()
         ):
             return "no tier uses this lifetime: all of them have keep or a lifetime of their own"
         return None
@@ -204,7 +204,7 @@ class SavepointRule(Section, frozen=True):
                 f"max_count ({most}) is less than the number of tiers ({len(tiers)}), each of which"
                 " always keeps its newest savepoint"
             )
-        kept = sum(each.keep or 0 for each in tiers.values())
+        kept = sum(tier.keep or 0 for tier in tiers.values())
         if most < kept:
             return f"max_count ({most}) is less than what the tiers keep together ({kept})"
         return None

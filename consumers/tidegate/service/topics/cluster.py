@@ -40,9 +40,9 @@ def describe_topics(
         else:
             # a topic that is being created has no partitions yet
             if parts:
-                shapes[name] = (len(parts), min(len(each.replicas) for each in parts))
+                shapes[name] = (len(parts), min(len(part.replicas) for part in parts))
     settings = _settings(admin, list(shapes), seconds)
-    return {name: ActualTopic(*shapes[name], each) for name, each in settings.items()}
+    return {name: ActualTopic(*shapes[name], setting) for name, setting in settings.items()}
 
 
 def _settings(

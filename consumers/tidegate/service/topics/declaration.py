@@ -41,7 +41,7 @@ class DeclaredTopic:
             "partitions": self.partitions,
             "replication": self.replication,
             "settings": dict(self.settings()),
-            "events": [each.__name__ for each in self.topic.events],
+            "events": [event.__name__ for event in self.topic.events],
             "written_by": ", ".join(self.topic.writers),
             "read_by": ", ".join(self.topic.readers),
         }

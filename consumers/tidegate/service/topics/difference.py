@@ -69,9 +69,9 @@ def differences(
     not.
     """
     return tuple(
-        each
+        difference
         for topic in declared
-        for each in (
+        for difference in (
             _differences(topic, found[topic.name])
             if topic.name in found
             else [TopicDifference(topic.name, "topic", "", None, "run: tidegate topics create")]
@@ -103,7 +103,7 @@ def _differences(declared: DeclaredTopic, found: ActualTopic) -> Iterator[TopicD
 
 def _same(value: str) -> list[str]:
     """A cleanup policy is a list in any order: `compact,delete` is `delete,compact`."""
-    return sorted(each.strip() for each in value.split(","))
+    return sorted(part.strip() for part in value.split(","))
 
 
 def _alter(topic: str, setting: str, value: str) -> str:

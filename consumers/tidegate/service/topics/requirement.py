@@ -48,11 +48,11 @@ def require_declared_topics(
 
 def harmful(declared: Sequence[DeclaredTopic], found: Mapping[str, ActualTopic]) -> Iterator[str]:
     """A sentence for each difference that a service must not work with. Pure."""
-    for each in differences(declared, found):
-        if each.what == "settings":
-            log.warning("%s", each)
-        elif each.what == "topic" or _is_harmful(each):
-            yield str(each)
+    for difference in differences(declared, found):
+        if difference.what == "settings":
+            log.warning("%s", difference)
+        elif difference.what == "topic" or _is_harmful(difference):
+            yield str(difference)
     counts = {each.name: found[each.name].partitions for each in declared if each.name in found}
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{name}: {count}" for name, count in counts.items())

@@ -56,7 +56,7 @@ class KnownDirectory:
         identities = tuple(each for each in found if each is not None)
         latest = time.time_ns() - _SETTLED_NS
         if len(identities) < len(files) or any(
-            each[_CHANGED] > latest for each in (before, *identities)
+            identity[_CHANGED] > latest for identity in (before, *identities)
         ):
             return None
         if any(_differs(file, found) for file, found in zip(files, identities, strict=True)):

@@ -226,7 +226,7 @@ class Warehouse(Storage):
         paths = [self._to_rename(each) for each in (source, target)]
         with ExitStack() as opened:
             try:
-                here, there = (opened.enter_context(opened_directory(each)) for each in paths)
+                here, there = (opened.enter_context(opened_directory(path)) for path in paths)
             except (FileNotFoundError, NotADirectoryError) as error:
                 raise NotFound(str(error)) from error
             same_device(here, there, paths[1])
@@ -271,4 +271,4 @@ class Warehouse(Storage):
 def _with_checksums(names: Iterable[str], present: AbstractSet[str] | None) -> list[str]:
     """Each file after its checksum, of those that are there."""
     pairs = (each for name in names for each in (f".{name}.crc", name))
-    return list(pairs) if present is None else [each for each in pairs if each in present]
+    return list(pairs) if present is None else [pair for pair in pairs if pair in present]
