@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tidegate.errors import FormatError
 from tidegate.events import (
     CommitCompleted,
     Event,
@@ -19,6 +20,7 @@ from tidegate.events import (
     SavepointRemovalRequested,
     SavepointRequested,
 )
+from tidegate.runtime.input.dead_letter_limit import Fault, fault_of
 from tidegate.savepoints import (
     PolicyRule,
     SavepointPolicy,
@@ -211,3 +213,21 @@ def test_wishes_for_savepoints_that_are_not_known_are_not_remembered() -> None:
     after = policy.decide(state, restore_outcome(RestorePlanned, "20200101000000000", START), START)
 
     assert after.state == state
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"instant": "null"}, id="an instant that is not one"),
+        pytest.param({"policy": "file:///x y"}, id="a policy's name that is not one"),
+        pytest.param({"location": "../.."}, id="a location that is not absolute"),
+    ],
+)
+def test_an_outcome_that_contradicts_itself_is_at_fault_and_not_the_service(
+    fields: dict[str, object],
+) -> None:
+    event = created(START, **fields)
+
+    with pytest.raises(FormatError) as caught:
+        service().decide(PolicyState(), event, START)
+    assert fault_of(caught.value) is Fault.MESSAGE

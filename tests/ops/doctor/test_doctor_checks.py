@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 from weakref import ref
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 
 from tidegate.cleaning import ReaderGate
 from tidegate.errors import FormatError, StopService, TransientError
@@ -42,6 +42,7 @@ from tidegate.runtime.decider.state_store import (
     store_of,
 )
 from tidegate.runtime.kafka.metadata import KafkaMetadata
+from tidegate.runtime.kafka.read_to_end import STABLE
 from tidegate.service.assembly import DECIDERS, SERVICES
 from tidegate.service.settings import Settings, SparkSettings, TopicSettings
 
@@ -578,8 +579,10 @@ class CountedMetadata(KafkaMetadata):
         self.spans_asked: list[str] = []
         self.watermarks_asked: list[int] = []
 
-    def spans(self, topic: str, since_ms: int = 0) -> dict[Partition, range]:
-        del since_ms
+    def spans(
+        self, topic: str, since_ms: int = 0, isolation: IsolationLevel = STABLE
+    ) -> dict[Partition, range]:
+        del since_ms, isolation
         self.spans_asked.append(topic)
         return {Partition(topic, number): range(3) for number in range(200)}
 

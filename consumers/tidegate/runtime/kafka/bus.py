@@ -14,6 +14,7 @@ from tidegate.runtime.kafka.changelog import KafkaChangelog
 from tidegate.runtime.kafka.kept_consumer import KeptConsumer
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import read_partition
+from tidegate.runtime.kafka.read_to_end import APPENDED
 from tidegate.runtime.kafka.records import LARGE, Config, as_record
 from tidegate.runtime.kafka.subscription import INSTANCE_ID, KafkaSubscription
 
@@ -91,7 +92,7 @@ class KafkaBus:
 
     def spans(self, topic: str, since_ms: int = 0) -> dict[Partition, range]:
         """Look them up in the cluster."""
-        return self._metadata.spans(topic, since_ms)
+        return self._metadata.spans(topic, since_ms, APPENDED)
 
     def read(self, spans: Mapping[Partition, range]) -> Iterator[Record]:
         """Read them with one consumer, which is kept for the next reading."""

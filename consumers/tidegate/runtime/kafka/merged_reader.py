@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import Message as Received
 
 from tidegate.errors import TransientError
@@ -21,6 +21,7 @@ from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.batch_size import BatchSize
 from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
 from tidegate.runtime.kafka.partition_reader import standalone_consumer
+from tidegate.runtime.kafka.read_to_end import is_end, read_up_to
 from tidegate.runtime.kafka.records import Config, as_record
 
 _WAITING: Final = 1000
@@ -155,16 +156,14 @@ class MergedReader:
         part = Partition(message.topic() or "", message.partition() or 0)
         source = self._sources[part]
         at = message.offset() or 0
+        # a new leader's end may be too early
+        source.is_over |= (read_up_to(message) or 0) >= source.span.stop
         if not self._is_record(message):
-            # compaction may have removed the last records; a new leader's end may be too early
-            is_end = (error := message.error()) and error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001
-            source.is_over |= bool(is_end) and at >= source.span.stop
             return
         if at in source.span and at >= source.next_offset:
             source.waiting.append(as_record(message))
             source.size += len(message)
             source.next_offset = at + 1
-        source.is_over |= at >= source.span.stop - 1
         is_full = len(source.waiting) >= self._limit or source.size >= self._share
         if is_full and not source.is_paused and not source.is_over:
             self._connected().pause([TopicPartition(*part)])
@@ -180,7 +179,7 @@ class MergedReader:
         error = message.error()
         if error is None:
             return True
-        if error.code() != KafkaError._PARTITION_EOF and not is_transient(error):  # noqa: SLF001
+        if not is_end(error) and not is_transient(error):
             with translate_kafka_errors(f"reading {message.topic()}[{message.partition()}]"):
                 raise KafkaException(error)
         return False

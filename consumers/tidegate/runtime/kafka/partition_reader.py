@@ -6,19 +6,20 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import Message as Received
 
 from tidegate.errors import StopService, TransientError
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.batch_size import BatchSize
 from tidegate.runtime.kafka.errors import is_unreadable, require_transient, translate_kafka_errors
+from tidegate.runtime.kafka.read_to_end import REPORTS_ENDS, is_end, read_up_to
 from tidegate.runtime.kafka.records import MAX_RECEIVED, Config, as_record, unreadable_record
 
 _WAIT: Final = 30.0
 _READER: Final[Config] = {
     "enable.auto.commit": False,
-    "enable.partition.eof": True,
+    **REPORTS_ENDS,
     "allow.auto.create.topics": False,
     "receive.message.max.bytes": MAX_RECEIVED,
     "log_level": 0,
@@ -132,14 +133,13 @@ def _read(consumer: Consumer, spans: Mapping[Partition, range]) -> Iterator[Rece
                 if is_unreadable(error):
                     unreadable[part] = message  # again and again, until it is passed over
                     continue
-                # compaction may have removed the last records; a new leader's end may be too early
-                over = _is_end(error, f"reading {part.topic}[{part.number}]") and at >= span.stop
-            else:
-                over = at >= span.stop - 1
-                if at in span:
-                    yield message
-                    deadline = time.monotonic() + _WAIT
-            if over:
+                if not is_end(error):
+                    require_transient(error, f"reading {part.topic}[{part.number}]")
+            elif at in span:
+                yield message
+                deadline = time.monotonic() + _WAIT
+            # a new leader's end may be too early
+            if (read_up_to(message) or 0) >= span.stop:
                 left.pop(part, None)
         for record in _passed_over(consumer, unreadable, left):
             yield record
@@ -181,10 +181,3 @@ def pass_over(consumer: Consumer, message: Received, start: int) -> Record:
     offset = max(message.offset() or 0, position.offset, start)
     consumer.seek(TopicPartition(*place, offset + 1))
     return unreadable_record(place, offset, message.error())
-
-
-def _is_end(error: KafkaError, doing: str) -> bool:
-    if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
-        return True
-    require_transient(error, doing)
-    return False
