@@ -20,7 +20,7 @@ from tidegate.errors import TransientError
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.batch_size import BatchSize
 from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
-from tidegate.runtime.kafka.partition_reader import standalone_consumer
+from tidegate.runtime.kafka.partition_reader import named, standalone_consumer
 from tidegate.runtime.kafka.records import Config, as_record
 
 _WAITING: Final = 1000
@@ -152,10 +152,12 @@ class MergedReader:
                 raise TransientError(f"{names}: no record came within {_PATIENCE:.0f} s")
 
     def _take(self, message: Received) -> None:
+        is_record = self._is_record(message)
         part = Partition(message.topic() or "", message.partition() or 0)
-        source = self._sources[part]
+        if (source := self._sources.get(part)) is None:
+            return  # a fault of the whole client, which is no partition's
         at = message.offset() or 0
-        if not self._is_record(message):
+        if not is_record:
             # compaction may have removed the last records; a new leader's end may be too early
             is_end = (error := message.error()) and error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001
             source.is_over |= bool(is_end) and at >= source.span.stop
@@ -181,6 +183,6 @@ class MergedReader:
         if error is None:
             return True
         if error.code() != KafkaError._PARTITION_EOF and not is_transient(error):  # noqa: SLF001
-            with translate_kafka_errors(f"reading {message.topic()}[{message.partition()}]"):
+            with translate_kafka_errors(f"reading {named(message, self._sources)}"):
                 raise KafkaException(error)
         return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -133,7 +133,7 @@ def _read(consumer: Consumer, spans: Mapping[Partition, range]) -> Iterator[Rece
                     unreadable[part] = message  # again and again, until it is passed over
                     continue
                 # compaction may have removed the last records; a new leader's end may be too early
-                over = _is_end(error, f"reading {part.topic}[{part.number}]") and at >= span.stop
+                over = _is_end(error, f"reading {named(message, spans)}") and at >= span.stop
             else:
                 over = at >= span.stop - 1
                 if at in span:
@@ -181,6 +181,13 @@ def pass_over(consumer: Consumer, message: Received, start: int) -> Record:
     offset = max(message.offset() or 0, position.offset, start)
     consumer.seek(TopicPartition(*place, offset + 1))
     return unreadable_record(place, offset, message.error())
+
+
+def named(message: Received, spans: Iterable[Partition]) -> str:
+    """The place of an error, for its message: one of the whole client has no partition."""
+    if message.topic():
+        return f"{message.topic()}[{message.partition()}]"
+    return ", ".join(sorted({part.topic for part in spans}))
 
 
 def _is_end(error: KafkaError, doing: str) -> bool:
