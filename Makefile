@@ -21,14 +21,15 @@ setup: $(INSTALLED) ## Make the virtual environment in .venv with everything in 
 $(INSTALLED): pyproject.toml .ci/constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --use-pep517 \
-		--constraint .ci/constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --use-pep517 --no-deps --require-hashes \
+		--requirement .ci/constraints.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-lock: $(INSTALLED) ## Choose the newest versions of everything that development needs, for all
-	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --extra dev \
-		--no-emit-index-url --no-annotate --custom-compile-command "make lock" \
-		--output-file .ci/constraints.txt pyproject.toml
+lock: $(INSTALLED) ## Lock what development needs, with hashes; ARGS="--upgrade" takes the newest
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev \
+		--generate-hashes --no-emit-index-url --no-annotate --custom-compile-command "make lock" \
+		--output-file .ci/constraints.txt pyproject.toml $(ARGS)
 
 test: $(INSTALLED) ## Run the tests on real parts; ARGS="-k gate" runs some
 	$(PYTEST) -m "not full and not soak" $(ARGS)

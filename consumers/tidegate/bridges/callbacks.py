@@ -161,7 +161,7 @@ class KafkaCallbacks:
 
     def __init__(self, config: Config, topic: str, hint: Hint) -> None:
         """Nothing is read until `start`."""
-        self._config = dict(config) | {"group.id": "unused", "enable.auto.commit": False}
+        self._config = dict(config) | {"group.id": topic, "enable.auto.commit": False}
         self._metadata = KafkaMetadata(config)
         self._topic, self._hint = topic, hint
         self._stop = threading.Event()

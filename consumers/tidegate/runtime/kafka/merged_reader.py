@@ -20,7 +20,7 @@ from tidegate.errors import TransientError
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.batch_size import BatchSize
 from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
-from tidegate.runtime.kafka.partition_reader import standalone_consumer
+from tidegate.runtime.kafka.partition_reader import named, standalone_consumer
 from tidegate.runtime.kafka.read_to_end import is_end, read_up_to
 from tidegate.runtime.kafka.records import Config, as_record
 
@@ -153,12 +153,14 @@ class MergedReader:
                 raise TransientError(f"{names}: no record came within {_PATIENCE:.0f} s")
 
     def _take(self, message: Received) -> None:
+        is_record = self._is_record(message)
         part = Partition(message.topic() or "", message.partition() or 0)
-        source = self._sources[part]
+        if (source := self._sources.get(part)) is None:
+            return  # a fault of the whole client, which is no partition's
         at = message.offset() or 0
         # a new leader's end may be too early
         source.is_over |= (read_up_to(message) or 0) >= source.span.stop
-        if not self._is_record(message):
+        if not is_record:
             return
         if at in source.span and at >= source.next_offset:
             source.waiting.append(as_record(message))
@@ -180,6 +182,6 @@ class MergedReader:
         if error is None:
             return True
         if not is_end(error) and not is_transient(error):
-            with translate_kafka_errors(f"reading {message.topic()}[{message.partition()}]"):
+            with translate_kafka_errors(f"reading {named(message, self._sources)}"):
                 raise KafkaException(error)
         return False

@@ -109,7 +109,9 @@ class KafkaMetadata:
         """
         with translate_kafka_errors(f"topic {topic}"):
             found = self._asked(lambda: self._admin.list_topics(topic, timeout=_METADATA_SECONDS))
-        count, fault = len(found.topics[topic].partitions), found.topics[topic].error
+        if (described := found.topics.get(topic)) is None:
+            raise TransientError(f"topic {topic}: a broker answered without it")
+        count, fault = len(described.partitions), described.error
         if fault is not None and is_transient(fault):
             raise TransientError(f"topic {topic}: {fault.str()}")
         if fault is not None or not count:

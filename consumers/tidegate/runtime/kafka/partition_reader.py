@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from confluent_kafka import Consumer, TopicPartition
@@ -134,7 +134,7 @@ def _read(consumer: Consumer, spans: Mapping[Partition, range]) -> Iterator[Rece
                     unreadable[part] = message  # again and again, until it is passed over
                     continue
                 if not is_end(error):
-                    require_transient(error, f"reading {part.topic}[{part.number}]")
+                    require_transient(error, f"reading {named(message, spans)}")
             elif at in span:
                 yield message
                 deadline = time.monotonic() + _WAIT
@@ -181,3 +181,10 @@ def pass_over(consumer: Consumer, message: Received, start: int) -> Record:
     offset = max(message.offset() or 0, position.offset, start)
     consumer.seek(TopicPartition(*place, offset + 1))
     return unreadable_record(place, offset, message.error())
+
+
+def named(message: Received, spans: Iterable[Partition]) -> str:
+    """The place of an error, for its message: one of the whole client has no partition."""
+    if message.topic():
+        return f"{message.topic()}[{message.partition()}]"
+    return ", ".join(sorted({part.topic for part in spans}))

@@ -316,8 +316,8 @@ class KafkaSubscription:
             return False
         for _ in range(_UNKNOWN_TOPIC_ATTEMPTS):
             with translate_kafka_errors(f"topic {topic}"):
-                found = self._consumer.list_topics(topic, timeout=_METADATA_SECONDS).topics[topic]
-            if found.error is None:
+                listed = self._consumer.list_topics(topic, timeout=_METADATA_SECONDS).topics
+            if topic in listed and listed[topic].error is None:
                 return True
             time.sleep(_UNKNOWN_TOPIC_PAUSE)
         return False

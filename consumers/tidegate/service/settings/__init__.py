@@ -84,6 +84,10 @@ commands = ["Restore*"]                  # shell patterns of what the key may si
 tables = ["lake.sales.*"]
 not_after = 2027-12-31T00:00:00Z         # a name may have several keys: the old one and the new one
 
+[security.principals]                    # whom `topics acls` grants a role's rights
+upstream-writers = ["User:CN=ingest,OU=sales", "User:CN=loader,OU=sales"]
+people = ["User:ana", "User:ben"]        # by default User:people, and so on
+
 [services]
 threads = 4                              # tables that an executor works on at the same time
 stop_seconds = 25                        # a process that was asked to stop has ended by then
@@ -147,6 +151,7 @@ from tidegate.service.settings.section import Section
 from tidegate.service.settings.security import SecuritySettings
 from tidegate.service.settings.services import ServiceSettings
 from tidegate.service.settings.sources import from_environment, from_file, merged
+from tidegate.signatures.keys import require_private
 
 FILE_VARIABLE = "TIDEGATE_CONFIG"
 SERVERS_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
@@ -167,6 +172,8 @@ SHOWN: Final = frozenset(
 )
 """Client settings whose values may be shown. Every other text is treated as a secret: a name that
 is mistyped, or of a later version of librdkafka, may hold one."""
+
+_KEY_FILES: Final = frozenset({"ssl.key.location", "ssl.keystore.location"})
 
 
 class InvalidSettingsError(ConfigError):
@@ -326,13 +333,16 @@ class Settings(BaseSettings):
         """Librdkafka's settings for every client, with the secrets in clear text: never log them.
 
         Raises:
-            ConfigError: no broker is configured.
+            ConfigError: no broker is configured, or others may read the file of a private key.
         """
         if "bootstrap.servers" not in self.kafka:
             raise ConfigError(
                 f'no broker is configured: set {SERVERS_VARIABLE} or [kafka] "bootstrap.servers"'
             )
-        return {
+        connection = {
             name: value.get_secret_value() if isinstance(value, SecretStr) else value
             for name, value in self.kafka.items()
         }
+        for name in _KEY_FILES & connection.keys():
+            require_private(Path(str(connection[name])), f'the key of [kafka] "{name}"')
+        return connection
