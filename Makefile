@@ -9,7 +9,7 @@ INSTALLED := .venv/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock test test-unit test-slow coverage matrix mutation demo docs site lint format sbom audit clean
+.PHONY: help setup lock test test-unit test-slow coverage matrix mutation demo recording pictures docs site lint format sbom audit clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,12 @@ mutation: $(INSTALLED) ## Let cosmic-ray break the pure modules at random; list 
 
 demo: $(INSTALLED) ## Play the whole story on a real Kafka, Hudi and Hive ACID table
 	$(BIN)/tidegate demo $(ARGS)
+
+recording: $(INSTALLED) ## Record a run of the demo as docs/images/demo.svg
+	$(BIN)/python .ci/recording.py
+
+pictures: $(INSTALLED) ## Draw docs/images/pictures.toml as SVG
+	$(BIN)/python .ci/pictures.py
 
 docs: $(INSTALLED) ## Bring what is generated in the documentation up to date
 	PYTHONPATH=tests $(BIN)/python tests/support/architecture.py
