@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest -n 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock test test-unit test-all test-soak records coverage matrix mutation demo docs site lint format sbom audit clean
+.PHONY: help setup lock test test-unit test-all test-soak records coverage matrix mutation demo recording pictures docs site lint format sbom audit clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,12 @@ mutation: $(INSTALLED) ## Break the rules that guard data, then the pure modules
 
 demo: $(INSTALLED) ## Play the whole story on a real Kafka, Hudi and Hive ACID table
 	$(BIN)/tidegate demo $(ARGS)
+
+recording: $(INSTALLED) ## Record a run of the demo as docs/images/demo.svg
+	$(BIN)/python .ci/recording.py
+
+pictures: $(INSTALLED) ## Draw docs/images/pictures.toml as SVG
+	$(BIN)/python .ci/pictures.py
 
 docs: $(INSTALLED) ## Bring what is generated in the documentation up to date
 	PYTHONPATH=tests $(BIN)/python tests/support/architecture.py

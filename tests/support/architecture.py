@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from support.generated import write_generated
-from tidegate.events.reasons import reasons_table
 
 # Calls that write or remove on whatever object they are called.
 _WRITING_METHODS = {
@@ -122,15 +121,6 @@ def _imports(source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.module.split(".")[0]
 
 
-def with_reasons(text: str) -> str:
-    """README.md with its table of reasons brought up to date."""
-    begin, end = "<!-- reasons: begin -->\n", "<!-- reasons: end -->"
-    head, rest = text.split(begin)
-    return f"{head}{begin}\n{reasons_table()}\n{end}{rest.split(end)[1]}"
-
-
 if __name__ == "__main__":
     here = Path(__file__).parents[2]
-    readme = here / "README.md"
-    readme.write_text(with_reasons(readme.read_text("utf-8")), "utf-8")
     write_generated(here)

@@ -107,7 +107,7 @@ ALERTS: Final = (
         "0m",
         "info",
         "{{ $labels.kind }}: {{ $labels.reason }}.",
-        "The list of reasons in the README says what to do for each.",
+        "docs/reasons.md has the remedy for every reason.",
     ),
     Alert(
         "TidegateVacuumNeedsAttention",
