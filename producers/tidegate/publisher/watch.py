@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as Received
 
 from tidegate.errors import ConfigError, FormatError, TransientError
+from tidegate.errors.deliveries import Receipt
 from tidegate.events import Event, table_identity
 from tidegate.events.framing import Headers
 from tidegate.events.keys import partition_of
@@ -28,7 +29,6 @@ from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC
 from tidegate.events.verdict import Verdict, answered_by, causes_of_answers, verdict_of
 from tidegate.events.wire import Wire
 from tidegate.publisher.arrived import arrived
-from tidegate.publisher.reports import Receipt
 
 _SETTINGS: Final[Mapping[str, str | int | bool]] = {
     "enable.auto.commit": False,
