@@ -35,7 +35,7 @@ test: $(INSTALLED) ## Run the tests on real parts; ARGS="-k gate" runs some
 	$(PYTEST) -m "not full and not soak" $(ARGS)
 
 test-all: test ## Then ask real Hudi and Hive everywhere, and draw more random cases
-	TEST_BUDGET=10 $(PYTEST) -m "(full or fuzz or hypothesis) and not soak" $(ARGS)
+	TEST_BUDGET=10 $(PYTEST) --hudi live -m "(full or fuzz or hypothesis) and not soak" $(ARGS)
 
 test-unit: $(INSTALLED) ## Run what needs neither a JVM nor a broker
 	$(PYTEST) -m "$(UNIT)" $(ARGS)
