@@ -19,7 +19,7 @@ BANNED = {
     r"lacks?|lacked|lacking": "misses, missing, outstanding",
     r"(?<!there )(is|are|was|were) (?-i:none)": "is not a, there is no",
     r"(?<!there )(is|are|was|were) no(?= [a-z])(?! (longer|more|later))": "is not a",
-    r"(?<!dead )letters?(?! case|, digits)": "dead letter",
+    r"(?<!dead[ -])letters?(?! case|, digits)": "dead letter",
 }
 # In what runs for users also these.
 BANNED_IN_PRODUCT = {

@@ -1,4 +1,4 @@
-"""Alarms of the reader gate: said once when something waits too long, and once when it is over."""
+"""Alarms of the reader gate: one when something waits too long, and one when that is over."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class VacuumOverdueResolved(Outcome, frozen=True):
     """A vacuum that was overdue waits no longer: its cleaning was released, or it was replaced.
 
     `replaced_by` is the later publication of the same vacuum that counts instead; None where the
-    cleaning was released. `overdue_since` is when it was said to be overdue.
+    cleaning was released. `overdue_since` is when it was reported as overdue.
     """
 
     partition: Text | None = None

@@ -17,8 +17,8 @@ RequestId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$")]
 class RestoreApproved(Request, frozen=True):
     """A second person approves the restore that `request` asks for, by the plan `plan_id`.
 
-    It counts only for that request, that plan, and for a time after the request; and whoever asked
-    for the restore cannot approve it.
+    It counts only for that request, that plan, and for a time after the request. The requester
+    of the restore cannot approve it.
     """
 
     identified_by: ClassVar[tuple[str, ...]] = (

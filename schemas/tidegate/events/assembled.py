@@ -31,7 +31,7 @@ def assemble(kind: type[E], values: dict[str, Any]) -> E:
     Args:
         kind: The kind of the event.
         values: Every field in the order of the model, valid and of the model's own types; the
-            `event_id` may be empty. They become the event's own: nobody else may change them.
+            `event_id` may be empty. They become the event's own: the caller may not change them.
 
     Raises:
         ValueError: a rule over several fields is broken.

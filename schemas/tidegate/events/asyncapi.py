@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from enum import Enum
 from importlib.resources import files
+from itertools import chain
 from typing import Any, Final
 
 from tidegate.events.base import Event
@@ -64,11 +65,11 @@ def asyncapi(
         "channels": {
             topic.suffix: _channel(topic, prefix, partitions, replicas) for topic in TOPICS
         },
-        "operations": {name: each for topic in TOPICS for name, each in _operations(topic, prefix)},
+        "operations": dict(chain.from_iterable(_operations(topic, prefix) for topic in TOPICS)),
         "components": {
             "messages": {kind.__name__: _message(kind) for kind in events}
             | {DEAD_LETTER: _dead_letter()},
-            "x-reasons": {each.value: f"{each.meaning} {each.remedy}" for each in Reason},
+            "x-reasons": {reason.value: f"{reason.meaning} {reason.remedy}" for reason in Reason},
         },
     }
 
@@ -139,7 +140,8 @@ def _message(kind: type[Event]) -> Json:
 
 def _dead_letter() -> Json:
     origin = [
-        f"__connect.errors.{each}" for each in ("topic", "partition", "offset", "exception.message")
+        f"__connect.errors.{header}"
+        for header in ("topic", "partition", "offset", "exception.message")
     ]
     return {
         "name": DEAD_LETTER,
@@ -180,8 +182,8 @@ def _avro_value(value: Any) -> Any:  # noqa: ANN401 - any field's value
         case Enum():
             return value.value
         case dict():
-            return {name: _avro_value(each) for name, each in value.items()}
+            return {name: _avro_value(field) for name, field in value.items()}
         case list() | tuple():
-            return [_avro_value(each) for each in value]
+            return [_avro_value(item) for item in value]
         case _:
             return value

@@ -55,7 +55,7 @@ class Event(Value, frozen=True):
     def _set_id(self) -> Self:
         event_id = self.checked_id()
         if event_id != self.event_id:
-            # the model is frozen, but nobody else has a reference yet
+            # the model is frozen, but no other code has a reference yet
             vars(self)["event_id"] = event_id
             self.__pydantic_fields_set__.add("event_id")
         return self
@@ -84,9 +84,8 @@ class Event(Value, frozen=True):
 class Fact(Event, frozen=True):
     """Something that happened outside Tidegate.
 
-    The id always belongs to the content, also when it was read from a topic: otherwise whoever may
-    publish facts could publish another fact under the id of a real one, and the real one would be
-    taken for a repeat.
+    The id always belongs to the content, also when it was read from a topic: otherwise a writer could
+    publish another fact under the id of a real one, and the real one would be taken for a repeat.
     """
 
     location: Location

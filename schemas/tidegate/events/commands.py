@@ -60,7 +60,7 @@ class SavepointRequested(Request, frozen=True):
 
     @property
     def mark(self) -> SavepointMark | None:
-        """What the savepoint says of itself; None for a person's without a lifetime."""
+        """The mark in the savepoint's comment; None for a person's without a lifetime."""
         if self.policy is None and self.lifetime_seconds is None:
             return None
         return SavepointMark(

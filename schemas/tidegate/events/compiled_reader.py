@@ -2,8 +2,8 @@
 
 It is what fastavro and pydantic do together, at a third of their cost, and only for what is as it
 should be. Whatever else it meets (a damaged body, a value beyond a limit, an id that is not the
-content's, an encoding that Avro allows and nobody uses) it leaves to them: they decide, and say
-what is wrong. So it refuses nothing, and accepts only what they accept, with the same result; the
+content's, an encoding that Avro allows and no writer uses) it leaves to them: they decide, and name
+the fault. So it refuses nothing, and accepts only what they accept, with the same result; the
 property tests in `tests/events/test_compiled.py` hold it to that.
 
 The source is made as `dataclasses` makes its own: a line or a few for every field of the schema, in
@@ -117,7 +117,7 @@ class _Source:
         Returns:
             Its variable, and by field that of the value.
         """
-        fields = {each["name"]: each["type"] for each in schema["fields"]}
+        fields = {field["name"]: field["type"] for field in schema["fields"]}
         if list(fields) != list(model.model_fields):
             raise _UnsupportedError
         values: dict[str, str] = {}
@@ -183,8 +183,8 @@ class _Source:
         self._add(f"    {length}, i = number(b, i - 1)")
         self._add(f"    if {length} & 1: return None")
         self._add(f"i = (j := i) + ({length} >> 1)")
-        patterns = [each.pattern for each in metadata if hasattr(each, "pattern")]
-        if all(isinstance(each, MinLen | MaxLen) for each in metadata):
+        patterns = [rule.pattern for rule in metadata if hasattr(rule, "pattern")]
+        if all(isinstance(rule, MinLen | MaxLen) for rule in metadata):
             self._add(f"{made} = b[j:i].decode()")  # cut off: `i` lies behind the end, see `body`
             self._check_length(made, metadata)
         elif len(patterns) == len(metadata) == 1:
@@ -243,8 +243,8 @@ class _Source:
         if origin is not tuple or parts[1:] != (...,):
             raise _UnsupportedError
         made, count = self._variable(), self._variable()
-        limits = [each.max_length for each in metadata if isinstance(each, MaxLen)]
-        if len(limits) != 1 or not all(isinstance(each, MinLen | MaxLen) for each in metadata):
+        limits = [rule.max_length for rule in metadata if isinstance(rule, MaxLen)]
+        if len(limits) != 1 or not all(isinstance(rule, MinLen | MaxLen) for rule in metadata):
             raise _UnsupportedError
         self._add(f"{made} = []")
         self._add("while True:")
@@ -263,8 +263,8 @@ class _Source:
         return made
 
     def _check_length(self, made: str, metadata: list[Any]) -> None:
-        for each in metadata:
-            beyond = f"< {each.min_length}" if isinstance(each, MinLen) else f"> {each.max_length}"
+        for rule in metadata:
+            beyond = f"< {rule.min_length}" if isinstance(rule, MinLen) else f"> {rule.max_length}"
             self._add(f"if len({made}) {beyond}: return None")
 
     def _longer(self, made: str) -> None:
@@ -312,7 +312,7 @@ def _plain(annotation: Hint, metadata: list[Any]) -> tuple[Hint, list[Any]]:
         return annotation, metadata
     kind, *more = get_args(annotation)
     unpacked = chain.from_iterable(
-        each.metadata if isinstance(each, FieldInfo) else [each] for each in more
+        rule.metadata if isinstance(rule, FieldInfo) else [rule] for rule in more
     )
     return _plain(kind, [*unpacked, *metadata])
 

@@ -79,7 +79,7 @@ def moment_at(value: bytes, at: int) -> tuple[datetime, int]:
 class Valid(dict[bytes, str]):
     """By their bytes the values that pydantic has found valid, and what it made of them.
 
-    Where there are too many, all are forgotten: it is used for every fact, and a look into this
+    Where there are too many, all are forgotten: it is used for every fact, and reading this
     takes a quarter of the time that `lru_cache` takes to keep its order.
     """
 

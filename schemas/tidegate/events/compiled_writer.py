@@ -100,10 +100,10 @@ class _Source:
     def _record(self, schema: Json, instance: str) -> None:
         fields = self._variable()
         self._add(f"{fields} = vars({instance})")
-        for each in schema["fields"]:
+        for field in schema["fields"]:
             value = self._variable()
-            self._add(f"{value} = {fields}[{each['name']!r}]")
-            self._value(each["type"], value)
+            self._add(f"{value} = {fields}[{field['name']!r}]")
+            self._value(field["type"], value)
 
     def _value(self, kind: Json, value: str) -> None:
         """The lines that write the value of a variable."""

@@ -151,7 +151,7 @@ class VacuumFinished(Fact, frozen=True):
 
     @property
     def unordered(self) -> tuple[tuple[str | int, ...], ...]:
-        """The directories and the ids of the holds, in one order: another order is no other fact.
+        """The directories and the ids of the holds, sorted: the order does not make another fact.
 
         What else is known of a lock (its owner, its type, its transaction) does not make another.
         """

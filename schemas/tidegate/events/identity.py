@@ -12,7 +12,7 @@ from tidegate.errors import FormatError
 
 _NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_URL, "https://tidegate.dev/events").bytes
 _fresh: Final = sha1(_NAMESPACE, usedforsecurity=False).copy
-"""Begins a hash at half the cost of looking up the algorithm."""
+"""Begins a hash at half the cost of finding the algorithm by name."""
 _PART: Final = re.compile(r"[^\s./\\\x00-\x1f]+")
 _PARTS: Final = 3
 _VARIANT: Final = {f"{digit:x}": "89ab"[digit & 3] for digit in range(16)}

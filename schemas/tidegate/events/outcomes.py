@@ -28,7 +28,7 @@ class Answer(Outcome, frozen=True):
     signed_by: Text | None = None
 
     def to(self, command: Command, signed_by: str | None = None) -> Self:
-        """The same outcome with who asked and why, as `command` says, whatever it said before.
+        """The same outcome with the requester and reason of `command`.
 
         `signed_by` is the name whose key signed the command; None: no signature was verified.
         """
@@ -76,8 +76,8 @@ class SavepointRejected(Answer, frozen=True):
 class RestorePlan(Answer, frozen=True):
     """The plan of a restore: the fields that RestorePlanned and RestoreStarted share.
 
-    `metadata_table` says whether Hudi's metadata table is kept or dropped, and why; None if there
-    is none.
+    `metadata_table` says whether Hudi's metadata table is kept or dropped, and why; None without
+    one.
     """
 
     savepoint: Text
@@ -131,8 +131,8 @@ class RestoreCompleted(OfApproval, frozen=True):
     """The savepointed commit is the table's last completed commit again.
 
     With `already_done` it was before this attempt, which deleted nothing; the counts are those of
-    the first time. `metadata_table` says what became of Hudi's metadata table, and why; None if
-    there is none, or if it is not known any more.
+    the first time. `metadata_table` says what became of Hudi's metadata table, and why; None
+    without one, or if it is not known any more.
     """
 
     savepoint: Text
@@ -189,7 +189,7 @@ class DirectoriesOutcome(Answer, frozen=True):
 
 
 class CleaningStarted(DirectoriesOutcome, frozen=True):
-    """What is about to go, published before that so that a crash can't hide it.
+    """The directories about to be removed, published before that so that a crash can't hide it.
 
     With the mode `quarantine` it is moved aside and kept for `keep_ms` before it is removed.
     """

@@ -60,7 +60,7 @@ class PartsJoiner:
     def follows(self, outcome: DirectoriesOutcome) -> bool:
         """Whether a part is the first one, or the next of those that came before."""
         before = self._pending.get(_key(outcome), [])
-        same = all(each.parts == outcome.parts for each in before)
+        same = all(part.parts == outcome.parts for part in before)
         return outcome.part in (None, 1) or (same and outcome.part == len(before) + 1)
 
 

@@ -16,7 +16,7 @@ class Reason(StrEnum):
     """A refusal's code. Nothing of the table was changed."""
 
     meaning: str
-    """What was found, in one sentence."""
+    """The finding, in one sentence."""
     remedy: str
     """What the person who asked does next."""
 
@@ -76,7 +76,7 @@ class Reason(StrEnum):
     KEY_NOT_ALLOWED = (
         "key-not-allowed",
         "The key is trusted, but not for this command, this table or this time.",
-        "Let somebody sign whose key may, or extend the key's entry in `[[security.keys]]`.",
+        "Sign with a key that may, or extend the key's entry in `[[security.keys]]`.",
     )
     # about a savepoint on a Hudi table
     NO_SUCH_COMMIT = (
@@ -117,14 +117,14 @@ class Reason(StrEnum):
     )
     SAVEPOINT_INCOMPLETE = (
         "savepoint-incomplete",
-        "The savepoint was begun and never completed, so nobody can say who made it.",
+        "The savepoint was begun and never completed, so its maker is unknown.",
         "Let a person request its removal, or repeat the savepoint's request.",
     )
     # about a restore of a Hudi table
     NOT_ALLOWED = (
         "not-allowed",
         "The requester (the verified name, if signed) is not listed in `restores.requested_by`.",
-        "Let somebody who is listed ask; a plan alone is open to everybody.",
+        "Ask a person who is listed. A plan alone is open to everybody.",
     )
     NO_SUCH_SAVEPOINT = (
         "no-such-savepoint",
@@ -173,7 +173,7 @@ class Reason(StrEnum):
     )
     RESTORE_ABANDONED = (
         "restore-abandoned",
-        "The restore begun for this request is no longer on the timeline: somebody removed it.",
+        "The restore begun for this request is no longer on the timeline: it was removed.",
         "Check the table, then send a new request.",
     )
     WRITER_ALIVE = (
@@ -209,7 +209,7 @@ class Reason(StrEnum):
     )
     APPROVAL_NOT_CONFIGURED = (
         "approval-not-configured",
-        "The request needs an approval, and the restorer's settings name nobody who may give one.",
+        "The request needs an approval, and the restorer's settings do not name an approver.",
         "Set `approval = true` for the table in `[[restores.rules]]`, then send a new request.",
     )
     NO_SUCH_REQUEST = (
@@ -230,7 +230,7 @@ class Reason(StrEnum):
     NOT_AN_APPROVER = (
         "not-an-approver",
         "The approver (the verified name, if signed) is not listed in `approved_by`.",
-        "Let somebody approve who is listed in `[[restores.rules]]`.",
+        "Ask a person who is listed in `[[restores.rules]]` for the approval.",
     )
     APPROVAL_EXPIRED = (
         "approval-expired",
@@ -261,7 +261,7 @@ class Reason(StrEnum):
     OTHER_CONTENT = (
         "other-content",
         "Directories of aborted writes hold other files now: the table was created again, say.",
-        "Nothing: the Metastore bridge looks again, and asks for what is still to go.",
+        "No action needed: the Metastore bridge checks again and requests the rest.",
     )
     NOT_ENOUGH_HISTORY = (
         "not-enough-history",
@@ -285,7 +285,7 @@ class Reason(StrEnum):
     )
     TABLE_HELD = (
         "table-held",
-        "Somebody holds the table: nothing of it is removed.",
+        "A person holds the table: nothing of it is removed.",
         "Remove the hold (`tidegate hold remove`); what waits is then done.",
     )
     # about putting back what a cleaning moved into quarantine
@@ -318,5 +318,5 @@ class Reason(StrEnum):
 
 def reasons_table() -> str:
     """Every reason as a Markdown table, in the order of the enum, with a newline at its end."""
-    rows = (f"| `{each}` | {each.meaning} | {each.remedy} |\n" for each in Reason)
+    rows = (f"| `{reason}` | {reason.meaning} | {reason.remedy} |\n" for reason in Reason)
     return "".join(("| reason | what was found | what to do |\n", "|---|---|---|\n", *rows))

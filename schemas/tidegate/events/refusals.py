@@ -21,7 +21,7 @@ from tidegate.events.savepoint_removal import SavepointRemovalRejected, Savepoin
 
 
 def refusal(command: Command, reason: Reason, message: str, source: str, at: datetime) -> Answer:
-    """The outcome that refuses a command before its executor has looked at it.
+    """The outcome that refuses a command before its executor has read the table.
 
     Raises:
         PermanentError: there is no such outcome for this kind of command.

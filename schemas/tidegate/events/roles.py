@@ -33,5 +33,5 @@ OUTSIDERS: Final = (
     Role.OPERATORS,
     Role.MONITORING,
 )
-"""The roles that are no service; their consumer groups are their own."""
+"""The roles outside of the services; their consumer groups are their own."""
 SERVICES: Final = tuple(role for role in Role if role not in OUTSIDERS)

@@ -60,7 +60,7 @@ class SavepointMark(Value, frozen=True):
     def parse(cls, comment: str) -> tuple[Self | None, str]:
         """The mark at the beginning of a comment, and the rest; (None, comment) without a mark.
 
-        What only looks like a mark is none: such a savepoint counts as a person's.
+        A savepoint with an invalid mark counts as a person's.
         """
         found = _MARK.match(comment)
         if found is None:

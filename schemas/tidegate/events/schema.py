@@ -121,7 +121,7 @@ def previous_writers() -> Mapping[bytes, Writer]:
     """The schemas of every released version by fingerprint."""
     texts = (text for _, text in previous_texts())
     writers = ((text, writer_from(text)) for text in texts)
-    return {make_schema(each.reader.model, text).fingerprint: each for text, each in writers}
+    return {make_schema(writer.reader.model, text).fingerprint: writer for text, writer in writers}
 
 
 def writer_by_fingerprint(name: bytes) -> Writer | None:

@@ -23,7 +23,7 @@ UNCLEAN: Final = "unclean.leader.election.enable"
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic's declaration. `retention` None means compacted and kept for ever.
+    """A topic's declaration. `retention` None means compacted and kept forever.
 
     Every topic is keyed by table and has the same number of partitions, so that everything about a
     table is on the same partition number of every topic.
@@ -58,8 +58,8 @@ class Topic:
         """The topic's settings on the broker.
 
         Timestamps are the broker's append time, because that is a decider's only clock. A replica
-        that lacks confirmed records may never lead: the loss of a changelog's last records looks
-        like nothing at all.
+        that misses confirmed records may never lead: the loss of a changelog's last records could
+        not be noticed.
         """
         common = {"message.timestamp.type": "LogAppendTime", UNCLEAN: "false"}
         if self.max_bytes is not None:

@@ -1,4 +1,4 @@
-"""What an outcome means for whoever asked: done, refused, failed, or still under way."""
+"""The meaning of an outcome for the requester: done, refused, failed, or still under way."""
 
 from __future__ import annotations
 

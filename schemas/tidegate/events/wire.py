@@ -82,7 +82,7 @@ class Contents(NamedTuple):
 def _own_objects() -> Mapping[bytes, Contents]:
     """The contents of single objects of this version's schemas, by their first bytes."""
     writers = current_writers().items()
-    return {SINGLE_OBJECT + name: Contents(each, OBJECT_PREFIX_BYTES) for name, each in writers}
+    return {SINGLE_OBJECT + name: Contents(writer, OBJECT_PREFIX_BYTES) for name, writer in writers}
 
 
 class Wire:
