@@ -10,11 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.fuzz_inputs import damaged
+from support.samples import EveryThird, commit, memory_bus, message
 from tidegate.errors import FormatError
 from tidegate.events import Event, LockReleased, VacuumFinished
 from tidegate.events.codec import encode
 from tidegate.events.keys import partition_of
+from tidegate.events.message import Headers
+from tidegate.events.wire import Wire
+from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.input.decoder import Decoder
 
 PARTITIONS: Final = 7
@@ -114,3 +119,27 @@ def test_of_a_known_key_what_is_wrong_is_refused(wrong: Record) -> None:
 
     with pytest.raises(FormatError):
         warm.decode(wrong)
+
+
+@pytest.mark.parametrize("fault", [RecursionError("deep"), OverflowError("large"), KeyError("x")])
+def test_bytes_that_a_decoder_has_a_bug_for_are_dead_lettered_and_what_follows_goes_on(
+    monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    bus = memory_bus(EveryThird.name, partitions=1)
+    bus.send([Message("tidegate.commits", b"k", b"trap", (), 0)])
+    bus.send([message(commit(number)) for number in range(3)])
+    contents = Wire.contents
+
+    def trapped(wire: Wire, value: bytes | None, headers: Headers) -> object:
+        if value == b"trap":
+            raise fault
+        return contents(wire, value, headers)
+
+    monkeypatch.setattr(Wire, "contents", trapped)
+    loop = DeciderLoop(EveryThird(), bus)
+    loop.step(0)
+    loop.close()
+
+    [found] = bus.records("tidegate.dead-letters")
+    assert dict(found.headers)["tidegate-fault"] == b"message"
+    assert len(bus.records("tidegate.commands")) == 1

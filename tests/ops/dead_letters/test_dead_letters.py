@@ -196,7 +196,8 @@ def test_messages_that_were_not_copied_are_published_again_from_their_topic() ->
     )
     assert difference(found, None) == (
         "it stands for 7 messages that were not copied. Publish what is there again with: tidegate"
-        " replay events lake.commits --partition 2 --from-offset 3 --to-offset 13. Then discard it"
+        " replay events --topic lake.commits --partition 2 --from-offset 3 --to-offset 13."
+        " Then discard it"
     )
 
 

@@ -61,7 +61,7 @@ def _uncopied(dead_letter: DeadLetter) -> str:
         return ""
     return (
         f"it stands for {sum(map(len, ranges))} messages that were not copied. Publish what is"
-        f" there again with: tidegate replay events {dead_letter.origin.topic} --partition"
+        f" there again with: tidegate replay events --topic {dead_letter.origin.topic} --partition"
         f" {dead_letter.origin.number} --from-offset {ranges[0].start} --to-offset"
         f" {ranges[-1].stop}. Then discard it"
     )

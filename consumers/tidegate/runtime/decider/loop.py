@@ -179,15 +179,16 @@ class DeciderLoop(Generic[S]):
     def revoked(self, partitions: Sequence[Partition]) -> None:  # noqa: ARG002 - always all of them
         """Finish pending work, then give up the partitions; they may be assigned again at once."""
         self._finish(wait=True)
-        self._dead_letters.forget()
         self._owned.release()
-        self._ticks.assigned({})
-        self._catch_up.assigned({}, {})
+        self._forget()
 
     def lost(self, partitions: Sequence[Partition]) -> None:  # noqa: ARG002 - always all of them
         """Drop the partitions and the pending work on them."""
-        self._dead_letters.forget()
         self._owned.drop()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._dead_letters.forget()
         self._ticks.assigned({})
         self._catch_up.assigned({}, {})
 
@@ -267,12 +268,7 @@ class DeciderLoop(Generic[S]):
     def _pass_ends(self) -> None:
         """Go past what holds no record before the end of an input."""
         for where, end in self._subscription.ends().items():
-            owned = self._owned[where.number]
-            read_up_to = owned.pending.read_up_to
-            if end > read_up_to.get(where, self._committed.get(where, 0)):
-                read_up_to[where] = end
-                if end > owned.store.applied_to(where.topic):
-                    owned.store.advance(where.topic, end - 1)
+            self._owned[where.number].pass_end(where, end, self._committed.get(where, 0))
 
     def _tick(self) -> None:
         """Let the tables that are due decide on the time alone."""
@@ -368,8 +364,7 @@ class DeciderLoop(Generic[S]):
     def _finish(self, *, wait: bool = False) -> None:
         """Publish, write the state, commit: in this order (invariant 2)."""
         for where in self._dead_letters.write_recorded(all_of_them=wait):
-            owned = self._owned[where.number]
-            owned.pending.read_up_to.setdefault(where, owned.store.applied_to(where.topic))
+            self._owned[where.number].commit_again(where)
         begun = self._owned.with_pending_work()
         if not begun:
             return

@@ -50,6 +50,16 @@ class OwnedPartition(Generic[S]):
     store: StateStore[S]
     pending: PendingWork = field(default_factory=PendingWork)
 
+    def pass_end(self, where: Partition, end: int, committed: int) -> None:
+        """All records before this offset of an input were applied: go past what holds none."""
+        if end > self.pending.read_up_to.get(where, committed):
+            self.pending.read_up_to[where] = end
+            self.store.advance(where.topic, max(end, self.store.applied_to(where.topic)) - 1)
+
+    def commit_again(self, where: Partition) -> None:
+        """Commit an input's position once more: its metadata has changed."""
+        self.pending.read_up_to.setdefault(where, self.store.applied_to(where.topic))
+
 
 class OwnedPartitions(Generic[S]):
     """The partition numbers that a decider's process owns.

@@ -140,7 +140,7 @@ def uncopied(
     error = FormatError(
         f"{offsets.count} more messages of {where} are invalid, too many to copy them all: offsets"
         f" {offsets.text}{reason}. The messages are on their topic; once they can be processed:"
-        " tidegate replay events, with --partition, --from-offset and --to-offset"
+        " tidegate replay events, with --topic, --partition, --from-offset and --to-offset"
     )
     first = Record(partition, offsets.first, None, None, (), offsets.since_ms)
     headers = _reasons(first, group, error)

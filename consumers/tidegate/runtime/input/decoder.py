@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidegate.errors import FormatError, TransientError
+from tidegate.errors import FormatError, TidegateError, TransientError
 from tidegate.events import Event
 from tidegate.events.catalogue import EVENT_TYPES
 from tidegate.events.codec import compiled_reader, single_object_prefix
@@ -59,7 +59,17 @@ class Decoder:
             FormatError: the record can't be decoded, or its event belongs on another topic or
                 partition: the caller dead-letters it.
             TransientError: the schema registry did not answer within the retries.
+            StopService: the schema registry refuses us.
         """
+        try:
+            return self._decoded(record)
+        except TidegateError:
+            raise
+        except Exception as error:
+            # the bytes may be a stranger's: a bug that they meet must not stop the service
+            raise FormatError(f"can't be decoded: {type(error).__name__}: {error}") from error
+
+    def _decoded(self, record: Record) -> Event | None:
         (topic, number), _, key, value, _, _, _ = record
         if value is not None and len(value) <= MAX_WIDE_BYTES and topic in self._readers:
             read = self._readers[topic].get(value[:OBJECT_PREFIX_BYTES])

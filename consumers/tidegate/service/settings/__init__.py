@@ -95,7 +95,7 @@ instance_id = "host-0"                   # lasting, unique: a restart takes its 
 session_timeout_ms = 30000               # ... if it takes no longer than this
 [services.retries]                       # of transient faults: for all services ...
 longest_wait_ms = 60000
-[services.dead_letters]                  # more failures than this among `window` messages stop it
+[services.dead_letters]                  # own failures, of `window` valid messages, that stop it
 max_failures = 50
 window = 100
 [services.restorer.retries]              # ... and for one of them

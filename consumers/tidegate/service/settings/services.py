@@ -29,9 +29,10 @@ class RetrySettings(Section, frozen=True):
 
 
 class DeadLetterSettings(Section, frozen=True):
-    """A service stops after more than `max_failures` dead letters among `window` messages.
+    """A service stops after it failed on more than `max_failures` of `window` valid messages.
 
-    They are counted by partition. If both are the same, the service never stops for this reason.
+    They are counted by partition, and must be of several tables. Invalid messages, and locations
+    that refuse, never count. If both are the same, the service never stops for this reason.
     """
 
     max_failures: int | None = Field(
@@ -67,13 +68,13 @@ class Limits(Section, frozen=True):
 
     @property
     def max_failures(self) -> int:
-        """How many of the last `window` messages of a partition may become dead letters."""
+        """On how many of the last `window` valid messages of a partition a service may fail."""
         configured = self.dead_letters.max_failures
         return _MAX_FAILURES if configured is None else configured
 
     @property
     def window(self) -> int:
-        """The number of messages among which dead letters are counted."""
+        """The number of valid messages among which failures are counted."""
         return self.dead_letters.window or _WINDOW
 
 
