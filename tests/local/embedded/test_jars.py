@@ -210,7 +210,7 @@ def archive_of(repository: Path) -> None:
 
 
 @pytest.fixture
-def metastore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], MetastoreHome]:
+def unpack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], MetastoreHome]:
     """Starts from a small archive, whose schema costs nothing."""
     archive_of(tmp_path / "repository")
     lock = tmp_path / "small.json"
@@ -243,14 +243,14 @@ def link_jar(program: Path) -> None:
 
 @pytest.mark.parametrize("change", [replace_jar, add_jar, remove_script, link_jar])
 def test_an_unpacked_metastore_that_was_changed_is_unpacked_again_before_it_starts(
-    metastore: Callable[[], MetastoreHome],
+    unpack: Callable[[], MetastoreHome],
     change: Callable[[Path], None],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    program = metastore().folder / "program"
+    program = unpack().folder / "program"
     change(program)
 
-    assert metastore().folder / "program" == program
+    assert unpack().folder / "program" == program
     files = {f.relative_to(program).as_posix(): f for f in program.rglob("*") if not f.is_dir()}
     assert {name: file.read_text() for name, file in files.items()} == {
         name: name for name in ("lib/server.jar", "scripts/schema.sql")
@@ -259,14 +259,14 @@ def test_an_unpacked_metastore_that_was_changed_is_unpacked_again_before_it_star
     assert "was changed" in caplog.text
 
 
-def test_an_unchanged_metastore_is_unpacked_once(metastore: Callable[[], MetastoreHome]) -> None:
-    inode = metastore().folder.stat().st_ino
+def test_an_unchanged_metastore_is_unpacked_once(unpack: Callable[[], MetastoreHome]) -> None:
+    inode = unpack().folder.stat().st_ino
 
-    assert metastore().folder.stat().st_ino == inode
+    assert unpack().folder.stat().st_ino == inode
 
 
 def test_a_metastore_whose_lock_does_not_say_what_it_unpacks_to_does_not_start(
-    metastore: Callable[[], MetastoreHome], tmp_path: Path
+    unpack: Callable[[], MetastoreHome], tmp_path: Path
 ) -> None:
     lock = tmp_path / "small.json"
     content = JarLock.model_validate_json(lock.read_bytes())
@@ -274,4 +274,4 @@ def test_a_metastore_whose_lock_does_not_say_what_it_unpacks_to_does_not_start(
     lock.write_text(content.model_copy(update={"jars": tuple(bare)}).dumps())
 
     with pytest.raises(ConfigError, match="does not say what"):
-        metastore()
+        unpack()
