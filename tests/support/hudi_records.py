@@ -141,7 +141,9 @@ class RealHudi:
     root: Path = Path()
     record: Record | None = None
     """None: what it is asked is neither recorded nor replayed."""
-    _shared: dict[str, Any] = field(default_factory=dict[str, Any])
+    _shared: dict[tuple[bool, str, str], Any] = field(
+        default_factory=dict[tuple[bool, str, str], Any]
+    )
 
     def ask(self, table: Path, question: str, live: Callable[[SparkSession], object]) -> Any:  # noqa: ANN401
         """Have real Hudi change a table or answer a question: JSON."""
@@ -167,14 +169,12 @@ class RealHudi:
         return answer
 
     def shared(self, name: str, make: Callable[[], T]) -> T:
-        """A scene that several tests copy: live Hudi makes it once."""
-        if self.mode == REPLAY or name not in self._shared:
+        """A scene that several tests copy, made once in a session."""
+        key = (self.mode == REPLAY, self.module, name)
+        if key not in self._shared:
             with self.recorded(name):
-                scene = make()
-            if self.mode == REPLAY:
-                return scene
-            self._shared[name] = scene
-        found: T = self._shared[name]
+                self._shared[key] = make()
+        found: T = self._shared[key]
         return found
 
     @contextmanager
@@ -215,8 +215,7 @@ class RealHudi:
 
     def _tree(self, table: Path) -> dict[str, str]:
         found = dict[str, str]()
-        for path in sorted(table.rglob("*")):
-            name = str(path.relative_to(table))
+        for name, path in _below(table):
             if f"{name}/".startswith(_PRIVATE):
                 continue
             if path.is_dir():
@@ -224,11 +223,11 @@ class RealHudi:
             elif _has_data(name, size := path.stat().st_size):
                 found[name] = f"={size}"
             else:
-                found[name] = _digest(self._content(path))
+                found[name] = _digest(self._content(path.path))
         return found
 
-    def _content(self, path: Path) -> bytes:
-        return path.read_bytes().replace(str(self.base).encode(), _BASE)
+    def _content(self, path: str | Path) -> bytes:
+        return Path(path).read_bytes().replace(str(self.base).encode(), _BASE)
 
     def _replay(
         self, record: Record, table: Path, question: str, before: Mapping[str, str]
@@ -276,9 +275,19 @@ def base_folder() -> Generator[Path]:
         yield base
 
 
+def _below(folder: Path | str, prefix: str = "") -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Everything below a folder, by its path in it; nothing where the folder does not exist."""
+    if not prefix and not os.path.exists(folder):  # noqa: PTH110 - called for thousands of files
+        return
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            yield prefix + entry.name, entry
+            if entry.is_dir():
+                yield from _below(entry.path, f"{prefix}{entry.name}/")
+
+
 def _times(table: Path) -> dict[str, int]:
-    files = (path for path in table.rglob("*") if path.is_file())
-    return {str(path.relative_to(table)): path.stat().st_mtime_ns for path in files}
+    return {name: e.stat().st_mtime_ns for name, e in _below(table) if not e.is_dir()}
 
 
 @contextmanager
