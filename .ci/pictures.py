@@ -14,6 +14,7 @@ BOX: Final = 62
 GAP: Final = 12
 ARROW: Final = 46
 NAME: Final = 24
+SHAPE: Final = f'height="{BOX}" rx="8"'
 # White words on these, in light and dark mode; what lies on the page itself is grey.
 STYLE: Final = """\
 text { font-family: system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; text-anchor: middle }
@@ -22,7 +23,8 @@ text { font-family: system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; te
 .name { fill: #5c6873; font-size: 14px; font-weight: 600; text-anchor: start }
 .then { fill: #5c6873; font-size: 14px; text-anchor: start }
 .arrow { stroke: #7a8794; stroke-width: 2; fill: none }
-.event { fill: #35618f } .decide { fill: #6a4c93 } .work { fill: #1f6f5c } .outcome { fill: #8a5a14 }
+.event { fill: #35618f } .decide { fill: #6a4c93 }
+.work { fill: #1f6f5c } .outcome { fill: #8a5a14 }
 @media (prefers-color-scheme: dark) { .name, .then { fill: #aab4be } .arrow { stroke: #aab4be } }"""
 
 
@@ -31,19 +33,19 @@ def draw(picture: dict[str, Any]) -> str:
     parts: list[str] = []
     y = 4
     for row in picture["rows"]:
-        height, drawn = _arrow(row["then"], y) if "then" in row else _boxes(row, y)
-        parts += drawn
-        y += height
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 4}"'
-            f' width="{WIDTH}" height="{y + 4}" role="img">',
-            f"<title>{escape(picture['title'])}</title>",
-            f"<style>\n{STYLE}\n</style>",
-            *parts,
-            "</svg>\n",
-        ]
-    )
+        used, lines = _arrow(row["then"], y) if "then" in row else _boxes(row, y)
+        parts += lines
+        y += used
+    height, title, drawn = y + 4, escape(picture["title"]), "\n".join(parts)
+    return f"""\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img">
+<title>{title}</title>
+<style>
+{STYLE}
+</style>
+{drawn}
+</svg>
+"""
 
 
 def _boxes(row: dict[str, Any], y: int) -> tuple[int, list[str]]:
@@ -57,14 +59,12 @@ def _boxes(row: dict[str, Any], y: int) -> tuple[int, list[str]]:
         title, _, more = box.partition("|")
         baseline = top + (26 if more else 37)
         drawn += [
-            f'<rect class="{row["colour"]}" x="{x:.0f}" y="{top}" width="{width:.0f}"'
-            f' height="{BOX}" rx="8"/>',
+            f'<rect class="{row["colour"]}" x="{x:.0f}" y="{top}" width="{width:.0f}" {SHAPE}/>',
             f'<text class="box" x="{middle:.0f}" y="{baseline}">{escape(title)}</text>',
         ]
         if more:
-            drawn.append(
-                f'<text class="more" x="{middle:.0f}" y="{top + 47}">{escape(more)}</text>'
-            )
+            words = escape(more)
+            drawn.append(f'<text class="more" x="{middle:.0f}" y="{top + 47}">{words}</text>')
     return NAME + BOX, drawn
 
 

@@ -1,7 +1,4 @@
-"""Record a run of `tidegate demo` as docs/images/demo.svg: `make recording`.
-
-The lines scroll up as they came; waits are shortened, and nothing else is changed.
-"""
+"""Record a run of `tidegate demo` as docs/images/demo.svg, with shortened waits."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ import sys
 import tempfile
 import time
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -18,14 +16,11 @@ from rich.console import Console
 from rich.text import Text
 
 TARGET: Final = Path(__file__).parents[1] / "docs" / "images" / "demo.svg"
-COLUMNS: Final = 92
-ROWS: Final = 24
-CHARACTER: Final = 8.4
-LINE: Final = 19
-MARGIN: Final = 14
+COLUMNS, ROWS = 104, 24
+CHARACTER, LINE, MARGIN = 8.4, 19, 14
 SHORTEST, LONGEST, SPEED, END = 0.15, 1.5, 3.0, 8.0
 COLOURS: Final = {1: "red", 2: "green", 9: "red", 10: "green"}
-SPINNER: Final = "\x1b[?25l"
+SPINS, STANDS = "\x1b[?25l", "\x1b[?25h"
 ERASED: Final = "\x1b[2K"
 STYLE: Final = """\
 text { font: 14px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; fill: #d8dee6 }
@@ -45,10 +40,12 @@ def record(command: list[str]) -> list[tuple[float, Text]]:
     env = {**os.environ, "FORCE_COLOR": "1", "COLUMNS": str(COLUMNS), "PYTHONUNBUFFERED": "1"}
     lines: list[tuple[float, Text]] = []
     started = time.monotonic()
+    spinning = False
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE) as program:
         for raw in program.stdout or ():
             line = raw.decode().rstrip("\n")
-            if not line.startswith(SPINNER):
+            spinning = SPINS in line or (spinning and STANDS not in line)
+            if not spinning:
                 text = Text.from_ansi(line.rpartition(ERASED)[2])
                 lines.append((time.monotonic() - started, text))
     if program.returncode:
@@ -60,7 +57,7 @@ def picture(lines: list[tuple[float, Text]]) -> str:
     """The lines as an SVG that scrolls."""
     width, height = round(COLUMNS * CHARACTER) + 2 * MARGIN, ROWS * LINE + 2 * MARGIN
     shown = [0.0]
-    for (before, _), (after, _) in zip(lines, lines[1:], strict=False):
+    for (before, _), (after, _) in pairwise(lines):
         shown.append(shown[-1] + min(max((after - before) / SPEED, SHORTEST), LONGEST))
     total = shown[-1] + END
     steps = [
@@ -68,21 +65,22 @@ def picture(lines: list[tuple[float, Text]]) -> str:
         for number, at in enumerate(shown, 1)
     ]
     last = f"transform: translateY({(ROWS - len(lines)) * LINE}px)"
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"'
-            f' width="{width}" height="{height}" role="img">',
-            "<title>A run of tidegate demo: every step, with its checks</title>",
-            f"<style>\n@keyframes scroll {{ {' '.join(steps)} 100% {{ {last} }} }}",
-            f"#lines {{ {last}; animation: scroll {total:.1f}s step-end infinite }}",
-            f"{STYLE}\n</style>",
-            f'<rect width="{width}" height="{height}" rx="8" fill="#161b22"/>',
-            f'<clipPath id="screen"><rect y="{MARGIN}" width="{width}" height="{ROWS * LINE}"/>'
-            '</clipPath><g clip-path="url(#screen)"><g id="lines">',
-            *(_line(number, text) for number, (_, text) in enumerate(lines)),
-            "</g></g>\n</svg>\n",
-        ]
-    )
+    texts = "\n".join(_line(number, text) for number, (_, text) in enumerate(lines))
+    return f"""\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img">
+<title>A run of tidegate demo: every step, with its checks</title>
+<style>
+@keyframes scroll {{ {" ".join(steps)} 100% {{ {last} }} }}
+#lines {{ {last}; animation: scroll {total:.1f}s step-end infinite }}
+{STYLE}
+</style>
+<rect width="{width}" height="{height}" rx="8" fill="#161b22"/>
+<clipPath id="screen"><rect y="{MARGIN}" width="{width}" height="{ROWS * LINE}"/></clipPath>
+<g clip-path="url(#screen)"><g id="lines">
+{texts}
+</g></g>
+</svg>
+"""
 
 
 def _line(number: int, text: Text) -> str:

@@ -1,4 +1,4 @@
-"""What the pages show is run, or at least understood by its program; and the pages hold together."""
+"""What the pages show is run, or at least understood by its program; their links resolve."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from support.kafka import create_topic
 from support.samples import commit
 from tidegate.cli import app
 from tidegate.events.codec import encode
-from tidegate.hudi import Instant, InstantState
+from tidegate.hudi import Action, Instant, InstantState
 from tidegate.service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -177,7 +177,7 @@ def test_the_python_that_reads_the_newest_instant_prints_it(
     table = HandMade(tmp_path / "orders").create()
     for minute in (1, 2):
         completed = InstantState.COMPLETED
-        table.put(Instant(at(minute), "commit", completed, end_of(at(minute))))
+        table.put(Instant(at(minute), Action.COMMIT, completed, end_of(at(minute))))
     [block] = in_language(section(PAGES["publish"], "Which instant did my job write?"), "python")
 
     run(block.replace("/lake/sales/orders", table.location))

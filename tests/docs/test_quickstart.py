@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -45,8 +46,6 @@ def reader(tmp_path: Path, port: int) -> Iterator[Reader]:
     typed = {
         "127.0.0.1:9092": f"127.0.0.1:{port}",
         "tidegate broker": f"tidegate broker --port {port}",
-        "pip install": ": pip install",
-        "mkdir -p ~/try-tidegate && cd ~/try-tidegate": "",
     }
     reader = Reader(folder, env, typed)
     yield reader
@@ -81,7 +80,7 @@ def test_a_new_user_sees_a_vacuum_wait_and_puts_its_directories_back(
 ) -> None:
     quickstart = section(README, "Ten minutes to your own table")
     reader.follow(quickstart.partition("A Spark job")[0])
-    location = reader.folder / "lake" / "sales" / "visits"
+    location = reader.folder / "lake" / "visits"
     table = AcidTable(location, {"id": "bigint", "page": "string"})
     snapshot = ValidWriteIds.parse("sales.visits:3:9223372036854775807::")
     inserted = [table.insert(n, [(n, "home")]) for n in (1, 2, 3)]
@@ -103,11 +102,13 @@ def test_a_new_user_sees_a_vacuum_wait_and_puts_its_directories_back(
                 LockHold(lock_id=38, lock_type=LockType.SHARED_READ, owner="ana@notebook"),
             ],
         )
-        at = {"table": "lake.sales.visits", "location": str(location)}
-        publisher.lock_released(**at, lock_id=41)
+        released = partial(
+            publisher.lock_released, table="lake.sales.visits", location=str(location)
+        )
+        released(lock_id=41)
         reader.run("until tidegate waiting | grep -q '1 of 2'; do sleep 0.2; done")
         reader.follow(waits)
-        publisher.lock_released(**at, lock_id=38, reason=ReleaseReason.EXPIRED)
+        released(lock_id=38, reason=ReleaseReason.EXPIRED)
         reader.run("until tidegate outcomes | grep -q DirectoriesCleaned; do sleep 0.2; done")
         assert not (location / inserted[0]).exists()
         reader.follow(undone)
