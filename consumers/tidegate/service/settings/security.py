@@ -7,13 +7,14 @@ from typing import Self
 
 from pydantic import AwareDatetime, Field, model_validator
 
+from tidegate.events.names import Name
 from tidegate.service.settings.section import Section
 
 
 class KeySettings(Section, frozen=True):
     """A public key: whose it is, what it may sign, and when. A name may have several keys."""
 
-    name: str = Field(min_length=1, max_length=1_000)
+    name: Name
     """Whose key it is: a person or a service. Outcomes keep it as `signed_by`."""
     public_key: str = Field(repr=False)
     """PEM, as `tidegate keys show` prints it; `${file:/path}` reads it from a file."""
