@@ -35,6 +35,7 @@ from tidegate.events.codec import (
     encode_body,
     encode_generally,
 )
+from tidegate.events.names import compared, has_hidden
 from tidegate.events.schema import current_writers, schema_of, schema_text, writer_from
 
 HOT: Final[tuple[type[Event], ...]] = (VacuumFinished, LockReleased)
@@ -46,6 +47,9 @@ _EXAMPLES: Final = {  # some were written by an earlier version: these are their
     for name in EVENT_TYPES
 }
 _TEXTS: Final = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=80)
+_NAMES: Final = st.text(
+    st.characters(categories=["L", "N", "P", "Zs"]), min_size=1, max_size=80
+).filter(lambda name: bool(compared(name)) and not has_hidden(name))
 _IDS: Final = st.one_of(
     st.integers(0, 2**63 - 1), st.sampled_from([0, 63, 64, 8191, 8192, 2**62, 2**63 - 1])
 )
@@ -56,7 +60,7 @@ _SUBJECTS: Final = st.fixed_dictionaries(
         "occurred_at": st.datetimes(datetime(1960, 1, 1), datetime(9000, 1, 1)).map(  # noqa: DTZ001 - made aware
             lambda it: it.replace(tzinfo=UTC)
         ),
-        "source": _TEXTS,
+        "source": _NAMES,
         "caused_by": st.none() | _TEXTS,
         "partition": st.none() | _TEXTS,
     }

@@ -6,7 +6,6 @@ forge, can only keep an approval from being used.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -23,6 +22,7 @@ from tidegate.events import (
     RestoreRequested,
     RestoreStarted,
 )
+from tidegate.events.names import compared
 from tidegate.events.reasons import Reason
 from tidegate.restores.plan import PlannedRestore
 from tidegate.runtime.authorization import SignedBy
@@ -79,7 +79,7 @@ class Published(Generic[C_co]):
     def names(self) -> frozenset[str]:
         """Every name that the command may be of, as they are compared."""
         signed = [self.signed_by.name] if self.signed_by else []
-        return frozenset(map(_as_compared, [self.command.asked_by, *signed]))
+        return frozenset(map(compared, [self.command.asked_by, *signed]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +208,3 @@ def _check_time(
 
 def _approval_of(outcome: Outcome) -> str | None:
     return getattr(outcome, "approval", None)
-
-
-def _as_compared(name: str) -> str:
-    """A name without what tells two spellings of it apart: case, spaces, forms of a letter."""
-    return "".join(unicodedata.normalize("NFKC", name).casefold().split())

@@ -7,16 +7,15 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 from uuid import uuid4
 
 from tidegate.errors import (
     ConfigError,
     DeliveryError,
     InvalidEventError,
-    MessageTooLargeError,
 )
-from tidegate.errors.deliveries import NotStored, Receipt, Unconfirmed
+from tidegate.errors.deliveries import Receipt
 from tidegate.events import (
     CleaningHoldRemovalRequested,
     CleaningHoldRequested,
@@ -40,6 +39,7 @@ from tidegate.events import (
 from tidegate.events.message import Message
 from tidegate.events.topics import DEFAULT_PREFIX, topic_of
 from tidegate.hive_metastore import MetastoreSettings
+from tidegate.publisher.batch_error import error_of_batch
 from tidegate.publisher.checks import check_publishable
 from tidegate.publisher.delivery import ConfirmedProducer
 from tidegate.publisher.holds import holds_of
@@ -47,12 +47,6 @@ from tidegate.publisher.tracing import trace_injector
 from tidegate.publisher.watch import OutcomeWatch
 from tidegate.registry import RegistrySettings, wire_for
 from tidegate.signatures import Signer, SigningKey
-
-_SHOWN: Final = 3
-_TOO_LARGE: Final = "; raise max.message.bytes of the topic"
-_TOO_MANY_HOLDS: Final = (
-    ", or leave out the locks whose transaction_id is among open_transactions: they end with it"
-)
 
 
 class Publisher:
@@ -123,7 +117,7 @@ class Publisher:
         try:
             receipts = self._producer.send([self._message(event) for event in events])
         except DeliveryError as error:
-            raise _with_ids(error, events) from error
+            raise error_of_batch(error, events) from error
         return [
             receipt._replace(event_id=event.event_id)
             for receipt, event in zip(receipts, events, strict=True)
@@ -391,42 +385,6 @@ def _with_servers(
             "no broker: give bootstrap_servers, or set KAFKA_BOOTSTRAP_SERVERS to host:port"
         )
     return {**config, "bootstrap.servers": named}
-
-
-def _with_ids(error: DeliveryError, events: Sequence[Event]) -> DeliveryError:
-    requests = [event.event_id for event in events if isinstance(event, Request)]
-    hint = f"; repeat with the request id {', '.join(requests)}" if requests else ""
-    if isinstance(error, MessageTooLargeError):
-        hint = _TOO_LARGE
-        if any(isinstance(event, VacuumFinished) for event in events):
-            hint += _TOO_MANY_HOLDS
-    elif type(error) is not DeliveryError:
-        hint = ""  # what is denied was not stored, and repeating it is useless
-    named = type(error)(f"{error}{_refused(error, events)}{hint}")
-    named.event_ids = tuple(event.event_id for event in events)
-    named.results = tuple(
-        result._replace(event_id=event_id)
-        for result, event_id in zip(error.results, named.event_ids, strict=True)
-    )
-    return named
-
-
-def _refused(error: DeliveryError, events: Sequence[Event]) -> str:
-    """Which of several events were not stored, for people; `results` has all of them."""
-    if len(events) == 1:
-        return ""
-    refused = [
-        f"event {number} ({event.event_id}): {result.reason}"
-        for number, (event, result) in enumerate(zip(events, error.results, strict=True), 1)
-        if isinstance(result, NotStored)
-    ]
-    stored = sum(isinstance(result, Receipt) for result in error.results)
-    unknown = sum(isinstance(result, Unconfirmed) for result in error.results)
-    shown = ", ".join(refused[:_SHOWN]) + (", ..." if len(refused) > _SHOWN else "")
-    return (
-        f"; {stored} stored, {unknown} unconfirmed, {len(refused)} not stored"
-        f"{': ' if refused else ''}{shown}"
-    )
 
 
 def _given(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from pydantic import AwareDatetime
 
 from tidegate.events.base import Outcome, Value
 from tidegate.events.limits import Count, Id, Message, Text
+from tidegate.events.names import Name
 
 
 class LackedHold(Value, frozen=True):
@@ -65,7 +66,7 @@ class UnknownTableReleased(Outcome, frozen=True):
     limit_seconds: Count
     lock_id: Id | None = None
     transaction_id: Id | None = None
-    published_by: Text
+    published_by: Name
     message: Message
 
 

@@ -8,6 +8,7 @@ from pydantic import AwareDatetime, Field
 
 from tidegate.events.base import Request
 from tidegate.events.limits import Message, Text
+from tidegate.events.names import Name
 from tidegate.events.outcomes import Answer, RestorePlan
 
 RequestId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$")]
@@ -31,7 +32,7 @@ class RestoreApproved(Request, frozen=True):
 
     request: RequestId
     plan_id: Text
-    approved_by: Text
+    approved_by: Name
     reason: Text
 
     @property

@@ -6,6 +6,7 @@ from typing import Final
 
 from tidegate.events.base import Outcome
 from tidegate.events.limits import Count, ErrorText, Text
+from tidegate.events.names import Name
 
 UNKNOWN_TABLE: Final = "unknown.unknown.unknown"
 """The table of a dead letter whose key is not a table's identity; its location is `unknown`."""
@@ -19,7 +20,7 @@ class DeadLetterResolved(Outcome, frozen=True):
     origin_partition: Count
     origin_offset: Count
     error: ErrorText
-    requested_by: Text
+    requested_by: Name
 
 
 class DeadLetterRedriven(DeadLetterResolved, frozen=True):

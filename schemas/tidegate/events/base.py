@@ -11,6 +11,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, model_vali
 
 from tidegate.events.identity import derived_id, table_identity
 from tidegate.events.limits import Location, Path, Text
+from tidegate.events.names import Name
 
 EventId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$|^$")]
 """A word of up to 100 characters; empty until it is derived."""
@@ -48,7 +49,7 @@ class Event(Value, frozen=True):
     table: TableIdentity
     location: Path
     occurred_at: AwareDatetime
-    source: Text
+    source: Name
     caused_by: Text | None = None
 
     @model_validator(mode="after")
@@ -84,8 +85,9 @@ class Event(Value, frozen=True):
 class Fact(Event, frozen=True):
     """Something that happened outside Tidegate.
 
-    The id always belongs to the content, also when it was read from a topic: otherwise a writer could
-    publish another fact under the id of a real one, and the real one would be taken for a repeat.
+    The id always belongs to the content, also when it was read from a topic: otherwise a writer
+    could publish another fact under the id of a real one, and the real one would be taken for a
+    repeat.
     """
 
     location: Location

@@ -17,6 +17,7 @@ from tidegate.events.limits import (
     Snapshot,
     Text,
 )
+from tidegate.events.names import Name
 from tidegate.events.savepoint_marks import (
     PREFIX,
     LifetimeSeconds,
@@ -42,7 +43,7 @@ class SavepointRequested(Request, frozen=True):
     )
 
     instant: HudiInstant | None = None
-    requested_by: Text
+    requested_by: Name
     comment: LongText = ""
     before: HudiInstant | None = None
     policy: PolicyName | None = None
@@ -99,7 +100,7 @@ class RestoreRequested(Request, frozen=True):
     )
 
     savepoint: HudiInstant
-    requested_by: Text
+    requested_by: Name
     reason: Text
     plan_only: bool = False
     expected_plan: Text | None = None

@@ -20,6 +20,7 @@ from tidegate.events.limits import (
     Snapshot,
     Text,
 )
+from tidegate.events.names import Name
 from tidegate.events.outcomes import Answer
 
 ANYWHERE: Final = "unknown"
@@ -32,7 +33,7 @@ class HoldRequest(Request, frozen=True):
     identified_by: ClassVar[tuple[str, ...]] = ("table", "caused_by", "source")
 
     location: Path = ANYWHERE
-    requested_by: Text
+    requested_by: Name
     reason: Text
 
     @property
@@ -75,7 +76,7 @@ class CleaningDeferred(Answer, frozen=True):
     """
 
     hold: Text
-    held_by: Text
+    held_by: Name
     kind: VacuumKind
     partition: Text | None = None
     directories: tuple[DirectoryName, ...] = Field(min_length=1, max_length=MAX_DIRECTORIES)

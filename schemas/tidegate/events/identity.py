@@ -9,6 +9,7 @@ from hashlib import sha1
 from typing import Final
 
 from tidegate.errors import FormatError
+from tidegate.events.names import has_hidden
 
 _NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_URL, "https://tidegate.dev/events").bytes
 _fresh: Final = sha1(_NAMESPACE, usedforsecurity=False).copy
@@ -27,10 +28,14 @@ def table_identity(name: str) -> str:
 
     Raises:
         FormatError: not exactly three non-empty parts, or a part holds white space, a slash, a
-            backslash or a control character.
+            backslash, or a control or invisible character.
     """
     parts = name.strip().lower().split(".")
-    if len(parts) != _PARTS or not all(_PART.fullmatch(part) for part in parts):
+    if (
+        len(parts) != _PARTS
+        or not all(_PART.fullmatch(part) for part in parts)
+        or has_hidden(name.strip())
+    ):
         raise FormatError(f"{name!r} is not a table name of the form catalog.database.table")
     return ".".join(parts)
 

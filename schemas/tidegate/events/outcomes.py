@@ -10,6 +10,7 @@ from pydantic import AwareDatetime, model_validator
 from tidegate.events.base import Command, Outcome, Value
 from tidegate.events.identity import derived_id
 from tidegate.events.limits import Count, LongText, Message, Text
+from tidegate.events.names import Name
 from tidegate.events.savepoint_marks import KeptSavepoint, LifetimeSeconds
 
 
@@ -23,9 +24,9 @@ class InstantRef(Value, frozen=True):
 class Answer(Outcome, frozen=True):
     """The outcome of a command. Who asked, and why, is kept as long as outcomes are."""
 
-    requested_by: Text | None = None
+    requested_by: Name | None = None
     why: LongText | None = None
-    signed_by: Text | None = None
+    signed_by: Name | None = None
 
     def to(self, command: Command, signed_by: str | None = None) -> Self:
         """The same outcome with the requester and reason of `command`.
@@ -104,7 +105,7 @@ class OfApproval(Answer, frozen=True):
     """
 
     approval: Text | None = None
-    approved_by: Text | None = None
+    approved_by: Name | None = None
 
 
 class RestoreStarted(RestorePlan, OfApproval, frozen=True):

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from tidegate.events.base import Caused, Command, Request
 from tidegate.events.limits import Count, Message, Text
+from tidegate.events.names import Name
 from tidegate.events.outcomes import Answer, DirectoriesOutcome
 
 
@@ -39,7 +40,7 @@ class CleaningUndoRequested(Request, frozen=True):
 
     cleaning: Text
     partition: Text | None = None
-    requested_by: Text
+    requested_by: Name
     reason: Text
     plan_only: bool = False
 

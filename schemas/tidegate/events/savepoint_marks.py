@@ -14,6 +14,7 @@ from pydantic import AwareDatetime, Field
 
 from tidegate.events.base import Value
 from tidegate.events.limits import Count, Text
+from tidegate.events.names import Name
 
 PREFIX: Final = "[tidegate "
 """What a mark begins with; the comment of a request must not."""
@@ -93,7 +94,7 @@ class KeptSavepoint(Value, frozen=True):
     """
 
     instant: Text
-    made_by: Text
+    made_by: Name
     made_at: AwareDatetime
     policy: Text | None = None
     tiers: tuple[Text, ...] = ()

@@ -8,6 +8,7 @@ from pydantic import AwareDatetime, Field
 
 from tidegate.events.base import Request
 from tidegate.events.limits import Count, HudiInstant, Message, Text
+from tidegate.events.names import Name
 from tidegate.events.outcomes import Answer
 from tidegate.events.savepoint_marks import PolicyName, TierName
 
@@ -30,7 +31,7 @@ class SavepointRemovalRequested(Request, frozen=True):
     )
 
     instant: HudiInstant
-    requested_by: Text
+    requested_by: Name
     reason: Text
     policy: PolicyName | None = None
     by_lifetime: bool = False
@@ -58,7 +59,7 @@ class SavepointRemoved(Answer, frozen=True):
     instant: Text
     policy: Text | None = None
     tiers: tuple[Text, ...] = ()
-    made_by: Text | None = None
+    made_by: Name | None = None
     made_at: AwareDatetime | None = None
     files: Count | None = None
     savepoints_left: Count

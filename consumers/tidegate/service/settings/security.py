@@ -7,6 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import AwareDatetime, Field, StringConstraints, model_validator
 
+from tidegate.events.names import Name
 from tidegate.events.roles import Role
 from tidegate.service.settings.section import Section
 
@@ -17,7 +18,7 @@ Principal = Annotated[str, StringConstraints(pattern=r"^[A-Za-z]+:[^\x00-\x1f\x7
 class KeySettings(Section, frozen=True):
     """A public key: whose it is, what it may sign, and when. A name may have several keys."""
 
-    name: str = Field(min_length=1, max_length=1_000)
+    name: Name
     """Whose key it is: a person or a service. Outcomes keep it as `signed_by`."""
     public_key: str = Field(repr=False)
     """PEM, as `tidegate keys show` prints it; `${file:/path}` reads it from a file."""
