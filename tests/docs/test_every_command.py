@@ -98,7 +98,7 @@ ROW: Final = {
     "origin": "tidegate.commits/3/471123",
     "table": "lake.sales.orders_of_the_last_century",
     "state": "open",
-    "reason": "the instant 20261121041551845 is more than a day after the broker got the event",
+    "reason": "the instant 20261121041551845 is more than a day later than the broker's time",
 }
 
 

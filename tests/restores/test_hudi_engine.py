@@ -34,7 +34,7 @@ from tidegate.events.reasons import Reason
 from tidegate.hudi import Action
 from tidegate.hudi_reader import HudiTable, load_table
 from tidegate.restores import EngineRule, HudiEngine, LivenessSettings, Restorer, plan_restore
-from tidegate.restores.hudi_engine import told
+from tidegate.restores.hudi_engine import failure_of
 from tidegate.restores.run import RestoreRun
 from tidegate.savepoints import SavepointWriter
 from tidegate.storage import Storage
@@ -240,7 +240,7 @@ def test_where_a_commit_got_a_savepoint_after_the_plan_hudi_is_not_called(
     def comes_between(_: RestoreRun) -> None:
         table.call("create_savepoint", commit_time=last)
 
-    monkeypatch.setattr(RestoreRun, "take_metadata_table_away", comes_between)
+    monkeypatch.setattr(RestoreRun, "set_metadata_table_aside", comes_between)
     shown = table.read()
 
     _, failed = carried_out(table, command, HudiEngine(never, ALL))
@@ -273,7 +273,7 @@ def test_hudi_s_own_words_are_told(live_hudi: RealHudi, tmp_path: Path) -> None:
 def test_what_fails_in_hudi_is_final_and_what_fails_in_spark_may_pass(
     causes: list[str], error: type[Exception]
 ) -> None:
-    assert type(told(causes)) is error
+    assert type(failure_of(causes)) is error
 
 
 def test_a_restore_that_hudi_failed_to_do_stays_pending_and_is_resumed(tmp_path: Path) -> None:

@@ -46,5 +46,5 @@ def test_a_session_without_hudi_fails_the_restore_with_its_words(
     table = load_table(Storage(), four_commits(tmp_path / "orders", 9).location)
     engine = HudiEngine(lambda: cast("Any", NoHudi(error)), (EngineRule("*", by_hudi=True),))
 
-    with pytest.raises(FormatError, match=r"Hudi's bundle there\? \[[A-Z]"):
+    with pytest.raises(FormatError, match=r"Hudi's bundle is there: \[[A-Z]"):
         engine.run(table, at(2), at(9))

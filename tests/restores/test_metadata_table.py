@@ -50,8 +50,8 @@ def test_if_it_is_dropped_every_outcome_says_so(tmp_path: Path) -> None:
     (planned,) = restore(table, at(2), plan_only=True)
     started, completed = restore(table, at(2))
 
-    said = "dropped: it is declared, and not there. Readers list files until Hudi's next write has"
-    said += " built it again, with: files, record_index"
+    said = "dropped: it is declared but missing. Readers list files until Hudi's next write"
+    said += " builds it again, with: files, record_index"
     assert isinstance(planned, RestorePlanned)
     assert isinstance(started, RestoreStarted)
     assert isinstance(completed, RestoreCompleted)
@@ -69,7 +69,7 @@ def test_it_is_kept_where_only_requests_are_rolled_back(tmp_path: Path) -> None:
 
     assert isinstance(completed, RestoreCompleted)
     assert [instant.instant for instant in completed.instants] == [at(8), at(22)]
-    assert completed.metadata_table == "kept: nothing that it has is rolled back"
+    assert completed.metadata_table == "kept: it contains nothing that is rolled back"
     assert is_kept(table)
 
 

@@ -118,7 +118,7 @@ def undisturbed(
     *_, last = restore(table, counting, 0)
     assert isinstance(last, RestoreCompleted)
     assert last.metadata_table is not None
-    assert last.metadata_table.startswith("kept: what is")
+    assert last.metadata_table.startswith("kept: the rolled-back")
     assert is_kept(table)
     return table, counting.steps
 

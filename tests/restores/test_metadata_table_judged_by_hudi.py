@@ -92,7 +92,7 @@ def test_what_is_kept_lists_and_finds_what_is_there_now_and_after_every_later_wr
 
     assert isinstance(last, RestoreCompleted), last
     assert last.metadata_table is not None
-    assert last.metadata_table.startswith("kept: what is"), last.metadata_table
+    assert last.metadata_table.startswith("kept: the rolled-back"), last.metadata_table
     assert partitions(table) == ALL
     check_kept(table, history)
     assert built(table) >= before
@@ -223,6 +223,6 @@ def test_with_compactions_of_it_before_and_since_it_is_kept_and_right(
     *_, last = restore(history.table, history.moment.instant, ThreadMap())
 
     assert isinstance(last, RestoreCompleted)
-    assert (last.metadata_table or "").startswith("kept: what is"), last.metadata_table
+    assert (last.metadata_table or "").startswith("kept: the rolled-back"), last.metadata_table
     assert partitions(history.table) == ALL
     check_kept(history.table, history)

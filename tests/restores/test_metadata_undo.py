@@ -83,7 +83,9 @@ def test_the_commits_that_are_rolled_back_are_undone_in_it_and_the_clean_stays(
 
     said = said_of(table)
 
-    assert said == ("kept: what is rolled back is undone in it too. It has: files, record_index")
+    assert said == (
+        "kept: the rolled-back writes are undone in it, too. It has: files, record_index"
+    )
     assert metadata.names() == before - gone
     assert declared(table) == "files,record_index"
     left = {p.name for p in (table.path / ".hoodie/.tidegate/restorer").iterdir()}
@@ -98,7 +100,7 @@ def test_of_a_merge_on_read_table_too(tmp_path: Path) -> None:
     save(table)
     before = metadata.names()
 
-    assert said_of(table).startswith("kept: what is")
+    assert said_of(table).startswith("kept: the rolled-back")
     assert metadata.names() == before - of(before, at(3), at(4), at(5), at(7), at(9))
 
 
@@ -116,8 +118,7 @@ def test_a_partition_that_was_built_after_the_savepoint_is_dropped_alone(tmp_pat
 
     assert said.startswith("kept: ")
     assert said.endswith(
-        "It has: files. Dropped, because it was built after the savepoint or is no"
-        " longer as it was then: record_index"
+        "It has: files. Dropped, because built or changed since the savepoint: record_index"
     )
     assert declared(table) == "files"
     assert {p.name for p in metadata.path.iterdir()} == {".hoodie", "files"}
@@ -135,7 +136,7 @@ def test_what_was_built_since_is_dropped_if_it_was_compacted_too(tmp_path: Path)
     metadata.declare(BOTH)
     save(table)
 
-    assert said_of(table).endswith("as it was then: record_index")
+    assert said_of(table).endswith("changed since the savepoint: record_index")
 
 
 def test_a_compaction_that_merged_what_is_rolled_back_goes_too(tmp_path: Path) -> None:
@@ -143,7 +144,7 @@ def test_a_compaction_that_merged_what_is_rolled_back_goes_too(tmp_path: Path) -
     before = metadata.names()
     metadata.compact(at(6), BOTH)
 
-    assert said_of(table).startswith("kept: what is")
+    assert said_of(table).startswith("kept: the rolled-back")
     assert metadata.names() == before - of(before, at(3), at(4))
 
 
@@ -156,7 +157,7 @@ def test_a_compaction_on_top_of_such_a_one_goes_too(tmp_path: Path) -> None:
     done = Instant(at(7), Action.COMMIT, InstantState.COMPLETED, end_of(at(7)))
     metadata.table.put(done, metadata.table.metadata("HoodieCommitMetadata", {}))
 
-    assert said_of(table).startswith("kept: what is")
+    assert said_of(table).startswith("kept: the rolled-back")
     assert metadata.names() == before - of(before, at(3), at(4))
 
 
@@ -166,7 +167,7 @@ def test_a_compaction_that_nobody_completed_goes(tmp_path: Path) -> None:
     metadata.schedule(at(6), {"files": []})
     metadata.base(at(6), "files")
 
-    assert said_of(table).startswith("kept: what is")
+    assert said_of(table).startswith("kept: the rolled-back")
     assert metadata.names() == before - of(before, at(3), at(4))
 
 
@@ -182,7 +183,7 @@ def test_a_compaction_of_what_stays_stays(tmp_path: Path) -> None:
     save(table)
     before = metadata.names()
 
-    assert said_of(table).startswith("kept: what is")
+    assert said_of(table).startswith("kept: the rolled-back")
     assert metadata.names() == before - of(before, at(3), at(4))
 
 
@@ -196,7 +197,7 @@ def test_a_write_that_died_goes_with_what_it_had_written_of_it(tmp_path: Path) -
     beat.parent.mkdir()
     beat.touch()
 
-    assert said_of(table).startswith("kept: what is")
+    assert said_of(table).startswith("kept: the rolled-back")
     assert metadata.names() == before - of(before, at(3), at(4))
 
 
@@ -208,7 +209,7 @@ def test_what_a_rollback_did_that_the_restore_removes_goes(tmp_path: Path) -> No
         table.put(Instant(at(6), Action.ROLLBACK, state, completion), _no_plan(state))
     metadata.delta(at(6))
 
-    assert said_of(table).startswith("kept: what is")
+    assert said_of(table).startswith("kept: the rolled-back")
     assert metadata.names() == before - of(before, at(3), at(4))
 
 
@@ -324,8 +325,8 @@ def in_building(table: HandMade, _metadata: MetadataTable) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        pytest.param(lacks_a_commit, f"it has no commit {at(3)}", id="no commit that goes"),
-        pytest.param(lacks_the_savepoint, f"it has no commit {at(2)}", id="no savepoint"),
+        pytest.param(lacks_a_commit, f"commit {at(3)} is not", id="no commit that goes"),
+        pytest.param(lacks_the_savepoint, f"commit {at(2)} is not", id="no savepoint"),
         pytest.param(rebuilt_since, "its list of files", id="built after the savepoint"),
         pytest.param(of_an_unknown_time, "its list of files", id="built at an unknown time"),
         pytest.param(lost_its_base, "its list of files", id="its base file is cleaned"),
@@ -341,7 +342,7 @@ def in_building(table: HandMade, _metadata: MetadataTable) -> None:
         pytest.param(no_plan, "the plan of its compaction", id="a compaction without plan"),
         pytest.param(of_no_commit, "belongs to no commit", id="a file of no commit"),
         pytest.param(strange_name, "its file what is not", id="a strange name"),
-        pytest.param(strange_folder, "its folders are not", id="an undeclared partition"),
+        pytest.param(strange_folder, "its folders differ", id="an undeclared partition"),
         pytest.param(nested, "has folders or links", id="a folder in a partition"),
         pytest.param(in_building, "are being built", id="a partition is being built"),
     ],
@@ -363,7 +364,7 @@ def test_an_index_that_lost_a_log_file_is_dropped_alone(tmp_path: Path) -> None:
     for file in metadata.path.glob(f"record_index/*{at(1)}*"):
         file.unlink()
 
-    assert said_of(table).endswith("as it was then: record_index")
+    assert said_of(table).endswith("changed since the savepoint: record_index")
     assert declared(table) == "files"
 
 
@@ -372,7 +373,9 @@ def test_of_table_version_6_it_is_dropped(tmp_path: Path) -> None:
     MetadataTable(table).create(*BOTH)
     save(table)
 
-    assert said_of(table).startswith("dropped: only from table version 8 on")
+    assert said_of(table).startswith(
+        "dropped: rolled-back writes can be undone in it only from table"
+    )
 
 
 def test_a_metadata_table_of_another_layout_is_dropped(tmp_path: Path) -> None:

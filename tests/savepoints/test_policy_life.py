@@ -25,7 +25,7 @@ from tidegate.savepoints import (
     Tier,
     TierRule,
 )
-from tidegate.savepoints.policy_state import MAX_KEPT, REMEMBERED, PolicyState
+from tidegate.savepoints.policy_state import MAX_SAVEPOINTS, REMEMBERED, PolicyState
 from tidegate.savepoints.simulation import Simulation
 
 START = datetime(2026, 3, 2, 0, 30, tzinfo=UTC)  # a Monday
@@ -324,7 +324,7 @@ def test_a_backlog_asks_for_one_review_and_again_when_it_was_not_answered() -> N
 
 
 @pytest.mark.parametrize(
-    ("count", "most_bytes"), [(0, 6_000), (100, 24_000), (MAX_KEPT + 500, 190_000)]
+    ("count", "most_bytes"), [(0, 6_000), (100, 24_000), (MAX_SAVEPOINTS + 500, 190_000)]
 )
 def test_a_table_s_record_in_the_changelog_stays_small(count: int, most_bytes: int) -> None:
     policy = service(TierRule(tier=Tier.EVERY_COMMIT, lifetime=DAY), TierRule(tier=Tier.HOURLY))
@@ -339,7 +339,7 @@ def test_a_table_s_record_in_the_changelog_stays_small(count: int, most_bytes: i
 
     record = record_adapter(PolicyState).dump_json(StateRecord({"tidegate.commits": 99}, state))
 
-    assert len(state.kept) == min(count, MAX_KEPT)
+    assert len(state.kept) == min(count, MAX_SAVEPOINTS)
     assert len(record) < most_bytes
     assert record_adapter(PolicyState).validate_json(record).state == state
 

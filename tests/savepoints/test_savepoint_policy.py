@@ -105,7 +105,7 @@ def test_memory_is_bounded_and_what_fell_out_is_not_asked_for_again() -> None:
     ["99991231235959999", "99999999999999", "20260303000000001", "20260303000001"],
 )
 def test_an_instant_in_the_future_is_refused_and_not_remembered(instant: str) -> None:
-    with pytest.raises(FormatError, match=f"the instant {instant} is more than a day after"):
+    with pytest.raises(FormatError, match=f"the instant {instant} is more than a day later"):
         SERVICE.decide(SERVICE.initial(), commit(instant), AT)
 
 

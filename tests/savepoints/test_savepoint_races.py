@@ -93,7 +93,7 @@ def test_a_restore_while_a_savepoint_is_planned_leaves_no_savepoint_of_a_commit_
     before = savepoints(table)
     late = Meanwhile(tmp_path, ".savepoint.inflight", lambda: restore(table, at(2)))
 
-    with pytest.raises(TransientError, match="began while savepoint"):
+    with pytest.raises(TransientError, match="was being planned"):
         keep(table, at(4), late)
 
     assert savepoints(table) == before

@@ -67,7 +67,7 @@ def restore(
         "files": plan.files,
         "bytes": plan.bytes,
         "resumes": plan.resumes,
-        "locks_looked_at": liveness.locks_looked_at,
+        "locks_looked_at": liveness.checked_locks,
     }
     if by_hudi:
         fields["carried_out_by"] = "Hudi's rollback_to_savepoint"

@@ -1,4 +1,4 @@
-"""Restores: plan (what one would do), checks (why not), run (doing it), executor (outcomes)."""
+"""Restores: plan (dry run), checks (reasons to refuse), run (the steps), executor (outcomes)."""
 
 from __future__ import annotations
 

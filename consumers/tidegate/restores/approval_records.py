@@ -1,7 +1,7 @@
-"""Requests and approvals as the commands topic has them, with the broker's times and signatures.
+"""Requests and approvals on the commands topic, with the broker's times and verified signers.
 
-An approval is judged by the commands themselves, not by what outcomes say of them: a forged outcome
-can make nothing look requested, and the time of a command is the broker's.
+An approval is checked against the commands themselves, not against outcomes: a forged outcome can't
+pretend that a restore was requested. The time of a command is the broker's.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ _FROM_THE_START: Final = 1
 
 
 class Approvals(Protocol):
-    """Knows which restores need an approval, and what was published about one. Thread-safe."""
+    """Knows which restores need an approval, and the published commands of one. Thread-safe."""
 
     def rule_of(self, location: str) -> ApprovalRule | None:
-        """The rule of the table at a location, if its restores need an approval."""
+        """The rule of the table at a location; None: its restores need no approval."""
         ...
 
     def published(self, request: RestoreRequested) -> Published[RestoreRequested] | None:
-        """A request as the broker has it; None: it has it no more.
+        """A request as it is in the broker; None: the broker no longer has it.
 
         Raises:
-            TransientError: nobody can tell now.
+            TransientError: the broker can't be read now.
         """
         ...
 
     def case_of(self, approval: RestoreApproved) -> ApprovalCase:
-        """An approval with its request and the outcomes of that.
+        """An approval with its request and that request's outcomes.
 
         Raises:
-            TransientError: nobody can tell now.
+            TransientError: the broker can't be read now.
         """
         ...
 
@@ -54,24 +54,23 @@ class NoApprovals:
     """No restore needs an approval: for a restorer without a broker."""
 
     def rule_of(self, location: str) -> ApprovalRule | None:  # noqa: ARG002 - the protocol's
-        """None."""
+        """Return None."""
         return None
 
     def published(self, request: RestoreRequested) -> Published[RestoreRequested] | None:  # noqa: ARG002
-        """None."""
+        """Return None."""
         return None
 
     def case_of(self, approval: RestoreApproved) -> ApprovalCase:  # noqa: ARG002
-        """Nothing is known."""
+        """Return an empty case."""
         return ApprovalCase(None, None)
 
 
 class ApprovalRecords:
-    """Reads the commands of a table's partition: from a day before the oldest that may count.
+    """Reads the commands of a table's partition, from a day before the oldest that may count.
 
-    What may not be carried out, by its signature or by its name, is passed over, as the loop
-    refuses it. Of an id the first record counts: that is the one which was carried out, and a
-    repeat does not prolong anything.
+    Skips unauthorized commands (by signature or name), which the loop refuses, too. For every id,
+    the first record counts: it is the one that was carried out, and a repeat extends no deadline.
     """
 
     def __init__(
@@ -82,14 +81,14 @@ class ApprovalRecords:
         prefix: str,
         authorization: Authorization | None = None,
     ) -> None:
-        """Read nothing yet.
+        """Take the broker and the rules; reads nothing yet.
 
         Args:
             rules: Which restores need an approval.
             bus: The broker.
-            wire: How events are encoded.
-            prefix: Of the topics' names.
-            authorization: Who may request and approve; by default whoever can publish commands.
+            wire: The encoding of events.
+            prefix: The prefix of the topics' names.
+            authorization: Who may request and approve; by default every producer of commands.
         """
         self._rules, self._bus, self._wire = rules, bus, wire
         self._topic = COMMAND_TOPIC.name(prefix)
@@ -111,28 +110,28 @@ class ApprovalRecords:
             return ApprovalCase(None, None)
         own = self._first(approval, RestoreApproved, approval.event_id, timedelta())
         if own is not None and _subject(own.command) != _subject(approval):
-            own = None  # an id that was used before brings nobody's name to something else
+            own = None  # a reused id must not approve anything else
         request = self._first(approval, RestoreRequested, approval.request, rule.within)
-        if request is not None:  # what was read may begin after the first time it was published
+        if request is not None:  # the read may have begun after the request's first record
             request = self.published(request.command)
         outcomes = self._outcomes_of(request) if request else ()
         return ApprovalCase(own, request, tuple(outcomes))
 
     def _outcomes_of(self, request: Published[RestoreRequested]) -> Iterator[Outcome]:
         appended_ms = int(request.at.timestamp() * 1000)
-        for each in self._outcomes.outcomes_of(request.command, appended_ms):
-            # anybody may have had a message refused that bore the request's id
-            is_proven = getattr(each, "reason", None) not in NOT_PROVEN
-            if is_proven and concerns(each, request.command):
-                yield each
+        for outcome in self._outcomes.outcomes_of(request.command, appended_ms):
+            # any producer can cause the refusal of a message with the request's id
+            is_proven = getattr(outcome, "reason", None) not in NOT_PROVEN
+            if is_proven and concerns(outcome, request.command):
+                yield outcome
 
     def _first(
         self, about: Command, kind: type[C], event_id: str, before: timedelta
     ) -> Published[C] | None:
         """The first command of this kind and id on the partition of a command's table.
 
-        Read from `before` that command on, less a margin for clocks that differ; and where it is
-        not there, from the start: the time in a command is its publisher's.
+        Reads from `before` that command on, less a margin for clock differences. If the command is
+        not there, reads from the start, because the time in a command is its publisher's.
         """
         made_ms = int((about.occurred_at - before).timestamp() * 1000) - CLOCK_MARGIN_MS
         for since_ms in (max(_FROM_THE_START, made_ms), _FROM_THE_START):
@@ -145,13 +144,13 @@ class ApprovalRecords:
     def _records(self, table: str, since_ms: int) -> Iterable[Record]:
         try:
             spans = self._bus.spans(self._topic, since_ms)
-        except ConfigError as error:  # it was there at the start: a broker does not know it yet
+        except ConfigError as error:  # the topic existed at start-up: a broker does not know it yet
             raise TransientError(str(error)) from error
         home = Partition(self._topic, partition_of(table, len(spans)))
         return self._bus.read({home: spans[home]})
 
     def _command(self, record: Record, kind: type[C], event_id: str) -> Published[C] | None:
-        if event_id.encode() not in (record.value or b""):  # decoding costs more than looking
+        if event_id.encode() not in (record.value or b""):  # decoding costs more than a search
             return None
         try:
             event = self._wire.deserialize(record.key, record.value, record.headers)

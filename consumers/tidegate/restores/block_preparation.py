@@ -1,4 +1,4 @@
-"""Planning rollback blocks: what has to be read of a merge-on-read table for them."""
+"""Plan rollback blocks: the reads of a merge-on-read table that they need."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def with_blocks(
     partitions: Sequence[PartitionFiles],
     parallel_map: ParallelMap,
 ) -> tuple[Step, ...]:
-    """Add to the steps of a table of version 6 the blocks that undo its delta commits.
+    """Add the blocks that undo delta commits to the steps of a table of version 6.
 
     Args:
         table: The table.
         steps: The steps, with the files to delete.
         writes: The instants to roll back in the order of the steps; completed ones with metadata.
         partitions: All partitions and their files.
-        parallel_map: For the log files that may be blocks of an earlier attempt.
+        parallel_map: Reads the log files that may be blocks of an earlier attempt.
 
     Raises:
-        Refused: it is unclear what a delta commit that did not complete has written.
+        Refused: it is unclear which files an incomplete delta commit has written.
         FormatError: a file of the timeline can't be read.
         NotFound: a file was removed meanwhile.
     """
@@ -61,8 +61,8 @@ def _updated(
     if not content:
         raise Refused(
             Reason.UNSUPPORTED_INSTANT,
-            f"{instant.timestamp}.{instant.action} did not complete, and does not say which file"
-            " groups it was going to update: roll that write back with Hudi first",
+            f"{instant.timestamp}.{instant.action} did not complete and does not name the file"
+            " groups that it was going to update: roll that write back with Hudi first",
         )
     try:
         return slices.claimed_by(instant, planned_updates(content))

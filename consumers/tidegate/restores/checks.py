@@ -1,6 +1,6 @@
-"""Every reason not to restore, found before anything is touched. Pure.
+"""All reasons to refuse a restore, checked before anything is changed. Pure.
 
-Real Hudi makes most of these checks when it reaches the instant in question. By then the later
+Hudi itself makes most of these checks when it reaches the instant in question. By then the later
 commits are gone, the restore stays pending, and the table refuses every writer.
 """
 
@@ -37,10 +37,10 @@ _SHOWN: Final = 3
 
 
 def find_savepoint(timeline: Timeline, savepoint: str) -> Instant:
-    """The savepointed commit: it must have a completed savepoint and be on the active timeline.
+    """The savepointed commit; it must have a completed savepoint and be on the active timeline.
 
     Raises:
-        Refused: it has none, or was archived.
+        Refused: the commit has no savepoint, or was archived.
     """
     if savepoint not in timeline.savepoints:
         raise Refused(Reason.NO_SUCH_SAVEPOINT, f"the table has no savepoint {savepoint}")
@@ -55,14 +55,14 @@ def find_savepoint(timeline: Timeline, savepoint: str) -> Instant:
 def check_timeline(
     table: HudiTable, savepoint: Instant, later: Sequence[Instant], *, by_hudi: bool = False
 ) -> None:
-    """Check everything that the timeline alone shows.
+    """Make all checks that need only the timeline.
 
     Args:
         table: The table with its timeline.
         savepoint: The savepointed commit.
         later: The instants to roll back, in order.
-        by_hudi: Whether Hudi's own procedure is to roll them back. It knows no log compaction, and
-            would fail half way.
+        by_hudi: Whether Hudi's own procedure will roll them back. It does not support log
+            compactions and would fail half way.
 
     Raises:
         Refused: a check failed.
@@ -93,9 +93,9 @@ def _check_later_savepoints(
 
 
 def is_abandoned_savepoint(timeline: Timeline, savepoint: Instant) -> bool:
-    """Whether it is the inflight file of a savepoint whose commit is gone: it protects nothing.
+    """Whether a savepoint is inflight and its commit is gone, so that it protects nothing.
 
-    A savepoint writer that is alive removes its own as soon as it finds the commit gone.
+    A live savepoint writer removes its inflight file as soon as it finds the commit gone.
     """
     is_inflight = savepoint.state is InstantState.INFLIGHT
     return is_inflight and timeline.completed_write(savepoint.timestamp) is None
@@ -126,19 +126,19 @@ def _check_pending_services(timeline: Timeline, savepoint: Instant) -> None:
 
 
 def check_not_built_upon(steps: Iterable[Step], staying: Mapping[str, CommitMetadata]) -> None:
-    """Check that no commit that stays was built upon one that is rolled back.
+    """Check that no remaining commit was built upon a commit that is rolled back.
 
     A write that was requested before the savepointed commit and completed after it is rolled back,
-    as Hudi does with its lazy policy for failed writes (its eager policy knows one writer only,
-    whose writes don't overlap). Up to table version 6 the modification time of a file is all that
-    shows the completion, and a copy of the table may have lost it: then the metadata show it.
+    as in Hudi with its lazy policy for failed writes (its eager policy is for a single writer,
+    whose writes don't overlap). Up to table version 6, only a file's modification time shows the
+    completion. A copy of the table may have lost that time, but the metadata still show the order.
 
     Args:
-        steps: Those of completed writes that were requested before the savepointed commit.
-        staying: The metadata of the commits that stay, by timestamp.
+        steps: The steps of completed writes that were requested before the savepointed commit.
+        staying: The metadata of the remaining commits, by timestamp.
 
     Raises:
-        Refused: a commit that stays needs one that would be rolled back.
+        Refused: a remaining commit needs one that would be rolled back.
     """
     older = {
         step.target.timestamp: {
@@ -155,17 +155,17 @@ def check_not_built_upon(steps: Iterable[Step], staying: Mapping[str, CommitMeta
             if target < timestamp and (target in previous or groups & replaced):
                 raise Refused(
                     Reason.GREATER_COMMIT,
-                    f"{target} can't be rolled back: the commit {timestamp}, which stays, was"
-                    " built upon it",
+                    f"{target} can't be rolled back: commit {timestamp}, which remains, was built"
+                    " upon it",
                 )
 
 
 def _check_savepoint_becomes_last(
     timeline: Timeline, savepoint: Instant, later: Sequence[Instant]
 ) -> None:
-    """A write requested after the savepoint's commit and completed before it would stay.
+    """Refuse if a write was requested after the savepoint's commit and completed before it.
 
-    Hudi restores then, and leaves rows in the table that the savepoint does not have.
+    Hudi restores such a table and leaves rows in it that the savepoint does not have.
     """
     rolled_back = {instant.timestamp for instant in later}
     for commit in timeline.completed_writes:
@@ -173,37 +173,37 @@ def _check_savepoint_becomes_last(
             raise Refused(
                 Reason.LATER_COMMIT_STAYS,
                 f"commit {commit.timestamp} began after the savepoint's commit and completed"
-                " before it: a restore would leave its rows",
+                " before it, so a restore would leave its rows",
             )
 
 
 def check_seen(timeline: Timeline, later: Iterable[Instant], seen_up_to: str) -> None:
-    """Check that the requester knew of every completed commit that would be rolled back.
+    """Check that the requester had seen every completed commit that would be rolled back.
 
     Args:
         timeline: The table's timeline.
         later: The instants to roll back.
-        seen_up_to: The latest instant that the requester knew of: the requested time of a commit,
+        seen_up_to: The latest instant that the requester had seen: the requested time of a commit,
             or a completion time.
 
     Raises:
-        Refused: a commit completed after it.
+        Refused: a commit completed after `seen_up_to`, or that is not an instant.
     """
     if not is_instant(seen_up_to):
         raise Refused(Reason.NEWER_COMMITS, f"seen_up_to is not an instant: {seen_up_to}")
     seen = timeline.completed_write(seen_up_to)
     bound = max(seen_up_to, (seen and seen.completion) or "")
     newer = {
-        max(each.timestamp, each.completion or ""): each.timestamp
-        for each in later
-        if each.state is InstantState.COMPLETED
+        max(write.timestamp, write.completion or ""): write.timestamp
+        for write in later
+        if write.state is InstantState.COMPLETED
     }
     last = max(newer, default="")
     if last > bound:
         raise Refused(
             Reason.NEWER_COMMITS,
-            f"commit {newer[last]} completed after {seen_up_to}: look at the plan again, then"
-            f" request the restore with seen_up_to {last} or with the plan's id",
+            f"commit {newer[last]} completed after {seen_up_to}: review the new plan, then request"
+            f" the restore with seen_up_to {last} or with the plan's id",
         )
 
 
@@ -213,10 +213,11 @@ def check_files(
     steps: Sequence[Step],
     partitions: Iterable[PartitionFiles],
 ) -> None:
-    """Check that all of the savepoint's files exist, and that no step deletes one or strays.
+    """Check that all files of the savepoint exist, and that every step deletes only data files.
 
-    A savepoint also lists the log files that were written to its slices until it was made. In
-    layout 2 they go with their commits, and after an earlier restore they are gone.
+    No step may delete a file of the savepoint. A savepoint also lists the log files that later
+    commits had written to its slices by the time it was made. In layout 2 those go with their
+    commits, and after an earlier restore they are gone.
 
     Raises:
         Refused: a check failed.
@@ -241,12 +242,12 @@ def check_files(
         if not _stays_inside(path):
             raise Refused(
                 Reason.UNSAFE_PATH,
-                f"a commit names {path}, which is not one of its data files",
+                f"a commit names {path}, which is not a data file of the table",
             )
         if path in keep:
             raise Refused(
                 Reason.DELETES_SAVEPOINT_FILE,
-                f"{path} belongs to the savepoint and to a commit that completed after it",
+                f"{path} belongs both to the savepoint and to a commit that completed after it",
             )
 
 

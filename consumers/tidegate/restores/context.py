@@ -1,4 +1,4 @@
-"""What a restore works with."""
+"""The environment of a restore: warehouse, clock and settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidegate.tables.warehouse import Warehouse
 class RestoreContext:
     """The warehouse, the parallel map, the clock (aware times) and the settings of a restorer.
 
-    `wait` blocks for a number of seconds. `hudi` restores the tables that its rules name.
+    `wait` blocks for the given number of seconds. `hudi` restores the tables that its rules cover.
     """
 
     warehouse: Warehouse

@@ -1,4 +1,4 @@
-"""The restorer: takes a table back to a savepoint, or publishes why it refuses to."""
+"""The restorer: restores a table to a savepoint, or publishes why it refuses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tidegate.restores.preparation import prepare
 from tidegate.restores.progress import Progress
 from tidegate.restores.repeats import concerns, outcome_store, previous_outcome
 from tidegate.restores.run import RestoreRun
-from tidegate.restores.table_lock import holding_lock, leaving_none_behind
+from tidegate.restores.table_lock import holding_lock, removing_left_locks
 from tidegate.storage import NotFound, ParallelMap
 from tidegate.tables.hudi import open_table
 from tidegate.tables.refusal import Refused, readable, refusal_of
@@ -46,26 +46,27 @@ from tidegate.tables.warehouse import Warehouse
 from tidegate.tables.warehouse.spellings import spellings_of
 
 _NOT_CONFIRMED: Final = (
-    "Nothing was changed: the request names neither a plan nor the latest commit that its requester"
-    " knew of. Look at this plan, then request the restore with expected_plan {plan_id}, or with"
-    " seen_up_to set to the table's latest instant that you know of."
+    "Nothing was changed: the request has neither expected_plan nor seen_up_to. Review this plan,"
+    " then request the restore with expected_plan {plan_id}, or with seen_up_to set to the latest"
+    " instant of the table that you have seen."
 )
 
 
 class Restorer:
     """Carries out RestoreRequested, for some tables only once a second person has approved it.
 
-    Its outcomes: RestorePlanned if only the plan is wanted, or if the request confirms neither a
-    plan nor what its requester saw; RestoreRejected if a check fails; else
-    RestoreStarted and then RestoreCompleted or RestoreFailed. A restore that was interrupted is
-    resumed by the next request to the same savepoint, also in another process. A request to a
-    savepoint to which the table has just been restored gets that RestoreCompleted. A repeated
-    request gets its first outcome again, whatever was written since: it is never carried out twice.
-    Both say `already_done`. In between, RestoreProgressed says now and then how far a restore is.
+    The outcome is RestorePlanned if the request is for a plan only, or if it has neither
+    `expected_plan` nor `seen_up_to`; RestoreRejected if a check fails; otherwise RestoreStarted,
+    followed by RestoreCompleted or RestoreFailed, with RestoreProgressed from time to time.
 
-    Where the settings ask for an approval, a request is answered by RestoreAwaitingApproval, and
-    its RestoreApproved carries it out, under the request's own id: those outcomes name both. An
-    approval that does not count is answered by RestoreApprovalRejected.
+    The next request to the same savepoint resumes an interrupted restore, also in another process.
+    A request to the savepoint to which the table was just restored gets that RestoreCompleted. A
+    repeated request gets its first outcome again and is never carried out twice, even after later
+    writes. Both outcomes have `already_done`.
+
+    If the settings require an approval, the outcome of a request is RestoreAwaitingApproval. Its
+    RestoreApproved carries it out under the request's own id, and those outcomes name both. The
+    outcome of an approval that does not count is RestoreApprovalRejected.
     """
 
     name: ClassVar[str] = "restorer"
@@ -82,9 +83,10 @@ class Restorer:
         approvals: Approvals | None = None,
         hudi: HudiEngine | None = None,
     ) -> None:
-        """Take what may be changed, the parallel map, a clock (aware times), and the settings.
+        """Take the warehouse, the parallel map, a clock (aware times), and the settings.
 
-        Without `approvals` no restore needs one; without `hudi` none is left to Hudi's procedure.
+        Without `approvals`, no restore needs an approval. Without `hudi`, Hudi's own procedure is
+        never used.
         """
         self._approvals = approvals or NoApprovals()
         self.context = RestoreContext(
@@ -92,13 +94,13 @@ class Restorer:
         )
 
     def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:
-        """Whether a request was planned, completed, or rejected before anything was begun.
+        """Whether a request was planned, completed, or rejected before its restore began.
 
-        One that awaits its approval is done with: the approval carries it out, if there is one. An
-        approval that was refused stays refused; what became of an accepted one, its request says.
+        A request that awaits approval counts as answered, because its approval carries it out. A
+        refused approval stays refused. The outcomes of an accepted approval are its request's.
 
-        A restore that was begun is resumed by its own request, whatever interrupted it. Outcomes of
-        another table, location or savepoint don't count, whatever cause they name.
+        A restore that has begun is resumed by its own request after any interruption. Outcomes of
+        another table, location or savepoint don't count, even if they name the request as cause.
         """
         if isinstance(command, RestoreApproved):
             return any(_refuses(outcome, command) for outcome in outcomes)
@@ -112,11 +114,11 @@ class Restorer:
         return not begun and any(isinstance(outcome, RestoreRejected) for outcome in outcomes)
 
     def execute(self, command: Command) -> Iterator[Outcome]:
-        """Plan, check, restore.
+        """Plan, check and restore.
 
         Raises:
             PermanentError: the command is neither a RestoreRequested nor a RestoreApproved.
-            TransientError: the table changed meanwhile, or a file was removed; try again.
+            TransientError: the table changed, or a file was removed meanwhile; try again.
         """
         if isinstance(command, RestoreApproved):
             yield from self._approved(command)
@@ -126,9 +128,9 @@ class Restorer:
             raise PermanentError(f"{self.name} can't carry out a {type(command).__name__}")
 
     def _approved(self, approval: RestoreApproved) -> Iterator[Outcome]:
-        """Carry out the request that an approval names, if that counts."""
+        """Carry out the request that an approval names, if the approval counts."""
         case = self._approvals.case_of(approval)
-        if case.is_done:  # it has its outcomes; only the offset was not committed
+        if case.is_done:  # all outcomes are published; only the offset was not committed
             return
         try:
             request = case.check(self._approvals.rule_of(approval.location))
@@ -148,19 +150,19 @@ class Restorer:
     def _answers(
         self, command: RestoreRequested, approval: RestoreApproved | None = None
     ) -> Iterator[Outcome]:
-        """What a request is answered, with its approval or before there is one."""
+        """The outcomes of a request, with its approval or before it has one."""
         try:
             if command.plan_only:  # changes nothing
                 yield from self._restore(command, approval)
             else:
-                with leaving_none_behind(self.context, command.location):
+                with removing_left_locks(self.context, command.location):
                     yield from self._restore(command, approval)
         except Refused as refused:
             yield self.rejected(command, refused)
         except (ConfinementError, FormatError) as error:
             yield self.rejected(command, refusal_of(error))
         except NotFound as error:
-            raise TransientError(f"{error} was removed while it was needed") from error
+            raise TransientError(f"{error} was removed while it was being read") from error
 
     def _restore(
         self, command: RestoreRequested, approval: RestoreApproved | None
@@ -188,7 +190,8 @@ class Restorer:
             if rule is None and command.needs_approval:
                 raise Refused(
                     Reason.APPROVAL_NOT_CONFIGURED,
-                    "the request needs an approval, and no rule of [[restores.rules]] says whose",
+                    "the request needs an approval, but no rule of [[restores.rules]] names the"
+                    " approvers for this location",
                 )
             if rule is not None and approval is None:
                 yield self._awaiting(command, plan, rule)
@@ -196,15 +199,15 @@ class Restorer:
             if approval is not None:
                 try:
                     check_plan(approval, plan)
-                except Refused as refused:  # the request waits as before
+                except Refused as refused:  # the request continues to wait
                     yield self._approval_rejected(approval, refused)
                     return
-            if by_hudi:  # Hudi's own procedure takes the lock, where its session has a provider
+            if by_hudi:  # Hudi's own procedure takes the lock if its session has a provider
                 yield (yield from self._carry_out(command, table, plan))
                 return
             with holding_lock(self.context, table.location, command.event_id):
                 last = yield from self._carry_out(command, table, plan)
-            yield last  # who is killed after it is published has no lock to leave
+            yield last  # after the lock's release: a crash after publication leaves no lock
 
     def _awaiting(
         self, command: RestoreRequested, plan: PlannedRestore, rule: ApprovalRule
@@ -231,7 +234,7 @@ class Restorer:
     def _carry_out(
         self, command: RestoreRequested, table: HudiTable, plan: PlannedRestore
     ) -> Generator[Outcome, None, RestoreCompleted | RestoreFailed]:
-        """Restore; the last outcome is not yielded, but returned."""
+        """Restore; the final outcome is returned instead of yielded."""
         began = self.context.clock()
         run = RestoreRun.begin(self.context, table, plan, command.event_id)
         yield RestoreStarted.about(
@@ -244,11 +247,14 @@ class Restorer:
             check_writers(
                 self.context.warehouse, table.location, self.context.clock(), self.context.settings
             )
-        except Refused as late:  # it began before the restore was on the timeline for it to see
-            message = f"{late.message}; nothing was removed: request it again when that has ended"
+        except Refused as late:  # that writer began before the restore was on the timeline
+            message = (
+                f"{late.message}; nothing was removed. Request the restore again once that writer"
+                " has stopped"
+            )
             return self._failed(command, run.instant, message)
         try:
-            run.take_metadata_table_away()
+            run.set_metadata_table_aside()
             if plan.by_hudi:
                 metadata = run.roll_back_by_hudi()
             else:
@@ -292,7 +298,7 @@ class Restorer:
         return RestoreProgressed.about(
             command,
             source=self.name,
-            occurred_at=progress.said_at,
+            occurred_at=progress.reported_at,
             savepoint=command.savepoint,
             restore_instant=instant.timestamp,
             instants_done=progress.instants,
@@ -339,12 +345,12 @@ class Restorer:
 
 
 def _check_confirmation(command: RestoreRequested, table: HudiTable, plan: PlannedRestore) -> None:
-    """Check that the requester knew what this restore destroys."""
+    """Check that the requester had seen every commit that this restore removes."""
     if command.expected_plan is not None and command.expected_plan not in plan.approved_by:
         approved = " or ".join(sorted(plan.approved_by))
         raise Refused(
             Reason.PLAN_CHANGED,
-            f"the plan is {approved} by now, not {command.expected_plan}: look at it again, then"
+            f"the plan is now {approved}, not {command.expected_plan}: review the new plan, then"
             " request the restore with its id",
         )
     if command.seen_up_to is not None:
@@ -354,7 +360,7 @@ def _check_confirmation(command: RestoreRequested, table: HudiTable, plan: Plann
 
 
 def _refuses(outcome: Outcome, approval: RestoreApproved) -> bool:
-    """Whether an outcome refuses this very approval, as far as it can be checked."""
+    """Whether an outcome refuses this approval, as far as its fields show."""
     if not isinstance(outcome, RestoreApprovalRejected):
         return False
     theirs = (outcome.table, outcome.location, outcome.request, outcome.caused_by)

@@ -1,4 +1,4 @@
-"""After a restore: removing its rollbacks, and recognising a restore that is complete."""
+"""After a restore: remove its rollbacks, and recognise a completed restore."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def finished_restore(table: HudiTable, savepoint: str) -> RestoreMetadata | None
     """The last completed restore to this savepoint, if nothing was written since.
 
     Raises:
-        FormatError: its files can't be read.
-        NotFound: they were removed meanwhile.
+        FormatError: a file of the restore can't be read.
+        NotFound: a file of the restore was removed meanwhile.
     """
     timeline = table.timeline
     commit = timeline.completed_write(savepoint)
@@ -41,22 +41,21 @@ def finished_restore(table: HudiTable, savepoint: str) -> RestoreMetadata | None
 
 
 def savepoint_of(table: HudiTable, restore: Instant) -> str | None:
-    """The savepoint that a restore on the timeline goes back to.
+    """The savepoint of a restore on the timeline.
 
     Raises:
-        FormatError: its plan can't be read.
-        NotFound: it was removed meanwhile.
+        FormatError: the restore's plan can't be read.
+        NotFound: the plan was removed meanwhile.
     """
     requested = replace(restore, state=InstantState.REQUESTED, completion=None)
     return RestorePlanFile.decode(table.read(requested)).savepoint
 
 
 def trim(writer: TimelineWriter, savepoint: str, metadata: RestoreMetadata) -> None:
-    """Remove what a completed restore leaves on the timeline after the savepoint.
+    """Remove the rollbacks and abandoned savepoints after the savepoint of a completed restore.
 
-    That is the rollbacks that it made, older ones, and abandoned inflight savepoints.
-
-    If they stayed, Hudi would find rollbacks of instants that are on no timeline. Rollbacks that a
+    These are the restore's own rollbacks, older ones, and abandoned inflight savepoints. If they
+    stayed, Hudi would find rollbacks of instants that are not on a timeline. Rollbacks that a
     writer made after the restore stay.
     """
     now = writer.table.reloaded()
@@ -73,20 +72,20 @@ def trim(writer: TimelineWriter, savepoint: str, metadata: RestoreMetadata) -> N
         for f in now.timeline.of_action(Action.SAVEPOINT)
         if f.timestamp > savepoint and is_abandoned_savepoint(now.timeline, f)
     ]
-    # the requested file last: after a crash it still shows which instant this rollback was of
+    # the requested file last: after a crash it still shows the instant of this rollback
     writer.remove(sorted(files, key=lambda f: f.state, reverse=True))
     MetadataKeeper(writer.warehouse, now.location, metadata.started).discard()
     RemovalRecord(writer.warehouse, now.location, metadata.started).discard()
 
 
 def plan_of_rollback(table: HudiTable, rollback: Instant) -> RollbackPlan | None:
-    """The plan of a rollback on the timeline.
+    """The plan of a rollback on the timeline; None if it has no plan.
 
-    None if it has none: of two processes that ran one restore, the slower one continued a rollback
-    that the faster one had already removed.
+    A rollback has no plan if two processes ran the same restore, and the slower one continued a
+    rollback that the faster one had already removed.
 
     Raises:
-        FormatError: its plan can't be read.
+        FormatError: the plan can't be read.
     """
     requested = replace(rollback, state=InstantState.REQUESTED, completion=None)
     try:

@@ -1,9 +1,10 @@
-"""`engine = "hudi"`: Hudi itself restores, under our checks and with our outcomes.
+"""`engine = "hudi"`: Hudi itself restores, with Tidegate's checks and outcomes.
 
-For tables that ours refuses: bootstrapped ones, consistent hashing. Ours puts the restore on the
-timeline, where it keeps writers out, and Hudi's `rollback_to_savepoint` resumes it, as it resumes
-any pending restore to the same savepoint. So the restore has an instant of ours before Hudi changes
-anything, and a crash at any moment is resumed or recognised like one of our own restores.
+For tables that Tidegate's engine refuses: bootstrapped ones and those with consistent hashing.
+Tidegate puts the restore on the timeline, where it blocks writers. Hudi's `rollback_to_savepoint`
+then resumes it, as it resumes any pending restore to the same savepoint. So the restore has its
+instant before Hudi changes anything, and a crash at any moment is resumed or recognised as with
+Tidegate's own engine.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXTENSION: Final = "org.apache.spark.sql.hudi.HoodieSparkSessionExtension"
-"""What makes Spark understand `CALL`; a static setting of the session."""
+"""The extension with which Spark parses `CALL`; a static setting of the session."""
 _QUOTABLE: Final = re.compile(r"[^'\"\\\x00-\x1f]+")
 _DEEPEST: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class EngineRule:
-    """Who restores the tables whose name matches a shell pattern, in some directories."""
+    """The engine for tables whose name matches a shell pattern, in some directories."""
 
     tables: str
     by_hudi: bool
@@ -38,7 +39,7 @@ class EngineRule:
 
 
 def restored_by(rules: Iterable[EngineRule], table: str | None, *spellings: str) -> bool:
-    """Whether Hudi itself restores a table: the first rule that covers it decides, else not."""
+    """Whether Hudi itself restores a table: the first rule that covers it decides, else False."""
     matching = (
         rule
         for rule in rules
@@ -52,19 +53,19 @@ class HudiEngine:
     """Runs Hudi's procedure in a Spark session that has Hudi's bundle on its class path.
 
     Attributes:
-        session: Called when the first restore needs it.
-        rules: Whether Hudi restores a table; the first rule that matches decides, else it does not.
+        session: Returns the session; called when a restore needs it.
+        rules: The first rule that covers a table decides; without one, Hudi does not restore it.
     """
 
     session: Callable[[], SparkSession]
     rules: tuple[EngineRule, ...]
 
     def restores(self, table: str | None, *spellings: str) -> bool:
-        """Whether Hudi itself restores this table: its name, and its location however spelled."""
+        """Whether Hudi itself restores the table with this name and these location spellings."""
         return restored_by(self.rules, table, *spellings)
 
     def run(self, table: HudiTable, savepoint: str, restore: str) -> RestoreMetadata:
-        """Have Hudi finish a restore that is pending, and look at what it left.
+        """Have Hudi finish a pending restore, and check the result.
 
         Args:
             table: The table.
@@ -72,10 +73,10 @@ class HudiEngine:
             restore: The instant of the pending restore.
 
         Returns:
-            What Hudi wrote on the timeline of this restore.
+            The restore's metadata that Hudi wrote on the timeline.
 
         Raises:
-            FormatError: Hudi failed, with its message; or the restore did not end where it should.
+            FormatError: Hudi failed (with its message), or the table does not end at the savepoint.
             TransientError: Spark failed, not Hudi.
         """
         self._call(table, savepoint)
@@ -88,7 +89,7 @@ class HudiEngine:
         if _QUOTABLE.fullmatch(table.location) is None:
             raise FormatError(f"{table.location!r} can't be named in a CALL of Spark SQL")
         try:
-            # settings of its own, on the Spark context that all share
+            # a session with its own settings, on the shared Spark context
             session = self.session().newSession()
             for key, value in _settings(table).items():
                 session.conf.set(key, value)
@@ -97,28 +98,29 @@ class HudiEngine:
             )
             session.sql(f"CALL {call}").collect()
         except Py4JJavaError as error:
-            raise told(list(_causes(error.java_exception))) from error
-        except AnalysisException as error:  # or ParseException: another attempt says the same
-            said = str(error).strip().partition("\n")[0]
+            raise failure_of(list(_causes(error.java_exception))) from error
+        except AnalysisException as error:  # or ParseException: a retry would fail, too
+            message = str(error).strip().partition("\n")[0]
             raise FormatError(
-                f"Spark refuses the call; is the jar of Hudi's bundle there? {said}"
+                f"Spark refuses the call; check that the jar of Hudi's bundle is there: {message}"
             ) from error
         except PySparkException as error:
-            raise told([str(error).partition("\n")[0]]) from error
+            raise failure_of([str(error).partition("\n")[0]]) from error
         except Py4JError as error:
             raise TransientError(f"Spark failed: {error}") from error
 
 
 def completed_restore(table: HudiTable, savepoint: str, restore: str) -> RestoreMetadata:
-    """What a completed restore did, after checking that it ended at the savepoint.
+    """The metadata of a completed restore, after a check that it ended at the savepoint.
 
     Raises:
-        FormatError: it is not complete, can't be read, or the table does not end at the savepoint.
+        FormatError: the restore is not complete or can't be read, or the table does not end at the
+            savepoint.
     """
     done = table.timeline.of_action(Action.RESTORE, InstantState.COMPLETED)
-    found = next((each for each in done if each.timestamp == restore), None)
+    found = next((instant for instant in done if instant.timestamp == restore), None)
     if found is None:
-        raise FormatError(f"Hudi's procedure ended, and restore {restore} is not completed")
+        raise FormatError(f"Hudi's procedure ended, but restore {restore} is not completed")
     last = table.timeline.last_completed_write()
     if last is None or last.timestamp != savepoint:
         what = "there is none" if last is None else f"it is {last.timestamp}.{last.action}"
@@ -127,7 +129,7 @@ def completed_restore(table: HudiTable, savepoint: str, restore: str) -> Restore
 
 
 def _settings(table: HudiTable) -> dict[str, str]:
-    """Settings with which Hudi keeps the table's version, and makes no metadata table."""
+    """Settings with which Hudi does not upgrade the table or create a metadata table."""
     properties = table.properties
     has_one = bool(named_partitions(properties)) and not drops_metadata_table(properties)
     return {
@@ -138,7 +140,7 @@ def _settings(table: HudiTable) -> dict[str, str]:
 
 
 def _causes(error: Any) -> Iterator[str]:  # noqa: ANN401 - a Java object, reached by reflection
-    """What a Java exception and its causes say, without stack traces."""
+    """The messages of a Java exception and its causes, without stack traces."""
     for _ in range(_DEEPEST):
         if error is None:
             return
@@ -146,13 +148,13 @@ def _causes(error: Any) -> Iterator[str]:  # noqa: ANN401 - a Java object, reach
         error = error.getCause()
 
 
-def told(causes: list[str]) -> FormatError | TransientError:
-    """What a failed call means: Hudi's own failure stays one; a lost executor may pass.
+def failure_of(causes: list[str]) -> FormatError | TransientError:
+    """The error for a failed call: permanent if Hudi failed, transient if only Spark did.
 
     Args:
-        causes: What the exception and its causes say, each in a line, the outermost first.
+        causes: The messages of the exception and its causes, one line each, outermost first.
     """
     if not any("hudi" in cause.lower() for cause in causes):
         return TransientError(f"Spark failed: {causes[0]}")
-    said = dict.fromkeys(causes)
-    return FormatError(f"Hudi could not restore it: {'; because of '.join(said)}")
+    distinct = dict.fromkeys(causes)
+    return FormatError(f"Hudi could not restore the table: {'; because of '.join(distinct)}")

@@ -1,10 +1,11 @@
-"""Whether a writer is alive, by heartbeats and locks: a restore needs the table to itself.
+"""Whether a writer is alive, by heartbeats and locks: a restore must be the table's only writer.
 
-Locks are looked at; one is held only if the settings say so (`table_lock.py`). Hudi lets a lock
-file expire only if it is configured to: one of a restorer that died before its restore was on the
-timeline keeps all writers out until the restore is requested again, or somebody removes it. What a
-lock would exclude, a writer that begins between the last look at the timeline and the restore's
-claim, is found at the restore's end (`RestoreRun.check_end`), with any lock provider.
+Locks are checked; a restore holds one itself only if the settings require it (`table_lock.py`).
+Hudi expires a lock file only if it is configured to. So the lock of a restorer that died before its
+restore was on the timeline blocks all writers until the restore is requested again, or an operator
+removes the file. A lock would exclude a writer that begins between the last check of the timeline
+and the restore's claim. Such a writer is found at the restore's end (`RestoreRun.check_end`), with
+any lock provider.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ _STORAGE_LOCKS: Final = ".hoodie/.locks"
 
 @dataclass(frozen=True, slots=True)
 class LivenessSettings:
-    """How to tell a living writer from the remains of a dead one.
+    """How to distinguish a live writer from the files of a dead one.
 
     Attributes:
-        heartbeat_expiry: A heartbeat file untouched for longer belongs to a dead writer. Hudi's
-            writers touch theirs every minute and stop writing after three minutes without.
-        lock_files: Lock files of Hudi's FileSystemBasedLockProvider, below the table.
-        lock_expiry: A lock file older than this belongs to a dead writer; None, as in Hudi: never.
+        heartbeat_expiry: A heartbeat file that was not touched for longer belongs to a dead writer.
+            Hudi's writers touch theirs every minute and stop writing after three minutes without.
+        lock_files: Lock files of Hudi's FileSystemBasedLockProvider, relative to the table.
+        lock_expiry: A lock file older than this belongs to a dead writer; None (as in Hudi): locks
+            never expire.
         hold_lock: Whether to hold the first of `lock_files` while a restore runs.
         watch: How long pending writes are watched for changes; zero: not at all.
     """
@@ -43,8 +45,8 @@ class LivenessSettings:
     watch: timedelta = timedelta(seconds=5)
 
     @property
-    def locks_looked_at(self) -> list[str]:
-        """Where a writer's lock would be noticed, below the table; all others are not looked at."""
+    def checked_locks(self) -> list[str]:
+        """The locks that are checked, relative to the table; other locks go unnoticed."""
         return [*self.lock_files, f"{_STORAGE_LOCKS}/*.json"]
 
 
@@ -53,8 +55,8 @@ def check_writers(
 ) -> None:
     """Check that no heartbeat is fresh and no lock is held.
 
-    Ages are taken from the modification times of files, so this is the one place where two clocks
-    are compared: this process's and the file system's.
+    Ages come from the modification times of files. So this check, unlike any other, compares two
+    clocks: this process's and the file system's.
 
     Raises:
         Refused: a writer is alive.

@@ -1,8 +1,8 @@
 """Which rollback blocks undo the delta commits of a merge-on-read table of version 6. Pure.
 
-There a log file is named after its slice, and does not tell which delta commit wrote it: as in
-Hudi, none is deleted while its slice stays. A slice that a rolled back instant began goes as a
-whole, and needs no block.
+In that version, a log file is named after its slice, not after the delta commit that wrote it. So,
+as in Hudi, no log file is deleted while its slice stays. A slice that a rolled-back instant began
+is deleted completely and needs no block.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class SliceKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StayingSlices:
-    """The slices that no rolled back instant began, each with its log files.
+    """The slices that no rolled-back instant began, each with its log files.
 
-    `small` are the paths of the log files that may be rollback blocks: those with few bytes.
-    `begun` has the instants of all slices of each file group, also of those that go.
+    `small` has the paths of the log files that are small enough to be rollback blocks. `begun` has
+    the instants of all slices of every file group, including slices that are deleted.
     """
 
     logs: Mapping[SliceKey, tuple[LogFile, ...]]
@@ -51,7 +51,7 @@ class StayingSlices:
 
     @classmethod
     def of(cls, partitions: Iterable[PartitionFiles], rolled_back: AbstractSet[str]) -> Self:
-        """Find them among all files of a table."""
+        """Find the staying slices among all files of a table."""
         logs = defaultdict[SliceKey, list[LogFile]](list)
         small = defaultdict[SliceKey, list[str]](list)
         begun = defaultdict[tuple[str, str], set[str]](set)
@@ -63,7 +63,7 @@ class StayingSlices:
                 key = SliceKey(partition.path, file.file_id, file.instant)
                 begun[key[:2]].add(file.instant)
                 if not isinstance(file, LogFile) or file.is_change_data:
-                    continue  # change data are no part of the table
+                    continue  # change data are not part of the table
                 if file.instant not in rolled_back:
                     logs[key].append(file)
                     if size <= MAX_SIZE:
@@ -84,24 +84,24 @@ class StayingSlices:
         )
 
     def claimed_by(self, pending: Instant, updates: Iterable[WriteStat]) -> tuple[SliceKey, ...]:
-        """The slices to which a delta commit that did not complete may have appended log files.
+        """The slices to which an incomplete delta commit may have appended log files.
 
         Raises:
-            Refused: a compaction began a newer slice since, so it is unclear which one it was.
+            Refused: a compaction began a newer slice since, so the slice is ambiguous.
         """
         return self._with_logs(self._claims(pending, updates))
 
     def _claims(self, pending: Instant, updates: Iterable[WriteStat]) -> Iterator[SliceKey]:
         for stat in updates:
             begun = self.begun.get((stat.partition, stat.file_id), set())
-            if any(each > pending.timestamp for each in begun - self.rolled_back):
+            if any(start > pending.timestamp for start in begun - self.rolled_back):
                 raise Refused(
                     Reason.UNSUPPORTED_INSTANT,
                     f"{pending.timestamp}.{pending.action} did not complete, and its file group"
                     f" {stat.file_id} was compacted since: roll that write back with Hudi first",
                 )
-            # it wrote to the slice that was the newest when it began
-            newest = max((each for each in begun if each < pending.timestamp), default="")
+            # the delta commit wrote to the slice that was the newest when it began
+            newest = max((start for start in begun if start < pending.timestamp), default="")
             yield SliceKey(stat.partition, stat.file_id, newest)
 
     def _with_logs(self, keys: Iterable[SliceKey]) -> tuple[SliceKey, ...]:
@@ -113,12 +113,12 @@ def plan_blocks(
     slices: StayingSlices,
     written: Mapping[str, RollbackBlock],
 ) -> dict[str, tuple[PlannedBlock, ...]]:
-    """Name the log file of every block: the next of its slice, with the last one's write token.
+    """Name the log file of every block: the next version in its slice, with the last write token.
 
     Args:
         updates: The delta commits to undo, in the order of the restore, with their slices.
         slices: The slices that stay.
-        written: The rollback blocks in them, by path: one that is there is not written again.
+        written: The rollback blocks that these slices already have, by path; not written again.
 
     Returns:
         The blocks by the timestamp of the delta commit.

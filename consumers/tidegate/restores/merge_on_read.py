@@ -1,6 +1,6 @@
-"""What can't be undone on a merge-on-read table, found before anything is touched. Pure.
+"""Checks for writes to a merge-on-read table that can't be rolled back. Pure.
 
-Each of these is refused by name, because neither Hudi's rules nor the files tell how to undo it.
+Each case is refused by name, because neither Hudi's rules nor the files determine how to undo it.
 """
 
 from __future__ import annotations
@@ -48,22 +48,23 @@ def check_later(layout: Layout, savepoint: Instant, later: Iterable[Instant]) ->
         if instant.action is Action.LOG_COMPACTION and instant.state is InstantState.INFLIGHT:
             raise Refused(
                 Reason.UNSUPPORTED_INSTANT,
-                f"{shown} is inflight: in this table version its log files can't be told from"
-                " others; complete it, or roll it back with Hudi first",
+                f"{shown} is inflight: in this table version, its log files look like any others;"
+                " complete it, or roll it back with Hudi first",
             )
         is_older = instant.timestamp < savepoint.timestamp
         is_completed = instant.state is InstantState.COMPLETED
         if instant.action is Action.DELTA_COMMIT and is_older and is_completed:
-            # only a modification time says so, and a copy of the table may have lost it
+            # only a modification time shows this, and a copy of the table may have lost it
             raise Refused(
                 Reason.UNSUPPORTED_INSTANT,
                 f"{shown} began before the savepoint's commit, and its file was modified after it:"
-                " in this table version what was written since can't be told from what rests on it",
+                " in this table version, later writes can't be distinguished from those built upon"
+                " it",
             )
 
 
 def overlapping_commits(timeline: Timeline, savepoint: Instant) -> tuple[Instant, ...]:
-    """Commits that began before the savepoint's and completed after it: they stay, as in Hudi."""
+    """Commits that began before the savepoint's and completed after it; they stay, as in Hudi."""
     bound = savepoint.completion or ""
     return tuple(
         i
@@ -75,10 +76,10 @@ def overlapping_commits(timeline: Timeline, savepoint: Instant) -> tuple[Instant
 
 
 def check_overlapping(commits: Mapping[str, CommitMetadata]) -> None:
-    """Check that the commits that stay only compact: they add no rows.
+    """Check that the remaining commits are compactions, which add no rows.
 
     Raises:
-        Refused: one is a write (a bulk insert), whose rows the savepoint does not have.
+        Refused: a commit is a write (a bulk insert), whose rows the savepoint does not have.
     """
     for timestamp, commit in commits.items():
         if commit.operation != _COMPACTS:
@@ -93,7 +94,7 @@ def check_named_after_writers(commits: Mapping[str, CommitMetadata]) -> None:
     """Check, in layout 2, that log files are named after the commits that wrote them.
 
     Raises:
-        Refused: one is not: it was written before the table was upgraded.
+        Refused: a log file is not, because it was written before the table's upgrade.
     """
     for timestamp, commit in commits.items():
         for stat in commit.writes:

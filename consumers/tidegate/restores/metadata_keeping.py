@@ -1,14 +1,16 @@
-"""Keeping Hudi's metadata table through a restore, or removing it. Every step can be repeated.
+"""Retain Hudi's metadata table through a restore, or remove it. Every step can be repeated.
 
-The table's properties say first that there is none, and last that there is one again. In between
-it lies in `.hoodie/.tidegate`, where it is undone: whoever dies in the middle, readers and Hudi
-find no metadata table, list files, and build a new one. One in its place that is not declared, or
-one that is declared and not there, stops Hudi when it resumes the restore: between the edits of the
-properties and the renames is nothing else, and Hudi goes on with `hoodie.metadata.enable=false`.
+First, the metadata table is removed from the table's properties and moved to `.hoodie/.tidegate`,
+where rolled-back writes are undone in it. Last, it is moved back and declared again. After a crash
+in between, readers and Hudi find no metadata table, list files, and build a new one. Hudi can't
+resume the restore if the properties and the directory disagree. So nothing happens between an edit
+of the properties and its rename, and Hudi can continue with `hoodie.metadata.enable=false`.
 
-What an attempt left is told from what others made by three signs: a file beside the one that was
-set aside says that it was as the plan had seen it; a file in it, with a hash of all names and
-sizes, that it was undone and not changed since; and where there are two, Hudi has made the other.
+Three signs distinguish the metadata table of an earlier attempt from one that others made:
+
+- a file next to the one that was set aside: it was as in the plan;
+- a file in it, with a hash of all names and sizes: it was undone and has not changed since;
+- two metadata tables: Hudi has made the other one.
 """
 
 from __future__ import annotations
@@ -48,18 +50,17 @@ _NO_RENAME: Final = frozenset(
         errno.EMFILE,
     }
 )
-"""What file systems answer that rename no directories: overlays, object stores that are mounted."""
+"""Errors of file systems that can't rename directories: overlays, mounted object stores."""
 _IN_THE_WAY: Final = frozenset({errno.EEXIST, errno.ENOTEMPTY})
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataKeeper:
-    """Order of calls: `take_away` before anything is rolled back, `put_back` when all is.
+    """Order of calls: `set_aside` before the first rollback, `put_back` after the last, `discard`.
 
-    `discard` when the restore is complete, whoever completed it.
-
-    `still_pending` is called right before what another process would see; it raises if that has
-    completed the restore meanwhile.
+    Call `discard` once the restore is complete, even if another process completed it.
+    `still_pending` is called right before every step that other processes can see. It raises if
+    another process has completed the restore.
     """
 
     warehouse: Warehouse
@@ -68,14 +69,14 @@ class MetadataKeeper:
     undo: MetadataUndo | None = None
     still_pending: Callable[[], HudiTable] | None = None
 
-    def take_away(self) -> None:
-        """Have readers list files; set the metadata table aside if it is kept, else remove it.
+    def set_aside(self) -> None:
+        """Set the metadata table aside if it is retained, or remove it; readers then list files.
 
         Raises:
             TransientError: another process completed the restore meanwhile.
         """
         self._check()
-        if self.undo is not None and self._is_as_undone():  # an earlier attempt has put it back
+        if self.undo is not None and self._is_as_undone():  # an earlier attempt put it back
             return
         self._undeclare()
         if self.undo is None or not self._is_set_aside(self.undo):
@@ -88,12 +89,12 @@ class MetadataKeeper:
             self.warehouse.replace(join(self.location, PROPERTIES), edited)
 
     def put_back(self, context: RestoreContext) -> bool:
-        """Undo what the plan says, put the metadata table back and declare it.
+        """Undo the planned instants in the metadata table, put it back and declare it.
 
-        Only what stays and this restore is left on the table's timeline by now.
+        By now, the table's timeline has only the remaining instants and this restore.
 
         Returns:
-            Whether it is there again; else it was removed.
+            Whether the metadata table is back; otherwise it was removed.
 
         Raises:
             TransientError: another process completed the restore meanwhile.
@@ -105,7 +106,7 @@ class MetadataKeeper:
         if stays != self.undo.staying or not self._is_undone(self.undo, context):
             self._remove()
             return False
-        # what can't be moved, another process may have put back since
+        # if it can't be moved, another process may have put it back
         is_back = self._exists(self._undone) or self._move(self._aside, self._place, self._is_whole)
         if not is_back and not self._is_as_undone():
             self._remove()
@@ -115,21 +116,21 @@ class MetadataKeeper:
         self.warehouse.replace(join(self.location, PROPERTIES), declared)
         if self._exists(self._place):
             return True
-        self._undeclare()  # a slower process has taken it away meanwhile
+        self._undeclare()  # a slower process has set it aside meanwhile
         return False
 
     def _check(self) -> HudiTable | None:
         return None if self.still_pending is None else self.still_pending()
 
     def discard(self) -> None:
-        """Remove what was set aside and never put back, and the signs of this restore."""
+        """Remove a metadata table that was not put back, and the signs of this restore."""
         self.warehouse.remove_files([self._seen, self._undone])
         if self._exists(self._aside) and not self._exists(self._place):
-            self._undeclare()  # who took it away died before saying so
+            self._undeclare()  # the process that set it aside died before this edit
         self.warehouse.remove_tree(self._aside)
 
     def _is_set_aside(self, undo: MetadataUndo) -> bool:
-        """Set it aside, if it is as the plan saw it; go on with what an earlier attempt did."""
+        """Set it aside if it is as in the plan, or continue an earlier attempt; return success."""
         if self._exists(self._aside):
             if self._exists(self._seen):
                 return True
@@ -141,14 +142,14 @@ class MetadataKeeper:
         return True
 
     def _is_undone(self, undo: MetadataUndo, context: RestoreContext) -> bool:
-        """Undo what has to be undone, unless an earlier attempt has and put it back."""
+        """Undo the planned instants, unless an earlier attempt did; return success."""
         if self._exists(self._undone):
             return self._is_as_undone()
         if not self._exists(self._seen) or not self._exists(self._aside):
             return False
         try:
             self._undo(undo, context)
-        except (NotFound, NoSuchTable, FormatError):  # another process has put it back meanwhile
+        except (NotFound, NoSuchTable, FormatError):  # another process put it back meanwhile
             return False
         digest = digest_of(self.warehouse, self._aside)
         if digest is None:
@@ -157,7 +158,7 @@ class MetadataKeeper:
         return True
 
     def _is_as_undone(self) -> bool:
-        """Whether nobody has changed what an earlier attempt had undone and put back."""
+        """Whether an earlier attempt put it back undone, and it has not changed since."""
         try:
             digest = self.warehouse.read(self._undone, _DIGEST).decode("latin-1")
         except NotFound:
@@ -183,21 +184,21 @@ class MetadataKeeper:
         table = load_table(self.warehouse, self._aside)
         gone = [i for i in table.files if i.timestamp in undone and i.action in WRITES]
         TimelineWriter(self.warehouse, table, context.clock).remove(gone)
-        # what a writer that died left of its work in it
+        # the files that a dead writer left in it
         beats = [join(self._aside, ".hoodie/.heartbeat", instant) for instant in undo.instants]
         self.warehouse.remove_files([file for beat in beats for file in with_checksum(beat)])
         for instant in undo.instants:
             self.warehouse.remove_tree(join(self._aside, ".hoodie/.temp", instant))
 
     def _remove(self) -> None:
-        """Remove it in one step, where the store can rename.
+        """Remove it in one step if the store can rename.
 
-        A death within a removal name by name would leave a part of it, which Hudi takes for a
-        metadata table when it resumes the restore.
+        A crash during a removal file by file would leave a part of it. Hudi would use that part as
+        the metadata table when it resumes the restore.
         """
         self._check()
         self._undeclare()
-        self.warehouse.remove_files([self._seen])  # first: what is left then counts for nothing
+        self.warehouse.remove_files([self._seen])  # first: without it the rest is not used
         self.warehouse.remove_tree(self._aside)
         if "://" not in self.location:
             self._move_aside()
@@ -206,16 +207,16 @@ class MetadataKeeper:
         self.warehouse.remove_tree(self._place)
 
     def _move_aside(self) -> bool:
-        """Take it from its place; another process may have put it there and declared it since."""
+        """Move it aside; another process may have put it back and declared it meanwhile."""
         is_moved = self._move(self._place, self._aside, lambda: True)
         if is_moved:
             self._undeclare()
         return is_moved
 
     def _is_whole(self) -> bool:
-        """Whether what was set aside is all that was undone.
+        """Whether the directory that was set aside is complete.
 
-        A process whose last step was late may have made the directory anew, with its sign alone.
+        A late step of another process may have created it again with nothing but its sign.
         """
         try:
             sign = self.warehouse.read(join(self._aside, f"{_UNDONE}{self.restore}"), _DIGEST)
@@ -224,7 +225,7 @@ class MetadataKeeper:
         return sign.decode("latin-1") == digest_of(self.warehouse, self._aside)
 
     def _move(self, source: str, target: str, may_go: Callable[[], bool]) -> bool:
-        """Rename a directory; False if it is not there, may not go, or can't be renamed."""
+        """Rename a directory; False if it is missing, may not be moved, or can't be renamed."""
         (folder, _, name), (there, _, as_name) = source.rpartition("/"), target.rpartition("/")
         try:
             with suppress(NotFound), self.warehouse.moving(folder, there) as moves:

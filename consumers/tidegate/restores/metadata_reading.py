@@ -1,4 +1,4 @@
-"""Reading Hudi's metadata table: what has to be known of it to undo something in it."""
+"""Read Hudi's metadata table, as needed to undo instants in it."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def read_metadata_table(storage: Storage, location: str) -> SeenMetadataTable:
     """Read a metadata table.
 
     Args:
-        storage: What reads it.
-        location: Its own base path.
+        storage: The storage of the metadata table.
+        location: The base path of the metadata table.
 
     Raises:
-        Unprovable: it is damaged, or its files are not as those of a metadata table are.
+        Unprovable: it is damaged, or has files that a metadata table does not have.
     """
     try:
         table = load_table(storage, location)
@@ -54,13 +54,13 @@ def read_metadata_table(storage: Storage, location: str) -> SeenMetadataTable:
             digest=_digest(folders.items()),
         )
     except NoSuchTable as error:
-        raise Unprovable("it is declared, and not there") from error
+        raise Unprovable("it is declared but missing") from error
     except (FormatError, NotFound) as error:
         raise Unprovable(f"it can't be read ({error})") from error
 
 
 def digest_of(storage: Storage, location: str) -> str | None:
-    """`SeenMetadataTable.digest` of a metadata table now; None if it can't be read."""
+    """The current `SeenMetadataTable.digest` of a metadata table; None if it can't be read."""
     try:
         return _digest(_folders(load_table(storage, location)).items())
     except (FormatError, NotFound, NoSuchTable, Unprovable):
@@ -68,7 +68,7 @@ def digest_of(storage: Storage, location: str) -> str | None:
 
 
 def _folders(table: HudiTable) -> dict[str, list[FileInfo]]:
-    """The files in each partition; in `.hoodie`, those of the timeline."""
+    """The files in every partition; for `.hoodie`, the files of the timeline."""
     found = dict[str, list[FileInfo]]()
     for folder in table.storage.list(table.location):
         is_meta = folder.name == _META_FOLDER

@@ -1,7 +1,7 @@
-"""What a restore does to Hudi's metadata table: kept where that is provably right, else dropped.
+"""The fate of Hudi's metadata table in a restore: kept if that is provably right, else dropped.
 
-It lists the files of every completed write, and may have an index of every record: what a restore
-undoes is undone there too. What never began is in none of its partitions.
+The metadata table lists the files of every completed write, and may index every record. So the
+writes that a restore rolls back are undone there, too. Writes that never began are not in it.
 """
 
 from __future__ import annotations
@@ -18,33 +18,32 @@ from tidegate.restores.metadata_undo import MetadataUndo, Unprovable, plan_undo
 from tidegate.restores.plan import METADATA_TABLE, PlannedRestore
 from tidegate.storage import join
 
-_KEPT: Final = "kept: nothing that it has is rolled back"
-_UNDONE: Final = "kept: what is rolled back is undone in it too. It has: {partitions}"
-_IN_PART: Final = (
-    ". Dropped, because it was built after the savepoint or is no longer as it was then: {dropped}"
-)
+_KEPT: Final = "kept: it contains nothing that is rolled back"
+_UNDONE: Final = "kept: the rolled-back writes are undone in it, too. It has: {partitions}"
+_IN_PART: Final = ". Dropped, because built or changed since the savepoint: {dropped}"
 _DROPPED: Final = (
-    "dropped: {why}. Readers list files until Hudi's next write has built it again, with:"
-    " {partitions}"
+    "dropped: {why}. Readers list files until Hudi's next write builds it again, with: {partitions}"
 )
 _CHANGED: Final = "it was changed while the restore ran, or can't be moved aside"
-_OLD: Final = "only from table version 8 on can what is rolled back be undone in it"
+_OLD: Final = "rolled-back writes can be undone in it only from table version 8 on"
 _REMOTE: Final = "it is on an object store, which can't move it aside in one step"
-_BEGUN: Final = "the restore was begun by another tool or version, or more is rolled back by now"
-_LEFT_TO_HUDI: Final = "left to Hudi, whose procedure restores it where it can and drops it else"
-_FAILS: Final = "Hudi's procedure may fail on one of this table version"
+_BEGUN: Final = "another tool or version began the restore, or more writes have to be rolled back"
+_LEFT_TO_HUDI: Final = (
+    "left to Hudi, whose procedure restores it if possible and otherwise drops it"
+)
+_FAILS: Final = "Hudi's procedure may fail on a metadata table of this table version"
 _SHOWN: Final = 300
 
 
 def keeps_metadata_table(plan: PlannedRestore, later: Sequence[Instant]) -> bool:
-    """Whether the metadata table says the same before and after a restore.
+    """Whether the content of the metadata table is the same before and after a restore.
 
-    It does if every instant to roll back was only requested, and has no file. A restore that is
-    resumed may have had others.
+    It is if every instant to roll back was only requested and has no files. A resumed restore may
+    already have rolled back others.
 
     Args:
         plan: The plan of the restore.
-        later: The instants that it rolls back.
+        later: The instants that the restore rolls back.
     """
     if plan.resumes is not None:
         return not plan.steps
@@ -59,20 +58,21 @@ def with_metadata_table(
     later: Sequence[Instant],
     recorded: str | None,
 ) -> PlannedRestore:
-    """Complete a plan with what becomes of the metadata table.
+    """Complete a plan with the fate of the metadata table.
 
     Args:
         table: The table.
         plan: The plan of the restore.
         savepoint: The savepointed commit.
-        later: The instants that it rolls back.
-        recorded: What the attempt that it resumes recorded of the metadata table, if it did.
+        later: The instants that the restore rolls back.
+        recorded: The `MetadataUndo`, encoded, of the attempt that the plan resumes; None: there is
+            none.
     """
     kept = keeps_metadata_table(plan, later)
     is_there = bool(named_partitions(table.properties))
     if kept or not (is_there or recorded):
-        said = _KEPT if is_there else None
-        return replace(plan, keeps_metadata_table=kept, metadata_table=said)
+        message = _KEPT if is_there else None
+        return replace(plan, keeps_metadata_table=kept, metadata_table=message)
     resumes = plan.resumes is not None
     try:
         undo = _recorded(plan, recorded) if resumes else _undo(table, savepoint, later)
@@ -94,7 +94,7 @@ def _undo(table: HudiTable, savepoint: Instant, later: Sequence[Instant]) -> Met
 
 
 def _recorded(plan: PlannedRestore, recorded: str | None) -> MetadataUndo:
-    """What the attempt that began the restore recorded, if it is about all that is left."""
+    """The undo that the first attempt recorded, if it covers all remaining instants."""
     undo = MetadataUndo.decode(recorded) if recorded else None
     if undo is None or not {target.timestamp for target in plan.targets} <= set(undo.gone):
         raise Unprovable(_BEGUN)
@@ -102,20 +102,20 @@ def _recorded(plan: PlannedRestore, recorded: str | None) -> MetadataUndo:
 
 
 def _describe_undone(undo: MetadataUndo) -> str:
-    said = _UNDONE.format(partitions=", ".join(undo.kept)[:_SHOWN])
+    message = _UNDONE.format(partitions=", ".join(undo.kept)[:_SHOWN])
     if undo.dropped:
-        said += _IN_PART.format(dropped=", ".join(undo.dropped)[:_SHOWN])
-    return said
+        message += _IN_PART.format(dropped=", ".join(undo.dropped)[:_SHOWN])
+    return message
 
 
 def describe_changed(undo: MetadataUndo) -> str:
-    """That it could not be kept after all."""
+    """The message for a metadata table that could not be kept after all."""
     partitions = ", ".join(sorted({*undo.kept, *undo.dropped}))
     return _DROPPED.format(why=_CHANGED, partitions=partitions[:_SHOWN])
 
 
 def describe_dropped(properties: TableProperties, why: str) -> str | None:
-    """That the metadata table is dropped and why, in a sentence; None if there is none."""
+    """The message that the metadata table is dropped, and why; None if there is none."""
     partitions = ", ".join(named_partitions(properties))
     if not partitions:
         return None
@@ -125,23 +125,23 @@ def describe_dropped(properties: TableProperties, why: str) -> str | None:
 def left_to_hudi(properties: TableProperties, plan: PlannedRestore) -> PlannedRestore:
     """Complete a plan that Hudi's own procedure carries out."""
     left = not drops_metadata_table(properties)
-    said = describe_dropped(properties, _FAILS)
+    message = describe_dropped(properties, _FAILS)
     if left:
-        said = _LEFT_TO_HUDI if named_partitions(properties) else None
-    return replace(plan, by_hudi=True, keeps_metadata_table=left, metadata_table=said)
+        message = _LEFT_TO_HUDI if named_partitions(properties) else None
+    return replace(plan, by_hudi=True, keeps_metadata_table=left, metadata_table=message)
 
 
 def drops_metadata_table(properties: TableProperties) -> bool:
-    """Whether it has to go before Hudi's own procedure restores.
+    """Whether the metadata table has to be removed before Hudi's own procedure restores.
 
-    Of layout 1 that procedure fails where the metadata table has a compaction after the savepoint,
-    or none before it, and stays stuck until it is tried without one.
+    In layout 1, that procedure fails if the metadata table has a compaction after the savepoint, or
+    none before it. Retries fail until they run without a metadata table.
     """
     return properties.layout is Layout.ONE
 
 
 def named_partitions(properties: TableProperties) -> list[str]:
-    """The partitions of the metadata table, those that are being built too, in order."""
+    """The partitions of the metadata table, sorted, including those that are being built."""
     named = {
         name.strip()
         for key in METADATA_PARTITIONS

@@ -1,13 +1,14 @@
-"""What a restore undoes in Hudi's metadata table, and whether that is provably right. Pure.
+"""The instants that a restore undoes in Hudi's metadata table, and whether that is right. Pure.
 
-The metadata table is a merge-on-read table of its own, whose delta commits have the instants of the
-table's writes and cleans. From table version 8 on each of them has log files of its own: without
-those of what is rolled back it says what it said before. A compaction of it that merged one of them
-goes too, if what it merged is still there. Cleans after the savepoint stay in both.
+The metadata table is itself a merge-on-read table, whose delta commits have the instants of the
+table's writes and cleans. From table version 8 on, every delta commit has its own log files. So
+removing the log files of rolled-back writes returns the metadata table to its earlier content. A
+compaction of the metadata table that merged such a log file is removed, too, if the files that it
+merged still exist. Cleans after the savepoint stay in both tables.
 
-A partition that was built after the savepoint has rows of what is rolled back in its base files: it
-is dropped, and the others are kept. Its building has an instant of zeros and a number, so only the
-completion time dates it.
+A partition that was built after the savepoint has rows of rolled-back writes in its base files. It
+is dropped, and the other partitions are kept. The instant of a partition's building is zeros and a
+number, so only its completion time dates it.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ from tidegate.hudi import (
 )
 
 FILES: Final = "files"
-"""The partition that lists files: without it there is no metadata table."""
+"""The partition that lists files; a metadata table always has it."""
 _BUILT: Final = "0" * 14
-"""What the instants begin with under which a partition is built."""
+"""The prefix of the instants at which partitions are built."""
 _NAME: Final = re.compile(r"\w[\w.-]{0,200}", re.ASCII)
 _INSTANT: Final = re.compile(r"\d{14,24}")
 _NO_DATA: Final = ".hoodie_partition_metadata"
@@ -47,18 +48,18 @@ _RECORDED: Final = COMMITS | {Action.CLEAN, Action.ROLLBACK, Action.INDEXING}
 
 
 class Unprovable(TidegateError):  # noqa: N818 - an expected result, not a failure
-    """It can't be shown that undoing would be right. The catcher drops the metadata table."""
+    """Undoing may be wrong. The catcher drops the metadata table."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenMetadataTable:
-    """A metadata table as it was read.
+    """The content of a metadata table.
 
     Attributes:
         files: The files of its timeline.
-        partitions: The names in each of its partitions.
-        merged: The files (partition, name) that each completed compaction merged, by its instant.
-        written: What each completed commit wrote, by its instant.
+        partitions: The file names in every partition, by the partition's name.
+        merged: The files (partition, name) that every completed compaction merged, by instant.
+        written: The writes of every completed commit, by instant.
         digest: A hash of all names and sizes.
     """
 
@@ -71,14 +72,14 @@ class SeenMetadataTable:
 
 @dataclass(frozen=True, slots=True)
 class MetadataUndo:
-    """What is undone in a metadata table.
+    """The changes that undo writes in a metadata table.
 
     Attributes:
-        kept: Its partitions afterwards, sorted.
-        dropped: Those that go, sorted.
-        instants: Its own instants that go.
-        gone: The table's instants that go.
-        digest: `SeenMetadataTable.digest` before.
+        kept: The partitions that remain, sorted.
+        dropped: The partitions that are removed, sorted.
+        instants: The metadata table's own instants that are removed.
+        gone: The table's instants that are removed.
+        digest: `SeenMetadataTable.digest` before the change.
         staying: `staying_of` the table.
     """
 
@@ -90,12 +91,12 @@ class MetadataUndo:
     staying: str
 
     def encode(self) -> str:
-        """Write it as text; `decode` reads it back."""
+        """Encode as text; the inverse of `decode`."""
         return json.dumps(asdict(self))
 
     @classmethod
     def decode(cls, text: str) -> Self | None:
-        """Read what `encode` wrote; None if it is anything else."""
+        """Decode the text of `encode`; None if it is invalid."""
         try:
             record = json.loads(text)
             return cls(
@@ -117,11 +118,11 @@ def _all(form: re.Pattern[str], values: Any) -> tuple[str, ...]:  # noqa: ANN401
 
 
 def staying_of(timeline: Timeline, gone: Iterable[str], restore: str | None = None) -> str:
-    """A hash of what stays on a table's timeline: whatever else is done to the table changes it.
+    """A hash of the instants that stay on a table's timeline; any other action changes it.
 
     Args:
         timeline: The table's timeline.
-        gone: The instants that go.
+        gone: The instants that are removed.
         restore: The restore's own instant.
     """
     left = {*gone, restore}
@@ -140,7 +141,7 @@ def plan_undo(
     later: Sequence[Instant],
     declared: Sequence[str],
 ) -> MetadataUndo:
-    """Find what has to go from a metadata table.
+    """Find the instants and partitions to remove from a metadata table.
 
     Args:
         seen: The metadata table.
@@ -150,23 +151,23 @@ def plan_undo(
         declared: The partitions that the table's properties declare.
 
     Raises:
-        Unprovable: it can't be kept; the message says why, in the middle of a sentence.
+        Unprovable: the metadata table can't be kept; the message is a clause with the reason.
     """
-    gone = {each.timestamp for each in later}
-    # a restore removes these rollbacks too
-    rollbacks = {each.timestamp for each in timeline.of_action(Action.ROLLBACK)}
+    gone = {write.timestamp for write in later}
+    # a restore also removes these rollbacks
+    rollbacks = {rollback.timestamp for rollback in timeline.of_action(Action.ROLLBACK)}
     gone |= {rollback for rollback in rollbacks if rollback > savepoint.timestamp}
     fates = _fates(seen, timeline, savepoint, gone)
     for write in later:
         if write.state is InstantState.COMPLETED and write.timestamp not in fates.completed:
-            raise Unprovable(f"it has no commit {write.timestamp} (any more)")
+            raise Unprovable(f"commit {write.timestamp} is not (or no longer) in it")
     if savepoint.timestamp not in fates.completed:
-        raise Unprovable(f"it has no commit {savepoint.timestamp} (any more)")
+        raise Unprovable(f"commit {savepoint.timestamp} is not (or no longer) in it")
     if set(declared) != set(seen.partitions):
-        raise Unprovable("its folders are not the partitions that the table declares")
+        raise Unprovable("its folders differ from the partitions that the table declares")
     dropped = {name for name in seen.partitions if not _is_whole(name, seen, fates)}
     if FILES in dropped:
-        raise Unprovable("what its list of files was before the savepoint is no longer there")
+        raise Unprovable("its list of files before the savepoint is no longer there")
     return MetadataUndo(
         kept=tuple(sorted(seen.partitions.keys() - dropped)),
         dropped=tuple(sorted(dropped)),
@@ -178,10 +179,11 @@ def plan_undo(
 
 
 class _Fates(NamedTuple):
-    """What becomes of the instants of a metadata table.
+    """The fate of the instants of a metadata table.
 
-    `late` are buildings after the savepoint, `staying` maps what stays to the time from which
-    log files belong behind it, `start` is the first instant that was not archived.
+    `undone` are removed; `late` built a partition after the savepoint. `staying` maps the remaining
+    instants to the time from which log files follow them. `start` is the first instant that was not
+    archived.
     """
 
     undone: AbstractSet[str]
@@ -194,7 +196,7 @@ class _Fates(NamedTuple):
         """Whether a file stays, by the instant in its name.
 
         Raises:
-            Unprovable: it belongs to no commit.
+            Unprovable: the file does not belong to a commit.
         """
         if instant in self.undone or instant in self.late:
             return False
@@ -203,9 +205,9 @@ class _Fates(NamedTuple):
         raise Unprovable(f"its file {name} belongs to no commit")
 
     def is_dated(self, instant: str) -> bool:
-        """Whether what has stayed of an instant is known to be older than the savepoint.
+        """Whether the files of an instant are known to be older than the savepoint.
 
-        What was built under an instant that has been archived may have been built at any time.
+        A partition whose building has been archived may have been built at any time.
         """
         return instant in self.staying or not instant.startswith(_BUILT)
 
@@ -223,25 +225,25 @@ def _fates(
     commits = [i for i in instants if i.action is Action.DELTA_COMMIT]
     undone = {i.timestamp for i in commits if i.timestamp in gone}
     staying, late = dict[str, str](), set[str]()
-    for each in (i for i in commits if i.timestamp not in gone):
-        if _is_older(each, savepoint) or (each.completion and each.timestamp in recorded):
-            staying[each.timestamp] = each.completion or ""
-        elif each.completion and each.timestamp.startswith(_BUILT):
-            late.add(each.timestamp)
+    for commit in (i for i in commits if i.timestamp not in gone):
+        if _is_older(commit, savepoint) or (commit.completion and commit.timestamp in recorded):
+            staying[commit.timestamp] = commit.completion or ""
+        elif commit.completion and commit.timestamp.startswith(_BUILT):
+            late.add(commit.timestamp)
         else:
-            raise Unprovable(f"its commit {each.timestamp} is not one of the table's")
-    for each in (i for i in instants if i.action in COMPACTIONS):
-        if _is_undone(each, seen, undone | late):
-            undone.add(each.timestamp)
+            raise Unprovable(f"its commit {commit.timestamp} is not one of the table's")
+    for compaction in (i for i in instants if i.action in COMPACTIONS):
+        if _is_undone(compaction, seen, undone | late):
+            undone.add(compaction.timestamp)
         else:
-            staying[each.timestamp] = each.timestamp
+            staying[compaction.timestamp] = compaction.timestamp
     ordinary = [i.timestamp for i in instants if not i.timestamp.startswith(_BUILT)]
     completed = {i.timestamp for i in commits if i.completion}
     return _Fates(undone, late, staying, completed, min(ordinary, default=""))
 
 
 def _check_kinds(seen: SeenMetadataTable, timeline: Timeline, bound: str) -> None:
-    """Check that nothing was done after the savepoint that is unknown here."""
+    """Check that nothing after the savepoint is of an unknown kind."""
     for indexing in timeline.of_action(Action.INDEXING):
         if (indexing.completion or "~") > bound:
             raise Unprovable(f"indexing {indexing.timestamp} completed after the savepoint")
@@ -267,7 +269,7 @@ def _is_older(commit: Instant, savepoint: Instant) -> bool:
 
 
 def _is_undone(compaction: Instant, seen: SeenMetadataTable, undone: AbstractSet[str]) -> bool:
-    """Whether a compaction has to go: a pending one, and one that merged what goes."""
+    """Whether a compaction is removed: it is pending, or merged files that are removed."""
     if compaction.completion is None:
         return True
     merged = seen.merged.get(compaction.timestamp)
@@ -277,7 +279,7 @@ def _is_undone(compaction: Instant, seen: SeenMetadataTable, undone: AbstractSet
 
 
 def _is_whole(partition: str, seen: SeenMetadataTable, fates: _Fates) -> bool:
-    """Whether a partition has all that it had before the savepoint."""
+    """Whether a partition still has everything that it had before the savepoint."""
     groups = defaultdict[str, list[BaseFile | LogFile]](list)
     present = seen.partitions[partition]
     for name in present:
@@ -291,10 +293,10 @@ def _is_whole(partition: str, seen: SeenMetadataTable, fates: _Fates) -> bool:
             return False
         base = max((f.instant for f in left if isinstance(f, BaseFile)), default=None)
         first = base or min(file.instant for file in left)
-        # without a base file it begins with the log file with which it was built
+        # without a base file, it begins with the log file that built it
         if not fates.is_dated(first) or (base is None and not first.startswith(_BUILT)):
             return False
-        # readers may pass over the log files of a commit that was archived after its compaction
+        # readers may skip the log files of a commit that was archived after its compaction
         if any(file.instant > first and file.instant not in fates.staying for file in left):
             return False
         bases[group] = first
@@ -312,5 +314,5 @@ def _file(name: str) -> BaseFile | LogFile:
     except FormatError as error:
         raise Unprovable(str(error)) from error
     if file is None:
-        raise Unprovable(f"its file {name[:100]} is not one of a metadata table")
+        raise Unprovable(f"its file {name[:100]} is not a data file of a metadata table")
     return file

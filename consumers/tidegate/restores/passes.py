@@ -1,11 +1,13 @@
 """Which instants of a restore are rolled back in one pass over their files. Pure.
 
-In a pass all instants are unpublished first, newest first; then the data files of all are removed
-in one parallel job, and at last their pending files. A restore that dies in between leaves several
-inflight writes, whose files are found by listing: by us, and by Hudi, which goes on with the newest
-and refuses an instant while a later one is on the timeline. Hudi recognises an instant by its time
-and its action, so nothing joins a pass that changes its action when it is unpublished (compactions
-and clusterings). Neither does what needs rollback blocks: those are numbered one after the other.
+A pass first unpublishes its instants, newest first. Then it removes all their data files in one
+parallel job, and last their pending files. A crash in between leaves several inflight writes, whose
+files both Tidegate and Hudi find by listing. Hudi then continues with the newest, and refuses an
+instant while a later one is on the timeline.
+
+Hudi identifies an instant by time and action. So compactions and clusterings, whose action changes
+when they are unpublished, get a pass of their own. So do instants that need rollback blocks,
+because blocks are numbered in sequence.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from tidegate.hudi import Action, Instant, Layout
 from tidegate.restores.plan import Step
 
 FILES_PER_PASS: Final = 50_000
-"""A pass takes no further instant beyond so many files: progress is published between passes."""
+"""A pass gets no further instant beyond this number of files: progress is published in between."""
 _JOIN: Final = frozenset({Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT})
 
 
@@ -28,8 +30,8 @@ def passes(
 
     Args:
         steps: The steps.
-        files: The timeline's files of each write, by its time.
-        layout: That of the timeline.
+        files: The timeline's files of every write, by timestamp.
+        layout: The timeline's layout.
     """
     group, count = list[Step](), 0
     for step in steps:

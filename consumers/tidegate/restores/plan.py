@@ -1,4 +1,4 @@
-"""What a restore does, as a value: the plan is the dry run. Pure."""
+"""The plan of a restore as a value; the plan is the dry run. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ METADATA_KEY: Final = "tidegate.metadata"
 
 
 class PlannedFile(NamedTuple):
-    """A file to delete: its path below the table, its bytes (0 where it is gone already)."""
+    """A file to delete: path relative to the table, size in bytes (0 if it is gone already)."""
 
     partition: str
     path: str
@@ -44,9 +44,9 @@ class PlannedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlannedBlock:
-    """A rollback block to append to a file slice, as the log file `path` below the table.
+    """A rollback block to append to a file slice, as the log file `path` relative to the table.
 
-    `is_there`: an earlier attempt, ours or Hudi's, has appended it.
+    `is_there`: an earlier attempt, by Tidegate or Hudi, has appended it.
     """
 
     partition: str
@@ -55,13 +55,13 @@ class PlannedBlock:
 
     @property
     def slice(self) -> list[str]:
-        """The slice that it is appended to, whichever log file it gets."""
+        """The slice that the block is appended to, regardless of the log file's version."""
         return [self.partition, self.path.rpartition(".log.")[0]]
 
 
 @dataclass(frozen=True)
 class Step:
-    """One instant to roll back: the data files to delete, and the blocks to append before."""
+    """One instant to roll back: the data files to delete, and the blocks to append first."""
 
     target: InstantInfo
     files: tuple[PlannedFile, ...]
@@ -69,13 +69,13 @@ class Step:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """All that it deletes or creates, except what an earlier attempt created."""
+        """All files that it deletes or creates, except blocks that an earlier attempt created."""
         new = (block.path for block in self.blocks if not block.is_there)
         return (*(file.path for file in self.files), *new)
 
     @cached_property
     def summary(self) -> StepSummary:
-        """What a plan's id is made of."""
+        """The summary of the step that enters the plan's id."""
         names: list[Sequence[object]] = [file[:2] for file in self.files]
         names += [block.slice for block in self.blocks]
         return StepSummary(
@@ -102,16 +102,16 @@ class StepSummary:
 class PlannedRestore:
     """The instants to roll back, in order (newest first).
 
-    `resumes` is the pending restore of an earlier attempt, `begun_for` the command that it was
-    begun for. `plan_id`, `files` and `bytes` are then those of that attempt as far as it recorded
-    them, while `steps` are what remains to be done.
+    `resumes` is the pending restore of an earlier attempt, and `begun_for` its command. In that
+    case `plan_id`, `files` and `bytes` are from the earlier attempt, if it recorded them, and
+    `steps` are the remaining ones.
 
-    `approved_by` are the ids of plans that cover this one: whoever approved one of them approved
+    `approved_by` has the ids of the plans that cover this one: an approval of any of them approves
     this restore.
 
-    `keeps_metadata_table`: the metadata table is left alone; else it is dropped, or kept with
-    `metadata_undo` undone in it. `metadata_table` says so in a sentence.
-    `by_hudi`: Hudi's own procedure carries it out; the files are what it should delete.
+    `keeps_metadata_table`: the metadata table is not changed. Otherwise it is dropped, or kept with
+    `metadata_undo` undone in it. `metadata_table` is a message about that.
+    `by_hudi`: Hudi's own procedure carries the plan out; the files are those that it should delete.
     """
 
     savepoint: str
@@ -134,7 +134,7 @@ class PlannedRestore:
 
 
 def plan_of(savepoint: str, steps: tuple[Step, ...]) -> PlannedRestore:
-    """Count the steps and give the plan its id, a hash of its content."""
+    """Make a plan of steps, with totals and an id, which is a hash of its content."""
     summaries = [step.summary for step in steps]
     plan_id = _plan_id(savepoint, summaries)
     return PlannedRestore(
@@ -148,7 +148,7 @@ def plan_of(savepoint: str, steps: tuple[Step, ...]) -> PlannedRestore:
 
 
 def summarise(plan: PlannedRestore) -> str:
-    """The steps of a plan as text, for the attempt that resumes it; `resume` reads it."""
+    """The steps of a plan as text, for a later attempt, whose `resume` reads it."""
     return json.dumps([astuple(step.summary) for step in plan.steps])
 
 
@@ -159,21 +159,21 @@ def resume(
     completed: AbstractSet[str],
     gone: AbstractSet[str],
 ) -> PlannedRestore:
-    """The rest of a restore as the continuation of an earlier attempt.
+    """The rest of a restore, as the continuation of an earlier attempt.
 
-    What that attempt left on the table decides nothing but the order: the rest was planned and
-    checked anew. The order is that attempt's, because an instant that it unpublished has lost its
-    completion time; what it did not know goes first.
+    The rest was planned and checked again; only the order is taken from the earlier attempt,
+    because instants that it unpublished have lost their completion times. Instants that it did not
+    know come first.
 
-    Its summary shows which plan it was begun with, because that plan's id is a hash of the summary:
-    an approval of that plan covers the rest if all of the rest is in it.
+    The plan's id is a hash of its summary, so the summary of the earlier attempt identifies its
+    plan. An approval of that plan covers the rest if the plan contains all of it.
 
     Args:
-        rest: The plan from the table as it is now.
+        rest: The plan for the current table.
         pending: The restore's instant.
-        file: The plan on the timeline, as somebody wrote it.
-        completed: The instants of the rest that have not been unpublished yet.
-        gone: The instants in `file` that are off the timeline: rolled back already.
+        file: The plan on the timeline; not trusted.
+        completed: The instants of the rest that are not unpublished yet.
+        gone: The instants in `file` that are no longer on the timeline: already rolled back.
     """
     done = tuple(Step(i, ()) for i in file.instants if i.timestamp in gone)
     begun = {i.timestamp: i for i in file.instants}
@@ -199,7 +199,7 @@ def resume(
 
 
 def _as_begun(step: Step, known: InstantInfo | None) -> Step:
-    """A step with the action of its completed instant, if the earlier attempt unpublished it."""
+    """The step with the action of its completed instant, if the earlier attempt unpublished it."""
     pending = Action(step.target.action)
     unpublished = known is not None and COMPLETED_AS.get(pending) == known.action
     return replace(step, target=known) if known is not None and unpublished else step
@@ -218,14 +218,14 @@ def _covers(
         approved = known.get(step.target.timestamp)
         if approved is None:
             return False
-        # of an instant that was unpublished, some files may be gone already
+        # some files of an unpublished instant may already be gone
         if approved.timestamp in completed and approved.digest != step.summary.digest:
             return False
     return True
 
 
 def _read_summaries(text: str) -> tuple[StepSummary, ...]:
-    """Read what `summarise` wrote; empty if it is anything else, as in restores that Hudi began."""
+    """Parse the text of `summarise`; empty if it is invalid, as in restores that Hudi began."""
     try:
         return tuple(_read_summary(*load) for load in json.loads(text))
     except (ValueError, TypeError, RecursionError):
@@ -267,12 +267,12 @@ def files_by_instant(
 def plan_step(
     instant: Instant, commit: CommitMetadata | None, listed: Iterable[PlannedFile]
 ) -> Step:
-    """Find the data files of one instant: those of `files_by_instant`, and more.
+    """Find the data files of one instant: those of `files_by_instant`, and those in its metadata.
 
-    A requested write has none, but for a compaction: in version 6 what was written since is named
-    after it. A completed one also names its files in its metadata: what is named
-    there and gone counts as removed. Its change data are not named there as Hudi's restore reads
-    it, so Hudi leaves them behind; here they go with the commit.
+    A requested write has no files, except for a compaction: in version 6, log files written since
+    are named after it. A completed write also names its files in its metadata; files that are named
+    there but gone count as removed. Hudi's restore leaves change data behind, because it does not
+    find them in the metadata; here they are deleted with the commit.
     """
     target = InstantInfo(instant.timestamp, str(instant.action))
     if instant.state is InstantState.REQUESTED and instant.action is not Action.COMPACTION:
@@ -292,7 +292,7 @@ def _by_metadata(timestamp: str, writes: Iterable[WriteStat]) -> Iterable[Planne
 
 
 def path_of(partition: str, name: str) -> str:
-    """The path of a data file below its table."""
+    """The path of a data file relative to its table."""
     return f"{partition}/{name}" if partition else name
 
 

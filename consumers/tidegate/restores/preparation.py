@@ -1,4 +1,4 @@
-"""From a table to a plan: everything is read and checked, nothing is touched."""
+"""From a table to the plan of a restore: reads and checks everything, changes nothing."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ from tidegate.tables.warehouse import Warehouse
 
 _CONSISTENT_HASHING: Final = ".hoodie/.bucket_index"
 _COMMITS_IN_PARALLEL: Final = 32
-"""Fewer are no Spark job: to send back what they name costs about what reading them does."""
+"""Minimum of commits for a Spark job: returning their content costs about as much as a read."""
 
 
 def plan_restore(
@@ -68,18 +68,18 @@ def plan_restore(
     *,
     by_hudi: bool = False,
 ) -> PlannedRestore:
-    """The dry run: what a restore would do now. Changes nothing.
+    """The dry run: the plan of a restore on the current table. Changes nothing.
 
     Args:
-        warehouse: Its roots decide what may be read at all.
+        warehouse: The files that may be read.
         location: The table's base path.
         savepoint: The instant of the savepoint.
-        settings: How living writers are told from dead ones; by default the default settings.
+        settings: How to distinguish live writers from dead ones; None: the default settings.
         by_hudi: Whether Hudi's own procedure would carry it out.
 
     Raises:
-        Refused: a restore would be refused now, for this reason.
-        TransientError: a file was removed while it was needed; try again.
+        Refused: a restore would now be refused for this reason.
+        TransientError: a file was removed while it was being read; try again.
     """
     try:
         table = open_table(warehouse, location, any_kind=by_hudi)
@@ -87,7 +87,7 @@ def plan_restore(
     except FormatError as error:
         raise Refused(Reason.UNREADABLE_TABLE, str(error)) from error
     except NotFound as error:
-        raise TransientError(f"{error} was removed while the restore was planned") from error
+        raise TransientError(f"{error} was removed while the restore was being planned") from error
 
 
 def _context(warehouse: Warehouse, settings: LivenessSettings | None) -> RestoreContext:
@@ -100,8 +100,8 @@ def prepare(
 ) -> PlannedRestore:
     """Make the plan, or the rest of the plan of a restore that an earlier attempt began.
 
-    Both go through the same checks: what the earlier attempt left on the table is not trusted.
-    What Hudi's procedure can undo and ours can't is refused only where ours is to do it.
+    Both go through the same checks: the files of an earlier attempt are not trusted. Writes that
+    only Hudi's procedure can roll back are refused unless `by_hudi`.
 
     Raises:
         Refused: a check failed.
@@ -131,7 +131,7 @@ def prepare(
 
 
 def _check_buckets(table: HudiTable) -> None:
-    """Check that the file groups are not laid out by buckets that grow and shrink."""
+    """Check that the table has no consistent hashing index."""
     with suppress(NotFound):
         if table.storage.list(join(table.location, _CONSISTENT_HASHING)):
             raise Refused(
@@ -141,7 +141,7 @@ def _check_buckets(table: HudiTable) -> None:
 
 
 def _check_roots(warehouse: Warehouse, location: str, steps: Sequence[Step]) -> None:
-    """Check every directory in which something will be removed."""
+    """Check that every directory with files to remove is inside the roots."""
     folders = {path.rpartition("/")[0] for step in steps for path in step.paths} - {""}
     try:
         for path in (METADATA_TABLE, MARKERS, *sorted(folders)):
@@ -151,7 +151,7 @@ def _check_roots(warehouse: Warehouse, location: str, steps: Sequence[Step]) -> 
 
 
 def pending_restore(table: HudiTable, savepoint: str) -> tuple[Instant, RestorePlanFile] | None:
-    """The restore to this savepoint that began and did not complete.
+    """The pending restore to this savepoint, if there is one.
 
     Raises:
         Refused: a restore to another savepoint is pending.
@@ -189,9 +189,9 @@ def _resumed(
         if target.timestamp in present - left:
             raise Refused(
                 Reason.RESTORE_PENDING,
-                f"the pending restore {instant.timestamp} is to roll back {target.timestamp}, which"
-                f" is not later than savepoint {rest.savepoint}: finish it with the tool that"
-                " began it",
+                f"the pending restore {instant.timestamp} would roll back {target.timestamp}, which"
+                f" is not later than savepoint {rest.savepoint}: finish that restore with the tool"
+                " that began it",
             )
     completed = {write.timestamp for write in timeline.completed_writes}
     gone = {target.timestamp for target in file.instants} - present
@@ -201,7 +201,7 @@ def _resumed(
 def _check_older(
     table: HudiTable, savepoint: Instant, later: Sequence[Instant], steps: Sequence[Step]
 ) -> None:
-    """Check the writes that were requested before the savepointed commit, completed after it."""
+    """Check the writes that were requested before the savepointed commit and completed after it."""
     if table.properties.is_merge_on_read:
         overlapping = overlapping_commits(table.timeline, savepoint)
         check_overlapping({i.timestamp: table.read_commit(i) for i in overlapping})

@@ -1,4 +1,4 @@
-"""How far a restore is, said now and then. Pure: time is an argument."""
+"""The progress of a restore, reported from time to time. Pure: time is an argument."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from tidegate.tables.progress import PAUSE
 
 @dataclass(slots=True)
 class Progress:
-    """Call `rolled_back` after each pass; it says whether that should be published."""
+    """Call `rolled_back` after each pass; it returns whether to publish the progress."""
 
     plan: PlannedRestore
-    said_at: datetime
+    reported_at: datetime
     instants: int = 0
     files: int = 0
     total_files: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Count what is to be done; of a resumed restore, the files that are left."""
+        """Count the files to remove; for a resumed restore, the remaining ones."""
         self.total_files = sum(len(step.files) for step in self.plan.steps)
 
     @property
     def total_instants(self) -> int:
-        """How many instants are rolled back in all."""
+        """The total number of instants to roll back."""
         return len(self.plan.steps)
 
     def rolled_back(self, steps: Sequence[Step], now: datetime) -> bool:
-        """Count a pass; True if people were told nothing for a while, and the end is not reached.
+        """Count a pass; return True if the last report was a while ago and passes remain.
 
-        The last pass is never said: the restore's completion says more.
+        The last pass is never reported, because the restore's outcome follows.
         """
         self.instants += len(steps)
         self.files += sum(len(step.files) for step in steps)
-        if self.instants == self.total_instants or now - self.said_at < PAUSE:
+        if self.instants == self.total_instants or now - self.reported_at < PAUSE:
             return False
-        self.said_at = now
+        self.reported_at = now
         return True

@@ -1,6 +1,6 @@
-"""Which data files a restore removes, recorded on the table so that a resumed one can report them.
+"""The data files that a restore removes, recorded on the table so that a resumed one reports them.
 
-Only the report rests on it. What is removed follows from the timeline and from listing.
+Only the report depends on this record. The files to remove follow from the timeline and a listing.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _REMOVALS: Final = f"{FOLDER}/removals"
 
 @dataclass(frozen=True, slots=True)
 class RemovalRecord:
-    """The files that one restore removes, by the instant that they belong to."""
+    """The files that one restore removes, by instant."""
 
     warehouse: Warehouse
     location: str
     restore: str
 
     def of_step(self, step: Step) -> tuple[PlannedFile, ...]:
-        """Record the files of a step before they are removed, and give all that were recorded.
+        """Record the files of a step before their removal, and return all recorded ones.
 
-        An earlier attempt may have removed some of them already.
+        These include files that an earlier attempt has already removed.
         """
         path = join(self._folder, f"{step.target.timestamp}.json")
         if step.files:
@@ -50,11 +50,11 @@ class RemovalRecord:
             content = json.loads(self.warehouse.read(path))
             return [PlannedFile(str(partition), str(name), 0) for partition, name in content]
         except (NotFound, ValueError, TypeError, RecursionError):
-            # not ours, or damaged: the report then lacks what an earlier attempt removed
+            # foreign or damaged: the report then omits the files that an earlier attempt removed
             return []
 
     def discard(self) -> None:
-        """Remove the record of a restore that is complete."""
+        """Remove the record of a completed restore."""
         self.warehouse.remove_tree(self._folder)
 
     @property
@@ -63,12 +63,12 @@ class RemovalRecord:
 
 
 def _is_of(file: PlannedFile, timestamp: str) -> bool:
-    """Whether a recorded file is one of an instant. Anybody may have written the record."""
+    """Whether a recorded file belongs to an instant. The record is not trusted."""
     try:
-        for each in (file.path, file.partition):
-            each.encode()
+        for path in (file.path, file.partition):
+            path.encode()
         instant = instant_of_data_file(file.path.rpartition("/")[2])
     except (UnicodeEncodeError, FormatError):
-        # no name of a file, or of no known form: a restore that is under way does not end for it
+        # not a valid file name: a restore that has begun does not fail because of it
         return False
     return instant == timestamp

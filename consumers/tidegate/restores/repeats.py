@@ -1,9 +1,9 @@
-"""Recognising a repeated request: nothing is ever restored twice for one command.
+"""Recognise a repeated request: no command ever restores a table twice.
 
-A replay, a redelivery or a redriven dead letter may bring a request long after its restore, when
-writers have moved on: carried out again, it would destroy what they wrote since. So the table
-itself records which command a restore was begun for, and its outcome. A rejection is not recorded
-there: it is on the outcomes topic, which the loop reads before it calls the restorer.
+A replay, a redelivery or a redriven dead letter may bring a request long after its restore.
+Carried out again, it would destroy later writes. So the table itself records the command of every
+restore, and its outcome. Rejections are not recorded there: they are on the outcomes topic, which
+the loop reads before it calls the restorer.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _FOLDER: Final = "restorer"
 
 
 def outcome_store(warehouse: Warehouse, location: str) -> OutcomeStore:
-    """The outcomes of all restores of a table, ever: restores are rare."""
+    """The outcomes of all restores of a table, without expiry, because restores are rare."""
     return OutcomeStore(warehouse, location, _FOLDER)
 
 
 def completes(outcome: Outcome, command: RestoreRequested) -> TypeGuard[RestoreCompleted]:
-    """Whether an outcome says that this very request is complete, as far as it can be checked."""
+    """Whether an outcome reports that this request is complete, as far as its fields show."""
     return isinstance(outcome, RestoreCompleted) and concerns(outcome, command)
 
 
 def concerns(outcome: Outcome, command: RestoreRequested) -> bool:
-    """Whether an outcome is about the table, the place, the savepoint and the cause of a request.
+    """Whether an outcome has the table, location, savepoint and cause of a request.
 
-    Others may write outcomes too, by mistake or on purpose: the cause alone proves nothing.
+    Other producers may publish outcomes, too, so the cause alone proves nothing.
     """
     theirs = (outcome.table, outcome.location, getattr(outcome, "savepoint", None))
     ours = (command.table, command.location, command.savepoint)
@@ -54,16 +54,16 @@ def previous_outcome(
     """The outcome of a request that was carried out before; None: carry it out, or resume it.
 
     Raises:
-        Refused: its restore was begun, and somebody removed it from the timeline; or Hudi completed
-            it, and a write that had begun before stayed.
-        FormatError: what is stored for this request is about something else.
+        Refused: the restore began but is no longer on the timeline; or Hudi completed it, and a
+            write that had begun earlier stayed.
+        FormatError: the outcome stored for this request belongs to another one.
     """
     store = outcome_store(context.warehouse, table.location)
     outcome = store.outcome_of(command.event_id)
     if outcome is not None and not completes(outcome, command):
         raise FormatError(
-            f"the outcome stored in {store.path_of(command.event_id)} is not of this request:"
-            " somebody else wrote it; remove it"
+            f"the outcome stored in {store.path_of(command.event_id)} belongs to another request,"
+            " so it is damaged or forged: remove the file"
         )
     begun = outcome.restore_instant if outcome else store.started_at(command.event_id)
     if begun in {pending.timestamp for pending in table.timeline.pending_restores}:
@@ -82,19 +82,19 @@ def previous_outcome(
     if outcome is None and begun is not None:
         raise Refused(
             Reason.RESTORE_ABANDONED,
-            f"restore {begun}, begun for this request, is neither pending nor completed any more",
+            f"restore {begun}, which began for this request, is no longer on the timeline",
         )
     return outcome
 
 
 def _check_end(table: HudiTable, savepoint: str, done: RestoreMetadata) -> None:
-    """Check what our own restores check before they complete, and nobody before Hudi does."""
+    """Make the final check of Tidegate's own restores on a restore that Hudi completed."""
     for write in table.timeline.completed_writes:
         if savepoint < write.timestamp < done.started:
             raise Refused(
                 Reason.LATER_COMMIT_STAYS,
-                f"commit {write.timestamp} completed while restore {done.started} ran, which did"
-                " not roll it back: look at the plan, then send a new request",
+                f"commit {write.timestamp} completed while restore {done.started} ran, and was not"
+                " rolled back: review a new plan, then send a new request",
             )
 
 

@@ -1,7 +1,7 @@
-"""Carrying out a restore. Every step can be repeated: a crash anywhere is resumed to the same end.
+"""Carry out a restore. Every step can be repeated: after a crash, a resume reaches the same end.
 
-Order of the steps, as in Hudi: the restore is put on the timeline, where it keeps writers out; then
-the instants are rolled back, newest first, those of a pass together; then the restore is completed.
+The order is as in Hudi. The restore is put on the timeline, where it blocks writers. Then the
+instants are rolled back, newest first, pass by pass. Then the restore is completed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from tidegate.tables.warehouse import AlreadyExists
 class RestoreRun:
     """One attempt at a restore.
 
-    Order of calls: `begin`, `take_metadata_table_away`, for each pass `check_savepoints` and
+    Order of calls: `begin`, `set_metadata_table_aside`, for each pass `check_savepoints` and
     `roll_back`, then `check_end`, `put_metadata_table_back`, `finish`.
     """
 
@@ -69,8 +69,8 @@ class RestoreRun:
     ) -> Self:
         """Create the restore's requested and inflight files, or adopt those of a pending restore.
 
-        Both this command, and the one for which a pending restore was begun, are recorded on the
-        table as belonging to this restore.
+        Records this command on the table as one of this restore's, and also the command for which
+        a pending restore began.
 
         Raises:
             TransientError: the table changed since the plan was made, or another restore began.
@@ -92,37 +92,39 @@ class RestoreRun:
         if plan.resumes is not None and requested not in writer.table.reloaded().files:
             if is_ours:
                 writer.remove([inflight])
-            raise TransientError(f"restore {timestamp} was withdrawn while it was resumed")
+            raise TransientError(f"restore {timestamp} was withdrawn while it was being resumed")
         return cls(context, table, plan, inflight)
 
     @staticmethod
     def _claim(writer: TimelineWriter, requested: Instant, content: bytes) -> None:
-        """Create the requested file; withdraw it if anything else on the timeline changed."""
+        """Create the requested file, and withdraw it if anything else on the timeline changed."""
         if not writer.begin(requested, content):
             raise TransientError(f"another restore began at {requested.timestamp}")
         before = (*writer.table.timeline.instants, requested)
         now = writer.table.reloaded().timeline.instants
         if sorted(before, key=repr) != sorted(now, key=repr):
             _withdraw(writer, requested, content)
-            raise TransientError("the table changed while its restore was planned")
+            raise TransientError("the table changed while its restore was being planned")
 
     @property
     def _writer(self) -> TimelineWriter:
         return TimelineWriter(self.context.warehouse, self.table, self.context.clock)
 
-    def take_metadata_table_away(self) -> None:
-        """Have readers list files until `put_metadata_table_back`; unless the plan leaves it alone.
+    def set_metadata_table_aside(self) -> None:
+        """Set the metadata table aside, or remove it, unless the plan does not change it.
+
+        Until `put_metadata_table_back`, readers list files.
 
         Raises:
             TransientError: another process completed the restore meanwhile.
         """
         if self.plan.by_hudi:
-            self._keeper.discard()  # what an attempt of ours had set aside
+            self._keeper.discard()  # set aside by an attempt of Tidegate's own engine
         if not self.plan.keeps_metadata_table:
-            self._keeper.take_away()
+            self._keeper.set_aside()
 
     def put_metadata_table_back(self) -> str | None:
-        """Put it back undone, if the plan keeps it, and give what is to be said of it.
+        """Put the rolled-back metadata table back, if it is kept; return the outcome's message.
 
         Raises:
             TransientError: another process completed the restore meanwhile.
@@ -144,18 +146,18 @@ class RestoreRun:
         )
 
     def passes(self) -> Iterator[tuple[Step, ...]]:
-        """The steps that are rolled back at once, in the order of the plan."""
+        """The steps of every pass, in the order of the plan."""
         return passes(self.plan.steps, self._write_files, self.table.properties.layout)
 
     def roll_back(self, steps: Sequence[Step]) -> list[RollbackMetadata]:
         """Roll back the instants of a pass in Hudi's order: completed files, data files, the rest.
 
-        Rollback blocks go first of all. With them a log compaction loses its pending files before
-        the completed one: what is left after a crash must say which slices it wrote to.
+        Before all of these, rollback blocks are appended. If there are blocks, a log compaction
+        loses its pending files before the completed one: after a crash, the remaining files must
+        name the slices that it wrote to.
 
-        A crash in between leaves inflight writes, whose data files are found by listing. So
-        Hudi can finish the restore too, and no list of files that somebody else may have written
-        decides what is removed.
+        A crash in between leaves inflight writes, whose data files are found by listing. So Hudi
+        can finish the restore, too, and the files to remove never depend on an untrusted list.
 
         Raises:
             ConfinementError: a file lies outside the table; nothing of these instants was removed.
@@ -192,23 +194,23 @@ class RestoreRun:
         ]
 
     def _files_of(self, step: Step) -> list[Instant]:
-        """The timeline's files of an instant, the completed one first, the requested one last."""
+        """The timeline's files of an instant: completed first, requested last."""
         files = self._write_files.get(step.target.timestamp, ())
         return sorted(files, key=lambda f: f.state, reverse=True)
 
     def _by_partition(self, files: Iterable[PlannedFile]) -> dict[str, tuple[str, ...]]:
-        """The full paths of files in each partition."""
+        """The full paths of the files, by partition."""
         found = defaultdict[str, list[str]](list)
         for file in files:
             found[file.partition].append(f"{self.table.location}/{file.path}")
         return {partition: tuple(paths) for partition, paths in found.items()}
 
     def roll_back_by_hudi(self) -> RestoreMetadata:
-        """Have Hudi's own procedure do all of it: it resumes the restore that `begin` began.
+        """Have Hudi's own procedure resume the restore that `begin` put on the timeline.
 
         Raises:
-            FormatError: Hudi failed, or did not end at the savepoint; or a write began during it;
-                or a commit that is rolled back has got a savepoint.
+            FormatError: Hudi failed, or the table does not end at the savepoint; a write began
+                during the restore; or a rolled-back commit has a new savepoint.
             TransientError: Spark failed, or another process completed the restore meanwhile.
         """
         if self.context.hudi is None:
@@ -218,17 +220,17 @@ class RestoreRun:
         metadata = self.context.hudi.run(table, self.plan.savepoint, self.instant.timestamp)
         if begun := self._begun(table.reloaded().timeline):
             raise FormatError(
-                f"Hudi has completed the restore, but the write {min(begun)} began during it, on"
-                " what is rolled back: it would bring rows back. Stop that writer, and request the"
-                " restore once more to roll that write back too"
+                f"Hudi has completed the restore, but the write {min(begun)} began during it, upon"
+                " rolled-back commits, and would bring their rows back. Stop that writer, and"
+                " request the restore again to roll that write back, too"
             )
         return metadata
 
     def _append_blocks(self, step: Step) -> None:
         """Append the rollback blocks that are not there yet.
 
-        Before the write is unpublished: afterwards nothing tells which slices it wrote to. Readers
-        do not see the blocks until something is written after the restore.
+        This has to precede the unpublication of the write, after which its slices are unknown.
+        Readers do not see the blocks until the first write after the restore.
         """
         block = RollbackBlock(step.target.timestamp, self.instant.timestamp)
         for planned in step.blocks:
@@ -243,9 +245,9 @@ class RestoreRun:
 
     @cached_property
     def _write_files(self) -> Mapping[str, list[Instant]]:
-        """Every timeline file of each write.
+        """All timeline files of every write.
 
-        This includes the pending files of a completed clustering. Hudi leaves them behind, and its
+        These include the pending files of a completed clustering. Hudi leaves them behind, and its
         next write then fails on the file groups that they claim.
         """
         found = defaultdict[str, list[Instant]](list)
@@ -259,15 +261,15 @@ class RestoreRun:
         return RemovalRecord(self.context.warehouse, self.table.location, self.instant.timestamp)
 
     def check_savepoints(self) -> Timeline:
-        """Check that no commit that is rolled back has got a savepoint, before each pass.
+        """Check, before each pass, that no commit to roll back has a new savepoint.
 
-        Hudi writes savepoints beside a pending restore, for a commit that is still there.
+        Hudi can write a savepoint during a pending restore, on a commit that is still there.
 
         Returns:
-            The timeline now.
+            The current timeline.
 
         Raises:
-            FormatError: one has: it would protect files that are gone.
+            FormatError: such a savepoint exists; it would protect files that are gone.
             TransientError: one is being written, or another process completed the restore.
         """
         timeline = self._reload().timeline
@@ -287,15 +289,15 @@ class RestoreRun:
         return timeline
 
     def check_end(self) -> None:
-        """Check that the savepointed commit is the last write now, but for what the plan left.
+        """Check that the savepointed commit is now the last write, except for writes in the plan.
 
-        Hudi lets nobody begin a write while a restore is on the timeline. A writer that looked
-        right before it was there begins one all the same, unseen by the plan, upon commits that
-        are rolled back: completed later, it would bring their rows back.
+        Hudi begins no write while a restore is on the timeline. But a writer that read the timeline
+        right before the restore was there may begin one that the plan does not know, upon commits
+        that are rolled back. Once completed, that write would bring their rows back.
 
         Raises:
-            FormatError: a write completed while the restore ran, or began then and is pending; or
-                a commit that is gone has got a savepoint.
+            FormatError: a write completed while the restore ran, or began then and is pending; or a
+                rolled-back commit has a new savepoint.
             TransientError: another process completed the restore meanwhile.
         """
         timeline = self.check_savepoints()
@@ -309,12 +311,12 @@ class RestoreRun:
                 " write completed during the restore"
             )
         elif begun:
-            what = f"the write {min(begun)} began during the restore, on what is rolled back"
+            what = f"the write {min(begun)} began during the restore, upon rolled-back commits"
         if what:
             raise FormatError(
                 f"{what}. The table accepts no writes until the restore completes: stop that"
-                " writer, look at the plan, and request the restore again with the plan's id to"
-                " roll that write back too"
+                " writer, review a new plan, and request the restore again with that plan's id to"
+                " roll that write back, too"
             )
 
     def _begun(self, timeline: Timeline) -> set[str]:
@@ -323,19 +325,19 @@ class RestoreRun:
         return {write.timestamp for write in timeline.writes} - planned
 
     def finish(self, metadata: RestoreMetadata) -> None:
-        """Complete the restore and remove its rollbacks. The outcome must be stored before."""
+        """Complete the restore and remove its rollbacks. Its outcome must be stored first."""
         self._writer.complete(self.instant, metadata.encode())
         trim(self._writer, self.plan.savepoint, metadata)
 
     def _reload(self) -> HudiTable:
-        """The table now. Stops a process that paused while another one completed this restore."""
+        """The current table; raises if another process has completed the restore."""
         now = self.table.reloaded()
         if all(i.timestamp != self.instant.timestamp for i in now.timeline.pending_restores):
             raise TransientError(f"restore {self.instant.timestamp} is no longer pending")
         return now
 
     def _by_folder(self, files: Iterable[PlannedFile]) -> Mapping[str, list[str]]:
-        """The names of data files by the directory that they are in, which is checked once."""
+        """The names of data files by directory; every directory is checked once."""
         found = defaultdict[str, list[str]](list)
         for file in files:
             folder, _, name = file.path.rpartition("/")
@@ -356,8 +358,9 @@ class RestoreRun:
 def _withdraw(writer: TimelineWriter, requested: Instant, content: bytes) -> None:
     """Remove a requested restore, unless another process has begun to carry it out.
 
-    Without its plan nobody could finish that one. Who begins it looks afterwards whether the plan
-    is there; who removes the plan looks afterwards whether it was begun.
+    Without its plan, that restore could not be finished. So a process that begins a restore checks
+    afterwards that the plan is still there, and a process that removes a plan checks afterwards
+    that its restore has not begun.
     """
     if _is_begun(writer.table, requested):
         return

@@ -1,12 +1,12 @@
-"""The writers' lock of a table, held while a restore runs, if the settings say so.
+"""The writers' lock of a table, held while a restore runs, if the settings require it.
 
-It is the file of Hudi's FileSystemBasedLockProvider: created only where it is not there, removed at
-the end, and older than its expiry left behind. While it is there Hudi's writers with that provider
-begin nothing and complete nothing; after their attempts they fail.
+It is the lock file of Hudi's FileSystemBasedLockProvider. It is created only if it does not exist
+(or has expired), and removed at the end. While it exists, Hudi's writers with that provider can't
+begin or complete a write, and fail after their retries.
 
-A restorer that is killed leaves its file. Its request comes again, or the next one of the table
-does, and removes it, whatever becomes of that request: Kafka gives a table's requests to one
-restorer after the other.
+A killed restorer leaves its file behind. The repeated request, or the table's next request, removes
+it, with any outcome. That is safe because Kafka assigns a table's requests to one restorer at a
+time.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 
 _OWNER: Final = "tidegate restore"
 _LARGEST: Final = 65_536
-"""Bytes of a lock file; Hudi's has the stack of the thread that took it."""
+"""Maximum size of a lock file in bytes; Hudi's contains the stack of the thread that took it."""
 
 
 def is_ours(storage: Storage, location: str) -> bool:
-    """Whether a lock file is that of a restorer, dead or alive, or gone by now."""
+    """Whether a lock file belongs to a restorer, dead or alive, or is gone."""
     owner = _owner(storage, location)
     return owner is None or owner.startswith(_OWNER)
 
 
 @contextmanager
-def leaving_none_behind(context: RestoreContext, location: str) -> Generator[None]:
-    """Remove at the end what an earlier restorer left, whether or not a lock is to be held now.
+def removing_left_locks(context: RestoreContext, location: str) -> Generator[None]:
+    """Remove at the end the locks of an earlier restorer, even if this one holds no lock.
 
-    While a restore is pending it may still run elsewhere: who resumes it removes the lock.
+    A pending restore may still run elsewhere, so its lock stays until the restore is resumed.
 
     Raises:
-        ConfinementError: it is outside the roots, or reached by a link.
+        ConfinementError: a lock file is outside the roots, or reached by a link.
     """
     paths = [join(location, name) for name in context.settings.lock_files]
     left = {path: _owner(context.warehouse, path) or "" for path in paths}
@@ -60,23 +60,23 @@ def leaving_none_behind(context: RestoreContext, location: str) -> Generator[Non
 
 @contextmanager
 def holding_lock(context: RestoreContext, location: str, command_id: str) -> Generator[None]:
-    """Hold the first of the lock files that the settings name, if they say that it is to be held.
+    """Hold the first lock file of the settings, if `hold_lock` is set.
 
     Raises:
-        Refused: a writer has it.
-        ConfinementError: it is outside the roots, or reached by a link.
+        Refused: a writer holds it.
+        ConfinementError: the file is outside the roots, or reached by a link.
     """
     if not context.settings.hold_lock:
         yield
         return
     path = join(location, context.settings.lock_files[0])
-    # not only the command's id: another process may have the same command again
+    # not only the command's id: another process may carry out the same command
     owner = f"{_OWNER} {command_id} {uuid.uuid4().hex[:8]}"
     _take(context, path, owner)
     try:
         yield
     finally:
-        # the next restore may have taken it over from one that was thought dead
+        # a later restorer may have acquired it, if this one seemed dead
         _remove(context, path, owner)
 
 
@@ -93,7 +93,7 @@ def _remove(context: RestoreContext, path: str, owner: str) -> None:
 
 
 def _take(context: RestoreContext, path: str, owner: str) -> None:
-    # the names that Hudi's own lock file has: it logs them where it can't have the lock
+    # the fields of Hudi's own lock file: Hudi logs them if it can't acquire the lock
     created = context.clock().isoformat(timespec="milliseconds")
     content = json.dumps({"lockCreateTime": created, "lockThreadName": owner}).encode()
     warehouse, expiry = context.warehouse, context.settings.lock_expiry
@@ -116,13 +116,13 @@ def _age(context: RestoreContext, file: FileInfo) -> timedelta:
 def _info(storage: Storage, path: str) -> FileInfo | None:
     folder, _, name = path.rpartition("/")
     try:
-        return next((each for each in storage.list(folder) if each.name == name), None)
+        return next((file for file in storage.list(folder) if file.name == name), None)
     except NotFound:
         return None
 
 
 def _owner(storage: Storage, path: str) -> str | None:
-    """Who made a lock file, as it says; empty if it does not, None if it is gone."""
+    """The owner in a lock file; empty if it names none, None if the file is gone."""
     try:
         read = json.loads(storage.read(path, _LARGEST))
         return str(read["lockThreadName"])

@@ -1,7 +1,7 @@
-"""Whether a pending write makes progress: for writers that leave neither heartbeat nor lock file.
+"""Whether a pending write makes progress: for writers with neither heartbeat nor lock file.
 
-Hudi's single writers are like that with default settings. Their progress shows on the disk: new
-files on the timeline, new or growing markers and data files. Two looks are compared, no clocks.
+With default settings, Hudi's single writers have neither. But their progress shows in new files on
+the timeline, and in new or growing markers and data files. Two listings are compared, no clocks.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tidegate.storage import NotFound, join
 from tidegate.tables.refusal import Refused
 
 _OURS: Final = frozenset({Action.SAVEPOINT, Action.RESTORE, Action.ROLLBACK})
-"""What Tidegate's own processes may be writing at the same time."""
+"""Actions that Tidegate's own processes may carry out at the same time."""
 
 
 def watch_writers(table: HudiTable, context: RestoreContext) -> None:
-    """Look twice at what is pending. Without pending writes this takes no time.
+    """List the files of pending writes twice. Without pending writes, returns at once.
 
-    A writer that pauses for longer than the watch is not noticed.
+    Does not detect a writer that pauses for longer than the watch.
 
     Raises:
         Refused: a file of a pending write appeared or grew in between.
@@ -68,7 +68,7 @@ def _files_of(
     for partition in list_partitions(table.storage, table.location, context.parallel_map):
         for name, size in partition.sizes.items():
             file = parse_data_file(name)
-            # in layout 1 a log file does not tell which write appended to its slice
+            # in layout 1 a log file does not name the write that appended to its slice
             is_any_s = isinstance(file, LogFile) and table.properties.layout is Layout.ONE
             if file is not None and (file.instant in pending or is_any_s):
                 yield join(table.location, partition.path, name), size

@@ -1,8 +1,8 @@
-"""What people want kept although another made it: a claim on a savepoint that is there already.
+"""Claims: a person's request to keep a savepoint that a service or another person made.
 
-Hudi has one savepoint a commit. Where a person asks for one that a policy made, or that somebody
-else gave a lifetime, the savepoint's own mark would let a service remove it one day. So the wish is
-recorded beside the timeline, one file a request, and every removal by a service looks for it.
+Hudi has at most one savepoint per commit. A person may ask for one that a policy made, or that has
+a lifetime. The mark of that savepoint would let a service remove it one day. So the request is
+recorded next to the timeline, one file per request, and every removal by a service checks for it.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ class Claim:
     """None: until a person removes it."""
 
     def holds(self, now: datetime) -> bool:
-        """Whether it is not over, whatever the difference of the clocks."""
+        """Whether the claim still applies, allowing for the difference between two clocks."""
         return self.until is None or now < end_of(self.until, CLOCK_TOLERANCE)
 
 
 def is_wish(command: SavepointRequested, there: SavepointMetadata) -> bool:
-    """Whether a request means to keep a savepoint that its mark lets a service remove."""
+    """Whether a person asks for an existing savepoint that a service may remove by its mark."""
     mark, _ = SavepointMark.parse(there.comment)
     if command.policy is not None or mark is None:
         return False
-    return mark != command.mark  # else an earlier attempt of this request has made it
+    return mark != command.mark  # an equal mark: an earlier attempt of this request made it
 
 
 def claim(warehouse: Warehouse, location: str, command: SavepointRequested, instant: str) -> None:
-    """Record that a person wants this savepoint kept; again is the same."""
+    """Record that a person wants this savepoint kept. Idempotent."""
     mark = command.mark
     lifetime = mark.lifetime if mark else None
     until = None if lifetime is None else end_of(command.occurred_at, lifetime)
@@ -63,8 +63,8 @@ def claims_on(storage: Storage, location: str, instant: str) -> list[Claim]:
     """The claims on a savepoint.
 
     Raises:
-        FormatError: one can't be read: nobody can say then that it does not hold.
-        TransientError: one was removed meanwhile.
+        FormatError: a claim can't be read, so it may still apply.
+        TransientError: a claim was removed during the read.
     """
     try:
         files = storage.list(_folder(location, instant))
@@ -74,16 +74,18 @@ def claims_on(storage: Storage, location: str, instant: str) -> list[Claim]:
 
 
 def claimant(storage: Storage, location: str, instant: str, now: datetime) -> Claim | None:
-    """The claim that keeps a savepoint: of several the one that lasts; None: there is none.
+    """A claim that keeps a savepoint, preferably one without an end; None if nothing claims it.
 
     Raises: as `claims_on`.
     """
-    held = [each for each in claims_on(storage, location, instant) if each.holds(now)]
-    return min(held, key=lambda each: each.until is not None, default=None)
+    held = [claim for claim in claims_on(storage, location, instant) if claim.holds(now)]
+    return min(held, key=lambda claim: claim.until is not None, default=None)
 
 
 def claimed_for_good(storage: Storage, location: str, now: datetime) -> frozenset[str]:
-    """The instants of a table's savepoints that only a person may remove because of a claim.
+    """The instants of a table's savepoints that have a claim without an end.
+
+    Only a person may remove those.
 
     Raises: as `claims_on`.
     """
@@ -92,11 +94,11 @@ def claimed_for_good(storage: Storage, location: str, now: datetime) -> frozense
     except NotFound:
         return frozenset()
     claims = {folder.name: claimant(storage, location, folder.name, now) for folder in folders}
-    return frozenset(name for name, each in claims.items() if each and each.until is None)
+    return frozenset(name for name, claim in claims.items() if claim and claim.until is None)
 
 
 def forget_claims(warehouse: Warehouse, location: str, instant: str) -> None:
-    """A savepoint was removed: one that is made on its commit later is another."""
+    """Delete the claims on a removed savepoint: they don't apply to a later one of its commit."""
     try:
         warehouse.list(_folder(location, instant))
     except NotFound:
@@ -114,6 +116,6 @@ def _read(storage: Storage, path: str) -> Claim:
         until = read["until"]
         return Claim(str(read["by"]), None if until is None else datetime.fromisoformat(until))
     except NotFound as error:
-        raise TransientError(f"{path} was removed while it was needed") from error
+        raise TransientError(f"{path} was removed while it was being read") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FormatError(f"the claim {path} can't be read") from error

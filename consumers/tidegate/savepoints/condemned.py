@@ -1,7 +1,7 @@
-"""What follows when a writer condemns a commit: nothing, a plan, or a restore to be approved. Pure.
+"""The reaction to a condemned commit: nothing, a plan, or a restore that needs approval. Pure.
 
-A condemned commit is a fact that any writer may publish, so by itself it never changes a table: the
-plan only shows what a restore would do, and the restore waits for a person.
+Any writer may publish that a commit is condemned, so that event alone never changes a table: the
+plan only shows what a restore would do, and the restore waits for a person's approval.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAX_REASON: Final = 1_000
 
 
 class CondemnedAction(StrEnum):
-    """What follows from a condemned commit."""
+    """The reaction to a condemned commit."""
 
     NOTHING = "nothing"
     PLAN = "plan"
@@ -39,11 +39,11 @@ class CondemnedAction(StrEnum):
 
 
 class CondemnedRule(Value, frozen=True):
-    """What follows for the tables whose identity matches `tables` (`*`, `?` and `[...]`)."""
+    """The reaction for the tables whose identity matches `tables` (`*`, `?` and `[...]`)."""
 
     tables: Text = "*"
     locations: tuple[Text, ...] = ()
-    """Normalised directories in one of which they lie; empty: wherever they are."""
+    """Normalised directories; the table lies in one of them. Empty: anywhere."""
     action: CondemnedAction
 
 
@@ -52,14 +52,14 @@ class CondemnedRules(Value, frozen=True):
 
     rules: tuple[CondemnedRule, ...] = ()
     normalise: Callable[[str], str] = str
-    """Gives the canonical spelling of a location, as the rules have it, or raises a FormatError."""
+    """Returns a location in the canonical spelling of the rules, or raises FormatError."""
 
     def action_of(self, table: str, location: str) -> CondemnedAction:
-        """What follows for a table (`catalog.database.table`) at a location, however spelled."""
+        """The reaction for a table (`catalog.database.table`) at a location in any spelling."""
         try:
             location = self.normalise(location)
         except FormatError:
-            location = ""  # no directory covers it, and no table is there
+            location = ""  # covered by none of the directories
         matching = (
             rule
             for rule in self.rules
@@ -72,20 +72,20 @@ class CondemnedRules(Value, frozen=True):
 def decide_on_condemned(
     action: CondemnedAction, state: PolicyState, event: CommitCondemned, at: datetime, source: str
 ) -> Decision[PolicyState]:
-    """Request the plan or the restore, once a commit.
+    """Request the plan or the restore, once per commit.
 
-    The request covers no commit later than what was published of the table when it was made
-    (`seen_up_to`): whoever condemned the commit could not have seen more.
+    The request covers no commit later than the newest one published when it is made (`seen_up_to`):
+    the writer that condemned the commit could not have seen a later one.
 
     Raises:
-        FormatError: the instant is later than `at`, when the broker got the event.
+        FormatError: the instant is later than `at`, the broker's time of the event.
     """
     if action is CondemnedAction.NOTHING or event.instant in state.condemned:
         return Decision(state)
     if is_in_the_future(event.instant, at):
         raise FormatError(
-            f"the instant {event.instant} is more than a day after the broker got the event, at"
-            f" {at:%Y-%m-%dT%H:%M:%SZ}: no writer has completed it"
+            f"the instant {event.instant} is more than a day later than the broker's time of the"
+            f" event, {at:%Y-%m-%dT%H:%M:%SZ}: no writer can have completed it yet"
         )
     after = state.with_condemned(event.instant)
     savepoint = after.newest_savepoint_before(event.instant)
@@ -96,9 +96,9 @@ def decide_on_condemned(
             occurred_at=at,
             instant=event.instant,
             flag=CommitFlag.NO_SAVEPOINT_BEFORE,
-            message=f"{event.source} condemned the commit ({event.reason}), and no savepoint"
-            " before it is known: nothing was requested. `tidegate savepoints list` shows what the"
-            " table has; a restore to one of those can be requested",
+            message=f"{event.source} condemned the commit ({event.reason}), but no earlier"
+            " savepoint is known, so nothing was requested. List the table's savepoints with"
+            " `tidegate savepoints list` and request a restore to one of them",
         )
         return Decision(after, outcomes=(flagged,))
     why = f"commit {event.instant} was condemned by {event.source}: {event.reason}"

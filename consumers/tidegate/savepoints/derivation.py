@@ -1,29 +1,30 @@
 """When a savepoint can be derived from an earlier one, and from which changes. Pure.
 
-An earlier savepoint that Tidegate wrote keeps, of each partition, the files that a listing gave
-then. A listing now gives the same for every partition in which nothing happened since. So only
-the partitions that something since names are listed. What names them is what Hudi's own metadata
-table relies on: the metadata of completed writes, which name each partition that they changed.
+An earlier savepoint by Tidegate records the files that a listing of every partition returned then.
+A listing now returns the same for each partition that has not changed. So only the changed
+partitions are listed. Completed writes name every partition that they changed in their metadata;
+Hudi's own metadata table relies on that, too.
 
-Nothing is derived where anything else could have changed a partition, or could have gone
-unnoticed. `InDoubt` says what; then everything is listed:
+Nothing is derived if anything else may have changed a partition, or if a change may have gone
+unnoticed. `InDoubt` reports the reason, and then everything is listed:
 
-- the savepointed commit, or any write after it, is no longer on the timeline: archived, rolled
-  back, or restored. Commits before it may be archived, but not if a replacement was among them
-  (its groups would count again), if another write began while one was under way (its log files
-  could belong to another slice), or if there were files of unknown instants (they would count now);
-- a write that was pending is gone, or one that was completed is another one now;
-- a restore, or a rollback, began since, or one is pending; or so many that the archiver could have
-  taken one: it keeps the newest ones, so the newest known one has to be there still;
-- a write overlapped the savepointed commit: its savepoint may keep files for a restore to it that
-  a later one does not need;
-- up to version 6, log files of a pending delta commit can't be told from committed ones.
+- The savepointed commit, or a write after it, is no longer on the timeline: archived, rolled back,
+  or restored. Earlier commits may be archived, with three exceptions: a replacement (its groups
+  would count again), a write during which another began (its log files could belong to another
+  slice), and any commit if there were files of unknown instants (they would count now).
+- A pending write is gone, or a completed one has changed.
+- A restore or a rollback is pending or has begun since. The archiver may also have removed one: it
+  retains the newest, so the newest known one must still be there.
+- A write overlapped the savepointed commit: the savepoint may keep files for a restore to that
+  commit that a later savepoint does not need.
+- Up to version 6, log files of a pending delta commit look the same as committed ones.
 
-What a clean removed is listed again, although it removes no file of a savepoint that exists.
+Partitions that a clean touched are listed again, although a clean removes no file of an existing
+savepoint.
 
-One difference is left: where a compaction and the delta commits that it merged are archived, a
-listing can't tell any more which slice their log files were of, and has them with both. A savepoint
-that is derived knows it from before.
+One difference remains. Once a compaction and the delta commits that it merged are archived, a
+listing can't assign their log files to a slice and includes them in both. A derived savepoint still
+has the assignment from before.
 """
 
 from __future__ import annotations
@@ -48,24 +49,25 @@ from tidegate.savepoints.overlaps import overlaps
 from tidegate.savepoints.view import View, relevant_instants
 
 MOST_DERIVED: Final = 24
-"""So many savepoints in a row are derived, then everything is listed again: what somebody removed
-by hand, in a partition where nothing else happened, is noticed by then."""
+"""Maximum of savepoints derived in a row. The next one lists everything, which detects files that
+were removed by hand from a partition without other changes."""
 _Key = tuple[str, str]
 
 
 class InDoubt(TidegateError):  # noqa: N818 - states a finding
-    """It can't be proven that a derived savepoint would be equal. The catcher lists everything."""
+    """A derived savepoint may differ from a listed one. The catcher lists everything instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What happened since a savepoint was planned, and what counts anew at a later commit."""
+    """Changes since a savepoint was planned that matter to a savepoint of a later commit."""
 
     writes: tuple[Instant, ...]
-    """Completed writes whose partitions are to be listed."""
+    """Completed writes whose partitions have to be listed."""
     cleans: tuple[Instant, ...]
+    """Completed cleans whose partitions have to be listed."""
     compactions: frozenset[str]
-    """The times of compactions that were pending then: the partitions of their plans, too."""
+    """Timestamps of compactions that were pending then; their plans' partitions are listed."""
 
 
 def changes_since(
@@ -75,20 +77,20 @@ def changes_since(
     timeline: Timeline,
     most_derived: int = MOST_DERIVED,
 ) -> Changes:
-    """What to look at, to derive a savepoint of a later commit of the timeline as it is now.
+    """The changes from which a savepoint of a later commit on the current timeline is derived.
 
     Args:
-        view: What the earlier savepoint's plan saw.
-        savepointed: Its commit.
-        properties: Those of the table, now.
-        timeline: That of the table, now.
-        most_derived: How many savepoints in a row may be derived; 0: none.
+        view: The table as the earlier savepoint's plan saw it.
+        savepointed: The commit of the earlier savepoint.
+        properties: The table's current properties.
+        timeline: The table's current timeline.
+        most_derived: Maximum of savepoints derived in a row; 0: none.
 
     Raises:
-        InDoubt: it can't be known for certain.
+        InDoubt: the changes can't be determined for certain.
     """
     if view.table != (properties.version, properties.table_type):
-        raise InDoubt("the table was upgraded or is another one")
+        raise InDoubt("the table was upgraded or replaced by another one")
     if view.derived >= most_derived:
         raise InDoubt(f"{view.derived} savepoints in a row were derived")
     commit = timeline.completed_write(savepointed)
@@ -108,20 +110,22 @@ def changes_since(
             if write.timestamp > savepointed or not _was_completed(write, then)
         ),
         tuple(
-            each
-            for each in timeline.of_action(Action.CLEAN, InstantState.COMPLETED)
-            if not _was_completed(each, then)
+            clean
+            for clean in timeline.of_action(Action.CLEAN, InstantState.COMPLETED)
+            if not _was_completed(clean, then)
         ),
-        frozenset(each.timestamp for each in then.values() if each.action is Action.COMPACTION),
+        frozenset(
+            instant.timestamp for instant in then.values() if instant.action is Action.COMPACTION
+        ),
     )
 
 
 def _check_overlaps(
     commit: Instant, properties: TableProperties, timeline: Timeline, then: dict[_Key, Instant]
 ) -> None:
-    """What completed since was not in the savepoint's list, and is looked at anyway."""
+    """Check the writes that the savepoint saw; later ones are among the changes anyway."""
     later = timeline.completed_after(commit, properties.rolled_back_by_request)
-    undone = {each.timestamp for each in later}
+    undone = {write.timestamp for write in later}
     seen = tuple(
         instant
         for instant in timeline.instants
@@ -133,13 +137,13 @@ def _check_overlaps(
 
 def _check_rollbacks(then: dict[_Key, Instant], now: dict[_Key, Instant]) -> None:
     for action in (Action.ROLLBACK, Action.RESTORE):
-        before = {each for each in then.values() if each.action is action}
-        after = {each for each in now.values() if each.action is action}
-        if any(each.state is not InstantState.COMPLETED for each in before | after):
-            raise InDoubt(f"a {action} is pending, or was")
+        before = {instant for instant in then.values() if instant.action is action}
+        after = {instant for instant in now.values() if instant.action is action}
+        if any(instant.state is not InstantState.COMPLETED for instant in before | after):
+            raise InDoubt(f"a {action} is or was pending")
         if after - before:
             raise InDoubt(f"a {action} began since")
-        if before and max(before, key=lambda each: each.timestamp) not in after:
+        if before and max(before, key=lambda instant: instant.timestamp) not in after:
             raise InDoubt(f"a {action} may have been archived")
 
 
@@ -152,7 +156,7 @@ def _check_writes(
             continue
         is_completed = write.state is InstantState.COMPLETED
         if is_completed and now.get(key, write) != write:
-            raise InDoubt(f"write {write.timestamp} is not what it was")
+            raise InDoubt(f"completed write {write.timestamp} has changed")
         if key not in now:
             if not is_completed or not timeline.start or write.timestamp >= timeline.start:
                 raise InDoubt(f"write {write.timestamp} is no longer on the timeline")
@@ -170,13 +174,13 @@ def _check_archived(view: View, archived: Iterable[Instant], instants: Iterable[
             raise InDoubt(f"replacement {write.timestamp} was archived")
         after = bisect_right(begun, write.timestamp)
         if after < len(begun) and begun[after] <= (write.completion or ""):
-            raise InDoubt(f"archived write {write.timestamp} was not alone")
+            raise InDoubt(f"archived write {write.timestamp} overlapped another write")
 
 
 def _check_logs(instants: Iterable[Instant]) -> None:
     kinds = {Action.DELTA_COMMIT, Action.LOG_COMPACTION}
     if any(i.action in kinds and i.state is not InstantState.COMPLETED for i in instants):
-        raise InDoubt("a delta commit is pending, or was: its log files can't be told from others")
+        raise InDoubt("a delta commit is or was pending: its log files look like committed ones")
 
 
 def _was_completed(instant: Instant, then: dict[_Key, Instant]) -> bool:

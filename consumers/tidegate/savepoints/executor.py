@@ -1,4 +1,4 @@
-"""The savepoint writer: writes a savepoint as Hudi does, once, whoever else tries."""
+"""The savepoint writer: writes a savepoint as Hudi does, once, even with concurrent writers."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ from tidegate.tables.refusal import Refused, refusal_of
 from tidegate.tables.warehouse import Warehouse
 
 _SHOWN: Final = 900
-"""Characters of why a savepoint was not derived."""
+"""Maximum length, in characters, of the reason why a savepoint was not derived."""
 _REMOVES_FILES: Final = frozenset({Action.CLEAN, Action.RESTORE, Action.ROLLBACK})
 
 
 class SavepointWriter:
     """Carries out SavepointRequested; its outcome is SavepointCreated or SavepointRejected.
 
-    And SavepointRemovalRequested (`removal.py`): of one table never both at the same time.
+    Carries out SavepointRemovalRequested, too (`removal.py`), never both at once for one table.
 
-    Only the savepoint's own two files of the table are written, first inflight, then completed. An
-    inflight file that an interrupted attempt left is completed. If the savepoint exists already,
-    the outcome says so. A repeated request gets its first outcome again: a savepoint that was
-    removed meanwhile does not come back.
+    Writes only the savepoint's own two files of the table: first inflight, then completed. If an
+    interrupted attempt left an inflight file, it is completed. If the savepoint exists already,
+    the outcome reports `already_there`. A repeated request gets its first outcome again, so a
+    savepoint that was removed meanwhile does not come back.
     """
 
     name: ClassVar[str] = "savepoint-writer"
@@ -66,9 +66,9 @@ class SavepointWriter:
         clock: Callable[[], datetime],
         most_derived: Callable[[str], int] | None = None,
     ) -> None:
-        """Take what may be changed, the parallel map for listings, and a clock (aware times).
+        """Take the warehouse, the parallel map for listings, and a clock (aware times).
 
-        `most_derived` says of a table's name how many of its savepoints in a row may be derived.
+        `most_derived` returns how many savepoints in a row may be derived for a table's name.
         """
         self.most_derived = most_derived or _most_derived
         self.warehouse = warehouse
@@ -80,15 +80,15 @@ class SavepointWriter:
         command: Command,  # noqa: ARG002 - the protocol's
         outcomes: Sequence[Outcome],  # noqa: ARG002 - the protocol's
     ) -> bool:
-        """Never: a savepoint destroys nothing."""
+        """Return False: a savepoint destroys nothing, so every request is carried out."""
         return False
 
     def execute(self, command: Command) -> Iterator[Outcome]:
-        """Write or remove the savepoint, or yield why not.
+        """Write or remove the savepoint, or yield a rejection.
 
         Raises:
-            PermanentError: the command is neither.
-            TransientError: a file was removed while it was needed; try again.
+            PermanentError: the command is of another type.
+            TransientError: a file was removed while it was being read; try again.
         """
         if isinstance(command, SavepointRemovalRequested):
             yield SavepointRemover(self.warehouse, self.clock, self.name).answer(command)
@@ -102,7 +102,7 @@ class SavepointWriter:
         except (ConfinementError, FormatError) as error:
             yield self._rejected(command, refusal_of(error))
         except NotFound as error:
-            raise TransientError(f"{error} was removed while it was needed") from error
+            raise TransientError(f"{error} was removed while it was being read") from error
 
     def _savepoint(self, command: SavepointRequested) -> SavepointCreated:
         began = self.clock()
@@ -142,7 +142,7 @@ class SavepointWriter:
     def _claim_existing(
         self, table: HudiTable, command: SavepointRequested, commit: str, there: SavepointMetadata
     ) -> bool:
-        """Record a person's wish to keep what another made; whether it is kept for good now."""
+        """Record a person's claim on an existing savepoint; return whether it has no end."""
         if not is_wish(command, there):
             return False
         claim(self.warehouse, table.location, command, commit)
@@ -173,9 +173,9 @@ class SavepointWriter:
         return SavepointMetadata(command.requested_by, moment_ms, comment, files)
 
     def _review(self, table: HudiTable, made: SavepointMetadata, commit: str) -> dict[str, object]:
-        """The outcome's fields of a review, with the savepoint that is about to be completed.
+        """The review fields of the outcome, including the savepoint that is about to be completed.
 
-        Costs one more listing, and the metadata of each: a policy asks for it once a day.
+        Costs another listing and a read of every savepoint. A policy asks for it once a day.
         """
         found = review_savepoints(
             table, newest_files(table, self.parallel_map), {commit: made}, self.clock()
@@ -188,11 +188,11 @@ class SavepointWriter:
         }
 
     def _claim(self, table: HudiTable, plan: SavepointPlan) -> None:
-        """Create the inflight file; withdraw it if the plan may not hold any more.
+        """Create the inflight file, and remove it again if the plan may be outdated.
 
-        From the inflight file on no restore begins. One that began before, a rollback or a clean
-        may have removed files of the plan, or the commit itself. And if the savepoint is gone from
-        which it was derived, a clean may remove what nobody has listed.
+        Once the inflight file exists, no restore begins. A restore, rollback or clean that began
+        earlier may have removed planned files or the commit itself. If the savepoint from which
+        this one was derived is gone, a clean may remove files that were not listed again.
         """
         commit, base = plan.instant, plan.derived_from
         writer = TimelineWriter(self.warehouse, table, self.clock)
@@ -204,11 +204,11 @@ class SavepointWriter:
         if is_there and is_kept and _removals(now) == _removals(table.timeline):
             return
         if is_ours:
-            # nobody else relies on it: who finds an inflight file checks the timeline as well
+            # safe: another writer that finds an inflight file checks the timeline, too
             writer.remove([inflight])
         raise TransientError(
-            f"a restore, rollback or clean of {table.location} began while savepoint {commit} was"
-            " planned, or the savepoint before it was removed"
+            f"while savepoint {commit} was being planned, a restore, rollback or clean of"
+            f" {table.location} began, or the previous savepoint was removed"
         )
 
     def _complete(self, table: HudiTable, plan: SavepointPlan, metadata: SavepointMetadata) -> None:
@@ -246,7 +246,7 @@ class SavepointWriter:
 
 
 def _marked(metadata: SavepointMetadata, command: SavepointRequested) -> dict[str, object]:
-    """The fields of the outcome that say how long the savepoint is kept, by its own mark."""
+    """The outcome's fields on how long the savepoint is kept, from its own mark."""
     mark, _ = SavepointMark.parse(metadata.comment)
     if mark is None:
         return {}
@@ -260,9 +260,9 @@ def _marked(metadata: SavepointMetadata, command: SavepointRequested) -> dict[st
 
 
 def _removals(timeline: Timeline) -> frozenset[Instant]:
-    """The instants that may remove data files, each in its state."""
+    """The instants of actions that may remove data files, with their states."""
     return frozenset(i for i in timeline.instants if i.action in _REMOVES_FILES)
 
 
-def _most_derived(table: str) -> int:  # noqa: ARG001 - of every table the same
+def _most_derived(table: str) -> int:  # noqa: ARG001 - the same for every table
     return MOST_DERIVED

@@ -1,4 +1,4 @@
-"""The dry run of a savepoint removal: what goes from the timeline, and what Hudi may clean."""
+"""Dry run of a savepoint removal: timeline files that go, and data files that Hudi may clean."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from tidegate.tables.warehouse import Warehouse
 
 @dataclass(frozen=True, slots=True)
 class PlannedRemoval:
-    """What a person's request for the removal would do."""
+    """The effect of a person's request to remove a savepoint."""
 
     made_by: str | None
     mark: SavepointMark | None
     files: int
     """Number of files that the savepoint keeps."""
     timeline_files: Sequence[str]
-    """What is removed."""
+    """Paths of the removed files."""
     freed: Sequence[str]
-    """Files, relative to the table, that neither the newest commit nor another savepoint has."""
+    """Files (relative to the table) in neither the newest commit nor another savepoint."""
     freed_bytes: int
 
 
 def plan_freeing(
     warehouse: Warehouse, location: str, instant: str, parallel_map: ParallelMap
 ) -> PlannedRemoval:
-    """Plan the removal of a savepoint as if a person asked. Nothing is changed.
+    """Plan the removal of a savepoint at a person's request. Changes nothing.
 
-    Costs a listing of the table and the metadata of each savepoint.
+    Lists the table and reads the metadata of every savepoint.
 
     Raises:
         Refused: there is no such savepoint, or a restore is pending.
         FormatError: a file of the timeline can't be read.
-        NotFound: one was removed meanwhile.
+        NotFound: a file of the timeline was removed meanwhile.
     """
     table = open_table(warehouse, location)
     check_no_restore(table.timeline)

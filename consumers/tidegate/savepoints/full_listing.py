@@ -15,17 +15,17 @@ from tidegate.storage import ParallelMap
 def list_savepoint(
     table: HudiTable, commit: str, bound: str | None, parallel_map: ParallelMap
 ) -> SavepointPlan:
-    """Plan a savepoint from nothing but the table.
+    """Plan a savepoint from the table alone, without an earlier savepoint.
 
     Args:
         table: The table.
         commit: The timestamp of the commit to savepoint.
-        bound: The clean's bound; empty or None where it has none.
-        parallel_map: What lists and reads.
+        bound: The clean's bound; empty or None if it has none.
+        parallel_map: Runs the listings and reads.
 
     Raises:
         Refused: a file that the commit needs is gone.
-        FormatError: a file of the table breaks its format.
+        FormatError: a file of the table is malformed.
         NotFound: a file of the timeline was removed meanwhile.
     """
     partitions = list_partitions(table.storage, table.location, parallel_map)

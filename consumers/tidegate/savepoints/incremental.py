@@ -1,6 +1,6 @@
-"""Deriving a savepoint from the table's last one: only partitions in which something happened.
+"""Derive a savepoint from the table's last one, listing only partitions that changed.
 
-`derivation.py` says when that is equal to a listing of everything, and why.
+`derivation.py` explains when the result equals a listing of everything.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tidegate.tables.refusal import Refused
 
 _META_FOLDER: Final = ".hoodie"
 _HELD: Final = 200_000
-"""Files that the commits since may name in all: about 100 MB."""
+"""Maximum of files that the commits since the last savepoint name together: about 100 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,11 @@ def derive_savepoint(
 ) -> SavepointPlan:
     """Plan a savepoint from the last one at or before `commit`.
 
-    Files of its partitions that nothing changed are not looked at: Hudi removes none that a
-    savepoint keeps. Those of the others have to be there.
+    Unchanged partitions are not listed: Hudi removes no file that a savepoint keeps. In changed
+    partitions, every file of the earlier savepoint has to exist.
 
     Raises:
-        InDoubt: it can't be proven that a listing of everything would give the same.
+        InDoubt: a listing of everything may return another plan.
     """
     try:
         base = _last_savepoint(table, commit)
@@ -73,21 +73,23 @@ def derive_savepoint(
         _check_paths(touched - old.keys(), base, touched)
         found = read_partitions(table.storage, table.location, sorted(touched), parallel_map)
         rules = with_merged(table, rules, found)
-        listed = {each.path: each for each in found}
+        listed = {partition.path: partition for partition in found}
         replaced_bytes = sum(_size(path, names, listed) for path, names in old.items())
         earlier = _earlier_replacements(base, rules, old, listed.values())
         replacements = read_commits(table, earlier, parallel_map)
-        replaced = ((timestamp, replace(each, writes=())) for timestamp, each in replacements)
+        replaced = (
+            (timestamp, replace(metadata, writes=())) for timestamp, metadata in replacements
+        )
         undone = undone_to(table, commit)
         new = plan_savepoint(commit, rules, [*replaced, *commits], found, undone)
         entries = base.entries.changed(dict.fromkeys(old) | dict(new.files))
     except Refused as refused:
-        raise InDoubt(f"partitions that changed: {refused.message}") from refused
+        raise InDoubt(f"in partitions that changed: {refused.message}") from refused
     except (FormatError, NotFound) as error:
         raise InDoubt(f"{type(error).__name__}: {error}") from error
     size = base.view.size - replaced_bytes + new.bytes
     count = base.view.files - sum(map(len, old.values())) + new.file_count
-    names = (name for each in found for name in each.sizes)
+    names = (name for partition in found for name in partition.sizes)
     seen = View.of(table.properties, rules, (count, size), names)
     strangers = base.view.has_strangers or seen.has_strangers or _may_have_holes(table, base)
     view = replace(seen, has_strangers=strangers, derived=base.view.derived + 1)
@@ -95,10 +97,10 @@ def derive_savepoint(
 
 
 def _may_have_holes(table: HudiTable, base: _Base) -> bool:
-    """Whether commits after the earlier savepoint may have been archived, unseen by its view.
+    """Whether commits after the earlier savepoint may have been archived without its view.
 
-    Hudi does that with `hoodie.archive.beyond.savepoint`, and takes the oldest ones first. What
-    they wrote counts as uncommitted, until the timeline begins after it.
+    Hudi archives them with `hoodie.archive.beyond.savepoint`, oldest first. Their files count as
+    uncommitted until the timeline begins after them.
     """
     savepoints = table.timeline.savepoints
     return not any(
@@ -118,11 +120,13 @@ def _last_savepoint(table: HudiTable, commit: str) -> _Base:
         header, entries = read_entries(table.read(last))
         return _Base(last.timestamp, View.parse(header), entries)
     except FormatError as error:
-        raise InDoubt(f"savepoint {last.timestamp} is not of this version of Tidegate") from error
+        raise InDoubt(
+            f"savepoint {last.timestamp} was not written by this version of Tidegate"
+        ) from error
 
 
 def _held(commits: Iterable[tuple[str, CommitMetadata]]) -> list[tuple[str, CommitMetadata]]:
-    """All of them at once: who lists everything takes one after the other."""
+    """Read all commits into memory, up to a limit; a listing of everything reads one by one."""
     held, files = list[tuple[str, CommitMetadata]](), 0
     for timestamp, metadata in commits:
         files += len(metadata.writes)
@@ -138,7 +142,7 @@ def _touched(
     rules: SliceRules,
     commits: Iterable[tuple[str, CommitMetadata]],
 ) -> set[str]:
-    """The partitions in which something happened."""
+    """The partitions that changed."""
     written = {path for _, metadata in commits for path in metadata.partitions}
     cleaned = {path for clean in changes.cleans for path in cleaned_partitions(table.read(clean))}
     compacted = {path for path, _ in rules.compactions}
@@ -157,22 +161,22 @@ def _is_plan(file: Instant) -> bool:
 
 
 def _check_paths(new: Iterable[str], base: _Base, touched: set[str]) -> None:
-    """Partitions that the savepoint has not: where a listing would find them, too."""
+    """Check that a listing would find the partitions that are new since the savepoint."""
     for path in new:
         names = path.split("/") if path else []
         if any(name in {"", ".", "..", _META_FOLDER} for name in names) or "://" in path:
-            raise InDoubt(f"{path[:200]} is not a partition's path")
+            raise InDoubt(f"{path[:200]} is not a valid partition path")
         above = ("/".join(names[:count]) for count in range(len(names)))
-        if any(each in base.entries or each in touched for each in above):
+        if any(parent in base.entries or parent in touched for parent in above):
             raise InDoubt(f"{path[:200]} is inside another partition")
 
 
 def _size(path: str, names: Iterable[str], listed: Mapping[str, PartitionFiles]) -> int:
-    """The bytes of the files that a partition had in the earlier savepoint."""
+    """The size, in bytes, of a partition's files in the earlier savepoint."""
     sizes = listed[path].sizes if path in listed else {}
     gone = next((name for name in names if name not in sizes), None)
     if gone is not None:
-        raise InDoubt(f"{gone} of {path or 'the table'} is gone, which a savepoint keeps")
+        raise InDoubt(f"{gone} of {path or 'the table'} is gone, although a savepoint keeps it")
     return sum(sizes[name] for name in names)
 
 
@@ -182,10 +186,10 @@ def _earlier_replacements(
     old: Mapping[str, Sequence[str]],
     listed: Iterable[PartitionFiles],
 ) -> tuple[Instant, ...]:
-    """The replacements up to the earlier savepoint, if one can have replaced a group listed now.
+    """The replacements up to the earlier savepoint, if one may have replaced a listed group.
 
-    A group of which that savepoint keeps a file was not replaced by then. One that was has files
-    from before.
+    A group was not replaced by then if that savepoint keeps a file of it. A replaced group has
+    files older than the savepoint.
     """
     for partition in listed:
         kept = {_file_id(name) for name in old.get(partition.path, ())}

@@ -1,4 +1,4 @@
-"""The savepoints that a table has, as its own timeline says."""
+"""The savepoints of a table, read from its timeline."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _RELATIVE: Final = re.compile(r"latest(?:~([0-9]{1,6}))?")
 
 @dataclass(frozen=True, slots=True)
 class ListedSavepoint:
-    """A savepoint. One that is not completed has no metadata yet.
+    """A savepoint. Until it is completed, it has no metadata.
 
-    What its mark says of it is None where it has none; what it pins, where that was not asked for.
+    Without a mark, `mark` is None. Unless the table was listed, the pinned figures are None.
     """
 
     instant: str
@@ -39,7 +39,7 @@ class ListedSavepoint:
     pinned_bytes: int | None = None
 
     def expires_at(self, rule: PolicyRule | None) -> datetime | None:
-        """When its lifetime ends by the table's policy; None: it has none, or nobody knows."""
+        """When its lifetime ends by the table's policy; None: it has none, or it is unknown."""
         if self.mark is None:
             return None
         return expires_at(rule, _Aged(self.instant, self.mark, self.at or self.mark.decided_at))
@@ -47,7 +47,7 @@ class ListedSavepoint:
 
 @dataclass(frozen=True, slots=True)
 class _Aged:
-    """A savepoint as the rules of retention see it."""
+    """A savepoint as the retention rules see it."""
 
     instant: str
     mark: SavepointMark
@@ -73,12 +73,12 @@ class _Aged:
 def savepoints_of(
     warehouse: Warehouse, location: str, listing: ParallelMap | None = None
 ) -> Iterator[ListedSavepoint]:
-    """The savepoints of a table, oldest first; with what each pins, if the table may be listed.
+    """The savepoints of a table, oldest first; with `listing`, also the files that each pins.
 
     Raises:
-        Refused: the table is not where it may be, can't be read, or is unsupported.
+        Refused: the table is outside the warehouse, can't be read, or is unsupported.
         FormatError: a savepoint's file can't be read.
-        NotFound: one was removed meanwhile.
+        NotFound: a savepoint was removed meanwhile.
     """
     table = open_table(warehouse, location)
     listed = newest_files(table, listing) if listing else None
@@ -104,13 +104,13 @@ def savepoints_of(
 
 
 def chosen_savepoint(warehouse: Warehouse, location: str, wanted: str) -> str:
-    """The instant of a savepoint that is named, or counted back from the newest: latest, latest~1.
+    """The instant of a savepoint that is given as an instant, `latest`, `latest~1` and so on.
 
-    An instant is returned as it is, whether there is such a savepoint or not.
+    An instant is returned unchanged, whether or not it has a savepoint.
 
     Raises:
-        ConfigError: the table has not so many completed savepoints.
-        Refused: the table is not where it may be, can't be read, or is unsupported.
+        ConfigError: the table has fewer completed savepoints.
+        Refused: the table is outside the warehouse, can't be read, or is unsupported.
     """
     found = _RELATIVE.fullmatch(wanted)
     if found is None:
@@ -119,5 +119,5 @@ def chosen_savepoint(warehouse: Warehouse, location: str, wanted: str) -> str:
     completed = timeline.of_action(Action.SAVEPOINT, InstantState.COMPLETED)
     back = int(found[1] or 0)
     if back >= len(completed):
-        raise ConfigError(f"{location} has {len(completed)} completed savepoints: no {wanted}")
+        raise ConfigError(f"no {wanted}: {location} has {len(completed)} completed savepoints")
     return completed[-1 - back].timestamp

@@ -1,4 +1,4 @@
-"""What a savepoint's checks read from the files of the timeline."""
+"""Reads of the timeline's files that the checks of a savepoint need."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from tidegate.hudi_reader import HudiTable
 from tidegate.storage import NotFound, ParallelMap
 
 _PROBED: Final = 7
-"""So many commits read one after the other tell whether that waits for a disk or a server."""
+"""Number of commits read one by one to find out whether reads wait for a disk or a server."""
 _HELD: Final = 20_000
-"""Files that the commits read ahead name in all, unless a single one names more."""
+"""Maximum of files that the commits read ahead name together, unless a single one names more."""
 
 
 def clean_bound(table: HudiTable) -> str | None:
-    """The instant from which on every file is kept: Hudi's lower bound of savepoints.
+    """The instant from which on every file is retained: Hudi's lower bound of savepoints.
 
-    Without a clean it is the first completed commit. Else it is in the last clean's metadata or,
-    while that is pending, in its plan; if the plan has none, it is the last write before the clean.
+    Without a clean, it is the first completed commit. Otherwise the last clean's metadata has it
+    or, while that clean is pending, its plan; without one in the plan, it is the last write before
+    the clean.
 
     Raises:
         FormatError: the clean's file can't be read.
-        NotFound: it was removed meanwhile.
+        NotFound: the clean's file was removed meanwhile.
     """
     timeline = table.timeline
     cleans = timeline.of_action(Action.CLEAN)
@@ -40,7 +41,7 @@ def clean_bound(table: HudiTable) -> str | None:
     try:
         planned = earliest_to_retain(table.read(requested))
     except NotFound as error:
-        # a clean that completed meanwhile has its plan still: this one's is missing for good
+        # permanent: even a clean that completed meanwhile still has its plan
         raise FormatError(
             f"clean {last.timestamp} is pending, but its plan {table.path_of(requested)} is missing"
         ) from error
@@ -60,14 +61,14 @@ def undone_to(table: HudiTable, commit: str) -> frozenset[str]:
 def read_commits(
     table: HudiTable, commits: Sequence[Instant], parallel_map: ParallelMap
 ) -> Iterator[tuple[str, CommitMetadata]]:
-    """Read the metadata of completed writes one after the other, each with its timestamp.
+    """Read the metadata of completed writes in order, each with its timestamp.
 
-    Some are read ahead of the caller, so many that they name about _HELD files: the memory that
-    this takes does not grow with the number of commits. Where reading waits, it is in parallel.
+    Reads ahead as many commits as name about _HELD files together, so memory does not grow with
+    the number of commits. Reads in parallel if reads have to wait for a disk or a server.
 
     Raises:
-        FormatError: one of them can't be read.
-        NotFound: one was removed meanwhile.
+        FormatError: a commit can't be read.
+        NotFound: a commit was removed meanwhile.
     """
     start, ahead, waits = 0, 1, "://" in table.location
     before = _waited()
@@ -75,20 +76,22 @@ def read_commits(
     while start < len(commits):
         window = commits[start : start + ahead]
         read = parallel_map.map(read_commit, window) if waits else list(map(read_commit, window))
-        yield from ((commit.timestamp, each) for commit, each in zip(window, read, strict=True))
+        yield from (
+            (commit.timestamp, metadata) for commit, metadata in zip(window, read, strict=True)
+        )
         start += len(window)
         waits = waits or (start >= _PROBED and _waited() - before > start / 2)
-        files = max(len(each.writes) for each in read)
+        files = max(len(metadata.writes) for metadata in read)
         ahead = max(1, min(2 * ahead, _HELD // max(files, 1)))
 
 
 def _waited() -> int:
-    """How often this thread gave way because it had to wait, as for a disk or a server.
+    """How often this thread yielded the processor to wait, e.g. for a disk or a server.
 
-    Where files come from memory it does not, and threads would only wait for each other. Time says
-    less: on a busy machine everything takes long.
+    With files in memory it does not, and more threads would only wait for one another. The elapsed
+    time would be a worse measure: on a busy machine everything takes long.
     """
-    # without the first, on a Mac, of the whole process
+    # macOS has no RUSAGE_THREAD; there it counts for the entire process
     whose = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
     return resource.getrusage(whose).ru_nvcsw
 
@@ -96,7 +99,7 @@ def _waited() -> int:
 def read_replaced(
     table: HudiTable, until: str, parallel_map: ParallelMap
 ) -> frozenset[tuple[str, str]]:
-    """The file groups that replacecommits at or before `until` replaced: no others replace any.
+    """The file groups that replacecommits at or before `until` replaced.
 
     Raises: as `read_commits`.
     """

@@ -1,4 +1,4 @@
-"""Whether other writes overlapped a commit, so that a restore to it leaves others. Pure."""
+"""Whether other writes overlapped a commit, so that a restore to it leaves other writes. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tidegate.hudi import Action, InstantState, Layout, Timeline
 
 
 def overlaps(commit: str, timeline: Timeline, layout: Layout, undone: AbstractSet[str]) -> bool:
-    """Whether a restore to a commit leaves other writes than those requested up to it.
+    """Whether the writes that a restore leaves differ from those requested up to the commit.
 
-    Or whether a write began before the commit completed: its slices may have older log files.
+    Also true if a write began before the commit completed: its slices may have older log files.
 
-    In layout 1 that is never said: a time of completion is one of modification there, and where a
-    table was copied it says nothing. So nothing may be left out of a savepoint for it.
+    Always false in layout 1. There, the completion time is the file's modification time, which is
+    meaningless in a copied table, so a savepoint must not omit files because of it.
     """
     if layout is Layout.ONE:
         return False

@@ -1,8 +1,8 @@
-"""The savepoints of a table with what their marks say, and what they pin.
+"""The savepoints of a table with their marks and the files that they pin.
 
-A savepoint pins the files that no slice of the newest commit has any more: without savepoints,
-Hudi's cleaner could remove them as soon as its own retention is over. Their sizes are those of a
-listing of the table as it is now. What savepoints pin together is not the sum: they share files.
+A savepoint pins those of its files that are in no slice of the newest commit. Without savepoints,
+Hudi's cleaner could remove them once its own retention has passed. The sizes are from a current
+listing of the table. Savepoints share files, so together they pin less than the sum.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from tidegate.savepoints.lookup import read_replaced
 from tidegate.storage import NotFound, ParallelMap
 
 MAX_REVIEWED: Final = 1000
-"""Savepoints in one outcome; the oldest."""
+"""Maximum of savepoints in one outcome; the oldest ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedFiles:
-    """A listing: the size of each file by partition and name, and which of them are superseded."""
+    """A listing of the table's superseded files."""
 
     superseded: Mapping[tuple[str, str], int]
-    """By partition and name the size, in bytes, of each file that the newest commit has not."""
+    """Size in bytes, by partition and name, of every file that is not in the newest commit."""
 
     def pinned(self, files: Mapping[str, Iterable[str]]) -> dict[tuple[str, str], int]:
-        """Those of these files (by partition) that only savepoints keep, with their sizes."""
+        """The given files (by partition) that only savepoints keep, with their sizes in bytes."""
         named = ((path, name) for path, names in files.items() for name in names)
-        return {each: self.superseded[each] for each in named if each in self.superseded}
+        return {file: self.superseded[file] for file in named if file in self.superseded}
 
 
 def newest_files(table: HudiTable, parallel_map: ParallelMap) -> ListedFiles:
-    """List the table, and tell the files of its newest commit from the others.
+    """List the table and find the files that are not in its newest commit.
 
     Raises:
         FormatError: a commit's metadata can't be read.
-        NotFound: one was removed meanwhile.
+        NotFound: a commit was removed meanwhile.
     """
     last = table.timeline.last_completed_write()
     newest = last.timestamp if last else ""
@@ -52,7 +52,7 @@ def newest_files(table: HudiTable, parallel_map: ParallelMap) -> ListedFiles:
     superseded = dict[tuple[str, str], int]()
     for partition in partitions:
         slices = latest_slices(partition.path, partition.sizes, rules, newest, replaced)
-        current = {name for one in slices for name in one.file_names}
+        current = {name for slice_ in slices for name in slice_.file_names}
         superseded |= {
             (partition.path, n): s for n, s in partition.sizes.items() if n not in current
         }
@@ -61,7 +61,7 @@ def newest_files(table: HudiTable, parallel_map: ParallelMap) -> ListedFiles:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """The savepoints of a table, and what they pin together."""
+    """The savepoints of a table, and the files and bytes that they pin together."""
 
     savepoints: tuple[KeptSavepoint, ...]
     """Those that a policy made or that have a lifetime, oldest first; the oldest MAX_REVIEWED."""
@@ -72,7 +72,7 @@ class Review:
 def review_savepoints(
     table: HudiTable, listed: ListedFiles, made: Mapping[str, SavepointMetadata], now: datetime
 ) -> Review:
-    """Look at every savepoint of a table, and at those that are about to be completed (`made`).
+    """Review every savepoint of a table and those that are about to be completed (`made`).
 
     Raises:
         FormatError: a savepoint's file can't be read.
@@ -82,19 +82,23 @@ def review_savepoints(
     for instant, metadata in chain(there, made.items()):
         own = listed.pinned(metadata.files)
         pinned |= own
-        if all(each.instant != instant for each in kept):
+        if all(savepoint.instant != instant for savepoint in kept):
             kept.append(kept_savepoint(instant, metadata, own))
-    ending = [each for each in kept if each.policy or each.lifetime_seconds is not None]
+    ending = [
+        savepoint
+        for savepoint in kept
+        if savepoint.policy or savepoint.lifetime_seconds is not None
+    ]
     claimed = claimed_for_good(table.storage, table.location, now)
-    may_end = [each for each in ending if each.instant not in claimed]
-    oldest = tuple(sorted(may_end, key=lambda each: each.instant)[:MAX_REVIEWED])
+    may_end = [savepoint for savepoint in ending if savepoint.instant not in claimed]
+    oldest = tuple(sorted(may_end, key=lambda savepoint: savepoint.instant)[:MAX_REVIEWED])
     return Review(oldest, len(pinned), sum(pinned.values()))
 
 
 def read_savepoints(
     table: HudiTable, *, newest_first: bool = False
 ) -> Iterator[tuple[Instant, SavepointMetadata]]:
-    """The completed savepoints, by their instants; one that goes meanwhile is left out.
+    """The completed savepoints with their instants; one that is removed meanwhile is skipped.
 
     Raises:
         FormatError: a savepoint's file can't be read.
@@ -109,7 +113,7 @@ def read_savepoints(
 
 
 def made_at(metadata: SavepointMetadata) -> datetime:
-    """When a savepoint was made, by its maker's clock; 1970 where that is no time at all."""
+    """When a savepoint was made, by its maker's clock; 1970 if that time is invalid."""
     try:
         return datetime.fromtimestamp(metadata.at_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):
@@ -119,7 +123,7 @@ def made_at(metadata: SavepointMetadata) -> datetime:
 def kept_savepoint(
     instant: str, metadata: SavepointMetadata, pinned: Mapping[tuple[str, str], int] | None
 ) -> KeptSavepoint:
-    """A savepoint with what its mark says; `pinned` has its pinned files' sizes, if known."""
+    """A savepoint with the fields of its mark; `pinned` has the sizes of its pinned files."""
     mark, _ = SavepointMark.parse(metadata.comment)
     fields = mark.model_dump() if mark else {}
     return KeptSavepoint(

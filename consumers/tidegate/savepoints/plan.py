@@ -1,4 +1,4 @@
-"""What a savepoint keeps, and the checks before it is written. Pure."""
+"""The files that a savepoint keeps, and the checks before it is written. Pure."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class SavepointPlan:
     instant: str
     files: Mapping[str, tuple[str, ...]]
     bytes: int
-    """The size of those files together, as listed."""
+    """The total size of those files, as listed."""
     file_count: int
     view: View | None = None
-    """What is kept for the next savepoint to be derived from."""
+    """The plan's view of the table; the next savepoint is derived from it."""
     derived_from: str | None = None
     """The savepoint from which it was derived; None: all partitions were listed."""
     listed_because: str | None = None
@@ -52,7 +52,7 @@ class SavepointPlan:
 
 
 def choose_commit(timeline: Timeline, wanted: str | None) -> Instant:
-    """The commit to savepoint: the wanted one, else the last completed one (Hudi's own default).
+    """The wanted commit or, without one, the last completed commit (Hudi's own default).
 
     Raises:
         Refused: there is no such commit.
@@ -60,12 +60,12 @@ def choose_commit(timeline: Timeline, wanted: str | None) -> Instant:
     found = timeline.completed_write(wanted) if wanted else timeline.last_completed_write()
     if found is not None:
         return found
-    what = f"commit {wanted} is not among the completed" if wanted else "there are no completed"
+    what = f"commit {wanted} is not one of the completed" if wanted else "there are no completed"
     raise Refused(Reason.NO_SUCH_COMMIT, f"{what} commits of the table's active timeline")
 
 
 def commit_before(timeline: Timeline, instant: str) -> Instant:
-    """The newest commit that was complete when the one at `instant` completed, and older than it.
+    """The newest commit that is older than `instant` and completed no later than it.
 
     Raises:
         Refused: there is no such commit.
@@ -79,16 +79,16 @@ def commit_before(timeline: Timeline, instant: str) -> Instant:
 
 
 def check_bound(commit: str, bound: str | None) -> None:
-    """Check that a commit is not below `bound`, from which on the cleaner has kept every file.
+    """Check that a commit is not below `bound`, from which on the cleaner retained every file.
 
     Raises:
-        Refused: it is.
+        Refused: the commit is below it.
     """
     if bound and commit < bound:
         raise Refused(
             Reason.BELOW_LAST_CLEAN,
-            f"commit {commit} is below {bound}, the earliest commit that the last clean retained:"
-            " files that it needs may be cleaned already",
+            f"commit {commit} is older than {bound}, the earliest commit that the last clean"
+            " retained: some of its files may already be cleaned",
         )
 
 
@@ -101,19 +101,19 @@ def plan_savepoint(
 ) -> SavepointPlan:
     """Choose the newest slice of every file group at or before `commit`.
 
-    A partition without such a slice is in the plan too, with no files, as in Hudi.
+    As in Hudi, a partition without such a slice is in the plan, too, with no files.
 
-    Where writes overlapped, what Hudi lists is not what a restore needs: Hudi chooses slices by the
-    times of requests, and undoes writes by those of completion. Then the plan also has the slices
-    of which the table will consist after a restore, and no base file that goes in it. Without
-    overlaps that is the same.
+    If writes overlapped, Hudi's own list is not the list that a restore needs: Hudi chooses slices
+    by request time but rolls back writes by completion time. Then the plan also contains the slices
+    of the table after a restore, and omits base files that the restore removes. Without overlaps
+    both lists are equal.
 
     Args:
         commit: The timestamp of the commit to savepoint.
-        rules: What decides which slice a file belongs to, with the table's timeline.
-        commits: The metadata of the completed writes that matter (see `commits_to_read`), each
-            with its timestamp; taken once, so that none has to be held.
-        partitions: All partitions of the table and their files.
+        rules: Decide which slice a file belongs to; with the table's timeline.
+        commits: The metadata of the relevant completed writes (see `commits_to_read`), each with
+            its timestamp; iterated once, so it may be a generator.
+        partitions: All partitions of the table with their files.
         undone: The timestamps of the writes that a restore to `commit` rolls back.
 
     Raises:
@@ -152,14 +152,14 @@ def plan_savepoint(
 
 
 class _AfterRestore:
-    """The slices of which a table will consist once the writes in `undone` are rolled back."""
+    """The slices of a table once the writes in `undone` are rolled back."""
 
     def __init__(self, rules: SliceRules, undone: AbstractSet[str]) -> None:
         staying = {group: at for group, at in rules.compactions.items() if at not in undone}
         self._rules, self._undone = replace(rules, compactions=staying), undone
         self._replaced = set[_Group]()
         self._followed, self._begun = set[_Group](), set[_Group]()
-        """What the writes in `undone` followed or replaced, and the groups that they began."""
+        """The groups that the writes in `undone` continued or replaced, and those they started."""
 
     def saw(self, timestamp: str, commit: CommitMetadata) -> None:
         replaced = replaced_groups({timestamp: commit.replaced}, timestamp)
@@ -176,15 +176,15 @@ class _AfterRestore:
         return latest_slices(partition.path, names, self._rules, _END_OF_TIME, self._replaced)
 
     def joined(self, names: Iterable[str], left: Iterable[FileSlice]) -> tuple[str, ...]:
-        """The names of a partition's files without base files that go, and those of `left`."""
+        """A partition's file names without rolled-back base files, plus the files of `left`."""
         bases = ((name, BaseFile.parse(name)) for name in names)
         staying = {n for n, base in bases if base is None or base.instant not in self._undone}
-        return tuple(sorted(staying.union(*(each.file_names for each in left))))
+        return tuple(sorted(staying.union(*(slice_.file_names for slice_ in left))))
 
     def missing(self, chosen: Mapping[str, Sequence[FileSlice]]) -> Iterator[str]:
         there = {(path, slice_.file_id) for path, slices in chosen.items() for slice_ in slices}
         for path, file_id in self._followed - self._begun - self._replaced - there:
-            yield f"{file_id} of {path or 'the table'} before writes that are not part of it"
+            yield f"{file_id} of {path or 'the table'}, before writes that are not in the commit"
 
 
 def _refuse_missing(missing: Iterable[str]) -> None:
@@ -197,10 +197,10 @@ def _refuse_missing(missing: Iterable[str]) -> None:
 def _expected(
     timestamp: str, commit: CommitMetadata, until: str
 ) -> Iterator[tuple[WriteStat, str]]:
-    """What must exist at `until` as a commit says: its writes, each with its instant.
+    """The writes that must exist at `until` according to a commit, each with its instant.
 
     A later write names the instant that it built upon; it needs no file of its own. Hudi does not
-    check: where its cleaner counts versions, it savepoints commits whose files are gone.
+    check this: if its cleaner counts versions, it savepoints commits whose files are gone.
     """
     for stat in commit.writes:
         if timestamp <= until:
@@ -216,9 +216,9 @@ def _is_missing(
     present: Mapping[str, Mapping[str, int]],
     rules: SliceRules,
 ) -> bool:
-    """Whether the chosen slice of a file group lacks what a write put there.
+    """Whether the chosen slice of a file group misses a file that a write added.
 
-    A file of an older slice may be gone: the base file of the chosen one has its rows.
+    A file of an older slice may be gone: the chosen slice's base file has its rows.
     """
     if chosen is None:
         return True

@@ -1,4 +1,4 @@
-"""The savepoint policy: a decider that requests savepoints, and their removal when it is time."""
+"""The savepoint policy: a decider that requests savepoints, and their removal when it is due."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from tidegate.events.reasons import Reason
 from tidegate.hudi.instant_time import is_in_the_future
 from tidegate.runtime.protocols import Decision
 from tidegate.savepoints.condemned import CondemnedAction, CondemnedRules, decide_on_condemned
-from tidegate.savepoints.policy_state import KeptEntry, PolicyState, TierState
+from tidegate.savepoints.policy_state import PolicyState, RememberedSavepoint, TierState
 from tidegate.savepoints.retention import expires_at, newest_of_tiers, removals
 from tidegate.savepoints.rules import PolicyRule, SavepointPolicy, Tier
 from tidegate.savepoints.schedule import Wanted, periods_of, wanted
 
 SAVEPOINTABLE: Final = frozenset({"commit", "deltacommit", "replacecommit"})
-"""The actions whose commits may get a savepoint by policy."""
+"""Actions whose commits may get a savepoint by policy."""
 _GONE: Final = frozenset({Reason.NOT_OF_POLICY})
-"""Refusals after which a savepoint is not the policy's business any more."""
+"""Refusals after which the policy no longer manages a savepoint."""
 
 
 class SavepointPolicyService:
-    """Requests savepoints on commits, once an instant, and the removal of those past their time.
+    """Requests savepoints on commits, once per instant, and the removal of expired savepoints.
 
-    A removal is decided on what the table's outcomes said: at each of them, at each commit, and
-    when a lifetime ends (a tick). The writer checks it again on the table itself.
+    A removal is decided from the table's outcomes: at every outcome, at every commit, and when a
+    lifetime ends (a tick). The writer checks it again on the table itself.
     """
 
     name: ClassVar[str] = "savepoint-policy"
@@ -63,22 +63,22 @@ class SavepointPolicyService:
     state_type: type[PolicyState] = PolicyState
 
     def __init__(self, policy: SavepointPolicy, condemned: CondemnedRules | None = None) -> None:
-        """Take the policy, and what follows from condemned commits; by default nothing.
+        """Take the policy and the rules for condemned commits (by default no reaction).
 
         Neither changes while the service runs.
         """
         self.policy, self.condemned = policy, condemned or CondemnedRules()
 
     def initial(self) -> PolicyState:
-        """Nothing requested yet."""
+        """The state before the first event."""
         return PolicyState()
 
     def decide(self, state: PolicyState, event: Event, at: datetime) -> Decision[PolicyState]:
-        """Request what a commit is due, and remember what there is.
+        """Request the savepoints and removals that are due, and record the event.
 
         Raises:
-            FormatError: the commit's instant is later than `at`, when the broker got the event: no
-                clock and no time zone explains that.
+            FormatError: the commit's instant is so much later than `at`, the broker's time of the
+                event, that neither clocks nor time zones explain the difference.
         """
         decision = self._apply(event, state, at)
         removed = self._removals(event.table, decision.state, at)
@@ -86,18 +86,20 @@ class SavepointPolicyService:
         return removed._replace(commands=commands, outcomes=decision.outcomes)
 
     def due(self, table: str, state: PolicyState) -> datetime | None:
-        """When the next lifetime ends, or a refused removal is to be requested again."""
+        """When the next lifetime ends, or a refused removal is requested again."""
         rule = self.policy.rule_of(table)
         newest = newest_of_tiers(rule, state.kept) if rule else frozenset[str]()
         times = (self._due(rule, state, e) for e in state.kept if e.instant not in newest)
         return min((time_ for time_ in times if time_ is not None), default=None)
 
     def tick(self, table: str, state: PolicyState, at: datetime) -> Decision[PolicyState]:
-        """Request the removal of what has had its time."""
+        """Request the removal of expired savepoints."""
         return self._removals(table, state, at)
 
     @staticmethod
-    def _due(rule: PolicyRule | None, state: PolicyState, entry: KeptEntry) -> datetime | None:
+    def _due(
+        rule: PolicyRule | None, state: PolicyState, entry: RememberedSavepoint
+    ) -> datetime | None:
         due = entry.ask_again_at or expires_at(rule, entry)
         wanted_until = state.wanted_until(entry.instant)
         return due if due is None or wanted_until is None else max(due, wanted_until)
@@ -125,9 +127,9 @@ class SavepointPolicyService:
             return Decision(state)
         if is_in_the_future(event.instant, at):
             raise FormatError(
-                f"the instant {event.instant} is more than a day after the broker got the event, at"
-                f" {at:%Y-%m-%dT%H:%M:%SZ}: no writer has completed it; if one has, its clock is"
-                " wrong, or the topic keeps the producers' times (message.timestamp.type)"
+                f"the instant {event.instant} is more than a day later than the broker's time of"
+                f" the event, {at:%Y-%m-%dT%H:%M:%SZ}: no writer can have completed it yet. Check"
+                " the writer's clock, and that the topic has message.timestamp.type=LogAppendTime"
             )
         if state.has(event.instant, at):
             return Decision(state)
@@ -163,10 +165,10 @@ class SavepointPolicyService:
         state: PolicyState,
         at: datetime,  # noqa: ARG002
     ) -> Decision[PolicyState]:
-        lost = {tier for tier, each in state.tiers.items() if each.request == event.caused_by}
+        lost = {tier for tier, last in state.tiers.items() if last.request == event.caused_by}
         if not lost:
             return Decision(state)
-        tiers = {tier: each for tier, each in state.tiers.items() if tier not in lost}
+        tiers = {tier: last for tier, last in state.tiers.items() if tier not in lost}
         rule = self.policy.rule_of(event.table)
         every = rule.tier(Tier.EVERY_N) if rule and Tier.EVERY_N in lost else None
         commits = max(state.commits, every.commits - 1) if every else state.commits
@@ -199,7 +201,7 @@ class SavepointPolicyService:
         state: PolicyState,
         at: datetime,
     ) -> Decision[PolicyState]:
-        # whoever asked for a plan, or was told to ask again, is about to need the savepoint
+        # the requester of a plan or of a restore that did not run may soon need the savepoint
         return Decision(state.with_wanted(event.savepoint, at))
 
     def _requests(
@@ -213,7 +215,7 @@ class SavepointPolicyService:
     ) -> Iterator[SavepointRequested]:
         common = {"source": self.name, "occurred_at": at, "policy": rule.name}
         common["requested_by"] = f"policy:{rule.name}"
-        if what.before:  # first: the other one may be far newer
+        if what.before:  # first: the commit's own savepoint may be far newer
             yield SavepointRequested.about(
                 commit, **common, before=commit.instant, tiers=(Tier.BEFORE,)
             )
@@ -226,31 +228,33 @@ class SavepointPolicyService:
         rule = self.policy.rule_of(table)
         found = {removal.instant: removal.why for removal in removals(rule, state.kept, at)}
         due = [
-            each
-            for each in state.kept
-            if each.instant in found
-            and each.may_be_asked(at)
-            and not state.is_wanted(each.instant, at)
+            savepoint
+            for savepoint in state.kept
+            if savepoint.instant in found
+            and savepoint.may_be_asked(at)
+            and not state.is_wanted(savepoint.instant, at)
         ]
         if not due:
             return Decision(state)
-        asked = {each.instant for each in due}
+        asked = {savepoint.instant for savepoint in due}
         kept = tuple(
-            each.model_copy(update={"asked": each.asked + 1, "asked_at": at})
-            if each.instant in asked
-            else each
-            for each in state.kept
+            savepoint.model_copy(update={"asked": savepoint.asked + 1, "asked_at": at})
+            if savepoint.instant in asked
+            else savepoint
+            for savepoint in state.kept
         )
         event = {"table": table, "location": state.location, "occurred_at": at}
         event["source"] = self.name
-        requests = tuple(_removal(rule, event, each, found[each.instant]) for each in due)
+        requests = tuple(
+            _removal(rule, event, savepoint, found[savepoint.instant]) for savepoint in due
+        )
         return Decision(state.with_(kept=kept), requests)
 
 
 def _removal(
-    rule: PolicyRule | None, event: Mapping[str, object], entry: KeptEntry, why: str
+    rule: PolicyRule | None, event: Mapping[str, object], entry: RememberedSavepoint, why: str
 ) -> SavepointRemovalRequested:
-    """The request; `event` has the fields that all of them have."""
+    """The removal request; `event` has the fields that all requests share."""
     tiers = tuple(tier.tier for tier in rule.tiers) if rule and entry.policy else ()
     return SavepointRemovalRequested.model_validate(
         {
@@ -274,7 +278,7 @@ def _after(
     requests: tuple[SavepointRequested, ...],
     at: datetime,
 ) -> PolicyState:
-    """The state after a commit was considered, and these requests were made."""
+    """The state after a commit was considered and led to these requests."""
     fields: dict[str, object] = {"instants": state.considered(commit.instant)}
     fields["commits"] = 0 if Tier.EVERY_N in what.tiers else state.commits + 1
     if requests:

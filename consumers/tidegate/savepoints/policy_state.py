@@ -1,4 +1,4 @@
-"""What the savepoint policy remembers of a table. Small: it is one record of the changelog."""
+"""The savepoint policy's state of a table. Small: it is one record of the changelog."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from tidegate.hudi.instant_time import is_after, is_instant, is_long_ago
 
 REMEMBERED: Final = 256
 MAX_LASTING: Final = 100
-MAX_KEPT: Final = 1000
-"""Savepoints remembered of a table; the oldest, because those go first."""
+MAX_SAVEPOINTS: Final = 1000
+"""Maximum of savepoints remembered per table; the oldest ones, because those are removed first."""
 _LOCATION: Final = TypeAdapter[str](Location)
 _WANTED_FOR: Final = timedelta(hours=24)
 _LONGEST_APPROVAL: Final = timedelta(days=21)
-"""As the settings limit `approve_within`: an outcome may say anything."""
+"""The settings' limit of `approve_within`; an outcome may have any time."""
 _REVIEW_AFTER: Final = timedelta(hours=24)
 _FIRST_WAIT: Final = timedelta(hours=1)
 _LONGEST_WAIT: Final = timedelta(hours=24)
 
 
-class KeptEntry(Value, frozen=True):
+class RememberedSavepoint(Value, frozen=True):
     """A savepoint that may have to be removed one day. Times are the broker's.
 
-    Its fields are such that the removal can be requested: outcomes may hold other values.
+    Its fields are valid in a removal request; those of outcomes may be invalid there.
     """
 
     instant: HudiInstant
@@ -44,14 +44,14 @@ class KeptEntry(Value, frozen=True):
     since: AwareDatetime
     lifetime_seconds: LifetimeSeconds | None = None
     cause: Text
-    """The event that made it known: a removal's id derives from it."""
+    """The event that made it known; the id of a removal request derives from it."""
     asked: int = 0
     """How often its removal was requested."""
     asked_at: datetime | None = None
 
     @model_serializer(mode="wrap")
     def _compact(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Without what is empty: a table may have hundreds of these in one record."""
+        """Omit empty fields: a table may have hundreds of savepoints in one record."""
         return {name: value for name, value in handler(self).items() if value}
 
     @property
@@ -60,7 +60,7 @@ class KeptEntry(Value, frozen=True):
         return None if self.lifetime_seconds is None else timedelta(seconds=self.lifetime_seconds)
 
     def may_be_asked(self, at: datetime) -> bool:
-        """Whether its removal may be requested now: not, while an answer may be on its way."""
+        """Whether its removal may be requested now: false while an outcome may be on its way."""
         again = self.ask_again_at
         if again is None or self.asked_at is None:
             return True
@@ -84,98 +84,98 @@ class TierState(Value, frozen=True):
 
 
 class PolicyState(Value, frozen=True):
-    """A table's commits that were considered, what was requested for them, and what there is now.
+    """A table's considered commits, the requests for them, and its current savepoints.
 
-    `instants` are the last REMEMBERED, ascending. Instants order as strings, as in Hudi. Once the
-    memory is full, an old instant below the least remembered one counts as considered: a late
-    repeat never requests twice, at the price that a commit published more than REMEMBERED commits
-    and a day late gets no savepoint by policy.
+    `instants` are the last REMEMBERED ones, ascending. Instants order as strings, as in Hudi. Once
+    the memory is full, an old instant below the smallest remembered one counts as considered. So a
+    late repeat never requests a second savepoint, but a commit that is published more than
+    REMEMBERED commits and a day late gets no savepoint by policy.
 
-    That price is never asked of a commit that may be new: whoever fills the memory with instants of
-    today can have savepoints requested twice, which the writer recognises, and never not at all.
+    A recent commit is always considered. Events that fill the memory with instants of today can
+    cause duplicate requests, which the writer recognises, but no missing ones.
     """
 
     instants: tuple[str, ...] = ()
     location: str = ""
-    """Where the savepoints are."""
+    """The table's location."""
     commits: int = 0
-    """Since the last savepoint for every N commits."""
+    """Commits since the last savepoint of tier EVERY_N."""
     last_at: datetime | None = None
     """When a savepoint was last requested."""
     tiers: dict[str, TierState] = Field(default_factory=dict[str, TierState])
-    kept: tuple[KeptEntry, ...] = ()
+    kept: tuple[RememberedSavepoint, ...] = ()
     wanted: dict[str, datetime] = Field(default_factory=dict[str, datetime])
-    """The savepoints that somebody was about to restore to, and when that was said."""
+    """Savepoints to which a restore may be requested soon, with the time of that sign."""
     awaited: dict[str, datetime] = Field(default_factory=dict[str, datetime])
-    """The savepoints of restores that wait for an approval, and until when that may come."""
+    """Savepoints of restores that wait for approval, with the deadline of the approval."""
     lasting: tuple[str, ...] = ()
-    """Savepoints without a lifetime that no policy made, where condemned commits are answered: the
-    newest MAX_LASTING, ascending."""
+    """Savepoints without a lifetime and without a policy: the newest MAX_LASTING, ascending.
+    Recorded only for tables with a reaction to condemned commits."""
     condemned: tuple[str, ...] = ()
-    """Condemned commits that were answered: the last REMEMBERED, ascending."""
+    """Condemned commits that led to a reaction: the last REMEMBERED, ascending."""
     newest: str = ""
-    """The latest instant published of the table, where condemned commits are answered."""
+    """The table's latest published instant. Recorded only for tables with a reaction to condemned
+    commits."""
     review_asked_at: datetime | None = None
-    """When the table's own list of savepoints was last asked for."""
+    """When a review of the table's own savepoints was last requested."""
     reviewed_at: datetime | None = None
     """When the table's savepoints were last compared with these."""
 
     def has(self, instant: str, at: datetime) -> bool:
-        """Whether this instant was considered, or it is too old at `at` to know."""
+        """Whether this instant was considered, or is too old at `at` to be known."""
         full = len(self.instants) == REMEMBERED
         forgotten = full and instant < self.instants[0] and is_long_ago(instant, at)
         return forgotten or instant in self.instants
 
     def wants_review(self, at: datetime) -> bool:
-        """Whether to ask for the table's own list: once a day, an hour after no answer."""
+        """Whether to request a review: once a day, or an hour after one without an outcome."""
         if self.review_asked_at is None or is_after(self.review_asked_at, at):
             return True
         is_answered = self.reviewed_at is not None and self.reviewed_at >= self.review_asked_at
         return at >= self.review_asked_at + (_REVIEW_AFTER if is_answered else _FIRST_WAIT)
 
     def wanted_until(self, instant: str) -> datetime | None:
-        """Until when a savepoint is kept for a restore that somebody was about to request."""
-        said_at, until = self.wanted.get(instant), self.awaited.get(instant)
-        times = [] if said_at is None else [said_at + _WANTED_FOR]
+        """Until when a savepoint is kept for an expected restore; None: none is expected."""
+        wanted_at, until = self.wanted.get(instant), self.awaited.get(instant)
+        times = [] if wanted_at is None else [wanted_at + _WANTED_FOR]
         return max([*times, *([] if until is None else [until])], default=None)
 
     def is_wanted(self, instant: str, at: datetime) -> bool:
-        """Whether a savepoint is kept for a restore now."""
+        """Whether a savepoint is now kept for an expected restore."""
         if (until := self.awaited.get(instant)) is not None and at < until:
             return True
-        said_at = self.wanted.get(instant)
-        return said_at is not None and at < said_at + _WANTED_FOR and not is_after(said_at, at)
+        since = self.wanted.get(instant)
+        return since is not None and at < since + _WANTED_FOR and not is_after(since, at)
 
     def with_wanted(self, instant: str, at: datetime) -> PolicyState:
-        """The state after somebody showed that they may restore to a savepoint."""
-        if all(each.instant != instant for each in self.kept):
+        """The state after a sign that a restore to a savepoint may be requested soon."""
+        if all(savepoint.instant != instant for savepoint in self.kept):
             return self
-        there = {i: said for i, said in self.wanted.items() if self.is_wanted(i, at)}
+        there = {i: since for i, since in self.wanted.items() if self.is_wanted(i, at)}
         return self.with_(wanted=there | {instant: at})
 
     def with_awaited(self, instant: str, until: datetime | None, at: datetime) -> PolicyState:
-        """The state after a restore to a savepoint began to wait for an approval."""
-        if until is None or all(each.instant != instant for each in self.kept):
+        """The state after a restore to a savepoint began to wait for approval."""
+        if until is None or all(savepoint.instant != instant for savepoint in self.kept):
             return self
-        there = {each: time for each, time in self.awaited.items() if at < time}
-        known = there.get(instant, until)
-        latest = min(max(known, until), at + _LONGEST_APPROVAL)
+        there = {known: end for known, end in self.awaited.items() if at < end}
+        latest = min(max(there.get(instant, until), until), at + _LONGEST_APPROVAL)
         return self.with_(awaited=there | {instant: latest})
 
     def with_condemned(self, instant: str) -> PolicyState:
-        """The state after a condemned commit was answered."""
+        """The state after the reaction to a condemned commit."""
         remembered = tuple(sorted((*self.condemned, instant)))[-REMEMBERED:]
         return self.with_(condemned=remembered, newest=max(self.newest, instant))
 
     def newest_savepoint_before(self, instant: str) -> str | None:
-        """The newest savepoint of an earlier commit, of those that are known."""
-        known = (*(each.instant for each in self.kept), *self.lasting)
-        return max((each for each in known if each < instant), default=None)
+        """The newest known savepoint of an earlier commit."""
+        known = (*(savepoint.instant for savepoint in self.kept), *self.lasting)
+        return max((other for other in known if other < instant), default=None)
 
     def without(self, instant: str) -> PolicyState:
-        """The state after a savepoint was found to be gone."""
-        kept = tuple(each for each in self.kept if each.instant != instant)
-        lasting = tuple(each for each in self.lasting if each != instant)
+        """The state without a savepoint that is gone."""
+        kept = tuple(savepoint for savepoint in self.kept if savepoint.instant != instant)
+        lasting = tuple(other for other in self.lasting if other != instant)
         same = (len(kept), len(lasting)) == (len(self.kept), len(self.lasting))
         return self if same else self.with_(kept=kept, lasting=lasting)
 
@@ -184,18 +184,20 @@ class PolicyState(Value, frozen=True):
         return self.model_copy(update=fields)
 
     def considered(self, instant: str) -> tuple[str, ...]:
-        """The memory with one more instant in it."""
+        """The considered instants with one more."""
         return tuple(sorted((*self.instants, instant)))[-REMEMBERED:]
 
     def with_created(self, event: SavepointCreated, at: datetime) -> PolicyState:
-        """The state after an outcome that says that a savepoint is there."""
-        known = {each.instant: each for each in self.kept}
-        entries = known | {each.instant: each for each in self._made(event, at)}
+        """The state after an outcome that reports an existing savepoint."""
+        known = {savepoint.instant: savepoint for savepoint in self.kept}
+        entries = known | {savepoint.instant: savepoint for savepoint in self._made(event, at)}
         if event.reviewed:
             there = {savepoint.instant: savepoint for savepoint in event.savepoints}
-            reviewed = (_reviewed(each, entries.get(i), event) for i, each in there.items())
-            entries = {each.instant: each for each in reviewed}
-        oldest = sorted(entries.values(), key=lambda entry: (entry.since, entry.instant))[:MAX_KEPT]
+            reviewed = (_reviewed(found, entries.get(i), event) for i, found in there.items())
+            entries = {savepoint.instant: savepoint for savepoint in reviewed}
+        oldest = sorted(entries.values(), key=lambda entry: (entry.since, entry.instant))[
+            :MAX_SAVEPOINTS
+        ]
         reviewed_at = at if event.reviewed else self.reviewed_at
         kept = tuple(oldest)
         if kept == self.kept and reviewed_at == self.reviewed_at:
@@ -204,22 +206,22 @@ class PolicyState(Value, frozen=True):
         return self.with_(kept=kept, location=location, reviewed_at=reviewed_at)
 
     def with_lasting(self, event: SavepointCreated) -> PolicyState:
-        """The state after an outcome that may be of a savepoint that no policy will remove."""
+        """The state after an outcome whose savepoint no service may remove."""
         if event.policy or event.lifetime_seconds is not None or not is_instant(event.instant):
             return self
         lasting = tuple(sorted({*self.lasting, event.instant}))[-MAX_LASTING:]
         return self if lasting == self.lasting else self.with_(lasting=lasting)
 
-    def _made(self, event: SavepointCreated, at: datetime) -> Iterable[KeptEntry]:
+    def _made(self, event: SavepointCreated, at: datetime) -> Iterable[RememberedSavepoint]:
         if event.policy is None and event.lifetime_seconds is None:
             return
-        known = next((each for each in self.kept if each.instant == event.instant), None)
+        known = next((known for known in self.kept if known.instant == event.instant), None)
         if known is not None:
             tiers = tuple(sorted({*known.tiers, *event.tiers}))
             yield known if tiers == known.tiers else known.model_copy(update={"tiers": tiers})
             return
         of_policy = event.policy is not None
-        yield KeptEntry(
+        yield RememberedSavepoint(
             instant=event.instant,
             policy=event.policy,
             tiers=tuple(sorted(event.tiers)),
@@ -229,12 +231,14 @@ class PolicyState(Value, frozen=True):
         )
 
 
-def _reviewed(there: KeptSavepoint, known: KeptEntry | None, event: SavepointCreated) -> KeptEntry:
-    """What the timeline says, and what only the policy knows: when it was asked, further tiers."""
+def _reviewed(
+    there: KeptSavepoint, known: RememberedSavepoint | None, event: SavepointCreated
+) -> RememberedSavepoint:
+    """The timeline's savepoint, merged with the policy's own record: requests, further tiers."""
     if known is not None and known.policy == there.policy:
         tiers = tuple(sorted({*known.tiers, *there.tiers}))
         return known if tiers == known.tiers else known.model_copy(update={"tiers": tiers})
-    return KeptEntry(
+    return RememberedSavepoint(
         instant=there.instant,
         policy=there.policy,
         tiers=tuple(sorted(there.tiers)),

@@ -1,14 +1,14 @@
 """Which commits a savepoint's check for missing files has to read. Pure.
 
-Hudi's cleaner removes a version of a file group only where a later commit wrote a newer one, or
-replaced the group. So a commit of which no file is left says nothing that a later one does not: the
-newest version before the savepoint is among those left, or else a commit after the savepoint names
-it as what it followed. That holds for every policy of the cleaner. It does not hold for:
+Hudi's cleaner removes a version of a file group only if a later commit wrote a newer version or
+replaced the group. So a commit without remaining files adds nothing to later ones: the newest
+version before the savepoint still exists, or else a commit after the savepoint names it as its
+predecessor. That holds for every cleaner policy, with two exceptions:
 
-- what was removed by hand. Commits from the clean's bound on keep all their files, by Hudi's own
-  rule, and commits with some files left should have the others, too: all these are read.
-- groups that a commit after the savepoint replaced: it does not say whether they were there before.
-  Then every commit is read.
+- Files that were removed by hand. By Hudi's own rule, commits from the clean's bound on retain all
+  their files, and a commit with some files left should have the others, too. All these are read.
+- Groups that a commit after the savepoint replaced. That commit does not record whether they
+  existed at the savepoint, so every commit is read.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from tidegate.hudi import Action, Instant, Layout, SliceRules, parse_data_file
 def commits_to_read(
     commit: str, bound: str | None, rules: SliceRules, names: Iterable[str]
 ) -> tuple[Instant, ...]:
-    """The completed writes whose metadata are to be read, in the order to read them.
+    """The completed writes whose metadata have to be read, in reading order.
 
-    Replacements come first, the newest of them first: then most of what they replaced is known
-    before it seems to be missing.
+    Replacements come first, newest first: so most replaced groups are known before their files seem
+    to be missing.
 
     Args:
         commit: The timestamp of the commit to savepoint.
-        bound: The clean's bound; empty or None where it has none.
+        bound: The clean's bound; empty or None if it has none.
         rules: With the table's timeline and layout.
-        names: Those of all data files; looked at only if a commit could be left out.
+        names: The names of all data files; iterated only if some commit may be skipped.
 
     Raises:
-        FormatError: a log file has a name of an unknown form.
+        FormatError: a log file's name has an unknown form.
     """
     writes = rules.timeline.completed_writes
     if any(_replaces(write) and write.timestamp > commit for write in writes):
@@ -54,10 +54,10 @@ def _ordered(writes: Iterable[Instant]) -> tuple[Instant, ...]:
 def _is_needed(
     write: Instant, until: str, layout: Layout, left: AbstractSet[str] = frozenset()
 ) -> bool:
-    """Whether a write has to be read: it is not before `until`, or has files in `left`.
+    """Whether a write has to be read: it is not before `until`, or it has files in `left`.
 
-    Replacements are read in any case, for the groups that they replaced. Log files of layout 1 are
-    not named after the delta commit that wrote them.
+    Replacements are always read, for the groups that they replaced. So are delta commits of
+    layout 1, because their log files do not carry their instants.
     """
     unnamed = layout is Layout.ONE and write.action is Action.DELTA_COMMIT
     return write.timestamp >= until or _replaces(write) or unnamed or write.timestamp in left

@@ -1,8 +1,8 @@
-"""Removing a savepoint from the timeline, in the order of Hudi's delete_savepoint.
+"""Remove a savepoint from the timeline, in the order of Hudi's delete_savepoint.
 
-The completed file goes first: from then on the savepoint is a pending one, which protects nothing.
-Then the inflight file goes. A copy of the completed file is kept beside the timeline meanwhile, so
-that a removal during which a restore began is taken back. Any step can be repeated.
+The completed file is removed first; then the savepoint is pending and protects no file. The
+inflight file is removed last. In between, a copy of the completed file stays next to the timeline,
+so that the removal can be undone if a restore begins meanwhile. Every step can be repeated.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from tidegate.tables.warehouse import Warehouse
 
 _FOLDER: Final = "savepoint-removal"
 _REMEMBERED: Final = timedelta(days=90)
-"""Commands stay 30 days on their topic: what can't come again need not be remembered."""
+"""Commands stay on their topic for 30 days, so older ones can't be consumed again."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavepointRemover:
-    """Carries out SavepointRemovalRequested: SavepointRemoved or SavepointRemovalRejected.
+    """Carries out SavepointRemovalRequested; returns SavepointRemoved or SavepointRemovalRejected.
 
-    A repeated request gets its first outcome again: a savepoint that was made anew on the same
+    A repeated request gets its first outcome again: a new savepoint that was made on the same
     commit meanwhile stays.
     """
 
@@ -55,10 +55,11 @@ class SavepointRemover:
     source: str
 
     def answer(self, command: SavepointRemovalRequested) -> Outcome:
-        """Remove the savepoint, or say why not.
+        """Remove the savepoint, or return a rejection.
 
         Raises:
-            TransientError: a file was removed while it was needed, or the savepoint came back.
+            TransientError: a file was removed while it was being read, or the savepoint was written
+                again meanwhile.
         """
         try:
             return self._remove(command)
@@ -67,7 +68,7 @@ class SavepointRemover:
         except (ConfinementError, FormatError) as error:
             return self._rejected(command, refusal_of(error))
         except NotFound as error:
-            raise TransientError(f"{error} was removed while it was needed") from error
+            raise TransientError(f"{error} was removed while it was being read") from error
 
     def _remove(self, command: SavepointRemovalRequested) -> SavepointRemoved:
         began = self.clock()
@@ -99,11 +100,11 @@ class SavepointRemover:
         found: Instant,
         backup: _Backup,
     ) -> tuple[str, bytes] | None:
-        """Remove both files; give the completed one's name and content, if there was one."""
+        """Remove both files; return the completed file's name and content, if there was one."""
         writer = TimelineWriter(self.warehouse, table, self.clock)
         kept = backup.read()
         if found.state is not InstantState.COMPLETED and kept is not None:
-            plan = RemovalPlan(found)  # an earlier attempt of this request has removed it
+            plan = RemovalPlan(found)  # an earlier attempt of this request removed the file
         else:
             plan = plan_removal(table, found, command, self.clock())
             kept = self._unpublish(writer, plan, backup)
@@ -111,7 +112,7 @@ class SavepointRemover:
             check_no_restore(table.reloaded().timeline)
             check_claims(table, command, self.clock())
         except (Refused, FormatError, TransientError):
-            # a restore began, or a person asked for it and was told that it is there
+            # a restore began, or a person's request for the savepoint found it there
             self._take_back(writer, kept)
             raise
         writer.remove([plan.inflight])
@@ -123,16 +124,16 @@ class SavepointRemover:
     def _unpublish(
         writer: TimelineWriter, plan: RemovalPlan, backup: _Backup
     ) -> tuple[str, bytes] | None:
-        """Make a completed savepoint a pending one."""
+        """Turn a completed savepoint into a pending one."""
         if plan.content is None:
             return None
         path = writer.table.path_of(plan.instant)
         kept = path.rpartition("/")[2], plan.content
         backup.write(*kept)
         writer.begin(plan.inflight)
-        with suppress(NotFound):  # another attempt has removed it: the inflight file is left
+        with suppress(NotFound):  # another attempt removed it: only the inflight file is left
             if writer.table.read(plan.instant) != plan.content:
-                # in layout 1 a new savepoint of this commit has the same name
+                # in layout 1 a new savepoint of the same commit has the same file name
                 raise TransientError(f"savepoint {plan.instant.timestamp} was made anew meanwhile")
         writer.remove([plan.instant])
         return kept
@@ -176,7 +177,7 @@ class SavepointRemover:
 
 @dataclass(frozen=True, slots=True)
 class _Backup:
-    """The completed file of a savepoint that is being removed: its name, and its content."""
+    """A copy of the completed file of a savepoint during its removal: name and content."""
 
     warehouse: Warehouse
     path: str
@@ -189,7 +190,7 @@ class _Backup:
         return name.decode("latin-1"), content
 
     def write(self, name: str, content: bytes) -> None:
-        # what a refused attempt left may be of an earlier savepoint
+        # a copy from a refused attempt may be of an earlier savepoint
         self.warehouse.remove_files([self.path])
         self.warehouse.create(self.path, name.encode() + b"\n" + content)
 
@@ -205,7 +206,7 @@ def _completed(table: HudiTable, name: str) -> Instant:
     """The completed savepoint with this file name.
 
     Raises:
-        FormatError: it is not the name of one.
+        FormatError: it is not the name of a savepoint's file.
     """
     instant = Instant.parse(name, table.properties.layout)
     if instant is None or instant.action is not Action.SAVEPOINT:

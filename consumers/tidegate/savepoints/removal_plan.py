@@ -1,7 +1,7 @@
-"""Whether a savepoint may be removed, by what the table itself says; the plan is the dry run.
+"""Whether a savepoint may be removed, according to the table itself; the plan is the dry run.
 
-A service may remove only what its own mark allows. Who made a savepoint, and for which tiers, is
-read from its metadata on the timeline, which no lost topic and no forged event can change.
+A service may remove only savepoints that its own mark allows. The maker and the tiers are read from
+the savepoint's metadata on the timeline, which a lost topic or a forged event can't change.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ from tidegate.tables.refusal import Refused
 
 @dataclass(frozen=True, slots=True)
 class RemovalPlan:
-    """The removal of a savepoint: what is on the timeline, and what it says of itself."""
+    """The removal of a savepoint: its instant on the timeline and its content."""
 
     instant: Instant
     """The savepoint in its furthest state."""
     content: bytes | None = None
-    """Of the completed file; None: there is none."""
+    """The completed file's content; None: the savepoint is not completed."""
 
     @property
     def metadata(self) -> SavepointMetadata | None:
-        """What the savepoint keeps, and who made it.
+        """The savepoint's files and maker.
 
         Raises:
-            FormatError: it can't be read.
+            FormatError: the completed file can't be read.
         """
         return None if self.content is None else SavepointMetadata.decode(self.content)
 
     @property
     def inflight(self) -> Instant:
-        """Its other file on the timeline."""
+        """The savepoint's inflight file on the timeline."""
         return Instant(self.instant.timestamp, Action.SAVEPOINT, InstantState.INFLIGHT)
 
 
 def savepoint_on(timeline: Timeline, timestamp: str) -> Instant | None:
-    """The savepoint of an instant, completed or not."""
+    """The savepoint on an instant, completed or not; None: there is none."""
     found = timeline.of_action(Action.SAVEPOINT)
-    return next((each for each in found if each.timestamp == timestamp), None)
+    return next((savepoint for savepoint in found if savepoint.timestamp == timestamp), None)
 
 
 def plan_removal(
     table: HudiTable, savepoint: Instant, command: SavepointRemovalRequested, now: datetime
 ) -> RemovalPlan:
-    """Check that this savepoint may be removed for this request.
+    """Plan a removal after a check that the request may remove this savepoint.
 
     Raises:
         Refused: it may not.
         FormatError: a savepoint's file can't be read.
-        NotFound: it was removed meanwhile.
+        NotFound: the savepoint was removed meanwhile.
     """
     check_no_restore(table.timeline)
     is_complete = savepoint.state is InstantState.COMPLETED
@@ -72,21 +72,21 @@ def plan_removal(
 
 
 def is_by_service(command: SavepointRemovalRequested) -> bool:
-    """Whether a service asks, which may remove only what it is allowed to; a person may any."""
+    """Whether a service asks. Unlike a person, it may not remove every savepoint."""
     return command.policy is not None or command.by_lifetime
 
 
 def _check_time(plan: RemovalPlan, command: SavepointRemovalRequested, now: datetime) -> None:
-    """Check with a second clock that the time of a savepoint has come.
+    """Check with a second clock that a savepoint is due for removal.
 
-    The service that asks knows the broker's clock alone: if that jumps ahead, every lifetime seems
-    to be over. Differences that clocks may have delay nothing.
+    The requesting service knows only the broker's clock: if that jumps ahead, every lifetime seems
+    to be over. Ordinary clock differences delay nothing.
     """
     if is_after(command.occurred_at, now):
         raise Refused(
             Reason.NOT_DUE,
-            f"{command.source} asked at {command.occurred_at:%Y-%m-%dT%H:%M:%S%z}, and it is"
-            f" {now:%Y-%m-%dT%H:%M:%S%z} here",
+            f"{command.source} requested it at {command.occurred_at:%Y-%m-%dT%H:%M:%S%z}, which is"
+            f" later than this service's time, {now:%Y-%m-%dT%H:%M:%S%z}",
         )
     metadata = plan.metadata
     mark, _ = SavepointMark.parse(metadata.comment) if metadata else (None, "")
@@ -101,12 +101,12 @@ def _check_time(plan: RemovalPlan, command: SavepointRemovalRequested, now: date
 
 
 def check_claims(table: HudiTable, command: SavepointRemovalRequested, now: datetime) -> None:
-    """Check that no person asked for this savepoint, too.
+    """Check that no person has a claim on this savepoint, if a service wants to remove it.
 
     Raises:
-        Refused: one did.
-        FormatError: nobody can say.
-        TransientError: the wish went while it was read.
+        Refused: a person has a claim.
+        FormatError: a claim can't be read, so it may still apply.
+        TransientError: a claim was removed during the read.
     """
     if not is_by_service(command):
         return
@@ -116,16 +116,15 @@ def check_claims(table: HudiTable, command: SavepointRemovalRequested, now: date
     until = "" if claim.until is None else f" until {claim.until:%Y-%m-%dT%H:%M:%S%z}"
     raise Refused(
         Reason.NOT_OF_POLICY if claim.until is None else Reason.CLAIMED,
-        f"{claim.by} asked for savepoint {command.instant} when it was there already, and wants it"
-        f" kept{until}",
+        f"{claim.by} also requested savepoint {command.instant} and wants it kept{until}",
     )
 
 
 def check_no_restore(timeline: Timeline) -> None:
-    """Check that no restore needs a savepoint.
+    """Check that no restore may need a savepoint.
 
     Raises:
-        Refused: one is pending.
+        Refused: a restore is pending.
     """
     if timeline.pending_restores:
         raise Refused(Reason.RESTORE_PENDING, "a restore of this table has not completed yet")
@@ -136,15 +135,15 @@ def _check_maker(table: HudiTable, plan: RemovalPlan, command: SavepointRemovalR
     if metadata is None:
         raise Refused(
             Reason.SAVEPOINT_INCOMPLETE,
-            f"savepoint {at} was never completed, so it does not say who made it",
+            f"savepoint {at} was never completed, so its maker is unknown",
         )
     mark, _ = SavepointMark.parse(metadata.comment)
     if mark is None or mark.policy != command.policy:
         wanted = f"of policy {command.policy}" if command.policy else "with a lifetime"
         raise Refused(
             Reason.NOT_OF_POLICY,
-            f"savepoint {at} was made by {metadata.by or 'nobody knows whom'}, and its comment does"
-            f" not say that it is one {wanted}",
+            f"savepoint {at} was made by {metadata.by or 'an unknown user'}, and its comment does"
+            f" not mark it as one {wanted}",
         )
     if mark.policy is None:
         return
@@ -159,7 +158,7 @@ def _check_maker(table: HudiTable, plan: RemovalPlan, command: SavepointRemovalR
 def _without_successor(
     table: HudiTable, at: str, mark: SavepointMark, tiers: Sequence[str]
 ) -> list[str]:
-    """The tiers of which the table has no newer savepoint of the same policy."""
+    """The tiers for which the table has no newer savepoint of the same policy."""
     missing, own = set(tiers), (mark.decided_at, at)
     for instant, metadata in read_savepoints(table, newest_first=True):
         if not missing:

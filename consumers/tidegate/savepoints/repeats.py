@@ -1,7 +1,7 @@
-"""Recognising a repeated request: a savepoint that was removed stays removed.
+"""Recognise a repeated request, so that a removed savepoint stays removed.
 
-A request without an instant means the newest commit at the time when it was first carried out. A
-rejected request left nothing on the table and is checked anew: a savepoint destroys nothing.
+A request without an instant means the newest commit at its first execution. A rejected request left
+nothing on the table and is checked again: a savepoint destroys nothing.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from tidegate.tables.warehouse import Warehouse
 
 _FOLDER: Final = "savepoint-writer"
 _REMEMBERED: Final = timedelta(days=90)
-"""Commands stay 30 days on their topic: what can't come again need not be remembered."""
+"""Commands stay on their topic for 30 days, so older ones can't be consumed again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """What a table records about one request."""
+    """The record of one request next to the table's timeline."""
 
     store: OutcomeStore
     command: SavepointRequested
 
     @classmethod
     def of(cls, warehouse: Warehouse, location: str, command: SavepointRequested) -> Self:
-        """Use the folder of the request's own day: a table may get a savepoint every minute."""
+        """Use one folder per day of requests: a table may get a savepoint every minute."""
         day = command.occurred_at.astimezone(UTC).date().isoformat()
         return cls(OutcomeStore(warehouse, location, f"{_FOLDER}/{day}"), command)
 
     def outcome(self) -> SavepointCreated | None:
-        """The outcome of an earlier attempt.
+        """The outcome of an earlier attempt, if there is one.
 
         Raises:
-            FormatError: it can't be read.
+            FormatError: the outcome can't be read.
         """
         stored = self.store.outcome_of(self.command.event_id)
         return stored if isinstance(stored, SavepointCreated) else None
 
     def put(self, outcome: SavepointCreated, now: datetime) -> None:
-        """Store an outcome, and remove those of commands that can't come again."""
+        """Store an outcome, and remove the outcomes of commands that can't be consumed again."""
         store = self.store
         store.put(self.command.event_id, outcome)
         oldest = (now - _REMEMBERED).astimezone(UTC).date()
@@ -51,15 +51,15 @@ class Repeats:
 
 
 def without_review(created: SavepointCreated) -> SavepointCreated:
-    """An earlier outcome as it is said again: the savepoints that it lists are those of then.
+    """An earlier outcome without its outdated review.
 
-    Who remembered them as those of now would forget every later one.
+    A consumer that took the old list of savepoints as current would forget every later one.
     """
     nothing = {"reviewed": False, "savepoints": (), "pinned_files": None, "pinned_bytes": None}
     return SavepointCreated.model_validate(created.model_dump() | nothing)
 
 
 def was_removed(timeline: Timeline, created: SavepointCreated) -> bool:
-    """Whether a savepoint that was created is gone: a crash leaves at least its inflight file."""
+    """Whether a created savepoint is gone; after a crash at least its inflight file exists."""
     savepoints = timeline.of_action(Action.SAVEPOINT)
     return all(savepoint.timestamp != created.instant for savepoint in savepoints)

@@ -1,8 +1,8 @@
-"""Which savepoints have had their time. Pure.
+"""Which savepoints have expired. Pure.
 
-A policy answers for its own savepoints only. What a person made stays, unless the person gave it a
-lifetime; what names another policy stays too. Each tier keeps its newest savepoint whatever its
-age: when a table gets no commits any more, its last backups must not vanish one after the other.
+A policy removes only its own savepoints. A person's savepoint stays unless it has a lifetime, and
+another policy's savepoint stays, too. Every tier retains its newest savepoint at any age: once a
+table gets no more commits, its last backups must not disappear one after the other.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 _BY_AGE: Final = attrgetter("since", "instant")
 
 
-class Kept(Protocol):
-    """A savepoint as the rules of retention see it."""
+class RetainedSavepoint(Protocol):
+    """A savepoint as the retention rules see it."""
 
     @property
     def instant(self) -> str:
@@ -29,7 +29,7 @@ class Kept(Protocol):
 
     @property
     def policy(self) -> str | None:
-        """The policy that made it; None: a person, or nobody knows."""
+        """The policy that made it; None: a person made it, or the maker is unknown."""
         ...
 
     @property
@@ -39,7 +39,7 @@ class Kept(Protocol):
 
     @property
     def since(self) -> datetime:
-        """From when its age counts: the broker's time of its cause."""
+        """The start of its age: the broker's time of its cause."""
         ...
 
     @property
@@ -50,28 +50,28 @@ class Kept(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A savepoint that has had its time, and why."""
+    """An expired savepoint, and why it has expired."""
 
     instant: str
     why: str
 
 
 def end_of(since: datetime, lifetime: timedelta) -> datetime:
-    """When a lifetime ends; the end of the calendar where it ends after that."""
+    """When a lifetime ends, at most the last representable time."""
     try:
         return since + lifetime
-    except OverflowError:  # a mark may say any year
+    except OverflowError:  # a mark may have any year
         return _NEVER
 
 
-def newest_of_tiers(rule: PolicyRule, savepoints: Iterable[Kept]) -> frozenset[str]:
-    """The newest savepoint of each tier of the policy: these stay, whatever else is said."""
+def newest_of_tiers(rule: PolicyRule, savepoints: Iterable[RetainedSavepoint]) -> frozenset[str]:
+    """The newest savepoint of every tier of the policy; these always stay."""
     own = own_of(rule, savepoints)
     newest = (_of_tier(tier, own)[-1:] for tier in rule.tiers)
-    return frozenset(each.instant for found in newest for each in found)
+    return frozenset(savepoint.instant for found in newest for savepoint in found)
 
 
-def own_of(rule: PolicyRule, savepoints: Iterable[Kept]) -> list[Kept]:
+def own_of(rule: PolicyRule, savepoints: Iterable[RetainedSavepoint]) -> list[RetainedSavepoint]:
     """The savepoints that the policy made, oldest first."""
     return sorted(
         (savepoint for savepoint in savepoints if savepoint.policy == rule.name), key=_BY_AGE
@@ -79,13 +79,13 @@ def own_of(rule: PolicyRule, savepoints: Iterable[Kept]) -> list[Kept]:
 
 
 def removals(
-    rule: PolicyRule | None, savepoints: Sequence[Kept], now: datetime
+    rule: PolicyRule | None, savepoints: Sequence[RetainedSavepoint], now: datetime
 ) -> tuple[Removal, ...]:
     """The savepoints to remove, oldest first.
 
     Args:
         rule: The table's policy, if it has one.
-        savepoints: Those that the table has, each completed; of other makers too.
+        savepoints: The table's completed savepoints, of all makers.
         now: The broker's time.
     """
     found = {
@@ -101,38 +101,42 @@ def removals(
     return tuple(Removal(s.instant, found[s.instant]) for s in ordered if s.instant in found)
 
 
-def _of_policy(rule: PolicyRule, own: Sequence[Kept], now: datetime) -> dict[str, str]:
+def _of_policy(rule: PolicyRule, own: Sequence[RetainedSavepoint], now: datetime) -> dict[str, str]:
     held = newest_of_tiers(rule, own).union(*(_held(tier, own, now) for tier in rule.tiers))
     configured = {tier.tier for tier in rule.tiers}
-    # what was made for a tier that the settings no longer have is only counted
+    # savepoints of tiers that the settings no longer have count, but don't expire
     over = {
-        each.instant: f"policy {rule.name} keeps it no longer for {', '.join(each.tiers)}"
-        for each in own
-        if each.instant not in held and configured.intersection(each.tiers)
+        savepoint.instant: f"policy {rule.name} no longer keeps it for {', '.join(savepoint.tiers)}"
+        for savepoint in own
+        if savepoint.instant not in held and configured.intersection(savepoint.tiers)
     }
     return over | _over_maximum(rule, own, over)
 
 
-def _held(tier: TierRule, own: Sequence[Kept], now: datetime) -> set[str]:
-    """What a tier keeps."""
+def _held(tier: TierRule, own: Sequence[RetainedSavepoint], now: datetime) -> set[str]:
+    """The instants of the savepoints that a tier keeps."""
     found = _of_tier(tier, own)
     if tier.keep is not None:
         found = found[-tier.keep :]
     lifetime = tier.lifetime
     return {
-        each.instant for each in found if lifetime is None or end_of(each.since, lifetime) > now
+        savepoint.instant
+        for savepoint in found
+        if lifetime is None or end_of(savepoint.since, lifetime) > now
     }
 
 
-def _of_tier(tier: TierRule, own: Sequence[Kept]) -> list[Kept]:
-    """The savepoints of a tier, oldest first; of a period only the newest."""
-    found = [each for each in own if tier.tier in each.tiers]
+def _of_tier(tier: TierRule, own: Sequence[RetainedSavepoint]) -> list[RetainedSavepoint]:
+    """The savepoints of a tier, oldest first; only the newest of every period."""
+    found = [savepoint for savepoint in own if tier.tier in savepoint.tiers]
     if tier.tier not in PERIODIC:
         return found
-    return list({period_of(tier.tier, each.since): each for each in found}.values())
+    return list({period_of(tier.tier, savepoint.since): savepoint for savepoint in found}.values())
 
 
-def _over_maximum(rule: PolicyRule, own: Sequence[Kept], over: dict[str, str]) -> dict[str, str]:
+def _over_maximum(
+    rule: PolicyRule, own: Sequence[RetainedSavepoint], over: dict[str, str]
+) -> dict[str, str]:
     if rule.max_count is None:
         return {}
     protected = newest_of_tiers(rule, own)
@@ -142,8 +146,8 @@ def _over_maximum(rule: PolicyRule, own: Sequence[Kept], over: dict[str, str]) -
     return dict.fromkeys(oldest[: max(0, excess)], why)
 
 
-def expires_at(rule: PolicyRule | None, savepoint: Kept) -> datetime | None:
-    """When its lifetime ends, if nothing removes it before; None: it has none, or nobody knows."""
+def expires_at(rule: PolicyRule | None, savepoint: RetainedSavepoint) -> datetime | None:
+    """When its lifetime ends unless it is removed before; None: it has none, or it is unknown."""
     if savepoint.policy is None:
         lifetime = savepoint.lifetime
         return None if lifetime is None else end_of(savepoint.since, lifetime)

@@ -40,32 +40,32 @@ OPERATIONS: Final = frozenset({Tier.BEFORE, Tier.AFTER})
 
 
 def period_of(tier: Tier, at: datetime) -> str:
-    """The period (UTC) in which a moment lies, as a text that orders as the periods do."""
+    """The period (UTC) of a moment, as a text that sorts like the periods."""
     return at.strftime(_PERIODS[tier])
 
 
 class TierRule(Value, frozen=True):
-    """A tier of a policy, and what it keeps.
+    """A tier of a policy, and which savepoints it keeps.
 
-    Of its savepoints the newest `keep` are kept (of a period, the newest savepoint counts), each
-    for its lifetime. With neither, all are kept for ever. The newest of all always is.
+    It keeps the newest `keep` savepoints (counting only the newest of a period), each for its
+    lifetime. Without both, it keeps all of them forever. It always keeps the newest one.
     """
 
     tier: Tier
     keep: int | None = Field(default=None, ge=1)
     lifetime: timedelta | None = None
     commits: int = Field(default=1, ge=1)
-    """Of EVERY_N: one savepoint for so many commits."""
+    """For EVERY_N: the number of commits per savepoint."""
     operations: tuple[str, ...] = ()
-    """Of BEFORE and AFTER: shell patterns of the operations."""
+    """For BEFORE and AFTER: shell patterns of the operations."""
 
     @property
     def is_forever(self) -> bool:
-        """Whether nothing of it is ever removed."""
+        """Whether its savepoints are never removed."""
         return self.keep is None and self.lifetime is None
 
     def matches(self, operation: str | None) -> bool:
-        """Whether a commit's operation is one that this tier is about."""
+        """Whether a commit's operation matches one of this tier's patterns."""
         name = (operation or "").lower()
         return bool(name) and any(
             fnmatchcase(name, operation.lower()) for operation in self.operations
@@ -75,9 +75,9 @@ class TierRule(Value, frozen=True):
 class PolicyRule(Value, frozen=True):
     """A policy for the tables whose identity matches `pattern` (`*`, `?` and `[...]`).
 
-    Without tiers there are savepoints on request only. `max_count` is how many of the policy's
-    savepoints a table may have; each tier's newest is among them, so it is not below the number of
-    tiers. `min_gap` after any savepoint by the policy only BEFORE and AFTER make another.
+    Without tiers, savepoints are made on request only. `max_count` limits the policy's savepoints
+    on a table. It includes the newest of every tier, so it is at least the number of tiers. Within
+    `min_gap` after a savepoint by the policy, only BEFORE and AFTER make another one.
     """
 
     name: PolicyName = "default"
@@ -91,16 +91,16 @@ class PolicyRule(Value, frozen=True):
         return fnmatchcase(table, self.pattern.lower())
 
     def tier(self, name: str) -> TierRule | None:
-        """The rule of a tier; None where the policy has no such tier (any more)."""
+        """The rule of a tier; None if the policy does not have (or no longer has) that tier."""
         return next((tier for tier in self.tiers if tier.tier == name), None)
 
 
 class SavepointPolicy(Value, frozen=True):
-    """Rules in order: the first that covers a table applies; by default on request only."""
+    """Rules in order: the first that covers a table applies. By default, only on request."""
 
     rules: tuple[PolicyRule, ...] = ()
 
     def rule_of(self, table: str) -> PolicyRule | None:
-        """The rule of a table, if it has any tier."""
+        """The rule of a table; None if there is none or it has no tiers."""
         found = next((rule for rule in self.rules if rule.covers(table)), None)
         return found if found and found.tiers else None

@@ -14,7 +14,7 @@ from tidegate.savepoints.rules import OPERATIONS, PERIODIC, PolicyRule, Tier, Ti
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to save for a commit: itself, the commit before it, both or nothing."""
+    """The savepoints to make for a commit: of itself, of the commit before it, both or none."""
 
     tiers: tuple[Tier, ...] = ()
     before: bool = False
@@ -25,9 +25,9 @@ def wanted(rule: PolicyRule, state: PolicyState, commit: CommitCompleted, at: da
 
     Args:
         rule: The table's policy.
-        state: What was requested so far.
+        state: The requests so far.
         commit: The commit.
-        at: When the broker got it. A period is one of the broker's time, in UTC.
+        at: The broker's time of the commit's event. Periods are in broker time, UTC.
     """
     due = [tier.tier for tier in rule.tiers if _is_due(tier, state, commit, at)]
     before = Tier.BEFORE in due
@@ -44,9 +44,9 @@ def _is_due(tier: TierRule, state: PolicyState, commit: CommitCompleted, at: dat
         return state.commits + 1 >= tier.commits
     if tier.tier in PERIODIC:
         last = state.tiers.get(tier.tier)
-        # a commit of long ago that is published now is no state of this period
+        # an old commit that is published now is not a state of this period
         period, latest = period_of(tier.tier, at), period_of(tier.tier, at + CLOCK_TOLERANCE)
-        # a period of the future is one of a clock that was wrong once: it must not end the tier
+        # a future period is from a clock that was wrong once: it must not stop the tier
         is_new = last is None or period > last.period or last.period > latest
         return is_new and not is_long_ago(commit.instant, at)
     return True
@@ -60,7 +60,7 @@ def _is_within_gap(rule: PolicyRule, state: PolicyState, at: datetime) -> bool:
 
 
 def periods_of(tiers: tuple[Tier, ...], at: datetime) -> Iterator[tuple[Tier, str]]:
-    """The tiers that come due again, each with its period at `at`; empty if it has none."""
+    """The tiers that become due again, each with its period at `at` ("" without periods)."""
     for tier in tiers:
         if tier in PERIODIC:
             yield tier, period_of(tier, at)

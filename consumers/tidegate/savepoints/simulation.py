@@ -1,7 +1,7 @@
-"""A policy over commits of the past: which savepoints there would be. Pure: nothing is published.
+"""Simulate a policy over past commits: which savepoints would exist. Pure: publishes nothing.
 
-The policy is the real decider. Its requests are answered as the writer would on a table that has
-only these commits, where Hudi has cleaned nothing: each is carried out at once.
+The policy is the real decider. Every request is carried out at once, as by the writer on a table
+with only these commits that Hudi has never cleaned.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ class _Table:
 
 
 class Simulation:
-    """Order of calls: `commit` for each in the order of the topic, then `until`; then the results.
+    """Order of calls: `commit` for every commit in topic order, then `until`, then the results.
 
-    Between two commits the removals whose time comes are carried out.
+    Removals that become due between two commits are carried out in between.
     """
 
     def __init__(self, service: SavepointPolicyService) -> None:
         """Take the policy."""
         self.service = service
         self.refused: list[tuple[CommitCompleted, str]] = []
-        """Commits that the policy would have put to the dead letters, and why."""
+        """Commits that would have become dead letters, and why."""
         self._tables: defaultdict[str, _Table] = defaultdict(lambda: _Table(service.initial()))
 
     def commit(self, commit: CommitCompleted, at: datetime) -> None:
-        """A commit that the broker got at `at`."""
+        """Apply a commit whose event has the broker's time `at`."""
         self.until(at)
         table = self._tables[commit.table]
         place = bisect_left(table.commits, commit.instant)
@@ -90,12 +90,12 @@ class Simulation:
                 table.due = due if due is None or due > at else None
 
     def savepoints(self) -> Iterator[SimulatedSavepoint]:
-        """Those that would exist now, by table and instant."""
+        """The savepoints that would exist now, by table and instant."""
         for _, table in sorted(self._tables.items()):
-            yield from (each for _, each in sorted(table.savepoints.items()))
+            yield from (savepoint for _, savepoint in sorted(table.savepoints.items()))
 
     def removed(self) -> Iterator[SimulatedSavepoint]:
-        """Those that would have been made and removed again, by table, in the order of removal."""
+        """The savepoints that would have been removed again, by table, in the order of removal."""
         for _, table in sorted(self._tables.items()):
             yield from table.removed
 

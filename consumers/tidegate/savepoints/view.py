@@ -1,6 +1,6 @@
-"""What a savepoint's plan saw of the table, kept in the header of the savepoint's own file.
+"""A savepoint plan's view of the table, stored in the header of the savepoint's own file.
 
-The next savepoint is derived from it (`derivation.py`). Hudi ignores the entry.
+The next savepoint is derived from it (`derivation.py`). Hudi ignores the header entry.
 """
 
 from __future__ import annotations
@@ -27,26 +27,27 @@ from tidegate.hudi.instant import Layout
 KEY: Final = "tidegate.view"
 _FORMAT: Final = 1
 _LARGEST: Final = 16 * 1024 * 1024
-"""In bytes: a timeline of 300,000 instants."""
+"""In bytes; enough for a timeline of 300,000 instants."""
 _RELEVANT: Final = WRITES | {Action.CLEAN, Action.ROLLBACK, Action.RESTORE}
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The timeline as the plan knew it, and what it counted."""
+    """The timeline that the plan saw, and the plan's counts."""
 
     table: tuple[int, str]
     """The table's version and type."""
     layout: Layout
     instants: frozenset[Instant]
-    """Writes, cleans, rollbacks and restores. Of layout 1 without their completion times."""
+    """Writes, cleans, rollbacks and restores; in layout 1 without their completion times."""
     files: int
+    """Number of files that the savepoint keeps."""
     size: int
-    """In bytes: of those files together."""
+    """Total size of those files, in bytes."""
     has_strangers: bool
     """Whether there were data files of instants that are neither on the timeline nor before it."""
     derived: int = 0
-    """Savepoints in a row that were derived, with this one, since all partitions were listed."""
+    """Savepoints derived in a row, including this one, since all partitions were last listed."""
 
     @classmethod
     def of(
@@ -56,13 +57,13 @@ class View:
         kept: tuple[int, int],
         names: Iterable[str],
     ) -> Self:
-        """What a plan saw that listed everything.
+        """The view of a plan that listed everything.
 
         Args:
-            properties: Those of the table.
-            rules: With its timeline.
-            kept: The number of the files that the savepoint keeps, and their bytes.
-            names: Those of all data files.
+            properties: The table's properties.
+            rules: With the table's timeline.
+            kept: The number of files that the savepoint keeps, and their total bytes.
+            names: The names of all data files.
         """
         return cls(
             (properties.version, properties.table_type),
@@ -73,7 +74,7 @@ class View:
         )
 
     def header(self) -> dict[str, bytes]:
-        """The entry of the savepoint's file."""
+        """The header entry of the savepoint's file."""
         record = {
             "format": _FORMAT,
             "table": self.table,
@@ -88,16 +89,16 @@ class View:
 
     @classmethod
     def parse(cls, header: Mapping[str, bytes]) -> Self:
-        """Read the entry.
+        """Read the header entry.
 
         Raises:
-            FormatError: there is none, or it is of another version of Tidegate.
+            FormatError: the entry is missing, or is from another version of Tidegate.
         """
         try:
             inflate = zlib.decompressobj()
             record = json.loads(inflate.decompress(header[KEY], _LARGEST))
             if record["format"] != _FORMAT or inflate.unconsumed_tail:
-                raise FormatError("the savepoint's view is of another version, or too large")
+                raise FormatError("the savepoint's view is from another version, or too large")
             version, kind = record["table"]
             return cls(
                 (int(version), str(kind)),
@@ -109,11 +110,11 @@ class View:
                 int(record["derived"]),
             )
         except (KeyError, TypeError, ValueError, RecursionError, zlib.error) as error:
-            raise FormatError(f"the savepoint says nothing of what it saw: {error!r}") from error
+            raise FormatError(f"the savepoint has no readable view: {error!r}") from error
 
 
 def relevant_instants(timeline: Timeline, layout: Layout) -> frozenset[Instant]:
-    """The instants of a timeline that decide what a savepoint keeps, as a `View` has them."""
+    """The instants of a timeline that decide which files a savepoint keeps, as in a `View`."""
     return frozenset(
         Instant(i.timestamp, i.action, i.state, None if layout is Layout.ONE else i.completion)
         for i in timeline.instants
@@ -122,15 +123,15 @@ def relevant_instants(timeline: Timeline, layout: Layout) -> frozenset[Instant]:
 
 
 def sees_strangers(rules: SliceRules, names: Iterable[str]) -> bool:
-    """Whether a data file is of an instant that is neither on the timeline nor before it.
+    """Whether a data file's instant is neither on the timeline nor before it.
 
-    Such a file counts as uncommitted, until the timeline begins after it.
+    Such a file counts as uncommitted until the timeline begins after it.
     """
     timeline = rules.timeline
     known = {write.timestamp for write in timeline.writes}
     files = (parse_data_file(name) for name in names)
     unknown = {file.instant for file in files if file is not None} - known
-    return any(not timeline.is_committed(each) for each in unknown)
+    return any(not timeline.is_committed(instant) for instant in unknown)
 
 
 def _name(instant: Instant) -> str:
