@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from typing import Literal
 
 import pytest
 from hypothesis import example, given
@@ -82,8 +83,8 @@ def test_names_that_are_accepted_and_look_the_same_compare_equal(
 
 def _disguised(name: str, data: st.DataObject) -> str:
     """The name in another form, with other signs in it that are not seen."""
-    form = data.draw(st.sampled_from(("NFC", "NFD", "NFKC", "NFKD")))
-    signs = list(unicodedata.normalize(form, name))
+    forms: list[Literal["NFC", "NFD", "NFKC", "NFKD"]] = ["NFC", "NFD", "NFKC", "NFKD"]
+    signs = list(unicodedata.normalize(data.draw(st.sampled_from(forms)), name))
     for _ in range(data.draw(st.integers(0, 3))):
         place = data.draw(st.integers(0, len(signs)))
         signs.insert(place, data.draw(st.sampled_from(IGNORABLE + " \u2003")))

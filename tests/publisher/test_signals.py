@@ -13,6 +13,7 @@ from support.kafka import create_topic
 
 PROGRAM = """
 import json, random, signal, sys, threading, time
+from typing import Any
 from tidegate.publisher import Publisher
 
 servers, prefix, seed, wanted = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
@@ -114,9 +115,9 @@ def stored_ids(servers: str, topic: str, partitions: int) -> dict[tuple[int, int
             message = consumer.poll(20)
             assert message is not None
             assert message.error() is None
-            headers = dict(message.headers() or [])
+            headers: dict[str, Any] = dict(message.headers() or [])
             offset = (message.offset() or 0) + 1
-            found[partition, offset - 1] = (headers["ce_id"] or b"").decode()
+            found[partition, offset - 1] = headers["ce_id"].decode()
     consumer.close()
     return found
 

@@ -298,7 +298,9 @@ def history(place: Place) -> Iterator[Place]:
 
         def dead_letter(known: set[int] = known) -> str | None:
             new = [r for r in deployment.records("dead-letters") if r.offset not in known]
-            return dict(new[0].headers)["tidegate-dead-letter-id"].decode() if new else None
+            return (
+                (dict(new[0].headers)["tidegate-dead-letter-id"] or b"").decode() if new else None
+            )
 
         place.names[name] = wait_for("a dead letter", dead_letter)
     admin = Settings.load(place.file(RUNNING, "admin"))

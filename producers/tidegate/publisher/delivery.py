@@ -245,7 +245,8 @@ class ConfirmedProducer:
             for index in reports.too_large():
                 reports.forget(index)
                 self._attempt(connection, {index: messages[index]}, reports)
-        if reports.arrived == len(messages) and not (failed := reports.failed()):
+        failed = reports.failed()
+        if reports.arrived == len(messages) and not failed:
             return
         if any(error.fatal() or error.code() == KafkaError._FATAL for error in failed):  # noqa: SLF001
             self._replace(connection)
