@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -13,7 +14,6 @@ from support.kafka import create_topic
 
 PROGRAM = """
 import json, random, signal, sys, threading, time
-from typing import Any
 from tidegate.publisher import Publisher
 
 servers, prefix, seed, wanted = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
