@@ -95,10 +95,10 @@ def test_every_hold_is_released_when_it_ends_and_none_before(
         (None, compiled): False,
         (None, aborts): False,
     }
-    reasons = {e.lock_id or e.transaction_id: e.reason for e in found}
-    assert reasons[plain] is ReleaseReason.UNLOCKED
-    assert reasons[compiled] is ReleaseReason.COMMITTED
-    assert reasons[aborts] in {ReleaseReason.ABORTED, ReleaseReason.COMMITTED}
+    reasons = {(e.lock_id, e.transaction_id): e.reason for e in found}
+    assert reasons[plain, None] is ReleaseReason.UNLOCKED
+    assert reasons[None, compiled] is ReleaseReason.COMMITTED
+    assert reasons[None, aborts] in {ReleaseReason.ABORTED, ReleaseReason.COMMITTED}
     assert [each.lock_id for each in last] == [on_database]
 
 
