@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from support.json_lines import json_lines
+from tidegate.bridges import hudi, position
 from tidegate.cleaning import Cleaner, ReaderGate
 from tidegate.cli import app
 from tidegate.errors import ConfigError
@@ -89,7 +90,22 @@ def test_a_bridge_reads_back_what_it_publishes_and_what_came_of_it() -> None:
         *(f"read topic t.{name}" for name in read),
         *(f"describe_configs topic t.{name}" for name in read),
         *(f"describe group t.{name}" for name in read),
-        "read group t.bridges.*",
+        "read group t.bridges.metastore",
+        "read group t.bridges.hudi",
+    }
+
+
+def test_the_groups_of_the_bridges_are_theirs() -> None:
+    groups = {acl.name for acl in ALL if acl.role == "bridges" and acl.operation == "read"}
+
+    assert {hudi.group_of("t"), position.group_of("t")} <= groups
+
+
+def test_only_groups_that_monitoring_chooses_and_transactions_are_granted_by_a_prefix() -> None:
+    assert {(acl.resource, acl.name) for acl in ALL if acl.prefixed} == {
+        ("group", "t.monitoring"),
+        ("transactional-id", "t.reader-gate.changelog-"),
+        ("transactional-id", "t.savepoint-policy.changelog-"),
     }
 
 

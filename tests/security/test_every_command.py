@@ -21,7 +21,7 @@ from support.deployment import Deployment
 from support.hudi_tables import four_commits
 from support.json_lines import json_lines
 from support.samples import NOON, commit, release, savepoint_request
-from support.secure_kafka import SecureKafka, secure_kafka
+from support.secure_kafka import DISTINGUISHED, SecureKafka, secure_kafka
 from support.told import released, vacuum
 from support.waiting import wait_for
 from tidegate import cli
@@ -35,6 +35,7 @@ from tidegate.local.embedded.process import Child
 from tidegate.ops.topics.acls import Acl
 from tidegate.ops.waiting import waiting_vacuums
 from tidegate.publisher import Message
+from tidegate.runtime.input.dead_letters import ID_HEADER
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.service.assembly import SERVICES
 from tidegate.service.settings import Settings
@@ -97,6 +98,8 @@ CASES = (
     Case("monitoring", "outcomes", prints=ASIDE, times=3),
     Case("monitoring", "status", (), 1, "1 open dead letters", times=3),
     Case("monitoring", "waiting", prints=ORDERS, times=3),
+    Case("monitoring", "hold list", times=3),
+    Case("monitoring", "dead-letters list", prints="commits", times=3),
     Case("upstream-writers", "publish commit", (*AT, "--instant", INSTANT), times=3),
     Case("upstream-writers", "publish condemned", (*AT, "--instant", INSTANT, "--reason", "x")),
     Case("upstream-writers", "publish lock-released", (*AT, "--lock-id", "77")),
@@ -252,7 +255,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 def printed_rights(folder: Path, prefix: str) -> list[Acl]:
     """Exactly those of `tidegate topics acls`."""
     file = folder / f"{prefix}.toml"
+    people = ["User:people", f"User:{DISTINGUISHED}"]
     file.write_text(
+        f"[security.principals]\npeople = {json.dumps(people)}\n"
         f'[topics]\nprefix = "{prefix}"\n[bridge.hudi]\ntables = ["/lake/*"]\ncatalog = "hudi"\n'
         f'callback_topic = "{CALLBACKS}"\n'
     )
@@ -298,9 +303,7 @@ def history(place: Place) -> Iterator[Place]:
 
         def dead_letter(known: set[int] = known) -> str | None:
             new = [r for r in deployment.records("dead-letters") if r.offset not in known]
-            return (
-                (dict(new[0].headers)["tidegate-dead-letter-id"] or b"").decode() if new else None
-            )
+            return (dict(new[0].headers)[ID_HEADER] or b"").decode() if new else None
 
         place.names[name] = wait_for("a dead letter", dead_letter)
     admin = Settings.load(place.file(RUNNING, "admin"))
@@ -348,6 +351,21 @@ def test_a_role_may_do_what_its_commands_do(case: Case, history: Place) -> None:
         assert code == case.code, printed
         # a service's own principal can't see the topics of others: the doctor warns of it
         assert case.code == 2 or case.role in SERVICES or "authorization failed" not in printed
+
+
+def test_a_person_with_a_certificate_has_the_rights_of_people(history: Place) -> None:
+    login = history.kafka.certified()
+    lines = [f"{json.dumps(name)} = {json.dumps(v)}" for name, v in login.items()]
+    file = history.folder / "certified.toml"
+    file.write_text("\n".join(["[kafka]", *lines, "[topics]", f'prefix = "{RUNNING}"']))
+
+    for command in ("status", "outcomes", "waiting", "hold list"):
+        printed, code = call(*command.split(), "-c", str(file))
+        assert code == (1 if command == "status" else 0), printed
+        assert "authorization failed" not in printed
+    printed, code = call("publish", "commit", *AT, "--instant", INSTANT, "-c", str(file))
+    assert code != 0
+    assert "authorization failed" in printed
 
 
 @pytest.mark.usefixtures("history")

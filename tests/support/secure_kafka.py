@@ -28,6 +28,7 @@ from tidegate.ops.topics.acls import Acl
 
 KEY = "not-secret-on-this-machine"
 ADMIN = {"sasl.mechanism": "PLAIN", "sasl.username": "admin", "sasl.password": "admin-password"}
+DISTINGUISHED = "CN=ana o'hara,OU=data science,O=lake"
 _LOGIN = "org.apache.kafka.common.security"
 
 
@@ -37,6 +38,9 @@ class SecureKafka:
 
     servers: str
     certificate: Path
+    mutual: str
+    """Where clients show a certificate instead of a password."""
+    client_store: Path
 
     @property
     def admin(self) -> dict[str, str]:
@@ -50,6 +54,16 @@ class SecureKafka:
             "sasl.mechanism": "SCRAM-SHA-512",
             "sasl.username": role,
             "sasl.password": password(role),
+        }
+
+    def certified(self) -> dict[str, str]:
+        """librdkafka's settings for the client whose certificate has the name DISTINGUISHED."""
+        return {
+            "bootstrap.servers": self.mutual,
+            "security.protocol": "SSL",
+            "ssl.ca.location": str(self.certificate),
+            "ssl.keystore.location": str(self.client_store),
+            "ssl.keystore.password": KEY,
         }
 
     def allow(self, acls: Iterable[Acl]) -> None:
@@ -90,16 +104,22 @@ def binding(acl: Acl, principal: str) -> AclBinding:
 
 @contextmanager
 def secure_kafka(folder: Path) -> Generator[SecureKafka]:
-    """Start the broker: one listener for clients and for itself, TLS and SASL only."""
+    """Start the broker: a listener with TLS and SASL, also for itself, and one with mutual TLS."""
     store, certificate = make_certificate(folder)
+    client_store, client_certificate = make_client_certificate(folder)
+    trusted = folder / "trusted.pem"
+    trusted.write_text(certificate.read_text() + client_certificate.read_text())
     port, controller = free_ports()
+    mutual, _ = free_ports()
     scram = f"{_LOGIN}.scram.ScramLoginModule required;"
     plain = (
         f'{_LOGIN}.plain.PlainLoginModule required username="admin" '
         'password="admin-password" user_admin="admin-password";'
     )
     properties = {
-        "listeners": f"SASL_SSL://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+        "listeners": f"SASL_SSL://127.0.0.1:{port},SSL://127.0.0.1:{mutual}"
+        f",CONTROLLER://127.0.0.1:{controller}",
+        "listener.name.ssl.ssl.client.auth": "required",
         "inter.broker.listener.name": "SASL_SSL",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
@@ -109,15 +129,16 @@ def secure_kafka(folder: Path) -> Generator[SecureKafka]:
         "ssl.keystore.location": str(store),
         "ssl.keystore.password": KEY,
         "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(certificate),
+        "ssl.truststore.location": str(trusted),
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found": "false",
         # nobody but the node itself reaches the controller's listener as ANONYMOUS
         "super.users": "User:admin;User:ANONYMOUS",
     }
     client = {"security.protocol": "SASL_SSL", "ssl.ca.location": str(certificate), **ADMIN}
-    with EmbeddedBroker(folder / "kafka", properties=properties, client=client) as broker:
-        yield SecureKafka(broker.bootstrap_servers, certificate)
+    servers = [f"127.0.0.1:{number}" for number in (port, mutual)]
+    with EmbeddedBroker(folder / "kafka", properties=properties, client=client):
+        yield SecureKafka(servers[0], certificate, servers[1], client_store)
 
 
 def make_certificate(folder: Path) -> tuple[Path, Path]:
@@ -127,6 +148,17 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
     names = ["-dname", "CN=127.0.0.1", "-ext", "SAN=IP:127.0.0.1", "-ext", "BC=ca:true"]
     _keytool("-genkeypair", "-keyalg", "EC", "-storetype", "PKCS12", *names, *common)
     _keytool("-exportcert", "-rfc", "-file", str(certificate), *common)
+    return store, certificate
+
+
+def make_client_certificate(folder: Path) -> tuple[Path, Path]:
+    """A key store of a client, which is named by its certificate, and the certificate (PEM)."""
+    store, certificate = folder / "client.p12", folder / "client.pem"
+    common = ["-keystore", str(store), "-storepass", KEY, "-alias", "client"]
+    key = ["-genkeypair", "-keyalg", "EC", "-storetype", "PKCS12", "-dname", DISTINGUISHED]
+    _keytool(*key, *common)
+    _keytool("-exportcert", "-rfc", "-file", str(certificate), *common)
+    store.chmod(0o600)
     return store, certificate
 
 

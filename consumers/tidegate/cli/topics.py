@@ -77,7 +77,7 @@ def print_acls(config: ConfigFile = None, as_json: AsJsonLines = False) -> None:
         settings.topics.prefix,
         deciders=DECIDERS,
         executors=EXECUTORS,
-        callback_topic=settings.bridge.hudi.callback_topic if settings.bridge.hudi else None,
+        callback_topic=hudi.callback_topic if (hudi := settings.bridge.hudi) else None,
         principals=settings.security.principals,
     )
     if as_json:

@@ -28,8 +28,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
         admin = {**kafka.admin, "bootstrap.servers": kafka.servers}
         topics.create_topics(admin, declared, DECIDERS)
         kafka.allow(acl for acl in RIGHTS if acl.role == "reader-gate")
-        kafka.allow(acl for acl in RIGHTS if acl.role == "cleaner" and acl.operation == "read")
-        kafka.allow([Acl("stranger", "read", "topic", "elsewhere")])
+        kafka.allow(acl for acl in RIGHTS if acl.role == "cleaner" and acl.operation != "write")
+        kafka.allow([Acl("stranger", "read", "topic", "elsewhere", principals=("User:stranger",))])
         wait_for("the last right", lambda: in_force(kafka, "stranger", "elsewhere"))
         yield kafka
 
@@ -78,7 +78,12 @@ def test_a_principal_without_a_right_fails_and_is_told_which(kafka: SecureKafka)
 
     assert (found.state, found.seen) == (
         Status.FAIL,
-        "this principal may not write topic lake.outcomes, write topic lake.dead-letters",
+        "this principal may not "
+        + ", ".join(
+            f"{operation} topic lake.{topic}"
+            for topic in ("outcomes", "dead-letters")
+            for operation in ("write", "describe_configs")
+        ),
     )
     assert found.advice.endswith("tidegate topics acls")
 

@@ -24,6 +24,7 @@ _OF_OPERATORS: Final[tuple[Operation, ...]] = (
     "alter",
     "describe_configs",
 )
+BRIDGES: Final = ("metastore", "hudi")
 _WATCHERS: Final = (Role.PEOPLE, Role.MONITORING)
 _NONE: Final[Mapping[Role, Sequence[str]]] = MappingProxyType({})
 
@@ -121,7 +122,8 @@ def _groups(prefix: str, services: Sequence[str]) -> Iterator[Acl]:
         yield Acl(service, "read", "group", f"{prefix}.{service}")
         yield Acl(Role.OPERATORS, "read", "group", f"{prefix}.{service}")
     for role in (Role.BRIDGES, Role.OPERATORS):
-        yield Acl(role, "read", "group", f"{prefix}.{Role.BRIDGES}.", prefixed=True)
+        for bridge in BRIDGES:
+            yield Acl(role, "read", "group", f"{prefix}.{Role.BRIDGES}.{bridge}")
     # whatever follows the outcomes has groups of its own
     monitoring = f"{prefix}.{Role.MONITORING}"
     yield Acl(Role.MONITORING, "read", "group", monitoring, prefixed=True)
