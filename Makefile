@@ -4,12 +4,14 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	&& echo $$python && break; done)
 BIN := .venv/bin
 # What needs neither a JVM nor a broker, and takes less than ten seconds a test.
-UNIT := not kafka and not spark and not judge and not registry and not slow and not soak
+UNIT := not kafka and not spark and not judge and not registry and not slow and not full and not soak
 INSTALLED := .venv/.installed
+# One worker of pytest-xdist has Spark, the other most of the rest; "-n 0" in ARGS runs without workers.
+PYTEST := $(BIN)/python -m pytest -n 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock test test-unit test-slow records coverage matrix mutation demo docs site lint format sbom audit clean
+.PHONY: help setup lock test test-unit test-all test-soak records coverage matrix mutation demo recording pictures docs site lint format sbom audit clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,22 +21,26 @@ setup: $(INSTALLED) ## Make the virtual environment in .venv with everything in 
 $(INSTALLED): pyproject.toml .ci/constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --use-pep517 \
-		--constraint .ci/constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --use-pep517 --no-deps --require-hashes \
+		--requirement .ci/constraints.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-lock: $(INSTALLED) ## Choose the newest versions of everything that development needs, for all
-	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --extra dev \
-		--no-emit-index-url --no-annotate --custom-compile-command "make lock" \
-		--output-file .ci/constraints.txt pyproject.toml
+lock: $(INSTALLED) ## Lock what development needs, with hashes; ARGS="--upgrade" takes the newest
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev \
+		--generate-hashes --no-emit-index-url --no-annotate --custom-compile-command "make lock" \
+		--output-file .ci/constraints.txt pyproject.toml $(ARGS)
 
-test: $(INSTALLED) ## Run every test on real parts; ARGS="-k gate" runs some
-	$(BIN)/python -m pytest -m "not soak" $(ARGS)
+test: $(INSTALLED) ## Run the tests on real parts; ARGS="-k gate" runs some
+	$(PYTEST) -m "not full and not soak" $(ARGS)
 
-test-unit: $(INSTALLED) ## Run what needs neither a JVM nor a broker, in about a minute
-	$(BIN)/python -m pytest -m "$(UNIT)" $(ARGS)
+test-all: test ## Then ask real Hudi and Hive everywhere, and draw more random cases
+	TEST_BUDGET=10 $(PYTEST) --hudi live -m "(full or fuzz or hypothesis) and not soak" $(ARGS)
 
-test-slow: $(INSTALLED) ## Run the tests that take minutes each
+test-unit: $(INSTALLED) ## Run what needs neither a JVM nor a broker
+	$(PYTEST) -m "$(UNIT)" $(ARGS)
+
+test-soak: $(INSTALLED) ## Run the tests that take ten minutes or more each
 	$(BIN)/python -m pytest -m soak $(ARGS)
 
 records: $(INSTALLED) ## Ask real Hudi everywhere and record what it does; ARGS="-k removal" for some
@@ -46,11 +52,17 @@ coverage: $(INSTALLED) ## Measure what the unit tests cover, with branches
 matrix: $(INSTALLED) ## Run the unit tests on every other Python of this machine (3.12, 3.13)
 	.ci/matrix -m "$(UNIT)" $(ARGS)
 
-mutation: $(INSTALLED) ## Let cosmic-ray break the pure modules at random; list the survivors
+mutation: $(INSTALLED) ## Break the rules that guard data, then the pure modules at random; list survivors
 	.ci/mutation $(ARGS)
 
 demo: $(INSTALLED) ## Play the whole story on a real Kafka, Hudi and Hive ACID table
 	$(BIN)/tidegate demo $(ARGS)
+
+recording: $(INSTALLED) ## Record a run of the demo as docs/images/demo.svg
+	$(BIN)/python .ci/recording.py
+
+pictures: $(INSTALLED) ## Draw docs/images/pictures.toml as SVG
+	$(BIN)/python .ci/pictures.py
 
 docs: $(INSTALLED) ## Bring what is generated in the documentation up to date
 	PYTHONPATH=tests $(BIN)/python tests/support/architecture.py

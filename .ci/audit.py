@@ -30,7 +30,9 @@ def verdict(dependencies: list[dict[str, Any]]) -> tuple[int, str]:
     ]
     skipped = [dependency["name"] for dependency in dependencies if "skip_reason" in dependency]
     if vulnerable:
-        return FOUND, "vulnerable, raise them with `make lock`: " + "; ".join(vulnerable)
+        return FOUND, "vulnerable, raise them with `make lock ARGS=--upgrade`: " + "; ".join(
+            vulnerable
+        )
     if skipped or not dependencies:
         return NO_DATA, f"not done: no data on {len(skipped)} of {len(dependencies)} packages"
     return 0, f"no vulnerability is known in {len(dependencies)} packages"

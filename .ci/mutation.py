@@ -1,9 +1,10 @@
-"""Random mutations of the pure modules, by cosmic-ray: which of them does no test notice?
+"""Break the product on purpose, in a copy of the tree: which edit does no test notice?
 
-Works on a copy of the tree. A sample is drawn for each target, because all mutations would take
-days: `--sample` says how many, `--seed` which. Prints every survivor as a diff, and exits with 1
-where there are more of them than `--survivors` allows. Look at each: either a test is missing, or
-nobody can see the difference.
+First the rules that guard data (`rules.py`). Then random mutations of the pure modules, made by
+cosmic-ray: a sample of each target, because all of them would take days. `--sample` sets how many,
+`--seed` which. Prints every survivor, and exits with 1 if a rule survived or more mutations did
+than `--survivors` allows. For a survivor either a test is missing, or the mutation changes nothing
+that a user can see.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 
 from cosmic_ray.work_db import WorkDB, use_db
 from cosmic_ray.work_item import TestOutcome
+from rules import survivors_of_rules
 
 ROOT = Path(__file__).parents[1]
 COPIED = ("schemas", "producers", "consumers", "tests", "pyproject.toml")
@@ -52,21 +54,23 @@ TARGETS = (
 
 
 def main() -> int:
-    """Judge a sample of every target."""
+    """Break every rule, and a sample of every target."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("targets", nargs="*", default=[target.name for target in TARGETS])
+    parser.add_argument("targets", nargs="*", default=["rules", *(t.name for t in TARGETS)])
     parser.add_argument("--sample", type=int, default=40, help="mutations of each target")
     parser.add_argument("--seed", type=int, default=0, help="which mutations are drawn")
     parser.add_argument("--survivors", type=int, default=0, help="how many are allowed")
     asked = parser.parse_args()
-    survivors = 0
+    survivors = rules = 0
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         copy = copied(Path(folder) / "tree")
+        if "rules" in asked.targets:
+            rules = survivors_of_rules(copy)
         for target in TARGETS:
             if target.name in asked.targets:
                 survivors += judge(target, copy, asked.sample, random.Random(asked.seed))  # noqa: S311
-    print(f"{survivors} mutations survived")
-    return int(survivors > asked.survivors)
+    print(f"{rules} rules and {survivors} random mutations survived")
+    return int(rules > 0 or survivors > asked.survivors)
 
 
 def copied(folder: Path) -> Path:

@@ -4,16 +4,20 @@
 
 It measures the events a second (vacuums that come to wait, releases that set one free), the bytes
 that an event writes to the changelog early and late, the largest record, and the vacuums a second
-at which a restart reads the changelog back and has every one in its index. The broker's own part is
-not in it: see bus.py (d).
+at which a restart reads the changelog back and has every one in its index. It counts the calls of
+our own Python functions per event, which no other machine changes. The broker's own part is not in
+it: see bus.py (d).
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import chain
+from types import FrameType
 from typing import Any, Final, NamedTuple
 
 from report import Line, line, show
@@ -33,6 +37,8 @@ SUBJECT: Final[dict[str, Any]] = {
     "source": "bench",
 }
 CHANGELOG: Final = changelog(ReaderGate.name).name()
+NOT_COUNTED: Final = ("/memory/", "/publisher/", "events/keys.py", "/lib/")
+"""The bus in memory, what it calls, and the functions of the interpreter and of libraries."""
 
 
 class Seconds(NamedTuple):
@@ -118,6 +124,43 @@ def measure(vacuums: int, holds: int) -> Iterator[Line]:
     yield line("the same, of processor time", waiting / processor, 100_000, at_least=True)
 
 
+def calls_per_event(bus: MemoryBus, loop: DeciderLoop[Any], events: list[Event]) -> float:
+    """Process events in one step; return how many calls of our functions one of them took."""
+    count, calls = send(bus, events), 0
+
+    def count_call(frame: FrameType, what: str, _: object) -> None:
+        nonlocal calls
+        code = frame.f_code
+        is_tuple = code.co_name == "<lambda>"  # of a named tuple: the bus makes most of them
+        if what == "call" and not is_tuple:
+            calls += not any(part in code.co_filename for part in NOT_COUNTED)
+
+    sys.setprofile(count_call)
+    try:
+        loop.step(0)
+    finally:
+        sys.setprofile(None)
+    return calls / count
+
+
+def measure_calls() -> Iterator[Line]:
+    """Count the calls of a gate that has seen its table; a line for each kind of event."""
+    bus = MemoryBus([*(topic.name() for topic in TOPICS), CHANGELOG], 1)
+    loop = DeciderLoop(ReaderGate(), bus)
+    loop.step(0)
+    numbers = range(100, 500)
+    send(bus, [vacuum(1, 2), *releases(1, 2)])
+    while loop.step(0):
+        pass
+    waiting = calls_per_event(bus, loop, [vacuum(number, 2) for number in numbers])
+    yield line("a vacuum that waits, calls", waiting, 62)
+    first = calls_per_event(bus, loop, [releases(number, 2)[0] for number in numbers])
+    yield line("a release that frees none, calls", first, 22)
+    last = calls_per_event(bus, loop, [releases(number, 2)[1] for number in numbers])
+    yield line("a release that frees a vacuum, calls", last, 58)
+    loop.close()
+
+
 def main() -> None:
     """Measure, and print a line each."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -125,7 +168,7 @@ def main() -> None:
     parser.add_argument("--holds", type=int, default=20)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    show(measure(given.vacuums, given.holds), as_json=given.json)
+    show(chain(measure_calls(), measure(given.vacuums, given.holds)), as_json=given.json)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@ import importlib.util
 
 from hypothesis import settings
 
+from support.budget import examples
+
 # A deadline per example measures how busy the machine is, not the code.
-settings.register_profile("tidegate", deadline=None)
+settings.register_profile("tidegate", deadline=None, max_examples=examples(100))
 settings.load_profile("tidegate")
 
 # The unit tests also run where PySpark is not installed (.ci/matrix).
@@ -16,6 +18,7 @@ NEEDS = {
     "support.metastore": "thriftpy2",
     "support.registry": "docker",
     "support.spark": "pyspark",
+    "support.workers": "xdist",
 }
 
 pytest_plugins = ["support.hudi_records"] + [

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from support.architecture import impure, layers_of, misplaced, with_module_list, writes
+from support.architecture import impure, layers_of, misplaced, writes
 
 ROOT = Path(__file__).parents[2]
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
 FLOORS = ("consumers", "producers", "schemas")
 PREVIOUS = "schemas/tidegate/events/previous"
 HANDS = {
@@ -30,6 +31,12 @@ def modules(folder: str) -> list[Path]:
 
 def named(path: Path, seen: list[str]) -> list[str]:
     return [f"{path.relative_to(ROOT)}:{each}" for each in seen]
+
+
+def contract(name: str) -> dict[str, object]:
+    """A contract of import-linter."""
+    linter = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    return next(found for found in linter["contracts"] if found["id"] == name)
 
 
 def packages(floor: str) -> set[str]:
@@ -128,10 +135,9 @@ def test_an_impure_call_is_seen(source: str) -> None:
 
 
 def test_every_package_is_in_the_contract_of_the_floors_and_in_its_floors_folder() -> None:
-    linter = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
-    [floors] = [each for each in linter["contracts"] if each["id"] == "floors"]
+    layers = layers_of(contract("floors"))
 
-    assert misplaced({floor: packages(floor) for floor in FLOORS}, layers_of(floors)) == []
+    assert misplaced({floor: packages(floor) for floor in FLOORS}, layers) == []
 
 
 def test_a_package_forgotten_or_in_the_wrong_folder_is_seen() -> None:
@@ -163,26 +169,50 @@ def test_modules_are_short_enough_to_be_read_at_one_sitting() -> None:
     assert {name: lines for name, lines in sizes.items() if lines > 500} == {}
 
 
-def test_architecture_md_lists_every_module_as_the_module_describes_itself() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
-
-    assert text == with_module_list(text, ROOT), "run: make docs"
-
-
-def test_every_file_that_architecture_md_names_is_there() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8").split("<!-- modules: begin -->")[0]
-    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", text))
+def test_architecture_md_names_only_files_folders_and_tests_that_exist() -> None:
+    named = set(re.findall(r"`([a-z_.\d]+(?:/[a-z_.\d]+)+|test_\w+)`", ARCHITECTURE))
     roots = [ROOT, *(ROOT / floor / "tidegate" for floor in FLOORS)]
+    sources = (path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    tests = {name for source in sources for name in re.findall(r"def (test_\w+)\(", source)}
 
     assert named
-    assert [name for name in named if not any((root / name).exists() for root in roots)] == []
+    assert {
+        name
+        for name in named
+        if name not in tests and not any((root / name).exists() for root in roots)
+    } == set()
 
 
-def test_the_version_is_one_the_changelog_and_the_frozen_schemas_agree() -> None:
+def test_the_map_in_architecture_md_has_every_package_in_the_layer_of_the_contract() -> None:
+    lines = re.findall(r"^( ?\d+|  ) ([a-z_]+) {2,}", ARCHITECTURE, re.MULTILINE)
+    layers: list[set[str]] = []
+    for number, package in lines:
+        if number.strip():
+            layers.append(set())
+        layers[-1].add(package)
+
+    assert layers == layers_of(contract("floors"))
+
+
+def test_every_decision_is_in_the_index_and_has_a_date_and_three_sections() -> None:
+    folder = ROOT / "docs" / "decisions"
+    notes = sorted(path.name for path in folder.glob("[0-9]*.md"))
+    index = (folder / "index.md").read_text("utf-8")
+    form = re.compile(
+        r"# .+\n\n\d{4}-\d\d-\d\d\n\n## Context\n\n.+## Decision\n\n.+## Consequence\n\n.+",
+        re.DOTALL,
+    )
+
+    assert sorted(re.findall(r"\((\d{4}-[a-z\d-]+\.md)\)", index)) == notes
+    assert [name for name in notes if not form.fullmatch((folder / name).read_text("utf-8"))] == []
+
+
+def test_the_changelog_has_the_version_and_every_released_one_has_frozen_schemas() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
-    released = re.findall(r"^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d{2}-\d{2}$", changelog, re.MULTILINE)
-    frozen = sorted(path.name for path in (ROOT / PREVIOUS).glob("*/"))
+    sections = re.findall(r"^## \[([\w.]+)\](?: - \d{4}-\d{2}-\d{2})?$", changelog, re.MULTILINE)
+    released = [name for name in sections if name != "Unreleased"]
+    frozen = {path.name for path in (ROOT / PREVIOUS).glob("*")}
 
-    assert frozen == sorted(released)
-    assert version in released or (version.endswith(".dev0") and "## [Unreleased]" in changelog)
+    assert set(released) <= frozen
+    assert sections[0] == ("Unreleased" if version.endswith(".dev0") else version)

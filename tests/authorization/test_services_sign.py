@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from support.signing import ANA, EVE, cleaning, entry, key_file
 from tidegate.errors import ConfigError
 from tidegate.events import CleaningRefused, LockHold, VacuumFinished, VacuumKind
 from tidegate.events.signature import SIGNATURE_HEADER
+from tidegate.ops.doctor.finding import Check
 from tidegate.ops.doctor.signatures import check_signatures
 from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.loop import ExecutorLoop
@@ -121,5 +123,6 @@ def test_the_doctor_says_that_others_can_read_the_private_key(tmp_path: Path) ->
     file = key_file(tmp_path)
     file.chmod(0o640)
 
-    found = check_signatures(deployment(tmp_path, key=file))
-    assert (found.state, found.advice) == ("fail", f"chmod 600 {file}")
+    found = Check("signatures", partial(check_signatures, deployment(tmp_path, key=file))).run()
+    assert found.state == "fail"
+    assert f"chmod 600 {file}" in found.seen

@@ -28,6 +28,7 @@ def measured(folder: Path, *arguments: str, **environment: str) -> dict[str, Any
     return {line["goal"]: line for line in json_lines(printed)}
 
 
+@pytest.mark.full
 def test_a_row_is_measured_beside_its_floor_with_its_memory_a_line_a_goal(tmp_path: Path) -> None:
     found = measured(tmp_path, "--rows", "restore over commits", "--largest", "50")
     name = "restore over commits of 10 files"
@@ -43,6 +44,7 @@ def test_a_row_is_measured_beside_its_floor_with_its_memory_a_line_a_goal(tmp_pa
     assert (seconds["wanted"], seconds["reached"]) == (None, None)
 
 
+@pytest.mark.full
 def test_people_are_shown_every_size(tmp_path: Path) -> None:
     arguments = ["--rows", "list a directory", "--largest", "5000", "--folder", str(tmp_path)]
     printed = subprocess.run(
@@ -55,6 +57,7 @@ def test_people_are_shown_every_size(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.full
 @pytest.mark.kafka
 def test_a_row_about_the_bus_counts_what_its_goals_are_about(
     bootstrap_servers: str, tmp_path: Path

@@ -40,7 +40,7 @@ def test_a_restore_among_more_partitions_is_measured_without_their_listing(tmp_p
 
 @pytest.mark.spark
 @pytest.mark.judge
-@pytest.mark.soak
+@pytest.mark.full
 def test_savepoints_and_restores_are_measured_beside_hudi_s(tmp_path: Path) -> None:
     goals = ("on Spark", "savepoint", "version 6")
     found = measured(tmp_path, "--goals", *goals, "--partitions", "3")

@@ -35,7 +35,7 @@ class Topics:
         self.may_go_on.set()
 
     def read(self) -> Iterator[list[Event]]:
-        assert self.may_go_on.wait(10)
+        assert self.may_go_on.wait(60)
         while self.left:
             batch = self.left.pop(0)
             if batch is None:

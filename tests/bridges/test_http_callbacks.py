@@ -84,7 +84,7 @@ def test_many_slow_clients_take_a_few_threads_and_none_for_long(
         assert len(closed) == 2 * callbacks._CONNECTIONS
     request = post(BODY, b"Content-Length: %d" % len(BODY))
     # the threads of the clients that have gone are free again
-    wait_for("an answer", lambda: b" 202 " in endpoint.ask(request), 30)
+    wait_for("an answer", lambda: b" 202 " in endpoint.ask(request))
 
     monkeypatch.setattr(callbacks, "_LONGEST", 0.1)
     with endpoint.connect() as slower:

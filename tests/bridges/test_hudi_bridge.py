@@ -55,7 +55,7 @@ def posted(bridge: Child, body: bytes) -> int:
     def port() -> list[str]:
         return re.findall(r"callback is heard on port (\d+)", bridge.log.read_text())
 
-    connection = HTTPConnection("127.0.0.1", int(wait_for("a port", port, 60)[0]), timeout=10)
+    connection = HTTPConnection("127.0.0.1", int(wait_for("a port", port, 60)[0]), timeout=60)
     connection.request("POST", "/any/path", body)
     with connection.getresponse() as response:
         return response.status

@@ -99,7 +99,7 @@ def test_a_fault_that_nobody_foresaw_stops_its_own_table_only(
     four_commits(tmp_path / "odd", 6)
     sound = four_commits(tmp_path / "sound", 6)
 
-    (found,) = wait_for("a commit", bridged.published, 30)
+    (found,) = wait_for("a commit", bridged.published)
 
     assert found[1] == sound.location
 
@@ -108,12 +108,12 @@ def test_a_table_whose_name_another_had_is_watched_once_that_is_gone(
     tmp_path: Path, bridged: Bridge
 ) -> None:
     first = four_commits(tmp_path / "a", 9, hoodie__table__name="orders")
-    wait_for("a commit", bridged.published, 30)
+    wait_for("a commit", bridged.published)
     second = four_commits(tmp_path / "b", 9, hoodie__table__name="orders")
     second.commit(at(5), at(4))
     shutil.rmtree(first.path)
 
-    found = wait_for("two commits", lambda: ([*bridged.published(), None])[1], 30)
+    found = wait_for("two commits", lambda: ([*bridged.published(), None])[1])
 
     assert found is not None
     assert found[1] == second.location
@@ -124,11 +124,11 @@ def test_a_table_that_was_replaced_by_one_of_another_name_is_that_table(
     tmp_path: Path, bridged: Bridge
 ) -> None:
     table = four_commits(tmp_path / "a", 9, hoodie__table__name="orders")
-    wait_for("a commit", bridged.published, 30)
+    wait_for("a commit", bridged.published)
     properties = table.path / ".hoodie/hoodie.properties"
     properties.write_text(properties.read_text().replace("=orders", "=sales"))
 
-    found = wait_for("two commits", lambda: ([*bridged.published(), None])[1], 30)
+    found = wait_for("two commits", lambda: ([*bridged.published(), None])[1])
 
     assert found is not None
     assert found[0].endswith(".sales")

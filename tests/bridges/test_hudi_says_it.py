@@ -18,7 +18,7 @@ from tidegate.storage import Storage
 pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("version", [pytest.param(6, marks=pytest.mark.soak), 9])
+@pytest.mark.parametrize("version", [pytest.param(6, marks=pytest.mark.full), 9])
 def test_a_callback_of_hudi_names_the_commit_that_the_timeline_has(
     live_hudi: RealHudi, tmp_path: Path, version: int
 ) -> None:
@@ -39,7 +39,7 @@ def test_a_callback_of_hudi_names_the_commit_that_the_timeline_has(
             "hoodie.write.commit.callback.http.url": f"http://127.0.0.1:{endpoint.port}/hudi",
         }
         table.write(rows(range(4), "one", 1), more=callback)
-        [said] = wait_for("the callback", lambda: heard, 30)
+        [said] = wait_for("the callback", lambda: heard)
     finally:
         endpoint.close()
     [event] = watched.look(Storage())

@@ -240,7 +240,7 @@ def test_what_the_bridge_knows_of_its_metastore_is_on_kafka(bridged: Bridged) ->
     assert baseline.high_water_mark > 0
 
 
-@pytest.mark.soak
+@pytest.mark.full
 def test_a_metastore_that_goes_away_is_said_once_and_one_with_another_database_stops_the_bridge(
     bootstrap_servers: str, topic_prefix: str, tmp_path: Path
 ) -> None:

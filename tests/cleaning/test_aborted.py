@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.acid import build, listed, names_in
+from support.acid import COMPACTED, TRUNCATED, build, listed, names_in
 from tidegate.cleaning import Cleaner, ReaderGate
 from tidegate.cleaning.aborted import content_of, plan_aborted_cleaning
 from tidegate.cleaning.directory_reader import read_acid_directories
@@ -45,6 +45,21 @@ def seen_in(directory: Path, *names: str) -> str:
     """What the bridge sees in directories of a table's or a partition's directory."""
     found = read_acid_directories(Storage(), str(directory), ThreadMap(1)) or ()
     return content_of(each for each in found if each.name in names)
+
+
+@pytest.mark.parametrize(("data_format", "gone"), [(TRUNCATED, True), (COMPACTED, False)])
+def test_what_an_aborted_truncate_left_goes_and_a_compactions_base_stays(
+    tmp_path: Path, data_format: bytes, *, gone: bool
+) -> None:
+    location = build(tmp_path / "t", {"base_0000004": 9, "delta_0000001_0000001_0000": 9})
+    (location / "base_0000004" / "_metadata_acid").write_bytes(data_format)
+    its = fact(location, content=seen_in(location, "base_0000004"))
+    cleaner = Cleaner(Warehouse(WarehouseRoots.of(str(tmp_path))), ThreadMap(1), lambda: NOON)
+
+    *_, outcome = cleaner.execute(aborted_command(its, NOON))
+
+    assert isinstance(outcome, DirectoriesCleaned)
+    assert ("base_0000004" not in names_in(location)) == gone
 
 
 def removed(*names: str, ids: str = "", gone: Collection[str] = ()) -> list[str]:

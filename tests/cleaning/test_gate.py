@@ -384,6 +384,25 @@ def test_a_release_that_a_waiting_vacuum_lists_is_never_forgotten() -> None:
     assert len(tables.hear(released(2), at=NOON + timedelta(days=500))) == 1
 
 
+def test_a_process_killed_within_a_write_forgets_no_release_that_a_vacuum_waits_for() -> None:
+    """New pieces are written before the removal of those that they replace."""
+    gate = ReaderGate(remember_for=timedelta(days=1))
+    tables = Tables(gate, restarts=False)
+    tables.hear(vacuum(1, 2), *(released(n) for n in (2, *range(100, 100 + CHUNK))))
+    tables.restart()
+    before, later = [*tables.log], NOON + timedelta(days=2)
+    forgets = released(5000)
+    tables.hear(forgets, at=later)
+    written = tables.write()
+    assert any(value is None for _, value in written)
+    for count in range(len(written) + 1):
+        killed = Tables(gate)
+        killed.log = [*before, *written[:count]]
+        killed.restart()
+        commands = killed.hear(forgets, released(1), at=later)
+        assert causes(commands) == [vacuum(1, 2).event_id]
+
+
 def test_a_waiting_vacuum_is_never_forgotten() -> None:
     tables = Tables(ReaderGate(remember_for=timedelta(days=1), remember_most=2))
     tables.hear(vacuum(1))

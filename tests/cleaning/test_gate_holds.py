@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import ClassVar
 
 import pytest
 
@@ -34,7 +35,10 @@ from tidegate.runtime.decider.state_store import store_of
 HOUR = timedelta(hours=1)
 
 
-def vacuum(*locks: int, made: str = MINOR_3, snapshot: str = IDS_1_TO_3) -> VacuumFinished:
+def vacuum(
+    *locks: int, made: str = MINOR_3, snapshot: str = IDS_1_TO_3, reader: int | None = None
+) -> VacuumFinished:
+    """A vacuum that saw these locks; the first is its own, the others are of the reader."""
     return VacuumFinished.model_validate(
         {
             "table": TABLE,
@@ -47,7 +51,8 @@ def vacuum(*locks: int, made: str = MINOR_3, snapshot: str = IDS_1_TO_3) -> Vacu
             "max_write_id": 3,
             "valid_write_ids": snapshot,
             "own_lock_id": locks[0],
-            "locks": [{"lock_id": lock} for lock in locks],
+            "locks": [{"lock_id": locks[0]}]
+            + [{"lock_id": lock, "transaction_id": reader} for lock in locks[1:]],
         }
     )
 
@@ -90,8 +95,16 @@ def removal(request: str = "back-1") -> CleaningHoldRemovalRequested:
     )
 
 
+@pytest.fixture(autouse=True, params=[True, False], ids=["killed", "running"])
+def restarts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test runs twice: what is derived from the records must equal what is maintained."""
+    monkeypatch.setattr(Gate, "restarts", request.param)
+
+
 class Gate:
-    """A gate whose process is killed after every decision: another one reads its changelog."""
+    """A gate, and its changelog; where `restarts`, it is killed after every decision."""
+
+    restarts: ClassVar[bool] = True
 
     def __init__(self, gate: ReaderGate | None = None) -> None:
         self.gate = gate or ReaderGate()
@@ -106,7 +119,7 @@ class Gate:
             self.store.put(event.table, decision.state, decision.pieces)
             self.outcomes += decision.outcomes
             commands += decision.commands
-            self.restart()
+            self.write()
         return commands
 
     def tick(self, at: datetime) -> list[Command]:
@@ -117,13 +130,14 @@ class Gate:
             self.store.put(table, decision.state, decision.pieces)
             self.outcomes += decision.outcomes
             commands += decision.commands
-        self.restart()
+        self.write()
         return commands
 
-    def restart(self) -> None:
+    def write(self) -> None:
         self.log += self.store.changed_records()
-        self.store = store_of(self.gate)
-        self.store.restore(self.log)
+        if self.restarts:
+            self.store = store_of(self.gate)
+            self.store.restore(self.log)
 
     def index(self) -> GateIndex:
         return self.store.state(TABLE).loaded
@@ -215,6 +229,17 @@ def test_only_the_end_of_an_expired_hold_is_not_trusted_alone(reason: ReleaseRea
     (command,) = gate.hear(vacuum(1, 2), released(1, reason), released(2))
     assert isinstance(command, CleaningReleased)
     assert command.after_expiry is (reason is ReleaseReason.EXPIRED)
+
+
+@pytest.mark.parametrize("expired", [{"lock": 2}, {"txn": 9}, {"lock": 2, "txn": 9}], ids=str)
+def test_a_reader_whose_lock_or_transaction_alone_is_published_as_expired_is_not_trusted(
+    expired: dict[str, int],
+) -> None:
+    gate = Gate()
+    assert gate.hear(vacuum(1, 2, reader=9), released(1)) == []
+    (command,) = gate.hear(released(**expired, reason=ReleaseReason.EXPIRED))
+    assert isinstance(command, CleaningReleased)
+    assert command.after_expiry
 
 
 def test_an_expiry_counts_whatever_else_is_said_of_the_hold_and_before_its_vacuum() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from support.acid import (
+    COMPACTED,
     DELETE_4,
     IDS_1_TO_4,
     INSERT_1,
@@ -16,6 +17,7 @@ from support.acid import (
     MINOR_4,
     MINOR_DELETES_4,
     NOTHING_OPEN,
+    TRUNCATED,
     VACUUMED,
     Case,
     emptied,
@@ -232,8 +234,21 @@ def test_another_base_without_a_bucket_file_is_not_complete(files: tuple[ListedF
 
 def test_the_empty_base_of_hive_3_has_a_marker_of_its_compactor_too() -> None:
     files = (ListedFile("_metadata_acid", 48), ListedFile("_orc_acid_version", 1))
-    base = ListedDirectory(MAJOR_4, "/wh/t", files)
+    base = ListedDirectory(MAJOR_4, "/wh/t", files, data_format=COMPACTED)
     assert planned((base, *listed(*INSERTS, DELETE_4)), EMPTYING) == (DELETE_4, *INSERTS)
+
+
+def test_the_base_of_a_truncate_is_not_taken_for_the_one_that_a_vacuum_made() -> None:
+    """It may not have committed: then the rows that it would replace are still read."""
+    files = (ListedFile("_metadata_acid", 48), ListedFile("_orc_acid_version", 1))
+    base = ListedDirectory(MAJOR_4, "/wh/t", files, data_format=TRUNCATED)
+    assert refused((base, *listed(*INSERTS, DELETE_4)), EMPTYING) == "products-incomplete"
+
+
+def test_a_base_that_is_said_to_be_of_something_else_refuses_all() -> None:
+    files = (ListedFile("_metadata_acid", 3), ListedFile("bucket_00000", 9))
+    base = ListedDirectory("base_0000001", "/wh/t", files, data_format=b"{}")
+    assert refused((base, *AFTER_MINOR), release()) == "bad-name"
 
 
 def test_an_empty_base_replaces_rows_that_an_insert_overwrite_of_nothing_had_replaced() -> None:
@@ -324,6 +339,11 @@ def test_a_second_vacuums_work_is_left_to_it() -> None:
             "bad-snapshot",
             id="another table's snapshot, without the name of a database",
         ),
+        pytest.param(
+            {"valid_write_ids": f"txn_001:3:{NOTHING_OPEN}::"},
+            "bad-snapshot",
+            id="the snapshot of a table whose name ends this one's",
+        ),
     ],
 )
 def test_a_vacuum_that_makes_no_sense_is_refused(changes: dict[str, object], reason: str) -> None:
@@ -359,7 +379,10 @@ def test_a_later_vacuums_base_of_ids_that_were_open_does_not_stop_an_earlier_vac
     command = release(valid_write_ids="default.table_txn_001:9:4:4:")
     assert planned((*AFTER_MINOR, *listed("base_8_v9")), command) == INSERTS
     marked = ListedDirectory(
-        "base_8", "/wh/t", (ListedFile("_metadata_acid", 48), ListedFile("bucket_00000", 9))
+        "base_8",
+        "/wh/t",
+        (ListedFile("_metadata_acid", 48), ListedFile("bucket_00000", 9)),
+        data_format=COMPACTED,
     )
     assert planned((*AFTER_MINOR, marked), command) == INSERTS
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +31,6 @@ mode = "quarantine"
 keep = 0
 """
 AFTER_MINOR = {**dict.fromkeys(INSERTS, 9), MINOR_3: 27}
-
-
-@pytest.fixture
-def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[Deployment]:
-    with Deployment(bootstrap_servers, topic_prefix, tmp_path, settings=SETTINGS) as deployment:
-        yield deployment
 
 
 def vacuum(location: Path, table: str) -> VacuumFinished:

@@ -98,7 +98,7 @@ def config(folder: Path, servers: str, prefix: str, **topics: object) -> str:
 
 
 def topics_of(admin: AdminClient, prefix: str) -> list[str]:
-    return [name for name in admin.list_topics(timeout=20).topics if name.startswith(prefix)]
+    return [name for name in admin.list_topics(timeout=60).topics if name.startswith(prefix)]
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_a_signal_stops_the_services_cleanly(
         assert any("reader-gate owns partitions" in line for line in running.stderr)
         watchdog.cancel()
         running.send_signal(number)
-        _, told = running.communicate(timeout=30)
+        _, told = running.communicate(timeout=120)
 
     assert running.returncode == 0
     assert "Traceback" not in told

@@ -128,7 +128,7 @@ def test_work_runs_on_spark_from_the_stated_number_of_items_on(
 
 
 def test_threads_work_on_items_in_parallel() -> None:
-    meet = threading.Barrier(3, timeout=10)
+    meet = threading.Barrier(3, timeout=60)
 
     assert sorted(ThreadMap(threads=3).map(lambda n: (meet.wait(), n)[1], [1, 2, 3])) == [1, 2, 3]
 

@@ -1,13 +1,15 @@
-"""What README.md and CONTRIBUTING.md show is run, or at least understood by its program."""
+"""What the pages show is run, or at least understood by its program; and the pages hold together."""
 
 from __future__ import annotations
 
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,12 +17,17 @@ import pytest
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from support.architecture import with_reasons
+from support.blocks import blocks_of, section, sessions
+from support.hudi_tables import HandMade, at, end_of
 from support.kafka import create_topic
+from support.samples import commit
 from tidegate.cli import app
+from tidegate.events.codec import encode
+from tidegate.hudi import Instant, InstantState
 from tidegate.service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
+SOURCE_ROOTS = ("schemas", "producers", "consumers")
 README = (ROOT / "README.md").read_text("utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 PAGES = {
@@ -28,18 +35,21 @@ PAGES = {
     for page in sorted((ROOT / "docs").glob("*.md"))
     if "<!-- made by" not in page.read_text("utf-8")
 }
-_BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+SHELL = {"", "sh", "console"}
 
 
-def blocks(text: str, language: str) -> list[str]:
-    return [each["text"] for each in _BLOCK.finditer(text) if each["language"] == language]
+def commands(page: str) -> Iterator[str]:
+    """Every command of the shell blocks: continued lines joined, comments and redirections out."""
+    for language, text in blocks_of(page):
+        if language in SHELL:
+            shown = "\n".join(typed for typed, _ in sessions(text)) if "$ " in text else text
+            lines = shown.replace("\\\n", " ").splitlines()
+            cut = (re.sub(r"\s+#.*|\s+2?>.*|\s+&$", "", line).strip() for line in lines)
+            yield from (line for line in cut if line)
 
 
-def commands(text: str) -> list[str]:
-    """Every line of a shell block: continued lines joined, comments and redirections left out."""
-    joined = "".join(blocks(text, "")).replace("\\\n", " ")
-    lines = (re.sub(r"\s+#.*|\s+>.*", "", line).strip() for line in joined.splitlines())
-    return [line for line in lines if line]
+def in_language(page: str, language: str) -> list[str]:
+    return [text for found, text in blocks_of(page) if found == language]
 
 
 def understood(command: object, words: list[str]) -> None:
@@ -56,10 +66,10 @@ def understood(command: object, words: list[str]) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        pytest.param(command, id=f"{name}: {command}")
+        pytest.param(line, id=f"{name}: {line}")
         for name, page in {"README": README, **PAGES}.items()
-        for command in commands(page)
-        if command.startswith("tidegate")
+        for line in commands(page)
+        if line.startswith("tidegate")
     ],
 )
 def test_every_command_of_the_pages_is_one(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +88,7 @@ def test_every_make_target_that_is_shown_is_there(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "block", [block for page in (README, *PAGES.values()) for block in blocks(page, "toml")]
+    "block", [text for page in (README, *PAGES.values()) for text in in_language(page, "toml")]
 )
 def test_every_settings_file_of_the_pages_is_valid(
     block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -92,28 +102,102 @@ def test_every_settings_file_of_the_pages_is_valid(
     assert set(tomllib.loads(block)) <= set(type(settings).model_fields)
 
 
-def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
-    """Links between pages included."""
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path / "site")]
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site. Links between pages, their anchors, and pages outside the nav are warnings."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(folder)]
     env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
 
-    assert done.returncode == 0, done.stderr
+
+def test_the_site_is_built_without_a_warning_and_every_page_is_in_its_navigation(
+    site: Path,
+) -> None:
+    home = (site / "index.html").read_text("utf-8")
+
+    assert all(f'href="{name}/"' in home for name in PAGES if name != "index")
+
+
+def test_the_site_fetches_nothing_from_outside(site: Path) -> None:
+    fetched = re.compile(r"<(?:script|img|link|iframe)[^>]+(?:src|href)=\"?(?:https?:)?//[^>]*>")
+    pages = list(site.rglob("*.html"))
+
+    assert pages
+    assert [found for page in pages for found in fetched.findall(page.read_text("utf-8"))] == []
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "SECURITY.md", "CONTRIBUTING.md", "compose/README.md"]
+)
+def test_every_relative_link_outside_the_site_leads_to_a_file(page: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", text)
+
+    assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
+
+
+def test_the_readme_is_read_in_two_minutes() -> None:
+    lines = README.splitlines()
+
+    assert len(lines) <= 150
+    assert max(map(len, lines)) <= 100
+
+
+def test_the_pictures_are_those_of_their_text() -> None:
+    drawn = runpy.run_path(str(ROOT / ".ci" / "pictures.py"))["drawn"]()
+
+    assert {
+        name: (ROOT / "docs" / "images" / name).read_text("utf-8") for name in drawn
+    } == drawn, "run: make pictures"
+
+
+def test_the_site_lists_every_module_with_its_first_line(site: Path) -> None:
+    listed = (site / "modules" / "index.html").read_text("utf-8")
+    modules = [path for root in SOURCE_ROOTS for path in (ROOT / root / "tidegate").rglob("*.py")]
+
+    assert listed.count("<li><code>") == len(modules)
+    assert re.findall(r"<li><code>(.*)</code>:\s*</li>", listed) == []  # without docstring
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize(
-    "block", [block for page in (README, *PAGES.values()) for block in blocks(page, "python")]
-)
-def test_the_python_of_the_pages_runs(
-    block: str, bootstrap_servers: str, topic_prefix: str
-) -> None:
+def test_the_python_that_publishes_runs(bootstrap_servers: str, topic_prefix: str) -> None:
     """On a real broker, under topic names of its own."""
     create_topic(bootstrap_servers, f"{topic_prefix}.commits")
-    source = block.replace('"broker:9092"', f"{bootstrap_servers!r}, prefix={topic_prefix!r}")
+    [block] = in_language(section(PAGES["publish"], "From Python"), "python")
 
-    exec(compile(source, "README.md", "exec"), {})  # noqa: S102 - that is the test
+    run(block.replace('"broker:9092"', f"{bootstrap_servers!r}, prefix={topic_prefix!r}"))
 
 
-def test_the_table_of_reasons_is_the_documented_list() -> None:
-    assert with_reasons(README) == README, "run: make docs"
+def test_the_python_that_reads_the_newest_instant_prints_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = HandMade(tmp_path / "orders").create()
+    for minute in (1, 2):
+        completed = InstantState.COMPLETED
+        table.put(Instant(at(minute), "commit", completed, end_of(at(minute))))
+    [block] = in_language(section(PAGES["publish"], "Which instant did my job write?"), "python")
+
+    run(block.replace("/lake/sales/orders", table.location))
+
+    assert capsys.readouterr().out.split() == [at(2), "commit"]
+
+
+def test_both_ways_to_decode_in_python_print_the_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exported = [sys.executable, "-m", "tidegate.cli", "schemas", "export", "avsc"]
+    subprocess.run(exported, check=True, capture_output=True)
+    event = commit(1)
+
+    for block in in_language(section(PAGES["schemas"], "Decode in Python"), "python"):
+        run(block, value=encode(event))
+
+    assert capsys.readouterr().out.splitlines() == [f"{event.table} {event.instant}"] * 2
+
+
+def run(block: str, **names: object) -> None:
+    exec(compile(block, "a page", "exec"), dict(names))  # noqa: S102 - that is the test

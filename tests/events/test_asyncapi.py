@@ -132,6 +132,7 @@ def test_every_role_sends_and_receives_what_the_topics_say(document: Json) -> No
         "bridges.send.vacuums",
         "reader-gate.receive.vacuums",
         "bridges.receive.vacuums",
+        "people.receive.vacuums",
     ]
     group = document["operations"]["reader-gate.receive.vacuums"]["bindings"]["kafka"]["groupId"]
     assert group == {"type": "string", "const": "lake.reader-gate"}

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.budget import examples
 from support.fuzz_inputs import avro_long, damaged
 from tidegate.errors import FormatError
 from tidegate.events import (
@@ -151,7 +152,7 @@ def test_a_fact_is_read_as_it_is_read_generally(event: Event) -> None:
 
 @pytest.mark.parametrize("kind", HOT)
 @given(data=st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(100))
 def test_of_damaged_bodies_it_accepts_none_that_is_refused_generally(
     kind: type[Event], data: st.DataObject
 ) -> None:
@@ -269,7 +270,7 @@ def test_a_fact_is_written_as_it_is_written_generally(event: Event) -> None:
 
 @pytest.mark.parametrize("name", EVENT_TYPES)
 @given(data=st.data())
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_what_a_damaged_example_still_means_is_written_alike(
     name: str, data: st.DataObject
 ) -> None:

@@ -41,7 +41,7 @@ except FormatError as error:
 def read_elsewhere(schema: str, body: bytes) -> str:
     """Read a message in a process of its own, which a fault of native code would end."""
     command = [sys.executable, "-c", READ, schema, body.hex()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     return done.stdout
 
 

@@ -138,11 +138,11 @@ def zigzag(number: int) -> bytes:
 
 
 def test_a_wide_value_with_more_locks_than_the_limit_is_refused_in_little_memory() -> None:
-    """Each block is within the limit; all of them would be 1.6 million locks."""
+    """Each block is within the limit; all of them would be half a million locks."""
     one = encode(vacuum(1))
     head = one[: one.rindex(zigzag(40_000_000)) - 1]  # without the number of locks
     block = zigzag(100_000) + 100_000 * bytes(5)
-    value = head + 16 * block + bytes(2)
+    value = head + 5 * block + bytes(2)
     assert MAX_VALUE_BYTES < len(value) < MAX_WIDE_BYTES
 
     tracemalloc.start()

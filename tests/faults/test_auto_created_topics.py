@@ -32,7 +32,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def topics(servers: str) -> set[str]:
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-    return set(admin.list_topics(timeout=20).topics)
+    return set(admin.list_topics(timeout=60).topics)
 
 
 def test_no_client_of_ours_makes_the_broker_create_a_topic(servers: str) -> None:

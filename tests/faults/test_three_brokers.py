@@ -32,7 +32,7 @@ from tidegate.publisher import Publisher
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.kafka.bus import KafkaBus
 
-pytestmark = [pytest.mark.kafka, pytest.mark.soak]
+pytestmark = [pytest.mark.kafka, pytest.mark.full]
 
 VACUUMS = 3334  # with two releases each: 10,002 events
 CHUNK = 100

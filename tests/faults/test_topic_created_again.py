@@ -55,7 +55,7 @@ def bus(deployment: Deployment) -> Iterator[KafkaBus]:
 def committed(deployment: Deployment, group: str, topic: str) -> int:
     """The group's offset; 0 where there is none: the broker deletes those of a deleted topic."""
     asking = Consumer({**deployment.connection, "group.id": group, "log_level": 0})
-    [where] = asking.committed([TopicPartition(topic, 0)], timeout=30)
+    [where] = asking.committed([TopicPartition(topic, 0)], timeout=60)
     asking.close()
     return max(0, where.offset)
 
@@ -63,13 +63,13 @@ def committed(deployment: Deployment, group: str, topic: str) -> int:
 def create_again(deployment: Deployment, topic: str) -> None:
     admin = AdminClient({**deployment.connection, "log_level": 0})
     for deleted in admin.delete_topics([topic]).values():
-        deleted.result(30)
-    wait_for("the end of the topic", lambda: topic not in admin.list_topics(timeout=10).topics)
+        deleted.result(60)
+    wait_for("the end of the topic", lambda: topic not in admin.list_topics(timeout=60).topics)
     create_topic(deployment.servers, topic)
 
 
 def step_until_it_stops(loop: Loop) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         loop.step(0.1)
 
@@ -97,7 +97,7 @@ def test_nothing_of_a_topic_that_was_created_again_is_acknowledged(
         loop.step(0.1)
         return committed(deployment, group, full) == BEFORE
 
-    wait_for("the first events", all_done, 30)
+    wait_for("the first events", all_done)
     create_again(deployment, full)
     with deployment.publisher() as anew:
         anew.publish(*(event(BEFORE + n) for n in range(AFTER)))
@@ -134,7 +134,7 @@ def test_a_topic_that_grows_stops_a_service(deployment: Deployment, bus: KafkaBu
     wait_for("the first command", lambda: loop.step(0.1))
     admin = AdminClient({**deployment.connection, "log_level": 0})
     [grown] = admin.create_partitions([NewPartitions(topic, 2)]).values()
-    grown.result(30)
+    grown.result(60)
 
     with pytest.raises(StopService, match=f"{topic} has 2 partitions, it had 1"):
         step_until_it_stops(loop)

@@ -16,7 +16,7 @@ from tidegate.local.embedded import EmbeddedBroker
 from tidegate.runtime.kafka import fenced_producer
 from tidegate.runtime.kafka.bus import KafkaBus
 
-pytestmark = [pytest.mark.kafka, pytest.mark.soak]
+pytestmark = [pytest.mark.kafka, pytest.mark.full]
 Step = Callable[[float], None]
 
 

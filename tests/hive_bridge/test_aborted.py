@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from support.acid import build, names_in
+from support.acid import COMPACTED, TRUNCATED, build, names_in
 from support.metastore import HiveEngine, on_both_versions, own_metastore
 from support.waiting import wait_for
 from support.watched_bridge import acid_table
@@ -18,6 +20,7 @@ from tidegate.cleaning import Cleaner
 from tidegate.cleaning.gate import aborted_command
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import WritesAborted
+from tidegate.hive_bridge.observer import Unobserved
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_bridge.sweeping import AbortedSweep
 from tidegate.hive_metastore import MetastoreClient
@@ -28,8 +31,8 @@ pytestmark = pytest.mark.slow
 GRACE = 100.0
 
 
-class Sweep:
-    """A sweep with a clock of its own."""
+class Sweep(Unobserved):
+    """A sweep with a clock of its own, which counts its calls."""
 
     def __init__(self, engine: HiveEngine) -> None:
         self.now = 0.0
@@ -37,7 +40,15 @@ class Sweep:
         settings = BridgeSettings(
             uri=engine.settings.uri, aborted_interval_ms=1, aborted_grace_ms=round(1000 * GRACE)
         )
-        self.sweep = AbortedSweep(settings, Storage(), "test", lambda: self.now)
+        self.calls: Counter[str] = Counter()
+        self.refusals = 0
+        self.sweep = AbortedSweep(settings, Storage(), "test", lambda: self.now, self)
+
+    def called(self, name: str) -> None:
+        self.calls[name] += 1
+
+    def refused(self) -> None:
+        self.refusals += 1
 
     def after(self, seconds: float, db: str) -> list[WritesAborted]:
         """What is published of a database so much later."""
@@ -143,7 +154,98 @@ def test_nothing_of_a_table_goes_that_is_not_to_be_cleaned_or_has_a_partition_el
     assert "not in its table's directory" in said
 
 
-@pytest.mark.soak  # a Metastore of its own
+@pytest.mark.parametrize(
+    ("table", "partition"),
+    [
+        pytest.param("my table", b"", id="a name with a space"),
+        pytest.param("orders", b"/".join([b"day=" + b"x" * 240] * 5), id="a path too long"),
+        pytest.param("orders", b"day=\xff", id="a name that is not UTF-8"),
+    ],
+)
+def test_one_odd_table_is_named_once_and_stands_in_no_other_table_s_way(
+    engine: HiveEngine,
+    sweep: Sweep,
+    caplog: pytest.LogCaptureFixture,
+    table: str,
+    partition: bytes,
+) -> None:
+    odd = engine.database()
+    location = engine.table(odd, table, partitioned_by=["day"] if partition else [])
+    place = Path(os.fsdecode(os.fsencode(location) + b"/" + partition))
+    build(place, {delta(engine.aborted_write(odd, table)): 10})
+    db, location = acid_table(engine)
+    build(location, {delta(engine.aborted_write(db, "orders")): 10})
+
+    with caplog.at_level(logging.WARNING):
+        sweep.after(0, db)
+        [fact] = sweep.after(GRACE, db)
+        assert sweep.after(GRACE, odd) == []
+
+    assert fact.location == str(location)
+    assert len([message for message in caplog.messages if odd in message]) == 1
+    assert sweep.refusals >= 1
+
+
+@on_both_versions
+def test_an_aborted_truncate_goes_and_a_base_that_a_compaction_wrote_stays(
+    engine: HiveEngine, sweep: Sweep
+) -> None:
+    """Both bases have the same name; the file `_metadata_acid` says which is which."""
+    (truncated, its), (compacted, other) = acid_table(engine), acid_table(engine)
+    for db, location, content in ((truncated, its, TRUNCATED), (compacted, other, COMPACTED)):
+        bad = engine.aborted_write(db, "orders")
+        build(location, {f"base_{bad:07}": 10})
+        (location / f"base_{bad:07}" / "_metadata_acid").write_bytes(content)
+
+    sweep.after(0, truncated)
+    [fact] = sweep.after(GRACE, truncated)
+    assert sweep.after(GRACE, compacted) == []
+
+    clean(fact)
+    assert (names_in(its), names_in(other)) == ([], ["base_0000001"])
+
+
+@pytest.mark.parametrize("name", ["_day=1", "_hidden", ".hidden/day=1"])
+def test_a_partition_whose_directory_has_the_name_of_a_hidden_one_is_met_too(
+    engine: HiveEngine, sweep: Sweep, name: str
+) -> None:
+    """Readers list a partition's directory whatever its name is."""
+    db, location = acid_table(engine, partitioned=True)
+    engine.partition(db, "orders", "day=1", location / name)
+    bad = engine.aborted_write(db, "orders")
+    build(location / name, {delta(bad): 10})
+
+    sweep.after(0, db)
+    [fact] = sweep.after(GRACE, db)
+
+    assert fact.partition == name
+    clean(fact)
+    assert names_in(location / name) == []
+
+
+def test_no_abort_is_forgotten_while_a_partition_is_reached_through_a_link(
+    engine: HiveEngine, sweep: Sweep, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Readers follow the link: to them the aborted rows behind it would become visible."""
+    db, location = acid_table(engine, partitioned=True)
+    engine.partition(db, "orders", "day=1")
+    bad = engine.aborted_write(db, "orders")
+    elsewhere = build(location.parent / "elsewhere", {delta(bad): 10})
+    shutil.rmtree(location / "day=1", ignore_errors=True)
+    location.mkdir(exist_ok=True)
+    (location / "day=1").symlink_to(elsewhere)
+
+    with caplog.at_level(logging.INFO):
+        for seconds in (0, GRACE, GRACE):
+            assert sweep.after(seconds, db) == []
+
+    said = [message for message in caplog.messages if db in message]
+    assert len(said) == 1, said
+    assert "day=1 is a symbolic link" in said[0]
+    assert names_in(elsewhere) == [delta(bad)]
+
+
+@pytest.mark.full  # a Metastore of its own
 def test_the_metastore_forgets_a_write_only_when_nothing_of_it_is_left(tmp_path: Path) -> None:
     """With its own service that forgets transactions, as it runs in production."""
     services = "org.apache.hadoop.hive.metastore.txn.service."

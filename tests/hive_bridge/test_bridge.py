@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,16 +13,18 @@ from pathlib import Path
 import pytest
 
 from support.metastore import HiveEngine, on_both_versions, own_metastore, product, until_answers
-from support.metastore_model import vacuum
+from support.metastore_model import NOON, vacuum
 from support.waiting import wait_for
 from support.watched_bridge import Watched, acid_table, compact
+from tidegate.cleaning import ReaderGate
 from tidegate.errors import DeliveryError, TransientError
-from tidegate.events import LockReleased, ReleaseReason, VacuumKind
+from tidegate.events import CleaningReleased, Command, LockReleased, ReleaseReason, VacuumKind
 from tidegate.hive_bridge.baseline import Baseline, MetastoreReplacedError
 from tidegate.hive_bridge.bridge import MetastoreBridge
 from tidegate.hive_bridge.describing import NotDescribed, describe
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore import MetastoreClient
+from tidegate.runtime.decider.state_store import store_of
 from tidegate.storage import Storage
 
 pytestmark = pytest.mark.slow
@@ -100,9 +103,31 @@ def test_every_hold_is_released_when_it_ends_and_none_before(
 
 
 @on_both_versions
-def test_a_long_query_on_another_table_holds_nobody_back(
+def test_a_reader_that_locks_its_tables_one_by_one_holds_until_its_end(
     engine: HiveEngine, watched: Watched
 ) -> None:
+    """Its snapshot is of before the vacuum, whenever it locks this table."""
+    db, location = acid_table(engine)
+    engine.table(db, "stock")
+    reader = engine.open_txn()
+    engine.lock(db, "stock", txn=reader)
+    compact(engine, db, location)
+    [event] = watched.vacuums(db)
+    assert reader in event.open_transactions
+
+    assert watched.releases(db) == []
+    engine.lock(db, "orders", txn=reader)
+    assert watched.releases(db) == []
+
+    engine.commit(reader)
+    assert {release.transaction_id for release in watched.releases(db)} == {reader}
+
+
+@on_both_versions
+def test_where_readers_lock_at_once_a_long_query_on_another_table_holds_nobody_back(
+    engine: HiveEngine,
+) -> None:
+    watched = Watched(engine, readers_lock_at_once=True)
     db, location = acid_table(engine)
     engine.table(db, "stock")
     elsewhere, here = engine.open_txn(), engine.open_txn()
@@ -120,6 +145,7 @@ def test_a_long_query_on_another_table_holds_nobody_back(
     engine.commit(elsewhere)
     engine.commit(here)
     assert {release.transaction_id for release in watched.releases(db)} == {elsewhere, here}
+    watched.bridge.close()
 
 
 @on_both_versions
@@ -167,6 +193,68 @@ def test_a_reader_that_died_is_released_as_expired(tmp_path: Path) -> None:
 
         assert {each.lock_id or each.transaction_id for each in found} == {dead, dead_lock}
         assert {each.reason for each in found} == {ReleaseReason.EXPIRED}
+        watched.bridge.close()
+        engine.close()
+
+
+def test_a_reader_that_stalled_before_any_vacuum_waited_is_released_as_expired(
+    tmp_path: Path,
+) -> None:
+    """While no vacuum waits, heartbeats count all the same."""
+    with own_metastore(tmp_path / "metastore", timeout="10s") as metastore:
+        engine = HiveEngine(metastore)
+        watched = Watched(engine)
+        db, location = acid_table(engine)
+        watched.bridge.look()
+        settings_asked = watched.calls["get_config_value"]
+        stalled = engine.lock(db, "orders")
+        until = time.monotonic() + 6
+        while time.monotonic() < until:
+            watched.bridge.look()
+            time.sleep(0.2)
+        assert watched.calls["get_config_value"] == settings_asked
+        table = f"hive.{db}.orders"
+        known = vacuum([stalled], (), table, location=str(location), own_transaction_id=None)
+        watched.bridge.take([known])
+
+        [found] = wait_for("the time-out", lambda: watched.releases(db), 120)
+
+        assert (found.lock_id, found.reason) == (stalled, ReleaseReason.EXPIRED)
+        watched.bridge.close()
+        engine.close()
+
+
+@pytest.mark.parametrize("in_transaction", [True, False], ids=["a transaction", "a lock alone"])
+def test_a_reader_that_expired_before_its_vacuum_was_published_is_not_trusted(
+    tmp_path: Path, *, in_transaction: bool
+) -> None:
+    """It may have stalled, and read on: what it reads is quarantined, not deleted."""
+    with own_metastore(tmp_path / "metastore", timeout="5s") as metastore:
+        engine = HiveEngine(metastore)
+        watched = Watched(engine)
+        db, location = acid_table(engine)
+        watched.bridge.look()
+        reader = engine.open_txn() if in_transaction else None
+        lock = engine.lock(db, "orders", txn=reader)
+        watched.bridge.look()
+        compact(engine, db, location)
+
+        def is_expired() -> bool:
+            with MetastoreClient(engine.settings) as client:
+                return lock not in {row.lock_id for row in client.locks()}
+
+        wait_for("the time-out", is_expired, 120)
+        watched.vacuums(db)
+
+        gate = ReaderGate()
+        store = store_of(gate)
+        commands: list[Command] = []
+        for event in watched.events:
+            decision = gate.decide(store.state(event.table), event, NOON)
+            store.put(event.table, decision.state, decision.pieces)
+            commands += decision.commands
+        [command] = [e for e in commands if isinstance(e, CleaningReleased)]
+        assert command.after_expiry
         watched.bridge.close()
         engine.close()
 
@@ -222,7 +310,7 @@ def test_a_table_whose_events_are_refused_is_named_once_and_stalls_no_other(
         compact(engine, db, location)
         watched.vacuums(db)
     (good, _), (bad, bad_location) = tables
-    watched.refused = bad
+    watched.refused_database = bad
     for lock in locks:
         engine.unlock(lock)
     compact(engine, bad, bad_location)
@@ -235,6 +323,24 @@ def test_a_table_whose_events_are_refused_is_named_once_and_stalls_no_other(
     watched.bridge.look()
     said = [message for message in caplog.messages if bad in message]
     assert len(said) == 2, said  # its release, and its vacuum
+
+
+def test_a_compaction_whose_table_no_event_can_name_stands_in_no_other_one_s_way(
+    engine: HiveEngine, watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    odd = engine.database()
+    location = engine.table(odd, "my table")
+    highest = max(engine.write(odd, "my table") for _ in range(3))
+    made = product(f"delta_0000001_{highest:07}", engine.compact(odd, "my table", highest))
+    (location / made).mkdir(parents=True)
+    db, location = acid_table(engine)
+    compact(engine, db, location)
+
+    with caplog.at_level(logging.WARNING):
+        assert len(watched.vacuums(db)) == 1
+        assert watched.vacuums(odd) == []
+
+    assert len([message for message in caplog.messages if odd in message]) == 1
 
 
 @on_both_versions
@@ -325,6 +431,7 @@ def test_a_metastore_that_lost_its_database_releases_nothing(tmp_path: Path) -> 
         engine.close()
 
 
+@pytest.mark.full
 def test_a_metastore_that_hangs_in_one_call_delays_only_that_call(tmp_path: Path) -> None:
     """The queue of compactions is asked for on a connection of its own."""
     with own_metastore(tmp_path / "metastore") as metastore:

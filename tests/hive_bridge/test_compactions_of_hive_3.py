@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from support.acid import build
+from support.acid import COMPACTED, TRUNCATED, build
 from support.metastore_model import vacuum
 from tidegate.errors import MissingCallError
 from tidegate.events import VacuumFinished, VacuumKind
@@ -34,8 +34,8 @@ INPUTS, MADE = ("delta_0000001_0000001_0000", "delta_0000003_0000003_0000"), "de
 class Queue:
     """The compactions of a bridge, and what was looked up."""
 
-    answers: dict[int, Description | NotDescribed] = field(
-        default_factory=dict[int, Description | NotDescribed]
+    answers: dict[int, Description | NotDescribed | ValueError] = field(
+        default_factory=dict[int, Description | NotDescribed | ValueError]
     )
     asked: list[int] = field(default_factory=list[int])
 
@@ -45,7 +45,7 @@ class Queue:
     def _describe(self, compaction: Compaction) -> Description:
         self.asked.append(compaction.compaction_id)
         answer = self.answers[compaction.compaction_id]
-        if isinstance(answer, NotDescribed):
+        if isinstance(answer, Exception):
             raise answer
         return answer
 
@@ -108,6 +108,19 @@ def test_a_refused_one_does_not_stand_in_the_way_of_the_next(queue: Queue) -> No
     assert [each.compaction_id for each in queue.look(FIRST, SECOND)] == [9]
 
 
+def test_one_whose_names_can_not_be_written_ends_nothing_and_the_next_is_published(
+    queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = replace(SECOND, table="stock")
+    queue.answers = {7: UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates"), 9: made(5)}
+
+    queue.look(FIRST)
+    found = queue.look(FIRST, other)
+
+    assert [entry.compaction_id for entry in found] == [9]
+    assert len([message for message in caplog.messages if "compaction 7" in message]) == 1
+
+
 def test_what_was_looked_up_after_the_locks_of_a_look_waits_for_the_next_ones(
     queue: Queue,
 ) -> None:
@@ -149,8 +162,8 @@ class Metastore:
     def compactions(self) -> tuple[Compaction, ...]:
         return self.queues.pop(0)
 
-    def describe(self) -> Description:
-        return describe(FIRST, cast("MetastoreClient", self), Storage())
+    def describe(self, compaction: Compaction = FIRST) -> Description:
+        return describe(compaction, cast("MetastoreClient", self), Storage())
 
 
 def test_it_is_described_by_its_directory(tmp_path: Path) -> None:
@@ -159,6 +172,20 @@ def test_it_is_described_by_its_directory(tmp_path: Path) -> None:
     assert found == Description(
         str(tmp_path), (MADE,), 1, 3, "sales.orders:3:9223372036854775807::"
     )
+
+
+def test_the_base_of_a_truncate_that_aborted_is_not_taken_for_a_compactions(
+    tmp_path: Path,
+) -> None:
+    """Then its rows, which are still there, would be removed as if it had replaced them."""
+    major = replace(FIRST, kind=VacuumKind.MAJOR)
+    build(tmp_path, dict.fromkeys(("base_0000003", "base_0000005"), 10))
+    for base, content in (("base_0000003", COMPACTED), ("base_0000005", TRUNCATED)):
+        (tmp_path / base / "_metadata_acid").write_bytes(content)
+
+    found = Metastore(tmp_path, [(major,), (major,)]).describe(major)
+
+    assert (found.directories, found.max_write_id) == (("base_0000003",), 3)
 
 
 @pytest.mark.parametrize(

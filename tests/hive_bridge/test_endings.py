@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.metastore_model import lock, snapshot
 from tidegate.events import ReleaseReason
-from tidegate.hive_bridge.endings import Endings
+from tidegate.hive_bridge.endings import Endings, Expirations
 from tidegate.hive_metastore.values import Snapshot, Transactions
 
 TIMEOUT = 100.0
@@ -45,6 +45,11 @@ def test_a_reader_whose_heartbeat_is_as_old_as_the_timeout_has_expired() -> None
     assert endings.of_lock(2, None, NOBODY, 95) is ReleaseReason.EXPIRED
 
 
+def test_an_answer_without_heartbeats_makes_no_stalled_reader_look_alive() -> None:
+    endings = watched((0, 1), (40, 1), (60, 0), (80, 1))
+    assert endings.of_transaction(7, NOBODY, 95) is ReleaseReason.EXPIRED
+
+
 def test_what_lived_between_two_looks_did_not_expire() -> None:
     endings = watched(*((float(now), now) for now in range(0, 120, 2)))
 
@@ -65,3 +70,38 @@ def test_a_lock_whose_row_was_seen_ends_as_its_transaction_does() -> None:
     assert endings.of_lock(2, None, frozenset({7}), 100) is ReleaseReason.ABORTED
     endings.look(snapshot(), 101)
     assert not endings.has_seen(2, 7)
+
+
+def test_what_stalled_and_is_gone_has_expired_and_what_its_reader_ended_has_not() -> None:
+    stalled, alive = watched((0, 1), (40, 1), (80, 1)), watched((0, 1), (40, 2), (80, 3))
+    gone = snapshot(aborted=[7])
+
+    assert set(stalled.expired(gone, 95)) == {7, lock(1, heartbeat_ms=1)}
+    assert set(alive.expired(gone, 95)) == set()
+    assert set(stalled.expired(beating(1), 95)) == set()
+
+
+def test_an_abort_that_an_idle_bridge_never_saw_open_may_have_expired_before_it_came() -> None:
+    assert set(Endings(TIMEOUT).expired(snapshot(aborted=[7]), 1)) == {7}
+    seen = watched((0, 1))
+    seen.look(snapshot(aborted=[7]), 1)
+    assert set(seen.expired(snapshot(aborted=[7]), 2)) == set()
+
+
+def test_a_compaction_has_the_expirations_since_an_answer_that_did_not_have_it() -> None:
+    found = Expirations()
+    found.asked()
+    found.add([1])
+    found.answered({70})  # of the first answer: it may have begun at any time
+    found.asked()
+    found.add([2])
+    found.answered({70})
+    found.add([3])
+    found.asked()
+    found.answered({70, 71})  # it began after 70 was asked for alone, when 1 had expired
+
+    assert list(found.since_begin_of(70)) == [1, 2, 3]
+    assert list(found.since_begin_of(71)) == [2, 3]
+    found.answered({71})
+    found.add([4])
+    assert list(found.since_begin_of(71)) == [2, 3, 4]

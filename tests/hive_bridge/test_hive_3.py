@@ -68,7 +68,7 @@ def test_a_compaction_is_cleaned_and_stays_in_the_queue_which_blocks_no_other(
     again.bridge.close()
 
 
-@pytest.mark.soak
+@pytest.mark.full
 def test_a_base_of_an_insert_overwrite_is_never_taken_for_a_compactions(
     engine: HiveEngine, queued: Queued
 ) -> None:
@@ -90,7 +90,7 @@ def test_a_base_of_an_insert_overwrite_is_never_taken_for_a_compactions(
     engine.abort(overwrites)
 
 
-@pytest.mark.soak
+@pytest.mark.full
 def test_a_compaction_is_not_looked_up_while_another_of_the_same_place_is_under_way(
     engine: HiveEngine, queued: Queued, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -113,7 +113,7 @@ def test_a_compaction_is_not_looked_up_while_another_of_the_same_place_is_under_
     again.bridge.close()
 
 
-@pytest.mark.soak
+@pytest.mark.full
 def test_what_aborted_is_cleaned_though_the_metastore_goes_on_listing_it(
     engine: HiveEngine, queued: Queued
 ) -> None:

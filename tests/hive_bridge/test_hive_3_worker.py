@@ -16,7 +16,7 @@ from tidegate.hive_metastore import MetastoreClient
 from tidegate.local.demo.acid_orc import AcidTable, Key
 from tidegate.local.embedded.metastore_home import HIVE_3
 
-pytestmark = [pytest.mark.slow, pytest.mark.judge, pytest.mark.soak]
+pytestmark = [pytest.mark.slow, pytest.mark.judge, pytest.mark.full]
 MINOR, MAJOR = 1, 2
 WORKER = {"metastore.compactor.worker.threads": "1"}
 

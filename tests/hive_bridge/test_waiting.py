@@ -17,8 +17,8 @@ from tidegate.hive_metastore.values import Lock, Snapshot
 ORDERS = "hive.sales.orders"
 
 
-def waiting(**options: bool) -> WaitingHolds:
-    return WaitingHolds("hive", **options)
+def waiting(*, free_elsewhere: bool = True) -> WaitingHolds:
+    return WaitingHolds("hive", free_elsewhere=free_elsewhere)
 
 
 def look(holds: WaitingHolds, shown: Snapshot, number: int | None = None) -> list[Ended]:
@@ -135,7 +135,7 @@ def test_an_open_transaction_that_locked_other_tables_only_holds_nobody_back(
     assert ids(look(holds, shown)) == ({(ORDERS, None, 7)} if is_free else set())
 
 
-def test_where_readers_take_no_locks_a_transaction_holds_until_its_end() -> None:
+def test_where_readers_may_lock_one_by_one_a_transaction_holds_until_its_end() -> None:
     holds = waiting(free_elsewhere=False)
     holds.vacuum(vacuum(open_txns=[7]))
     elsewhere = lock(1, table="stock", transaction_id=7)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,34 @@ def test_locks_of_every_level_are_listed_with_their_transactions(
     engine.unlock(on_partition)
     engine.commit(txn)
     assert [lock for lock in client.locks() if lock.database == db] == []
+
+
+@on_both_versions
+def test_transactions_are_listed_by_another_call_where_the_metastore_breaks_one_off(
+    engine: HiveEngine, client: MetastoreClient
+) -> None:
+    class BrokenOff(MetastoreClient):
+        """Hive 4.0.1 while a transaction's id is pending."""
+
+        def _call(self, name: str, *arguments: object) -> Any:  # noqa: ANN401 - as the original
+            if name == "get_open_txns_info":
+                raise TransientError("the Metastore did not answer get_open_txns_info: EOF")
+            return super()._call(name, *arguments)
+
+    db = engine.database()
+    engine.table(db)
+    txn = engine.open_txn()
+    engine.aborted_write(db, "orders")
+    expected = client.transactions()
+
+    with BrokenOff(engine.settings) as other:
+        found = other.transactions()
+
+    assert expected.aborted
+    assert found.high_water_mark == expected.high_water_mark
+    assert (found.open.keys(), found.aborted) == (expected.open.keys(), expected.aborted)
+    assert txn in found.open
+    engine.commit(txn)
 
 
 @on_both_versions
@@ -136,6 +165,7 @@ def test_tables_say_where_they_are_and_whether_they_are_acid(
     assert client.setting("hive.nothing.of.this.name") is None
 
 
+@pytest.mark.full
 def test_a_metastore_that_restarts_is_the_same_one(tmp_path: Path) -> None:
     metastore = own_metastore(tmp_path / "metastore")
     with metastore:

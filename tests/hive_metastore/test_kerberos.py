@@ -36,7 +36,7 @@ def test_without_the_library_it_is_a_fault_of_the_installation(
 
 
 @pytest.mark.slow
-@pytest.mark.soak
+@pytest.mark.full
 @pytest.mark.parametrize("protection", ["auth", "auth-conf"])
 def test_a_metastore_with_kerberos_answers_who_has_a_ticket_and_nobody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protection: Literal["auth", "auth-conf"]

@@ -13,7 +13,7 @@ from tidegate.errors import TransientError
 from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
 from tidegate.hive_metastore.settings import MetastoreTls
 
-pytestmark = pytest.mark.soak
+pytestmark = pytest.mark.full
 _PASSWORD = "changeit"  # noqa: S105 - of a key that lives as long as the test
 
 

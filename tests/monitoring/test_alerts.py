@@ -44,8 +44,12 @@ tests:
       - series: >-
           kafka_consumergroup_current_offset{consumergroup="tidegate.cleaner",topic="t",partition="0"}
         values: "9x40"
-      - series: 'tidegate_dead_letters_seen_total'
+      - series: 'tidegate_dead_letters_seen_total{fault="location"}'
         values: "0x5 3x40"
+      - series: 'tidegate_dead_letters_seen_total{fault="message"}'
+        values: "0x60 5000x40"
+      - series: 'tidegate_dead_letters_seen_total{fault="service"}'
+        values: "0x70 1x40"
       - series: 'tidegate_overdue_vacuums{tables="lake.*"}'
         values: "0x5 2x5 0x30"
       - series: 'tidegate_outcomes_seen_total{kind="UnknownTableReleased",reason=""}'
@@ -93,10 +97,34 @@ tests:
       - eval_time: 7m
         alertname: TidegateDeadLetters
         exp_alerts:
-          - exp_labels: {severity: warning}
+          - exp_labels: {severity: warning, fault: location}
             exp_annotations:
-              summary: Messages could not be processed and were put aside.
+              summary: "Messages could not be processed and were put aside (fault: location)."
               action: tidegate dead-letters list, then redrive or discard each.
+      - eval_time: 60m
+        alertname: TidegateInvalidMessages
+        exp_alerts: []
+      - eval_time: 63m
+        alertname: TidegateInvalidMessages
+        exp_alerts:
+          - exp_labels: {severity: critical}
+            exp_annotations:
+              summary: >-
+                A producer floods the topics: over 1000 invalid messages in 15 minutes.
+              action: >-
+                tidegate dead-letters list names topic and reason; take the producer's right to
+                write.
+      - eval_time: 70m
+        alertname: TidegateServiceFails
+        exp_alerts: []
+      - eval_time: 73m
+        alertname: TidegateServiceFails
+        exp_alerts:
+          - exp_labels: {severity: critical}
+            exp_annotations:
+              summary: A service failed on valid messages and put them aside.
+              action: >-
+                tidegate dead-letters list names it; correct its code or settings, then redrive.
       - eval_time: 35m
         alertname: TidegateLagging
         exp_alerts:

@@ -69,7 +69,10 @@ def test_outcomes_and_dead_letters_are_counted_from_the_start(
     assert seen("DirectoriesCleaned", "") == 1
     assert seen("SavepointRejected", Reason.OUTSIDE_WAREHOUSE) == 1
     assert seen("SavepointRejected", "other") == 1  # no time series for what others choose
-    assert metrics.registry.get_sample_value("tidegate_dead_letters_seen_total") == 0
+    assert (
+        metrics.registry.get_sample_value("tidegate_dead_letters_seen_total", {"fault": "message"})
+        == 0
+    )
 
 
 def test_a_service_that_does_not_run_is_seen_with_its_lag(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,12 +16,6 @@ from support.watching import Prometheus, found_in, get, needs_prometheus, port_o
 pytestmark = [pytest.mark.kafka]
 
 SETTINGS = "[monitoring]\nport = 0"
-
-
-@pytest.fixture
-def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[Deployment]:
-    with Deployment(bootstrap_servers, topic_prefix, tmp_path, settings=SETTINGS) as deployment:
-        yield deployment
 
 
 def page_with(url: str, line: str) -> str | None:

@@ -111,7 +111,7 @@ def test_commands_attempts_outcomes_and_dead_letters(monitoring: ProcessMonitori
     assert value(monitoring, "tidegate_outcomes_total", **created, reason="") == 3
     assert value(monitoring, failed, **it, error="TransientError") == 1
     assert value(monitoring, failed, **it, error="PermanentError") == 1
-    assert value(monitoring, "tidegate_dead_letters_total", **it) == 1
+    assert value(monitoring, "tidegate_dead_letters_total", **it, fault="message") == 1
     assert value(monitoring, "tidegate_messages_published_total", **created) == 3
     assert value(monitoring, "tidegate_messages_published_total", **it, kind="") is None
     assert value(monitoring, "tidegate_event_to_action_seconds_count", **created) == 3

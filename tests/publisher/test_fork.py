@@ -60,7 +60,7 @@ def test_a_forked_process_publishes_and_ends_and_so_does_its_parent(
     create_topic(bootstrap_servers, f"{topic_prefix}.commits")
     command = [sys.executable, "-c", FORKING, bootstrap_servers, topic_prefix]
 
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
 
     child, parent, code = done.stdout.splitlines()
     assert [json.loads(each)[2] for each in (child, parent)] == [1, 2]

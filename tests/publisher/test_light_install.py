@@ -87,7 +87,7 @@ def test_the_blocker_of_these_tests_blocks() -> None:
     assert python(BLOCK + "import pyspark").returncode == 1
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_project_without_extras_brings_no_spark(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     asked = ["--dry-run", "--ignore-installed", "--quiet", "--report", str(report), str(ROOT)]

@@ -1,9 +1,8 @@
-"""A publisher that threads share: a report wakes the call that waits for it; one thread polls."""
+"""A publisher that threads share: one thread polls, and only while a report is outstanding."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from support.waiting import wait_for
 from tidegate.publisher import ConfirmedProducer, Message
-from tidegate.publisher.reports import Reports, Turns
 
 THREADS, CALLS = 8, 200
 
@@ -49,6 +48,9 @@ class CountingClient:
             self.reports.append((rest[3], Stored(topic, self.sent)))
             self.sent += 1
             self.arrived.notify()
+
+    def __len__(self) -> int:
+        return len(self.reports)
 
     def poll(self, timeout: float) -> int:
         with self.arrived:
@@ -89,48 +91,15 @@ def test_threads_that_share_a_publisher_never_poll_without_a_report(
     assert client.empty == 0
 
 
-def test_who_polls_wakes_who_waits_and_hands_the_polling_on() -> None:
-    turns, first, second = Turns(), Reports(1), Reports(1)
-    polled: list[str] = []
-    served = threading.Event()
+def test_the_polling_thread_ends_with_its_publisher(shared: ConfirmedProducer) -> None:
+    def polling() -> list[str]:
+        return [thread.name for thread in threading.enumerate() if thread.name == "publisher"]
 
-    def poll_of_first() -> None:
-        if not served.wait(10):
-            raise AssertionError("the second call does not wait")
-        polled.append("first")
-        first.record(0, None, Stored("a", 1))  # type: ignore[arg-type]
+    others = polling()
+    shared.send([Message("t", b"k", b"v")])
+    assert len(polling()) == len(others) + 1
+    shared.close()
+    wait_for("its end", lambda: polling() == others, 10)
 
-    def poll_of_second() -> None:
-        polled.append("second")
-        second.record(0, None, Stored("b", 2))  # type: ignore[arg-type]
-
-    leader = threading.Thread(target=turns.wait, args=(first, poll_of_first), daemon=True)
-    leader.start()
-    while turns._polling is not first:
-        time.sleep(0.001)
-    follower = threading.Thread(target=turns.wait, args=(second, poll_of_second), daemon=True)
-    follower.start()
-    while not turns._waiting:
-        time.sleep(0.001)
-    served.set()
-    leader.join(10)
-    follower.join(10)
-
-    assert not follower.is_alive()
-    assert polled == ["first", "second"]
-    assert turns._polling is None
-    assert not turns._waiting
-
-
-def test_a_call_whose_poll_fails_hands_the_polling_on() -> None:
-    turns, failing = Turns(), Reports(1)
-
-    def interrupted() -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        turns.wait(failing, interrupted)
-    other = Reports(1)
-    turns.wait(other, lambda: other.record(0, None, Stored("a", 1)))  # type: ignore[arg-type]
-
-    assert other.receipts()[0].offset == 1
+    assert shared.send([Message("t", b"k", b"v")])[0].offset == 0  # a client of its own
+    del shared

@@ -42,7 +42,7 @@ from tidegate.savepoints import SavepointPolicyService
 from tidegate.service.assembly import assemble
 from tidegate.service.settings import Settings
 
-pytestmark = [pytest.mark.registry, pytest.mark.slow]
+pytestmark = [pytest.mark.registry, pytest.mark.full]
 KEY = b"lake.sales.orders"
 
 

@@ -100,7 +100,7 @@ def test_hudi_restores_and_keeps_its_metadata_table(live_hudi: RealHudi, tmp_pat
     assert "files" in properties.values["hoodie.table.metadata.partitions"]
 
 
-@pytest.mark.soak
+@pytest.mark.full
 @pytest.mark.parametrize(
     "kind",
     [(9, False, False), (9, True, True), (8, True, False), (6, True, False), (6, False, True)],
@@ -115,7 +115,7 @@ def test_hudi_restores_tables_of_every_kind(
     check_restored_by_hudi(table)
 
 
-@pytest.mark.soak
+@pytest.mark.full
 def test_a_bootstrapped_table_is_left_to_hudi_alone(live_hudi: RealHudi, tmp_path: Path) -> None:
     source = tmp_path / "source"
     frame = live_hudi.session().createDataFrame(

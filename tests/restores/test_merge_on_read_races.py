@@ -1,7 +1,7 @@
 """Two at work on a merge-on-read table at once: a restorer, a savepoint writer, a writer.
 
 The other does all of its work within one step of the first: at some steps in every run, at each of
-them under `soak`.
+them under `full`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ STEPS = pytest.mark.parametrize(
     "every",
     [
         pytest.param(6, id="some steps"),
-        pytest.param(1, id="every step", marks=pytest.mark.soak),
+        pytest.param(1, id="every step", marks=pytest.mark.full),
     ],
 )
 Work = Callable[[HandMade, Warehouse, int], Sequence[Outcome]]

@@ -1,7 +1,7 @@
 """Our restore and real Hudi at one table at once; real Hudi says what is left.
 
 Real Hudi does its part within one step of our restore: at some steps in every run, at each of them
-under `soak`.
+under `full`.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ STEPS = pytest.mark.parametrize(
     "every",
     [
         pytest.param(7, id="some steps"),
-        pytest.param(1, id="every step", marks=pytest.mark.soak),
+        pytest.param(1, id="every step", marks=pytest.mark.full),
     ],
 )
 KINDS = pytest.mark.parametrize(
     ("version", "merge_on_read"),
     [
         pytest.param(9, False, id="copy-on-write 9"),
-        pytest.param(6, False, id="copy-on-write 6", marks=pytest.mark.soak),
-        pytest.param(9, True, id="merge-on-read 9", marks=pytest.mark.soak),
-        pytest.param(6, True, id="merge-on-read 6", marks=pytest.mark.soak),
+        pytest.param(6, False, id="copy-on-write 6", marks=pytest.mark.full),
+        pytest.param(9, True, id="merge-on-read 9", marks=pytest.mark.full),
+        pytest.param(6, True, id="merge-on-read 6", marks=pytest.mark.full),
     ],
 )
 LATE = [(0, "p0", 9, "late"), (70, "p1", 9, "late")]
@@ -115,7 +115,7 @@ def once_at(step: int, act: Callable[[], object]) -> Callable[[int], None]:
 @KINDS
 @STEPS
 @pytest.mark.parametrize(
-    "operation", ["upsert", pytest.param("bulk_insert", marks=pytest.mark.soak)]
+    "operation", ["upsert", pytest.param("bulk_insert", marks=pytest.mark.full)]
 )
 def test_a_writer_that_began_before_the_restore_and_ends_during_it(  # noqa: PLR0913 - a matrix
     live_hudi: RealHudi,

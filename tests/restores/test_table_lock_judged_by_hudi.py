@@ -36,7 +36,7 @@ LOCKING: Final = {
 SETTINGS: Final = LivenessSettings(watch=timedelta(0), hold_lock=True)
 
 
-@pytest.mark.parametrize("version", [9, pytest.param(6, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("version", [9, pytest.param(6, marks=pytest.mark.full)])
 def test_a_writer_waits_for_the_lock_of_a_restore_and_leaves_none_behind(
     live_hudi: RealHudi, tmp_path: Path, version: int
 ) -> None:

@@ -118,6 +118,27 @@ def test_a_withdrawn_plan_comes_back_if_another_process_has_begun_it_meanwhile(
     assert isinstance(last, RestoreCompleted)
 
 
+def test_a_restore_is_withdrawn_if_one_write_took_the_place_of_another_since_its_plan(
+    table: HandMade,
+) -> None:
+    """As many instants as before, but not the same: the plan would miss the new write."""
+    before = {name for name in timeline_names(table) if not name.startswith(at(7))}
+    rows = data_files(table.path)
+
+    def swapped() -> None:
+        for path in table.timeline.glob(f"{at(7)}*"):
+            path.unlink()
+        table.begin(at(9))
+
+    with pytest.raises(TransientError, match="changed while its restore was planned"):
+        restore(table, Overtaken(table.path.parent, after_requested=swapped), 0)
+
+    left = timeline_names(table) - before
+    assert len(left) == 2
+    assert all(name.startswith(at(9)) for name in left)
+    assert data_files(table.path) == rows
+
+
 def test_a_restore_that_was_withdrawn_meanwhile_is_not_resumed(table: HandMade) -> None:
     root, before = table.path.parent, data_files(table.path)
     with pytest.raises(Killed):

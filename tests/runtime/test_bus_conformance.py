@@ -60,7 +60,7 @@ def bus(request: pytest.FixtureRequest, topics: Topics) -> Iterator[Bus]:
     servers = str(request.getfixturevalue("bootstrap_servers"))
     admin = AdminClient({"bootstrap.servers": servers})
     for created in admin.create_topics([NewTopic(name, 3, 1) for name in topics]).values():
-        created.result(30)
+        created.result(60)
     kafka = KafkaBus({"bootstrap.servers": servers}, QUICK)
     yield kafka
     kafka.close()
@@ -68,7 +68,7 @@ def bus(request: pytest.FixtureRequest, topics: Topics) -> Iterator[Bus]:
 
 def read(subscription: Subscription, enough: Callable[[list[Record]], bool]) -> list[Record]:
     taken: list[Record] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not enough(taken):
         assert time.monotonic() < deadline, f"only {taken} arrived"
         taken += subscription.poll(100, 0.1)
@@ -181,7 +181,7 @@ def test_partition_n_of_every_topic_belongs_to_one_member(bus: Bus, topics: Topi
     one, other = Log(), Log()
     first = bus.subscribe(group(topics), topics, one)
     second = bus.subscribe(group(topics), topics, other)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(one.held) + len(other.held) < 6 or not other.held or not one.held:
         assert time.monotonic() < deadline
         first.poll(1, 0.1)
@@ -198,7 +198,7 @@ def test_partition_n_of_every_topic_belongs_to_one_member(bus: Bus, topics: Topi
 def test_a_paused_partition_gives_nothing_until_it_is_resumed(bus: Bus, topics: Topics) -> None:
     log = Log()
     subscription = bus.subscribe(group(topics), topics[:1], log)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(log.held) < 3:
         assert time.monotonic() < deadline
         subscription.poll(1, 0.1)
@@ -239,7 +239,7 @@ def test_a_partition_that_was_paused_is_read_again_after_a_rebalance(
 ) -> None:
     one, other = Log(), Log()
     first = bus.subscribe(group(topics), topics[:1], one)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(one.held) < 3:
         assert time.monotonic() < deadline
         first.poll(1, 0.1)

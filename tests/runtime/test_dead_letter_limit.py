@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 
@@ -19,13 +19,22 @@ from support.samples import (
     message,
     savepoint_request,
 )
-from tidegate.errors import DeadLetterFlood, FormatError, MessageTooLargeError, PermanentError
+from tidegate.errors import (
+    ConfinementError,
+    DeadLetterFlood,
+    FormatError,
+    MessageTooLargeError,
+    MetastoreRefusedError,
+    PermanentError,
+    TransientError,
+)
 from tidegate.events import Event
 from tidegate.events.topics import TOPICS, changelog
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.runtime.input.dead_letters import MAX_OF_A_KEY, DeadLetterLimit
+from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit, Fault, fault_of
+from tidegate.runtime.input.dead_letters import counted
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.runtime.protocols import Decision
@@ -33,17 +42,18 @@ from tidegate.runtime.protocols import Decision
 ZERO, ONE = Partition("tidegate.commands", 0), Partition("tidegate.commands", 1)
 DEAD = "tidegate.dead-letters"
 BUG = ValueError("a bug")
+TABLES = [f"lake.a.t{number}" for number in range(100)]
 
 
 def record_of(partition: Partition, key: str = "lake.a.b") -> Record:
     return Record(partition, 0, key.encode(), b"x", (), 0)
 
 
-def letters_until_flood(
+def dead_letters_until_flood(
     limit: DeadLetterLimit,
     partition: Partition,
     error: Exception = BUG,
-    keys: Sequence[str] = ("lake.a.b",),
+    keys: Sequence[str] = TABLES,
 ) -> int:
     for count in range(1000):
         try:
@@ -53,17 +63,24 @@ def letters_until_flood(
     raise AssertionError("there is no limit")
 
 
+def assert_never_stops(error: Exception, keys: Sequence[str] = TABLES) -> None:
+    with pytest.raises(AssertionError, match="there is no limit"):
+        dead_letters_until_flood(DeadLetterLimit(), ZERO, error, keys)
+
+
 def test_each_partition_has_a_count_of_its_own() -> None:
     limit = DeadLetterLimit(window=10, max_failures=5)
 
-    assert (letters_until_flood(limit, ZERO), letters_until_flood(limit, ONE)) == (5, 5)
+    assert dead_letters_until_flood(limit, ZERO) == 5
+    assert dead_letters_until_flood(limit, ONE) == 5
 
 
 def test_a_message_that_was_refused_does_not_count() -> None:
     limit = DeadLetterLimit(window=4, max_failures=2)
 
-    assert [letters_until_flood(limit, ZERO) for _ in range(3)] == [2, 0, 0]
-    assert limit.history(ZERO) == "xx"
+    refused = [dead_letters_until_flood(limit, ZERO, keys=TABLES[at:]) for at in (0, 2, 3)]
+    assert refused == [2, 0, 0]
+    assert len(limit.history(ZERO)) == 2
 
 
 def test_the_count_goes_along_with_the_partition() -> None:
@@ -71,13 +88,13 @@ def test_the_count_goes_along_with_the_partition() -> None:
         DeadLetterLimit(window=10, max_failures=5),
         DeadLetterLimit(window=10, max_failures=5),
     )
-    for _ in range(3):
-        before.failed(record_of(ZERO), BUG, "cleaner")
+    for table in TABLES[:3]:
+        before.failed(record_of(ZERO, table), BUG, "cleaner")
     before.succeeded(ZERO)
     after.restore(ZERO, before.history(ZERO))
 
-    assert before.history(ZERO) == "xxx."
-    assert letters_until_flood(after, ZERO) == 2
+    assert before.history(ZERO)[3:] == "."
+    assert dead_letters_until_flood(after, ZERO) == 2
 
 
 @pytest.mark.parametrize("metadata", ["", "another tool's", "x" * 5 + "!"])
@@ -85,7 +102,7 @@ def test_commit_metadata_of_another_tool_counts_as_nothing(metadata: str) -> Non
     limit = DeadLetterLimit(window=10, max_failures=5)
     limit.restore(ZERO, metadata)
 
-    assert letters_until_flood(limit, ZERO) == 5
+    assert dead_letters_until_flood(limit, ZERO) == 5
 
 
 def test_a_window_that_was_made_smaller_takes_the_newest_of_a_longer_history() -> None:
@@ -95,51 +112,87 @@ def test_a_window_that_was_made_smaller_takes_the_newest_of_a_longer_history() -
     assert limit.history(ZERO) == "xx.."
 
 
-def test_where_most_is_the_whole_window_nothing_ever_stops_a_service() -> None:
+def test_where_max_failures_is_the_window_no_bug_stops_a_service() -> None:
     limit = DeadLetterLimit(window=10, max_failures=10)
 
     with pytest.raises(AssertionError, match="there is no limit"):
-        letters_until_flood(limit, ZERO)
+        dead_letters_until_flood(limit, ZERO)
 
 
-@pytest.mark.parametrize("error", [FormatError("junk"), PermanentError("never")])
-def test_invalid_messages_of_one_table_stop_nobody_else(error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(FormatError("junk"), id="undecodable"),
+        pytest.param(PermanentError("never"), id="asks for what is never done"),
+        pytest.param(MessageTooLargeError("2 MB"), id="too large"),
+        pytest.param(ConfinementError("/etc"), id="outside the warehouse"),
+    ],
+)
+def test_invalid_messages_of_any_number_of_tables_stop_no_service(error: Exception) -> None:
+    assert fault_of(error) is Fault.MESSAGE
+    assert_never_stops(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(PermissionError(13, "Permission denied"), id="permissions"),
+        pytest.param(PermissionError("AccessDenied"), id="an object store's permissions"),
+        pytest.param(OSError(errno.EROFS, "Read-only"), id="mounted read-only"),
+        pytest.param(OSError(errno.ENAMETOOLONG, "too long"), id="a name too long"),
+        pytest.param(MetastoreRefusedError("no such table"), id="the Metastore"),
+    ],
+)
+def test_locations_that_refuse_stop_no_service(error: Exception) -> None:
+    assert fault_of(error) is Fault.LOCATION
+    assert_never_stops(error)
+
+
+def test_storage_that_does_not_answer_stops_the_service_before_all_is_dead_lettered() -> None:
     limit = DeadLetterLimit()
 
-    with pytest.raises(AssertionError, match="there is no limit"):
-        letters_until_flood(limit, ZERO, error)
-    for _ in range(50 - MAX_OF_A_KEY):  # what fails on valid messages still counts in full
-        limit.failed(record_of(ZERO), BUG, "cleaner")
-    with pytest.raises(DeadLetterFlood):
-        limit.failed(record_of(ZERO), BUG, "cleaner")
+    assert dead_letters_until_flood(limit, ZERO, TransientError("no route to host")) == 50
+    assert dead_letters_until_flood(limit, ONE, OSError(errno.EIO, "I/O error")) == 0
 
 
-def test_invalid_messages_of_many_tables_stop_the_service() -> None:
-    tables = [f"lake.a.t{number}" for number in range(100)]
-
-    assert letters_until_flood(DeadLetterLimit(), ZERO, FormatError("junk"), tables) == 50
-
-
-@pytest.mark.parametrize("tables", [3, 5])
-def test_a_schema_that_nobody_can_read_stops_the_service_also_where_tables_are_few(
-    tables: int,
-) -> None:
-    keys = [f"lake.a.t{number}" for number in range(tables)]
-
-    assert letters_until_flood(DeadLetterLimit(), ZERO, FormatError("junk"), keys) == 50
-
-
-def test_bad_writers_of_some_tables_stop_nobody_who_is_heard_in_between() -> None:
-    limit, keys = DeadLetterLimit(), [f"lake.a.t{number}" for number in range(4)]
+def test_storage_of_one_tenant_that_does_not_answer_stops_no_service() -> None:
+    limit = DeadLetterLimit()
     for count in range(1000):
-        limit.failed(record_of(ZERO, keys[count % 4]), FormatError("junk"), "gate")
-        if count % 50 == 0:
-            limit.succeeded(ZERO)
+        limit.failed(record_of(ZERO, TABLES[count % 60]), TransientError("away"), "cleaner")
+        if count % 40 == 0:
+            limit.succeeded(ONE)
 
 
-def test_messages_that_are_too_large_are_their_tables_fault_and_stop_nobody_else() -> None:
-    with pytest.raises(AssertionError, match="there is no limit"):
-        letters_until_flood(DeadLetterLimit(), ZERO, MessageTooLargeError("2 MB"))
+def test_a_bug_that_two_tables_meet_stops_no_service() -> None:
+    assert_never_stops(BUG, TABLES[:2])
+
+
+def test_a_bug_that_one_table_meets_for_ever_and_others_now_and_then_stops_no_service() -> None:
+    limit = DeadLetterLimit()
+    for count in range(1000):
+        key = TABLES[1 + count % 50] if count % 10 == 0 else TABLES[0]
+        limit.failed(record_of(ZERO, key), BUG, "cleaner")
+        limit.succeeded(ZERO)
+
+
+def test_a_bug_stops_the_service_also_where_a_partition_has_one_table() -> None:
+    limit = DeadLetterLimit()
+    parts = [Partition("tidegate.commands", number) for number in range(3)]
+    for count in range(3 * 50):
+        part = parts[count % 3]
+        limit.failed(record_of(part, TABLES[part.number]), BUG, "cleaner")
+
+    assert dead_letters_until_flood(limit, parts[0], keys=TABLES[:1]) == 0
+
+
+def test_invalid_messages_in_between_do_not_hide_a_bug() -> None:
+    limit = DeadLetterLimit()
+    for table in TABLES[:50]:
+        limit.failed(record_of(ZERO, table), BUG, "cleaner")
+        for stranger in TABLES:
+            limit.failed(record_of(ZERO, stranger), FormatError("junk"), "cleaner")
+
+    assert dead_letters_until_flood(limit, ZERO, keys=TABLES[50:]) == 0
 
 
 def test_a_batch_of_messages_that_the_client_cannot_read_stops_nobody() -> None:
@@ -160,18 +213,10 @@ def test_a_batch_of_messages_that_the_client_cannot_read_stops_nobody() -> None:
     while loop.step(0):
         pass
 
-    assert (len(bus.records(DEAD)), len(bus.records("tidegate.commands"))) == (200, 2)
     loop.close()
 
-
-def test_what_one_table_has_had_counted_goes_along_with_the_partition() -> None:
-    before, after = DeadLetterLimit(), DeadLetterLimit()
-    for _ in range(20):
-        before.failed(record_of(ZERO), FormatError("junk"), "cleaner")
-    after.restore(ZERO, before.history(ZERO))
-
-    assert len(after.history(ZERO)) == 20
-    assert letters_until_flood(after, ZERO) == 50 - MAX_OF_A_KEY
+    assert sum(counted(record.headers)[1] for record in bus.records(DEAD)) == 200
+    assert len(bus.records("tidegate.commands")) == 2
 
 
 class BadCode(EveryThird):
@@ -184,7 +229,7 @@ class BadCode(EveryThird):
 def test_no_number_of_restarts_drains_a_deciders_events_into_the_dead_letters() -> None:
     def process_one_by_one(loop: DeciderLoop[Count]) -> None:
         for number in range(100):  # each is acknowledged before the next comes
-            bus.send([message(commit(number))])
+            bus.send([message(commit(number, TABLES[number]))])
             while loop.step(0):
                 pass
 
@@ -199,15 +244,9 @@ def test_no_number_of_restarts_drains_a_deciders_events_into_the_dead_letters() 
     assert bus.committed["tidegate.every-third"][Partition("tidegate.commits", 0)] == 50
 
 
-@pytest.fixture
-def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[Deployment]:
-    with Deployment(bootstrap_servers, topic_prefix, tmp_path) as deployment:
-        yield deployment
-
-
 @pytest.mark.kafka
 def test_the_broker_keeps_the_count_over_restarts(deployment: Deployment) -> None:
-    deployment.publisher().publish(*(savepoint_request(n) for n in range(120)))
+    deployment.publisher().publish(*(savepoint_request(n, TABLES[n % 100]) for n in range(120)))
     bus = KafkaBus(deployment.connection)
     for _ in range(3):
         faults: list[Exception] = [ValueError("a bug") for _ in range(300)]

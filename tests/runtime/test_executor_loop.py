@@ -38,7 +38,7 @@ from tidegate.publisher import Message
 from tidegate.runtime.bus import NO_METADATA, Partition, RebalanceListener, Record
 from tidegate.runtime.executor.backlog import BacklogLimits
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.runtime.input.dead_letters import DeadLetterLimit
+from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
 from tidegate.runtime.memory.bus import MemoryBus, MemorySubscription
 from tidegate.runtime.retry import TABLE_RETRIES, RetryPolicy
 
@@ -62,7 +62,7 @@ def test_every_command_has_its_outcome_and_is_acknowledged() -> None:
 
 
 def test_commands_of_one_table_run_in_order_and_of_different_tables_side_by_side() -> None:
-    meet = threading.Barrier(3, timeout=10)
+    meet = threading.Barrier(3, timeout=60)
 
     class Meeting(Recorder):
         def execute(self, command: Command) -> Iterator[Outcome]:
@@ -108,8 +108,8 @@ def test_a_command_that_cannot_work_is_set_aside_and_the_next_goes_on(
     work_off(ExecutorLoop(recorder, bus, retries=QUICK))
 
     assert len(recorder.asked) == attempts + 1
-    (letter,) = bus.records(DEAD)
-    assert letter.value == message(savepoint_request(0)).value
+    (dead_letter,) = bus.records(DEAD)
+    assert dead_letter.value == message(savepoint_request(0)).value
     assert [e.caused_by for e in events_on(bus, OUTCOMES)] == [savepoint_request(1).event_id]
     assert committed(bus) == 2
 
@@ -162,8 +162,8 @@ def test_a_command_whose_outcome_is_too_large_is_dead_lettered_and_does_not_loop
     work_off(ExecutorLoop(recorder, bus, retries=QUICK))
 
     assert len(recorder.asked) == 1
-    [letter] = bus.records(DEAD)
-    assert b"2 MB" in (dict(letter.headers)["x-exception-message"] or b"")
+    [dead_letter] = bus.records(DEAD)
+    assert b"2 MB" in (dict(dead_letter.headers)["x-exception-message"] or b"")
     assert committed(bus) == 1
 
 
@@ -173,7 +173,7 @@ def test_a_command_that_still_runs_holds_back_the_offset_of_those_after_it() -> 
     class Slow(Recorder):
         def execute(self, command: Command) -> Iterator[Outcome]:
             if command.table == "lake.sales.slow":
-                assert go_on.wait(10)
+                assert go_on.wait(60)
             yield from super().execute(command)
 
     bus = memory_bus(partitions=1)
@@ -194,7 +194,7 @@ def test_a_backlog_pauses_the_partition_and_all_is_done_in_the_end() -> None:
 
     class Slow(Recorder):
         def execute(self, command: Command) -> Iterator[Outcome]:
-            assert go_on.wait(10)
+            assert go_on.wait(60)
             yield from super().execute(command)
 
     bus, slow = memory_bus(partitions=1), Slow()
@@ -294,7 +294,7 @@ def test_partitions_taken_away_are_not_acknowledged_by_who_lost_them() -> None:
 
     class Slow(Recorder):
         def execute(self, command: Command) -> Iterator[Outcome]:
-            assert go_on.wait(10)
+            assert go_on.wait(60)
             yield from super().execute(command)
 
     bus = memory_bus(partitions=1)
@@ -356,7 +356,7 @@ def test_what_is_done_is_acknowledged_before_a_partition_is_given_away() -> None
 
     class Gated(Recorder):
         def execute(self, command: Command) -> Iterator[Outcome]:
-            assert go_on.wait(10)
+            assert go_on.wait(60)
             yield from super().execute(command)
 
     bus, second = LateCommits({log.topic for log in memory_bus()._logs}, 2), Recorder()
@@ -378,8 +378,8 @@ def test_what_is_done_is_acknowledged_before_a_partition_is_given_away() -> None
 def test_bad_code_does_not_drain_the_commands_into_the_dead_letters() -> None:
     bus = memory_bus(partitions=1)
     recorder = Recorder(faults=[ValueError("a bug") for _ in range(300)])
-    bus.send([message(savepoint_request(n)) for n in range(300)])
-    loop = ExecutorLoop(recorder, bus)
+    bus.send([message(savepoint_request(n, f"lake.a.t{n % 60}")) for n in range(300)])
+    loop = ExecutorLoop(recorder, bus, threads=1)
 
     with pytest.raises(DeadLetterFlood):
         work_off(loop)
@@ -389,7 +389,8 @@ def test_bad_code_does_not_drain_the_commands_into_the_dead_letters() -> None:
 
 def flooded(bus: MemoryBus) -> None:
     """A service whose code is bad runs until it stops, and leaves its group."""
-    loop = ExecutorLoop(Recorder(faults=[ValueError("a bug") for _ in range(300)]), bus)
+    faults: list[Exception] = [ValueError("a bug") for _ in range(300)]
+    loop = ExecutorLoop(Recorder(faults=faults), bus, threads=1)
     with pytest.raises(DeadLetterFlood):
         work_off(loop)
     loop.close()
@@ -397,7 +398,7 @@ def flooded(bus: MemoryBus) -> None:
 
 def test_no_number_of_restarts_drains_the_commands_into_the_dead_letters() -> None:
     bus = memory_bus(partitions=1)
-    bus.send([message(savepoint_request(n)) for n in range(300)])
+    bus.send([message(savepoint_request(n, f"lake.a.t{n % 60}")) for n in range(300)])
     for _ in range(5):
         flooded(bus)
 
@@ -407,7 +408,7 @@ def test_no_number_of_restarts_drains_the_commands_into_the_dead_letters() -> No
 
 def test_a_service_that_was_put_right_goes_on_where_the_flood_stopped_it() -> None:
     bus, right = memory_bus(partitions=1), Recorder()
-    bus.send([message(savepoint_request(n)) for n in range(300)])
+    bus.send([message(savepoint_request(n, f"lake.a.t{n % 60}")) for n in range(300)])
     flooded(bus)
     work_off(ExecutorLoop(right, bus))
 
@@ -417,19 +418,21 @@ def test_a_service_that_was_put_right_goes_on_where_the_flood_stopped_it() -> No
 
 def test_a_flood_says_what_to_look_at_and_what_to_do_next() -> None:
     bus = memory_bus(partitions=1)
-    bus.send([message(savepoint_request(n)) for n in range(3)])
+    bus.send([message(savepoint_request(n, f"lake.a.t{n}")) for n in range(3)])
     faults: list[Exception] = [ValueError("a bug"), ValueError("a bug")]
     loop = ExecutorLoop(
-        Recorder(faults=faults), bus, limit=DeadLetterLimit(window=4, max_failures=1)
+        Recorder(faults=faults),
+        bus,
+        threads=1,
+        limit=DeadLetterLimit(window=4, max_failures=1),
     )
 
     with pytest.raises(DeadLetterFlood) as caught:
         work_off(loop)
     assert str(caught.value) == (
-        "2 of the last 2 messages for recorder on tidegate.commands[0] failed, so recorder stops"
-        " and writes no further dead letters. See the reasons with: tidegate dead-letters list"
-        " --service recorder. Correct the code or the settings and start recorder again. Only if"
-        " the messages themselves are bad, raise max_failures in [services.recorder.dead_letters]"
+        "recorder failed on 2 of the last 2 valid messages of tidegate.commands[0], so recorder"
+        " stops and writes no further dead letters. See the reasons with: tidegate dead-letters"
+        " list --service recorder. Correct the code or the settings and start recorder again"
     )
 
 
@@ -553,7 +556,7 @@ def test_a_command_that_another_process_had_meanwhile_is_left_to_it() -> None:
     class Slow(Once):
         def execute(self, command: Command) -> Iterator[Outcome]:
             began.set()
-            assert go_on.wait(10)
+            assert go_on.wait(60)
             self.faults = [TransientError("storage is slow")] if not self.asked else []
             yield from super().execute(command)
 
@@ -561,7 +564,7 @@ def test_a_command_that_another_process_had_meanwhile_is_left_to_it() -> None:
     bus.send([message(savepoint_request(0))])
     slow = ExecutorLoop(executor, bus, retries=QUICK)
     slow.step(0.01)
-    assert began.wait(10)
+    assert began.wait(60)
     slow._subscription.expel()  # type: ignore[attr-defined]
     slow.step(0.01)
     work_off(ExecutorLoop(Once(), bus))

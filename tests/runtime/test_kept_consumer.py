@@ -25,7 +25,7 @@ READINGS = 5
 @pytest.fixture
 def topic(bootstrap_servers: str, topic_prefix: str) -> str:
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    admin.create_topics([NewTopic(topic_prefix, 2, 1)])[topic_prefix].result(30)
+    admin.create_topics([NewTopic(topic_prefix, 2, 1)])[topic_prefix].result(60)
     bus = KafkaBus({"bootstrap.servers": bootstrap_servers})
     bus.send([Message(topic_prefix, b"key", b"%d" % n, (), n % 2) for n in range(40)])
     bus.close()

@@ -225,7 +225,7 @@ def prefix(bootstrap_servers: str, topic_prefix: str) -> str:
     )
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     for future in admin.incremental_alter_configs([topic]).values():
-        future.result(30)
+        future.result(60)
     return topic_prefix
 
 

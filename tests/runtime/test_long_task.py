@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -64,16 +63,10 @@ class Watched(ExecutorLoop):
         return self._subscription._consumer.memberid()
 
 
-@pytest.fixture
-def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[Deployment]:
-    with Deployment(bootstrap_servers, topic_prefix, tmp_path) as deployment:
-        yield deployment
-
-
 def committed(deployment: Deployment) -> int:
     group = f"{deployment.prefix}.{Recorder.name}"
     asking = Consumer({**deployment.connection, "group.id": group, "log_level": 0})
-    [where] = asking.committed([TopicPartition(f"{deployment.prefix}.commands", 0)], timeout=30)
+    [where] = asking.committed([TopicPartition(f"{deployment.prefix}.commands", 0)], timeout=60)
     asking.close()
     return where.offset
 

@@ -15,11 +15,11 @@ from tidegate.events.topics import TOPICS, changelog
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.decider.loop import DeciderLoop
+from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
 from tidegate.runtime.input.dead_letters import (
     HEADERS_LEFT_OUT,
     KEY_LEFT_OUT,
     VALUE_LEFT_OUT,
-    DeadLetterLimit,
     DeadLetterQueue,
 )
 from tidegate.runtime.kafka.errors import is_transient

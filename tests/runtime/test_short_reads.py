@@ -16,7 +16,7 @@ from tidegate.runtime.kafka.changelog_reader import ChangelogReader
 from tidegate.runtime.kafka.merged_reader import MergedReader
 
 pytestmark = pytest.mark.kafka
-TRIES = 20
+TRIES = 200
 CLIENTS_WAIT = 0.05
 """Seconds: the shortest time for which a reader asks the client for a thousand records."""
 
@@ -24,7 +24,7 @@ CLIENTS_WAIT = 0.05
 @pytest.fixture
 def topic(bootstrap_servers: str, topic_prefix: str) -> Iterator[str]:
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    admin.create_topics([NewTopic(topic_prefix, 1, 1)])[topic_prefix].result(30)
+    admin.create_topics([NewTopic(topic_prefix, 1, 1)])[topic_prefix].result(60)
     bus = KafkaBus({"bootstrap.servers": bootstrap_servers})
     bus.send([Message(topic_prefix, b"key", b"value", ())])
     yield topic_prefix
@@ -57,4 +57,6 @@ def test_one_record_is_not_waited_for_as_long_as_a_thousand(
         began = time.perf_counter()
         assert read(bootstrap_servers, topic) == 1
         took.append(time.perf_counter() - began)
-    assert min(took) < CLIENTS_WAIT, took
+        if took[-1] < CLIENTS_WAIT:
+            return
+    raise AssertionError(took)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -17,12 +14,6 @@ from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.kafka.bus import KafkaBus
 
 pytestmark = pytest.mark.kafka
-
-
-@pytest.fixture
-def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[Deployment]:
-    with Deployment(bootstrap_servers, topic_prefix, tmp_path) as deployment:
-        yield deployment
 
 
 def test_on_a_broker_a_table_with_five_thousand_unfinished_commands_delays_no_other(
@@ -59,7 +50,7 @@ def test_on_a_broker_commands_that_retention_removed_meanwhile_are_named(
     topic = f"{deployment.prefix}.commands"
     admin = AdminClient(dict(deployment.connection))
     [removed] = admin.delete_records([TopicPartition(topic, 0, 20)]).values()
-    removed.result(30)
+    removed.result(60)
     executor.go_on.set()
 
     with pytest.raises(OffsetGapError, match=r"no longer has the commands at \d"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,12 +27,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 TABLES = 3
 SUBJECT: dict[str, Any] = {"source": "bridge", "occurred_at": datetime(2026, 11, 21, tzinfo=UTC)}
-
-
-@pytest.fixture
-def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[Deployment]:
-    with Deployment(bootstrap_servers, topic_prefix, tmp_path) as deployment:
-        yield deployment
 
 
 def vacuum(table: int, locks: Iterable[int] = (LOCK,)) -> VacuumFinished:
@@ -108,7 +102,7 @@ def test_rule_7_events_that_retention_took_stop_the_service_with_a_clear_sentenc
     admin = AdminClient({"bootstrap.servers": deployment.servers, "log_level": 0})
     publisher.publish(release(1, 0))
     for deleted in admin.delete_records([TopicPartition(locks, 0, 5)]).values():
-        deleted.result(30)
+        deleted.result(60)
 
     second = deployment.run("reader-gate", "second")
 
@@ -129,8 +123,8 @@ def test_rule_7_a_topic_created_again_is_not_taken_for_the_old_one(
     locks = f"{deployment.prefix}.locks"
     admin = AdminClient({"bootstrap.servers": deployment.servers, "log_level": 0})
     for deleted in admin.delete_topics([locks]).values():
-        deleted.result(30)
-    wait_for("the end of the topic", lambda: locks not in admin.list_topics(timeout=10).topics)
+        deleted.result(60)
+    wait_for("the end of the topic", lambda: locks not in admin.list_topics(timeout=60).topics)
     settings = {name.replace(".", "_"): value for name, value in LOCKS.settings().items()}
     create_topic(deployment.servers, locks, 1, **settings)
     with deployment.publisher() as anew:

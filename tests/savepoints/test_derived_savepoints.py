@@ -79,7 +79,7 @@ def test_of_any_history_a_derived_savepoint_is_that_of_a_listing(
     story(tmp_path, seed, version, kind).steps(35)
 
 
-@pytest.mark.soak
+@pytest.mark.full
 @VERSIONS
 @KINDS
 def test_of_very_many_histories_too(tmp_path: Path, version: int, kind: str) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tidegate.errors import FormatError
 from tidegate.events import (
     CommitCompleted,
     Event,
@@ -19,6 +20,7 @@ from tidegate.events import (
     SavepointRemovalRequested,
     SavepointRequested,
 )
+from tidegate.runtime.input.dead_letter_limit import Fault, fault_of
 from tidegate.savepoints import (
     PolicyRule,
     SavepointPolicy,
@@ -151,6 +153,19 @@ def test_a_maximum_takes_the_oldest_but_no_tier_s_newest() -> None:
     assert asked == [f"{START + DAY:%Y%m%d%H%M%S}000"]
 
 
+def test_savepoints_whose_lifetime_is_over_count_towards_what_the_maximum_removes() -> None:
+    """Five, at most three: the two that are over go, and none of the others."""
+    tier = TierRule(tier=Tier.EVERY_COMMIT, lifetime=DAY)
+    state, made = PolicyState(), [START + number * HOUR for number in range(5)]
+    for at in made:
+        state = service(tier).decide(state, created(at, tiers=("every-commit",)), at).state
+
+    asked = service(tier, max_count=3).tick(TABLE, state, made[1] + DAY).commands
+
+    instants = [event.instant for event in asked if isinstance(event, SavepointRemovalRequested)]
+    assert instants == [f"{at:%Y%m%d%H%M%S}000" for at in made[:2]]
+
+
 def restore_outcome(kind: type[Outcome], savepoint: str, at: datetime) -> Outcome:
     given: dict[str, object] = {
         "table": TABLE,
@@ -198,3 +213,21 @@ def test_wishes_for_savepoints_that_are_not_known_are_not_remembered() -> None:
     after = policy.decide(state, restore_outcome(RestorePlanned, "20200101000000000", START), START)
 
     assert after.state == state
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"instant": "null"}, id="an instant that is not one"),
+        pytest.param({"policy": "file:///x y"}, id="a policy's name that is not one"),
+        pytest.param({"location": "../.."}, id="a location that is not absolute"),
+    ],
+)
+def test_an_outcome_that_contradicts_itself_is_at_fault_and_not_the_service(
+    fields: dict[str, object],
+) -> None:
+    event = created(START, **fields)
+
+    with pytest.raises(FormatError) as caught:
+        service().decide(PolicyState(), event, START)
+    assert fault_of(caught.value) is Fault.MESSAGE

@@ -24,6 +24,8 @@ from tidegate.service.assembly import DECIDERS, EXECUTORS, SERVICES
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 PREFIX = "secure"
 INSTANT = "20260301100000001"
+AT_ONCE = 20.0
+"""Seconds on a busy machine; a client that tries again does so for thirty."""
 TABLE: dict[str, Any] = {"table": "lake.sales.orders", "location": "/lake/orders"}
 SETTINGS = """
 [restores]
@@ -62,7 +64,7 @@ def test_a_writer_may_publish_facts_and_no_command(kafka: SecureKafka) -> None:
         began = time.monotonic()
         with pytest.raises(DeliveryRefusedError, match=r"secure\.commands.*authorization failed"):
             writer.publish(savepoint_request(1))
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < AT_ONCE
         assert len(writer.publish(commit(2))) == 1
 
 
@@ -73,7 +75,7 @@ def test_a_wrong_password_is_refused_at_once_and_not_shown(kafka: SecureKafka) -
         began = time.monotonic()
         with pytest.raises(DeliveryRefusedError, match="Authentication failed") as caught:
             people.publish(savepoint_request(1))
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < AT_ONCE
     assert "a-wrong-password" not in str(caught.value)
 
 
@@ -152,7 +154,7 @@ def test_a_service_that_is_not_let_in_says_so_soon_and_shows_no_secret(
 ) -> None:
     child = deployment.run("reader-gate", "refused", kafka.login("reader-gate") | client)
 
-    assert exit_code(child, 15) == 2
+    assert exit_code(child) == 2
     told = child.log.read_text()
     assert sentence in told.splitlines()[-1]
     assert "Traceback" not in told
@@ -165,7 +167,7 @@ def test_a_service_without_the_right_to_its_topic_stops_and_says_which(
 ) -> None:
     child = deployment.run("reader-gate", "stranger", kafka.login("cleaner"))
 
-    assert exit_code(child, 15) in (1, 2)
+    assert exit_code(child) in (1, 2)
     [error] = [line for line in child.log.read_text().splitlines() if line.startswith("tidegate: ")]
     assert "authorization failed" in error
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
 from typer.testing import CliRunner
 
 from support.json_lines import json_lines
 from tidegate.cleaning import Cleaner, ReaderGate
 from tidegate.cli import app
+from tidegate.errors import ConfigError
+from tidegate.events.roles import Role
 from tidegate.events.topics import OUTCOME_TOPIC, TOPICS, topic_of
 from tidegate.ops.topics.acls import Acl, acls
 from tidegate.restores import Restorer
 from tidegate.savepoints import SavepointPolicyService, SavepointWriter
 from tidegate.service.assembly import DECIDERS, EXECUTORS
+from tidegate.service.settings import Settings
 
 ALL = acls("t", deciders=DECIDERS, executors=EXECUTORS)
 KINDS = (SavepointPolicyService, ReaderGate, SavepointWriter, Restorer, Cleaner)
@@ -26,89 +35,124 @@ def rights(role: str) -> set[str]:
 
 
 def test_a_decider_reads_facts_writes_commands_and_outcomes_and_keeps_its_changelog() -> None:
+    read = ("vacuums", "locks", "commands", "outcomes", "reader-gate.changelog")
+    written = ("commands", "outcomes", "dead-letters", "reader-gate.changelog")
+
     assert rights("reader-gate") == {
-        "read topic t.vacuums",
-        "read topic t.locks",
-        "read topic t.commands",
-        "read topic t.outcomes",
-        "write topic t.commands",
-        "write topic t.outcomes",
-        "write topic t.dead-letters",
-        "read topic t.reader-gate.changelog",
-        "write topic t.reader-gate.changelog",
+        *(f"read topic t.{name}" for name in read),
+        *(f"write topic t.{name}" for name in written),
+        *(f"describe_configs topic t.{name}" for name in {*read, *written}),
+        *(f"describe group t.{name}" for name in read),
         "write transactional-id t.reader-gate.changelog-*",
         "read group t.reader-gate",
-        "read group t.reader-gate.changelog",
     }
 
 
-def test_an_executor_hears_commands_and_says_outcomes() -> None:
+def test_an_executor_reads_commands_and_writes_outcomes() -> None:
     assert rights("cleaner") == {
         "read topic t.commands",
         "write topic t.outcomes",
         "write topic t.dead-letters",
+        *(f"describe_configs topic t.{n}" for n in ("commands", "outcomes", "dead-letters")),
         "read group t.cleaner",
-        "read group t.commands",
+        "describe group t.commands",
     }
 
 
 def test_who_never_repeats_an_answered_command_may_look_the_answer_up() -> None:
-    answers = {"read topic t.outcomes", "read group t.outcomes"}
+    answers = {"read topic t.outcomes", "describe group t.outcomes"}
     executors = (SavepointWriter, Restorer, Cleaner)
 
     assert {k.name for k in executors if answers <= rights(k.name)} == {Restorer.name}
     assert {k.name for k in executors if k.checks_past_outcomes} == {Restorer.name}
 
 
-def test_every_role_of_a_declaration_gets_its_rights() -> None:
-    roles = {role for topic in TOPICS for role in (*topic.writers, *topic.readers)}
-
-    assert roles == {each.role for each in ALL}
+def test_every_role_gets_rights() -> None:
+    assert {acl.role for acl in ALL} == set(Role)
 
 
-def test_an_upstream_writer_says_facts_and_nothing_else() -> None:
+def test_no_right_is_printed_twice() -> None:
+    assert len({replace(acl, principals=()) for acl in ALL}) == len(ALL)
+
+
+def test_an_upstream_writer_publishes_facts_and_nothing_else() -> None:
     assert rights("upstream-writers") == {
         f"write topic t.{n}" for n in ("commits", "vacuums", "locks")
     }
 
 
 def test_a_bridge_reads_back_what_it_publishes_and_what_came_of_it() -> None:
+    facts, read = ("commits", "vacuums", "locks"), ("commits", "vacuums", "locks", "outcomes")
+
     assert rights("bridges") == {
-        *(f"write topic t.{n}" for n in ("commits", "vacuums", "locks")),
-        *(f"read topic t.{n}" for n in ("commits", "vacuums", "locks", "outcomes")),
-        "read group t.bridges*",
+        *(f"write topic t.{name}" for name in facts),
+        *(f"read topic t.{name}" for name in read),
+        *(f"describe_configs topic t.{name}" for name in read),
+        *(f"describe group t.{name}" for name in read),
+        "read group t.bridges.*",
     }
 
 
-def test_only_people_and_deciders_may_write_commands() -> None:
-    assert {
-        each.role for each in ALL if (each.operation, each.name) == ("write", "t.commands")
-    } == {
+def test_a_bridge_reads_the_topic_of_hudis_callbacks() -> None:
+    found = acls("t", deciders=DECIDERS, executors=EXECUTORS, callback_topic="hudi")
+
+    assert {(acl.role, acl.operation, acl.resource) for acl in found if acl.name == "hudi"} == {
+        ("bridges", "read", "topic"),
+        ("bridges", "describe", "group"),
+    }
+
+
+def test_monitoring_changes_nothing_and_joins_no_groups_but_its_own() -> None:
+    assert [acl for acl in ALL if acl.role == "monitoring" and acl.operation == "write"] == []
+    assert {r for r in rights("monitoring") if r.startswith("read group")} == {
+        "read group t.monitoring*"
+    }
+
+
+def test_people_write_requests_and_resolutions_and_join_no_group() -> None:
+    assert {r for r in rights("people") if not r.startswith(("read topic", "describe "))} == {
+        "write topic t.commands",
+        "write topic t.outcomes",
+    }
+
+
+def test_only_people_operators_and_deciders_may_write_commands() -> None:
+    assert {acl.role for acl in ALL if (acl.operation, acl.name) == ("write", "t.commands")} == {
         "people",
+        "operators",
         "savepoint-policy",
         "reader-gate",
     }
 
 
-def test_what_a_topic_declares_of_its_readers_is_what_the_services_hear() -> None:
-    heard = {kind.name: {topic_of(event) for event in kind.consumes} for kind in KINDS}
-    heard[Restorer.name] |= {OUTCOME_TOPIC}
-    declared = {name: {topic for topic in TOPICS if name in topic.readers} for name in heard}
+def test_only_operators_may_create_topics_or_add_partitions() -> None:
+    assert {acl.role for acl in ALL if acl.operation in {"create", "alter"}} == {"operators"}
 
-    assert heard == declared
+
+def test_a_service_reads_the_topics_of_the_events_that_it_consumes() -> None:
+    consumed = {kind.name: {topic_of(event) for event in kind.consumes} for kind in KINDS}
+    consumed[Restorer.name] |= {OUTCOME_TOPIC}
+    declared = {name: {topic for topic in TOPICS if name in topic.readers} for name in consumed}
+
+    assert consumed == declared
 
 
 def test_a_right_is_one_kafka_acls_command() -> None:
-    right = Acl("upstream-writers", "write", "topic", "t.commits")
-    prefixed = Acl("reader-gate", "write", "transactional-id", "t.x-", prefixed=True)
+    [right] = [acl for acl in ALL if acl.role == "upstream-writers" and acl.name == "t.commits"]
+    [prefixed] = [
+        acl for acl in ALL if acl.role == "reader-gate" and acl.resource == "transactional-id"
+    ]
+    configs = next(acl for acl in ALL if acl.operation == "describe_configs")
 
     assert right.command("b:9092") == (
         "kafka-acls --bootstrap-server b:9092 --command-config admin.properties --add"
-        " --allow-principal User:upstream-writers --operation write --topic t.commits"
+        " --allow-principal User:upstream-writers --operation Write --topic t.commits"
     )
     assert prefixed.command().endswith(
-        "--operation write --transactional-id t.x- --resource-pattern-type prefixed"
+        "--operation Write --transactional-id t.reader-gate.changelog-"
+        " --resource-pattern-type prefixed"
     )
+    assert "--operation DescribeConfigs --topic" in configs.command()
 
 
 def test_the_command_line_prints_them_all() -> None:
@@ -116,5 +160,40 @@ def test_the_command_line_prints_them_all() -> None:
     data = CliRunner().invoke(app, ["topics", "acls", "--json"])
 
     everything = acls(deciders=DECIDERS, executors=EXECUTORS)
-    assert printed.stdout.splitlines() == [each.command() for each in everything]
-    assert [Acl(**line) for line in json_lines(data.stdout)] == list(everything)
+    assert printed.stdout.splitlines() == [acl.command() for acl in everything]
+    rows = json_lines(data.stdout)
+    assert [Acl(**row | {"principals": tuple(row["principals"])}) for row in rows] == list(
+        everything
+    )
+
+
+def test_rights_are_granted_to_the_principals_of_the_settings(tmp_path: Path) -> None:
+    names = ["User:CN=orders,OU=sales team,O=it's ours", "User:ana"]
+    file = tmp_path / "tidegate.toml"
+    file.write_text(f"[security.principals]\nupstream-writers = {names}\n")
+
+    printed = CliRunner().invoke(app, ["topics", "acls", "-c", str(file)]).stdout.splitlines()
+
+    [command] = [line for line in printed if "Write --topic tidegate.locks" in line][:1]
+    arguments = shlex.split(command)
+    allowed = [after for name, after in pairwise(arguments) if name == "--allow-principal"]
+    assert allowed == names
+    assert any("User:cleaner" in line for line in printed)
+
+
+@pytest.mark.parametrize(
+    ("principals", "reason"),
+    [
+        pytest.param('people = ["CN=ana,OU=data"]', "should match pattern", id="no type"),
+        pytest.param('people = ["User:a\\nUser:b"]', "should match pattern", id="two lines"),
+        pytest.param('pepole = ["User:ana"]', "pepole", id="unknown role"),
+    ],
+)
+def test_a_principal_that_kafka_could_not_match_is_refused(
+    tmp_path: Path, principals: str, reason: str
+) -> None:
+    file = tmp_path / "tidegate.toml"
+    file.write_text(f"[security.principals]\n{principals}\n")
+
+    with pytest.raises(ConfigError, match=reason):
+        Settings.load(file)

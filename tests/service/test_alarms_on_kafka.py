@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -28,12 +26,6 @@ pytestmark = [pytest.mark.kafka]
 
 SETTINGS = '[[alarms]]\noverdue_after = "1s"\nunknown_after = "1s"'
 STRANGER = "lake.sales.stranger"
-
-
-@pytest.fixture
-def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[Deployment]:
-    with Deployment(bootstrap_servers, topic_prefix, tmp_path, settings=SETTINGS) as deployment:
-        yield deployment
 
 
 def said(deployment: Deployment, kind: type[Event]) -> list[Event]:

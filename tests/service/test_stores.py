@@ -19,10 +19,20 @@ def settings(*roots: str, allowed: bool = False, **cleaning: object) -> Settings
 
 
 @pytest.mark.parametrize("name", EXECUTORS)
-@pytest.mark.parametrize("root", ["s3://lake/tables", "hdfs://name/lake", "webhdfs://name/lake"])
+@pytest.mark.parametrize("root", ["s3://lake/tables", "gs://lake/tables"])
 def test_no_executor_starts_on_a_store_that_was_never_tested(name: str, root: str) -> None:
     with pytest.raises(ConfigError, match=rf"{root}\. Known faults: .*allow_untested_stores"):
         assemble(name, settings("/lake", root), memory_bus(*DECIDERS, partitions=1))
+
+
+@pytest.mark.parametrize("name", EXECUTORS)
+@pytest.mark.parametrize("protocol", ["hdfs", "HDFS", "viewfs", "webhdfs", "swebhdfs"])
+def test_no_executor_starts_on_hdfs_also_with_the_risk_accepted(name: str, protocol: str) -> None:
+    """The client removes directories of another cluster, and of other names than it was given."""
+    root = f"{protocol}://name/lake"
+    accepted = settings("/lake", root, allowed=True, after_expiry="delete")
+    with pytest.raises(ConfigError, match=rf"on HDFS: {root}\. They are refused, also with allow"):
+        assemble(name, accepted, memory_bus(*DECIDERS, partitions=1))
 
 
 def test_with_the_risk_accepted_it_starts() -> None:

@@ -15,9 +15,12 @@ from cryptography.hazmat.primitives.asymmetric import ed25519, rsa, x25519
 from support.signing import ANA, EVE, entry, key_file, settings
 from tidegate.cli import main
 from tidegate.errors import ConfigError
+from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
+from tidegate.hive_metastore.settings import MetastoreTls
 from tidegate.service.assembly import authorizer, decider_of
 from tidegate.service.settings import InvalidSettingsError, Settings
 from tidegate.signatures import PublicKey, SigningKey
+from tidegate.signatures.keys import exposure
 
 PEM = serialization.Encoding.PEM
 PKCS8 = serialization.PrivateFormat.PKCS8
@@ -134,3 +137,67 @@ except ConfigError as error:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
     assert told.stdout == "signatures need joserfc: pip install 'tidegate[signatures]'\n"
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602], ids=oct)
+def test_a_key_that_others_may_read_or_replace_is_refused_with_what_to_do(
+    tmp_path: Path, mode: int
+) -> None:
+    file = key_file(tmp_path)
+    file.chmod(mode)
+
+    with pytest.raises(ConfigError, match=f"private key .*others.*: chmod 600 {file}$"):
+        SigningKey.read(file)
+
+
+@pytest.mark.parametrize("mode", [0o400, 0o600], ids=oct)
+def test_a_key_of_its_owner_alone_is_read_also_through_a_link(tmp_path: Path, mode: int) -> None:
+    file, link = key_file(tmp_path), tmp_path / "link.pem"
+    link.symlink_to(file)
+    file.chmod(mode)
+
+    assert SigningKey.read(link).key_id == ANA.key_id
+
+
+@pytest.mark.parametrize(
+    ("owner", "mode", "user", "problem"),
+    [
+        pytest.param(1000, 0o600, 1000, "", id="own"),
+        pytest.param(0, 0o400, 1000, "", id="of root"),
+        # systemd's LoadCredential, and secrets of Kubernetes with an fsGroup
+        pytest.param(0, 0o440, 1000, "", id="of root, for the group of the service"),
+        pytest.param(0, 0o444, 1000, "others", id="of root, for all"),
+        pytest.param(0, 0o440, 0, "others", id="of root, and its process is root"),
+        pytest.param(1000, 0o440, 1000, "others", id="own, for its group"),
+        pytest.param(1001, 0o600, 1000, "belongs to user 1001", id="of another user"),
+        pytest.param(1001, 0o600, 0, "belongs to user 1001", id="of another user, read by root"),
+    ],
+)
+def test_whose_file_a_private_key_is_in(owner: int, mode: int, user: int, problem: str) -> None:
+    found = exposure(owner, stat.S_IFREG | mode, user)
+
+    assert problem in found
+    assert bool(found) == bool(problem)
+
+
+@pytest.mark.parametrize("name", ["ssl.key.location", "ssl.keystore.location"])
+def test_a_tls_key_that_others_may_read_is_refused_before_anything_connects(
+    tmp_path: Path, name: str
+) -> None:
+    key = tmp_path / "client.key"
+    key.touch(0o644)
+    settings = Settings.model_validate({"kafka": {"bootstrap.servers": "b:1", name: str(key)}})
+
+    with pytest.raises(ConfigError, match=rf"{name}.*chmod 600 {key}"):
+        settings.connection()
+    key.chmod(0o600)
+    assert settings.connection()[name] == str(key)
+
+
+def test_a_key_of_the_metastores_tls_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    key = tmp_path / "client.key"
+    key.touch(0o644)
+    tls = MetastoreTls(certificate_file="/etc/client.pem", key_file=str(key))
+
+    with pytest.raises(ConfigError, match=f"chmod 600 {key}"):
+        MetastoreClient(MetastoreSettings(uri="thrift://127.0.0.1:1", tls=tls)).snapshot()

@@ -91,6 +91,11 @@ FIVE_LISTINGS = (
 VACUUMED = FIVE_LISTINGS[1:]
 
 
+COMPACTED = b'{"thisFileVersion":"0","dataFormat":"compacted"}'
+TRUNCATED = b'{"thisFileVersion":"0","dataFormat":"truncated"}'
+"""What Hive writes into `_metadata_acid` of a base."""
+
+
 def reader(text: str) -> ValidWriteIds:
     return ValidWriteIds.parse(text)
 

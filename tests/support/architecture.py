@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from support.generated import write_generated
-from tidegate.events.reasons import reasons_table
 
 # Calls that write or remove on whatever object they are called.
 _WRITING_METHODS = {
@@ -122,38 +121,6 @@ def _imports(source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.module.split(".")[0]
 
 
-def module_list(root: Path) -> str:
-    """Every module with the first line of its docstring, floor by floor, folder by folder."""
-    lines: list[str] = []
-    for floor in ("schemas", "producers", "consumers"):
-        folder = None
-        for path in sorted((root / floor / "tidegate").rglob("*.py")):
-            name = path.relative_to(root)
-            if name.parent != folder:
-                folder = name.parent
-                lines += ["", f"**`{folder}/`**", ""]
-            summary = (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").split("\n")[0]
-            lines.append(f"- `{name.name}`: {summary}")
-    return "\n".join([*lines, "", ""])
-
-
-def with_module_list(text: str, root: Path) -> str:
-    """ARCHITECTURE.md with its list of modules brought up to date."""
-    begin, end = "<!-- modules: begin -->\n", "<!-- modules: end -->"
-    head, rest = text.split(begin)
-    return head + begin + module_list(root) + end + rest.split(end)[1]
-
-
-def with_reasons(text: str) -> str:
-    """README.md with its table of reasons brought up to date."""
-    begin, end = "<!-- reasons: begin -->\n", "<!-- reasons: end -->"
-    head, rest = text.split(begin)
-    return f"{head}{begin}\n{reasons_table()}\n{end}{rest.split(end)[1]}"
-
-
 if __name__ == "__main__":
     here = Path(__file__).parents[2]
-    page, readme = here / "ARCHITECTURE.md", here / "README.md"
-    page.write_text(with_module_list(page.read_text("utf-8"), here), "utf-8")
-    readme.write_text(with_reasons(readme.read_text("utf-8")), "utf-8")
     write_generated(here)

@@ -85,9 +85,15 @@ class Deployment:
         """
         name = name or service
         file = self.settings_file(name, client or {})
+        return self.start(name, command, service, "-v", "-c", str(file), program=program)
+
+    def start(
+        self, name: str, *arguments: str, program: Sequence[str] = ("-m", "tidegate.cli")
+    ) -> Child:
+        """Start a command as a process of its own; its log is named like `name`."""
         # the environment's broker would win over the settings'
         line = ["/usr/bin/env", "-u", "KAFKA_BOOTSTRAP_SERVERS", sys.executable]
-        line += [*program, command, service, "-v", "-c", str(file)]
+        line += [*program, *arguments]
         child = Child(line, self.folder / f"{name}.log")
         self._stack.callback(end, child)
         return child
@@ -136,7 +142,7 @@ def end(child: Child) -> None:
             child.end(signal.SIGKILL, 20)
 
 
-def exit_code(child: Child, seconds: float = 60) -> int:
+def exit_code(child: Child, seconds: float = 120) -> int:
     """Wait for the end of a process."""
     wait_for(f"the end of {child.log.stem}", lambda: child.exit_code is not None, seconds)
     assert child.exit_code is not None

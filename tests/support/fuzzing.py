@@ -52,7 +52,7 @@ from tidegate.events.schema import Writer, schema_text, writer_from
 from tidegate.events.wire import Wire
 
 MEMORY: Final = 256 * 2**20
-SECONDS: Final = 5.0
+SECONDS: Final = 2.0
 HUDI: Final = (
     "HoodieCommitMetadata",
     "HoodieReplaceCommitMetadata",

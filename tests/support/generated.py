@@ -93,7 +93,7 @@ def _settings_page() -> str:
 
 One TOML file, named by `--config` or `TIDEGATE_CONFIG`. An environment variable
 `TIDEGATE_<section>__<name>` wins over it. `tidegate config init` writes a file with all of these.
-The limits of one service are under its name, as those of all: `[services.restorer.retries]`.
+To override a limit for one service, use `[services.NAME]`: `[services.restorer.retries]`.
 
 {listed}
 """
@@ -108,7 +108,7 @@ def _events_page() -> str:
     for topic in TOPICS:
         parts.append(f"\n## {topic.name()}\n\nKeyed by table: {topic.purpose}.")
         if topic.retention is not None:
-            parts.append(f"Kept for {topic.retention.days} days.")
+            parts.append(f"Retained for {topic.retention.days} days.")
         writers, readers = (", ".join(map(str, each)) for each in (topic.written_by, topic.read_by))
         parts.append(f"Written by {writers}; read by {readers}.")
         parts += [

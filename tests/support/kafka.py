@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import docker
 import pytest
@@ -25,6 +25,9 @@ from testcontainers.core.container import DockerContainer
 
 from tidegate.local.embedded.bootstrap import SERVERS_VARIABLE, bootstrap
 from tidegate.local.embedded.node import free_ports
+
+if TYPE_CHECKING:
+    from support.deployment import Deployment
 
 COMPOSE = Path(__file__).parents[2] / "compose" / "compose.yaml"
 _PATIENCE = 60.0
@@ -50,6 +53,18 @@ def topic_prefix(request: pytest.FixtureRequest) -> str:
     return f"{test}-{uuid.uuid4().hex[:8]}"
 
 
+@pytest.fixture
+def deployment(
+    request: pytest.FixtureRequest, bootstrap_servers: str, topic_prefix: str, tmp_path: Path
+) -> Iterator[Deployment]:
+    """The topics of a deployment of the test's own; its services have the module's SETTINGS."""
+    from support.deployment import Deployment  # noqa: PLC0415 - it imports every service
+
+    settings: str = getattr(request.module, "SETTINGS", "")
+    with Deployment(bootstrap_servers, topic_prefix, tmp_path, settings=settings) as made:
+        yield made
+
+
 def docker_answers() -> bool:
     """Whether there is a Docker engine; without one the answer takes a few milliseconds."""
     # docker-py leaks a socket where nothing listens, so ask it only where an engine may be
@@ -73,7 +88,7 @@ def create_topic(servers: str, topic: str, partitions: int = 1, **settings: str)
     config = {name.replace("_", "."): value for name, value in settings.items()}
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     [done] = admin.create_topics([NewTopic(topic, partitions, 1, config=config)]).values()
-    done.result(30)
+    done.result(60)
 
 
 def warm_up(servers: str) -> None:

@@ -113,7 +113,7 @@ def realm(folder: Path) -> Generator[Realm]:
         ) as kdc,
     ):
         try:
-            wait_for("the KDC", lambda: _answers(port), 30)
+            wait_for("the KDC", lambda: _answers(port))
             yield made
         finally:
             kdc.terminate()

@@ -33,7 +33,7 @@ __all__ = ["EXCLUSIVE", "SHARED_READ", "SHARED_WRITE", "HiveEngine"]
 
 VERSIONS = [
     pytest.param(HIVE_4, id="4.0.1"),
-    pytest.param(HIVE_3, id="3.1.3", marks=pytest.mark.soak),
+    pytest.param(HIVE_3, id="3.1.3", marks=pytest.mark.full),
 ]
 on_both_versions = pytest.mark.parametrize("metastore", VERSIONS, indirect=True)
 """A test on the shared Metastore of each version; without it a test gets Hive 4's."""
@@ -174,7 +174,7 @@ class HiveEngine(demo.HiveEngine):
     def begin(self, compaction_id: int) -> None:
         """Let Hive 3's Worker take entries of the queue until it is this one."""
         wanted = str(compaction_id)
-        wait_for(f"compaction {wanted}", lambda: self._worker("next") == wanted, 20)
+        wait_for(f"compaction {wanted}", lambda: self._worker("next") == wanted)
 
     def end(self, compaction_id: int, highest: int) -> None:
         """The entry that it took last is ready for cleaning."""

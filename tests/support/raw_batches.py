@@ -81,7 +81,7 @@ def batch(records: bytes, count: int = 1, codec: int = NO_COMPRESSION) -> bytes:
 
 def produce(servers: str, topic: str, partition: int, content: bytes) -> int:
     """Send a batch to the only broker and give the offset of its first record."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while (answer := _produce(servers, topic, partition, content))[0] in _NO_LEADER_YET:
         assert time.monotonic() < deadline, "no leader"
         time.sleep(0.1)

@@ -140,7 +140,7 @@ class Recorder:
 
 
 def work_off(loop: ExecutorLoop) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     rests = 0
     while rests < 2:
         rests = 0 if loop.step(0.001) or loop.pending else rests + 1

@@ -43,7 +43,9 @@ class SecureKafka:
         return self._tls | ADMIN
 
     def login(self, role: str) -> dict[str, str]:
-        """librdkafka's settings for a role."""
+        """librdkafka's settings for a role, or for the administrator."""
+        if role == "admin":
+            return self.admin
         return self._tls | {
             "sasl.mechanism": "SCRAM-SHA-512",
             "sasl.username": role,
@@ -60,9 +62,10 @@ class SecureKafka:
             for role in sorted({each.role for each in needed})
         ]
         for made in client.alter_user_scram_credentials(users).values():
-            made.result(30)
-        for created in client.create_acls([binding(each) for each in needed]).values():
-            created.result(30)
+            made.result(60)
+        bindings = [binding(acl, name) for acl in needed for name in acl.principals]
+        for created in client.create_acls(bindings).values():
+            created.result(60)
 
     @property
     def _tls(self) -> dict[str, str]:
@@ -73,12 +76,12 @@ def password(role: str) -> str:
     return f"the-password-of-{role}"
 
 
-def binding(acl: Acl) -> AclBinding:
+def binding(acl: Acl, principal: str) -> AclBinding:
     return AclBinding(
         ResourceType[acl.resource.upper().replace("-", "_")],
         acl.name,
         ResourcePatternType.PREFIXED if acl.prefixed else ResourcePatternType.LITERAL,
-        acl.principal,
+        principal,
         "*",
         AclOperation[acl.operation.upper()],
         AclPermissionType.ALLOW,

@@ -25,12 +25,15 @@ from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 class Watched:
     """A bridge whose events go into a list."""
 
-    def __init__(self, engine: HiveEngine, baseline: Baseline | None = None) -> None:
+    def __init__(
+        self, engine: HiveEngine, baseline: Baseline | None = None, **options: object
+    ) -> None:
         self.events: list[Event] = []
         self.broken = False
-        self.refused = ""
+        self.refused_database = ""
         """The database whose events the publisher refuses."""
-        settings = BridgeSettings(uri=engine.settings.uri, interval_ms=4_000)
+        given = {"uri": engine.settings.uri, "interval_ms": 4_000} | options
+        settings = BridgeSettings.model_validate(given)
         storage = Storage()
         self.calls: Counter[str] = Counter()
         self.seen: list[tuple[int, int]] = []
@@ -50,13 +53,16 @@ class Watched:
     def marked(self, count: int) -> None:
         self.marks += count
 
+    def refused(self) -> None:
+        """Its log says why."""
+
     def is_active(self, *, active: bool) -> None:
         """It has no process."""
 
     def _publish(self, events: Sequence[Event]) -> None:
         if self.broken:
             raise DeliveryError("the broker is away")
-        if any(f".{self.refused}." in event.table for event in events):
+        if any(f".{self.refused_database}." in event.table for event in events):
             raise InvalidEventError("it contradicts itself")
         self.events += events
 

@@ -34,7 +34,7 @@ _LISTENING = r'Listening on" address=(\S+)'
 def get(url: str) -> str | None:
     """A page; None where nobody answers, or not with success."""
     try:
-        with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310 - our own address
+        with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310 - our own address
             text: str = answer.read().decode()
             return text
     except (urllib.error.URLError, ConnectionError):

@@ -13,11 +13,12 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from tidegate.errors import FormatError
 from tidegate.hudi_bridge.callbacks import MAX_BYTES, Callback, parse_callback
 from tidegate.runtime.kafka.metadata import KafkaMetadata
+from tidegate.runtime.kafka.read_to_end import is_end
 from tidegate.runtime.kafka.records import Config
 
 log = logging.getLogger(__name__)
@@ -160,7 +161,7 @@ class KafkaCallbacks:
 
     def __init__(self, config: Config, topic: str, hint: Hint) -> None:
         """Nothing is read until `start`."""
-        self._config = dict(config) | {"group.id": "unused", "enable.auto.commit": False}
+        self._config = dict(config) | {"group.id": topic, "enable.auto.commit": False}
         self._metadata = KafkaMetadata(config)
         self._topic, self._hint = topic, hint
         self._stop = threading.Event()
@@ -200,7 +201,7 @@ class KafkaCallbacks:
                 continue
             error = message.error()
             if error is not None:
-                if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its only name
+                if not is_end(error):
                     log.debug("the callbacks' topic: %s", error)
                 continue
             try:

@@ -176,6 +176,9 @@ class HudiBridgeLoop:
         for record in self._subscription.poll(_RECORDS, seconds):
             if record.partition in self._offsets:
                 self._offsets[record.partition] = record.offset + 1
+        for partition, end in self._subscription.ends().items():
+            if partition in self._offsets:
+                self._offsets[partition] = max(self._offsets[partition], end)
 
     def _step(self) -> None:
         try:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from itertools import starmap
 
 from tidegate.cleaning.listing import ListedDirectory, ListedFile
-from tidegate.hive import MARKER_SUFFIX, is_acid_name
-from tidegate.storage import FileInfo, NamedEntry, NotFound, ParallelMap, Storage, normalise
+from tidegate.errors import FormatError
+from tidegate.hive import DATA_FORMAT_FILE, DATA_FORMAT_LIMIT, MARKER_SUFFIX, is_acid_name
+from tidegate.storage import FileInfo, NamedEntry, NotFound, ParallelMap, Storage, join, normalise
 
 
 def read_acid_directories(
@@ -32,8 +33,21 @@ def read_acid_directories(
         if files is not None and name not in markers:
             marked = bool(markers) and f"{name}{MARKER_SUFFIX}" in markers
             rows = tuple(starmap(ListedFile, files))
-            found.append(ListedDirectory(name, parent, rows, is_dir, marked))
+            written_by = _data_format(storage, f"{parent}/{name}", rows)
+            found.append(ListedDirectory(name, parent, rows, is_dir, marked, written_by))
     return tuple(found)
+
+
+def _data_format(storage: Storage, where: str, files: Iterable[ListedFile]) -> bytes | None:
+    """The content of a directory's `_metadata_acid`; empty where it can't be one of Hive's."""
+    if not any(file.name == DATA_FORMAT_FILE and not file.is_link for file in files):
+        return None
+    try:
+        return storage.read(join(where, DATA_FORMAT_FILE), DATA_FORMAT_LIMIT)
+    except NotFound:  # it is of a directory below, or went meanwhile
+        return None
+    except FormatError:
+        return b""
 
 
 def listed_files(found: Iterable[FileInfo]) -> tuple[ListedFile, ...]:

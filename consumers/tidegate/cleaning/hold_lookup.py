@@ -86,7 +86,8 @@ class HoldLookup:
         home = Partition(self._topic, partition_of(table, self._partitions()))
         known = self._read.get(home)
         marks = self._bus.watermarks([home])[home]
-        last = marks.end
+        # what an open transaction hides may be a hold: the reading fails meanwhile
+        last = self._bus.spans(self._topic)[home].stop
         is_same = known is not None and known[2] == marks.topic_id
         if not (known and is_same) or since_ms < known[0] or not marks.first <= known[1] <= last:
             # the first look, another topic of the same name, an older command, or a topic whose

@@ -23,7 +23,8 @@ class ListedDirectory(NamedTuple):
     """An entry named as an ACID directory, with all files below it.
 
     `is_plain` is false for a file or a symbolic link of such a name. `has_marker` is true if an
-    object store keeps an empty file `NAME_$folder$` beside the directory.
+    object store keeps an empty file `NAME_$folder$` beside the directory. `data_format` is the
+    content of the file that says what wrote a base; None: there is no such file.
     """
 
     name: str
@@ -32,6 +33,7 @@ class ListedDirectory(NamedTuple):
     files: tuple[ListedFile, ...] = ()
     is_plain: bool = True
     has_marker: bool = False
+    data_format: bytes | None = None
 
     @property
     def path(self) -> str:

@@ -11,11 +11,19 @@ from typing import Final, NamedTuple, Self
 
 from tidegate.cleaning.listing import ListedDirectory, ListedFile
 from tidegate.events.reasons import Reason
-from tidegate.hive import AcidDirectory, Base, Compaction, Delta, FoundDirectory, covers
+from tidegate.hive import (
+    DATA_FORMAT_FILE,
+    AcidDirectory,
+    Base,
+    Compaction,
+    Delta,
+    FoundDirectory,
+    covers,
+    is_of_compaction,
+)
 from tidegate.tables.refusal import Refused
 
 _VERSION_FILE: Final = "_orc_acid_version"
-_MARKER_FILE: Final = "_metadata_acid"
 _BUCKET_FILE: Final = re.compile(
     r"(bucket_[0-9]+(_[0-9]+)?|[0-9]+_[0-9]+(_copy_[0-9]+)?)"
     r"(\.(gz|bz2|deflate|snappy|lz4|lzo|lzo_deflate|zst|zstd))?(\.(orc|parquet|avro|txt))?"
@@ -31,15 +39,14 @@ class AcidEntry(NamedTuple):
 
     @classmethod
     def parse(cls, listed: ListedDirectory) -> Self:
-        """Parse the name. A compaction of Hive 3 left a `_metadata_acid` file in the base.
+        """Parse the name, and for a base the file that says what wrote it.
 
         Raises:
-            FormatError: the name is not the name of an ACID directory.
+            FormatError: the name is not the name of an ACID directory, or that file is not Hive's.
         """
         found = FoundDirectory.named(listed.name)
-        if isinstance(found.acid, Base):
-            compacted = any(_is_file(file, _MARKER_FILE) for file in listed.files)
-            found = found._replace(compacted=compacted)
+        if isinstance(found.acid, Base) and listed.data_format is not None:
+            found = found._replace(compacted=is_of_compaction(listed.data_format))
         return cls(listed, found)
 
     @property
@@ -51,6 +58,11 @@ class AcidEntry(NamedTuple):
     def acid(self) -> AcidDirectory:
         """The parsed name."""
         return self.found.acid
+
+    @property
+    def is_of_truncate(self) -> bool:
+        """Whether a TRUNCATE wrote this base, which may not have committed."""
+        return self.listed.data_format is not None and not self.found.compacted
 
     @property
     def has_rows(self) -> bool:
@@ -68,7 +80,7 @@ class AcidEntry(NamedTuple):
         would be back once the first delete delta is removed.
         """
         files = [file for file in self.listed.files if not file.name.startswith(".")]
-        expected = all(_is_file(file, _VERSION_FILE, _MARKER_FILE) for file in files)
+        expected = all(_is_file(file, _VERSION_FILE, DATA_FORMAT_FILE) for file in files)
         has_version = any(file.name == _VERSION_FILE for file in files)
         return isinstance(self.acid, Base) and expected and has_version
 
@@ -89,11 +101,14 @@ def complete_products(compaction: Compaction, entries: Iterable[AcidEntry]) -> l
         Refused: PRODUCTS_MISSING or PRODUCTS_INCOMPLETE, if none is complete.
     """
     products = [entry for entry in entries if compaction.is_product(entry.acid)]
-    complete = [product for product in products if product.is_complete]
+    complete = [
+        product for product in products if product.is_complete and not product.is_of_truncate
+    ]
     if complete:
         return complete
     if products:
-        raise Refused(Reason.PRODUCTS_INCOMPLETE, f"{products[0].name} contains no bucket file")
+        fault = "was written by a TRUNCATE" if products[0].is_of_truncate else "has no bucket file"
+        raise Refused(Reason.PRODUCTS_INCOMPLETE, f"{products[0].name} {fault}")
     raise Refused(Reason.PRODUCTS_MISSING, f"{compaction.products[0].name} does not exist")
 
 

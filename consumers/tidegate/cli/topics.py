@@ -65,12 +65,21 @@ def check(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
 
 @topics.command("acls")
 def print_acls(config: ConfigFile = None, as_json: AsJsonLines = False) -> None:
-    """Print the access rights that every role needs, as kafka-acls commands."""
+    """Print the access rights that every role needs, as kafka-acls commands.
+
+    The principals are those of [security.principals], else `User:` and the role's name.
+    """
     from tidegate.ops.topics.acls import acls  # noqa: PLC0415 - heavy
     from tidegate.service.catalogue import DECIDERS, EXECUTORS  # noqa: PLC0415 - heavy
 
-    prefix = Settings.load(config).topics.prefix
-    needed = acls(prefix, deciders=DECIDERS, executors=EXECUTORS)
+    settings = Settings.load(config)
+    needed = acls(
+        settings.topics.prefix,
+        deciders=DECIDERS,
+        executors=EXECUTORS,
+        callback_topic=settings.bridge.hudi and settings.bridge.hudi.callback_topic,
+        principals=settings.security.principals,
+    )
     if as_json:
         write_json_lines(asdict(acl) for acl in needed)
         return

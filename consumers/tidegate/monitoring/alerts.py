@@ -54,6 +54,14 @@ ALERTS: Final = (
         "A long restore may be why: see tidegate_oldest_running_command_seconds. Else the log.",
     ),
     Alert(
+        "TidegateOpenTransaction",
+        "tidegate_hidden_offsets > 0",
+        "5m",
+        "warning",
+        "An open transaction hides {{ $value }} offsets of {{ $labels.topic }}.",
+        "kafka-transactions.sh find-hanging, or describe-producers, names its writer: end it.",
+    ),
+    Alert(
         "TidegateNotPolling",
         "time() - tidegate_last_poll_timestamp_seconds > 300",
         "0m",
@@ -63,11 +71,27 @@ ALERTS: Final = (
     ),
     Alert(
         "TidegateDeadLetters",
-        "increase(tidegate_dead_letters_seen_total[15m]) > 0",
+        'sum by (fault) (increase(tidegate_dead_letters_seen_total{fault!="service"}[15m])) > 0',
         "0m",
         "warning",
-        "Messages could not be processed and were put aside.",
+        "Messages could not be processed and were put aside (fault: {{ $labels.fault }}).",
         "tidegate dead-letters list, then redrive or discard each.",
+    ),
+    Alert(
+        "TidegateServiceFails",
+        'sum(increase(tidegate_dead_letters_seen_total{fault="service"}[15m])) > 0',
+        "0m",
+        "critical",
+        "A service failed on valid messages and put them aside.",
+        "tidegate dead-letters list names it; correct its code or settings, then redrive.",
+    ),
+    Alert(
+        "TidegateInvalidMessages",
+        'sum(increase(tidegate_dead_letters_seen_total{fault="message"}[15m])) > 1000',
+        "0m",
+        "critical",
+        "A producer floods the topics: over 1000 invalid messages in 15 minutes.",
+        "tidegate dead-letters list names topic and reason; take the producer's right to write.",
     ),
     Alert(
         "TidegateRestoreFailed",
@@ -83,7 +107,7 @@ ALERTS: Final = (
         "0m",
         "info",
         "{{ $labels.kind }}: {{ $labels.reason }}.",
-        "The list of reasons in the README says what to do for each.",
+        "docs/reasons.md has the remedy for every reason.",
     ),
     Alert(
         "TidegateVacuumNeedsAttention",

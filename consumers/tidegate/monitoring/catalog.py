@@ -119,7 +119,10 @@ FILES: Final = Metric(
     "tidegate_restore_files_removed_total", Kind.COUNTER, "Files removed by restores."
 )
 DEAD_LETTERS: Final = Metric(
-    "tidegate_dead_letters_total", Kind.COUNTER, "Messages put aside as dead letters."
+    "tidegate_dead_letters_total",
+    Kind.COUNTER,
+    "Messages put aside as dead letters, by what they failed on: message, location or service.",
+    ("service", "fault"),
 )
 REBALANCES: Final = Metric(
     "tidegate_rebalances_total",
@@ -195,16 +198,21 @@ BRIDGE_MARKED: Final = Metric(
     Kind.COUNTER,
     "Compactions that were marked as cleaned in the Metastore's queue.",
 )
+BRIDGE_REFUSED: Final = Metric(
+    "tidegate_metastore_refused_total",
+    Kind.COUNTER,
+    "Tables, compactions and events that the bridge can't handle; its log says why, once each.",
+)
 BRIDGE_METRICS: Final = (
     *(BRIDGE_ACTIVE, BRIDGE_CALLS, BRIDGE_LOOK, BRIDGE_LAST_LOOK),
-    *(BRIDGE_HOLDS, BRIDGE_VACUUMS, BRIDGE_MARKED),
+    *(BRIDGE_HOLDS, BRIDGE_VACUUMS, BRIDGE_MARKED, BRIDGE_REFUSED),
 )
 """What `tidegate bridge metastore` exports besides."""
 
 LAG: Final = Metric(
     "kafka_consumergroup_lag",
     Kind.GAUGE,
-    "Records between a group's committed offset and the end of the partition.",
+    "Records between a group's committed offset and the end of what can be read of the partition.",
     ("consumergroup", "topic", "partition"),
 )
 CURRENT: Final = Metric(
@@ -222,7 +230,13 @@ MEMBERS: Final = Metric(
 END: Final = Metric(
     "kafka_topic_partition_current_offset",
     Kind.GAUGE,
-    "The end offset of a partition.",
+    "The end offset of what can be read of a partition.",
+    ("topic", "partition"),
+)
+HIDDEN: Final = Metric(
+    "tidegate_hidden_offsets",
+    Kind.GAUGE,
+    "Offsets behind the end of what can be read: an open transaction hides them.",
     ("topic", "partition"),
 )
 SEEN: Final = Metric(
@@ -234,8 +248,9 @@ SEEN: Final = Metric(
 NEW_DEAD_LETTERS: Final = Metric(
     "tidegate_dead_letters_seen_total",
     Kind.COUNTER,
-    "Records appended to the dead letters since the monitor started.",
-    (),
+    "Messages put aside as dead letters since the monitor started, by what they failed on:"
+    " message, location, service; unknown where another tool wrote the dead letter.",
+    ("fault",),
 )
 WAITING: Final = Metric(
     "tidegate_waiting_vacuums",
@@ -300,7 +315,7 @@ LAST_LOOK: Final = Metric(
 )
 
 DEPLOYMENT_METRICS: Final = (
-    *(BUILD_INFO, LAG, CURRENT, MEMBERS, END, SEEN, NEW_DEAD_LETTERS, WAITING),
+    *(BUILD_INFO, LAG, CURRENT, MEMBERS, END, HIDDEN, SEEN, NEW_DEAD_LETTERS, WAITING),
     *(KEPT, KEPT_BYTES, HELD),
     *(OVERDUE, OLDEST_WAITING, WAITING_HOLDS, PINNED, PINNED_SINCE, LAST_LOOK),
 )

@@ -92,7 +92,10 @@ PANELS: Final = (
         "Dead letters and failed attempts",
         "short",
         (
-            ("increase(tidegate_dead_letters_seen_total[$__rate_interval])", "dead letters"),
+            (
+                "sum by (fault) (increase(tidegate_dead_letters_seen_total[$__rate_interval]))",
+                "dead letters: {{fault}}",
+            ),
             (
                 "sum by (error) (increase(tidegate_failed_attempts_total[$__rate_interval]))",
                 "{{error}}",

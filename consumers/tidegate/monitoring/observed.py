@@ -28,6 +28,7 @@ from tidegate.runtime.bus import (
     Subscription,
     Watermarks,
 )
+from tidegate.runtime.input.dead_letters import counted
 
 if TYPE_CHECKING:  # OpenTelemetry is an extra
     from tidegate.monitoring.tracing import Traces
@@ -107,7 +108,8 @@ class ObservedService:
         now = time.time()
         for message in messages:
             if message.topic.endswith(f".{DEAD_LETTERS.suffix}"):
-                self.metrics.add(catalog.DEAD_LETTERS, 1, self.name)
+                fault, count = counted(message.headers)
+                self.metrics.add(catalog.DEAD_LETTERS, count, self.name, fault)
                 continue
             headers = dict(message.headers)
             kind = (headers.get("ce_type") or b"").decode().removeprefix(TYPE_PREFIX)
@@ -167,6 +169,10 @@ class ObservedSubscription:
         if service.traces:
             service.traces.received(records)
         return records
+
+    def ends(self) -> Offsets:
+        """The ends up to which everything was polled."""
+        return self._subscription.ends()
 
     def commit(
         self, at: Offsets, metadata: CommitMetadata = NO_METADATA, *, wait: bool = False

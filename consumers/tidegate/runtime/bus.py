@@ -44,7 +44,8 @@ class Record(NamedTuple):
 class Watermarks:
     """The offsets that a partition has: from `first` up to, not including, `end`.
 
-    `topic_id` is given by the broker: a topic that was deleted and created again has a new one.
+    `end` is the first offset that can't be read yet. `topic_id` is given by the broker: a topic
+    that was deleted and created again has a new one.
     """
 
     topic_id: str
@@ -81,6 +82,15 @@ class Subscription(Protocol):
         """
         ...
 
+    def ends(self) -> Offsets:
+        """By partition the offset before which `poll` has returned every record that it will.
+
+        Only of partitions that were read to an end at least once since they were assigned. An end
+        may be beyond the last record: transactions leave offsets that hold none. Commit it in
+        place of the offset after the last record, or the group lags by those offsets for ever.
+        """
+        ...
+
     def commit(
         self, at: Offsets, metadata: CommitMetadata = NO_METADATA, *, wait: bool = False
     ) -> None:
@@ -88,7 +98,7 @@ class Subscription(Protocol):
 
         Args:
             at: The offsets.
-            metadata: Text to keep beside them, at most 1,000 characters for a partition.
+            metadata: Text to keep beside them, at most 2,000 characters for a partition.
             wait: Return only once the broker has answered.
         """
         ...
@@ -211,6 +221,9 @@ class Bus(Protocol):
 
     def spans(self, topic: str, since_ms: int = 0) -> Mapping[Partition, range]:
         """The offsets that each partition of a topic holds now.
+
+        Those that an open transaction hides are among them: to `read` them waits for it and fails
+        after a while. So a look-up before something is destroyed misses no reason against it.
 
         With `since_ms`, only from the first record that the broker appended at this time or later;
         where there is none, the span is empty and at the partition's end. It takes the same number

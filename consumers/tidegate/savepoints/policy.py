@@ -7,6 +7,8 @@ from datetime import datetime
 from functools import singledispatchmethod
 from typing import ClassVar, Final
 
+from pydantic import ValidationError
+
 from tidegate.errors import FormatError
 from tidegate.events import (
     CommitCompleted,
@@ -149,7 +151,10 @@ class SavepointPolicyService:
     def _(self, event: SavepointCreated, state: PolicyState, at: datetime) -> Decision[PolicyState]:
         if self._answers_condemned(event):
             state = state.with_lasting(event)
-        return Decision(state.with_created(event, at))
+        try:
+            return Decision(state.with_created(event, at))
+        except ValidationError as error:  # an outcome's fields are wider than the state's
+            raise FormatError(f"the savepoint can't be remembered: {error}") from error
 
     @_apply.register
     def _(

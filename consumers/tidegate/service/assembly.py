@@ -34,7 +34,7 @@ from tidegate.restores import (
 from tidegate.runtime.bus import Bus
 from tidegate.runtime.decider.loop import DeciderLoop, Sign
 from tidegate.runtime.executor.loop import ExecutorLoop
-from tidegate.runtime.input.dead_letters import DeadLetterLimit
+from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
 from tidegate.runtime.protocols import Decider, Executor
 from tidegate.runtime.retry import BROKER_RETRIES, TABLE_RETRIES, RetryPolicy
 from tidegate.savepoints import (

@@ -32,6 +32,10 @@ class BridgeMetrics:
         """Count what was marked."""
         self._metrics.add(catalog.BRIDGE_MARKED, count, NAME)
 
+    def refused(self) -> None:
+        """Count what was logged."""
+        self._metrics.add(catalog.BRIDGE_REFUSED, 1, NAME)
+
     def is_active(self, *, active: bool) -> None:
         """Say whether this is the bridge that watches."""
         self._metrics.set(catalog.BRIDGE_ACTIVE, int(active), NAME)

@@ -18,6 +18,20 @@ KNOWN_FAULTS: Final = (
 """What is known to go wrong elsewhere, and why such a root is refused."""
 
 
+OF_HDFS: Final = frozenset({"hdfs", "viewfs", "webhdfs", "swebhdfs"})
+"""The protocols of HDFS, in fsspec and in Hadoop."""
+HDFS_REMOVES_ELSEWHERE: Final = (
+    "the client of HDFS ignores the name of the cluster and cuts names at #, ? and ;, so other"
+    " directories than those of the tables would be removed"
+)
+"""Why such a root is refused, whatever risk is accepted."""
+
+
+def on_hdfs(root: str) -> bool:
+    """Whether a root is on HDFS, by its protocol."""
+    return normalise(root).partition("://")[0] in OF_HDFS
+
+
 def untested(roots: Sequence[str]) -> list[str]:
     """The roots that are not on a local or mounted file system."""
     return [root for root in roots if local_path(normalise(root)) is None]
@@ -26,9 +40,17 @@ def untested(roots: Sequence[str]) -> list[str]:
 def require_tested_stores(roots: Sequence[str], *, allow_untested: bool) -> None:
     """Refuse roots on stores that Tidegate was never tested on.
 
+    Roots on HDFS are refused even if the risk is accepted: nothing there is removed reliably.
+
     Raises:
         ConfigError: it names them, the known faults, and the setting that accepts the risk.
     """
+    if found := [root for root in roots if on_hdfs(root)]:
+        raise ConfigError(
+            f"warehouse roots on HDFS: {', '.join(found)}. They are refused, also with"
+            f" allow_untested_stores: {HDFS_REMOVES_ELSEWHERE}. Mount HDFS as a file system, and"
+            " list the mounted path"
+        )
     if (found := untested(roots)) and not allow_untested:
         raise ConfigError(
             f"warehouse roots on stores that were never tested: {', '.join(found)}. Known faults:"

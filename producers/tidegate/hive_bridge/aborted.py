@@ -2,13 +2,15 @@
 
 Hive's own Cleaner does it; where that is off, nobody else does, unless the table is compacted. The
 whole directory of a table is walked: a write with dynamic partitions that aborted early has left
-directories of partitions that the Metastore has never heard of (HIVE-21052).
+directories of partitions that the Metastore has never heard of (HIVE-21052). Where the walk can't
+see all that a reader may see, it refuses: forgetting an abort makes its rows visible.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -25,7 +27,7 @@ from tidegate.hive import (
 )
 from tidegate.hive_bridge.cleanup_properties import has_no_cleanup
 from tidegate.hive_bridge.leftovers import holds_aborted
-from tidegate.hive_bridge.listed import acid_names
+from tidegate.hive_bridge.listed import acid_names, compacted_bases
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.queue import CompactionQueue
 from tidegate.hive_metastore.values import (
@@ -110,7 +112,7 @@ def look_at_table(
     Raises:
         TransientError, OSError: the Metastore or the store did not answer.
         FormatError: a directory's name is not one of Hive's.
-        NotFound, ConfinementError: its directory is not there, or is reached by a link.
+        NotFound, ConfinementError: its directory is not there, or one in it is reached by a link.
     """
     try:
         table = client.table(database, name)
@@ -119,11 +121,16 @@ def look_at_table(
     if not table.is_acid or has_no_cleanup(table.parameters):
         return None
     location = normalise(table.location)
-    spared = _spared(location, client.partitions(database, name))
-    found = list(_places(storage, location, "", write_ids))
+    registered = _registered(location, client.partitions(database, name))
+    walk = _Walk(storage, location, write_ids, _with_parents(registered))
+    found = list(walk.places())
+    walk.check_listed(registered)
     if not _is_same(database, name, write_ids, client):
         return None
-    places = tuple(_kept(each) if each.partition in spared else each for each in found)
+    spared = {
+        path for path, partition in registered.items() if has_no_cleanup(partition.parameters)
+    }
+    places = tuple(_kept(place) if place.partition in spared else place for place in found)
     return AbortedTable(database, name, location, write_ids, places)
 
 
@@ -134,20 +141,24 @@ def _is_same(database: str, name: str, write_ids: ValidWriteIds, client: Metasto
     return final.aborted == write_ids.aborted and not final.has_open
 
 
-def _spared(location: str, partitions: Iterable[Table]) -> frozenset[str]:
-    """The partitions that their properties keep from being cleaned, as paths below the table.
+def _registered(location: str, partitions: Iterable[Table]) -> dict[str, Table]:
+    """The partitions that the Metastore has, by their paths below the table.
 
     Raises:
         ConfinementError: one is not below its table, so that a walk of the table does not meet it.
     """
-    spared: set[str] = set()
+    found: dict[str, Table] = {}
     for partition in partitions:
         where = normalise(partition.location)
         if not is_below(where, location):
             raise ConfinementError(f"a partition is not in its table's directory, but in {where}")
-        if has_no_cleanup(partition.parameters):
-            spared.add(where.removeprefix(location).strip("/"))
-    return frozenset(spared)
+        found[where.removeprefix(location).strip("/")] = partition
+    return found
+
+
+def _with_parents(paths: Iterable[str]) -> frozenset[str]:
+    """Paths, and those of all directories above them."""
+    return frozenset(path[: end.start()] for path in paths for end in re.finditer(r"/|$", path))
 
 
 def _kept(place: AbortedPlace) -> AbortedPlace:
@@ -178,20 +189,65 @@ def forget(table: AbortedTable, waiting: Iterable[Compaction], queue: Compaction
             queue.mark_aborted_cleaned(table.database, table.name, highest, each.compaction_id)
 
 
-def _places(
-    storage: Storage, location: str, below: str, write_ids: ValidWriteIds
-) -> Iterator[AbortedPlace]:
-    if below.count("/") > _DEEPEST:
-        raise NotFound(f"directories are nested too deeply in {location}")
-    where = join(location, below) if below else location
-    entries = storage.list(where)
-    for entry in entries:
-        if entry.is_dir and not entry.name.startswith((".", "_")) and not is_acid_name(entry.name):
+@dataclass(slots=True)
+class _Walk:
+    """A walk of a table's directory: `places`, to its end, and then `check_listed`."""
+
+    storage: Storage
+    location: str
+    write_ids: ValidWriteIds
+    registered: frozenset[str]
+    """The paths of registered partitions, and of the directories above them."""
+    _listed: set[str] = field(default_factory=set[str])
+
+    def places(self, below: str = "") -> Iterator[AbortedPlace]:
+        """The places with aborted rows, of the table or of a directory below it.
+
+        Raises:
+            ConfinementError: there is a link, which readers follow and this walk does not.
+            NotFound, FormatError: as `look_at_table`.
+        """
+        if below.count("/") > _DEEPEST:
+            raise NotFound(f"directories are nested too deeply in {self.location}")
+        where = join(self.location, below) if below else self.location
+        entries = self.storage.list(where)
+        self._listed.add(below)
+        for entry in entries:
             inner = f"{below}/{entry.name}" if below else entry.name
-            yield from _places(storage, location, inner, write_ids)
-    place = judged(below or None, acid_names(entries), write_ids)
-    if place.alone or place.mixed:
-        yield replace(place, content=_content(storage, where, place.alone))
+            if is_acid_name(entry.name) or self._is_hidden(inner, entry.name):
+                continue
+            if entry.is_link:
+                raise ConfinementError(f"{entry.path} is a symbolic link: its target is not walked")
+            if entry.is_dir:
+                yield from self.places(inner)
+        names = acid_names(entries)
+        compacted = compacted_bases(self.storage, where, names)
+        place = judged(below or None, names, self.write_ids, compacted)
+        if place.alone or place.mixed:
+            yield replace(place, content=_content(self.storage, where, place.alone))
+
+    def check_listed(self, registered: Iterable[str]) -> None:
+        """Check that the walk has met every registered partition; one may have no directory.
+
+        Raises:
+            ConfinementError: one was not met, though its directory can be listed.
+        """
+        for path in registered:
+            if path in self._listed:
+                continue
+            where = join(self.location, path)
+            try:
+                self.storage.list(where)
+            except NotFound:
+                continue
+            raise ConfinementError(f"the partition in {where} is not met by a walk of its table")
+
+    def _is_hidden(self, path: str, name: str) -> bool:
+        """Whether no reader lists it: it is hidden, and not the directory of a partition.
+
+        A column's name may begin with an underscore, and so the name of its partitions' directory.
+        """
+        return name.startswith((".", "_")) and "=" not in name and path not in self.registered
 
 
 def _content(storage: Storage, where: str, names: Iterable[str]) -> str:
@@ -204,13 +260,24 @@ def _content(storage: Storage, where: str, names: Iterable[str]) -> str:
     )
 
 
-def judged(partition: str | None, names: Iterable[str], write_ids: ValidWriteIds) -> AbortedPlace:
+def judged(
+    partition: str | None,
+    names: Iterable[str],
+    write_ids: ValidWriteIds,
+    compacted: Collection[str] = (),
+) -> AbortedPlace:
     """Which of a directory's ACID directories hold aborted rows. Pure.
+
+    Args:
+        partition: The directory's partition.
+        names: The names in it.
+        write_ids: What is final of the table.
+        compacted: Those of the names that `compacted_bases` found.
 
     Raises:
         FormatError: a name is not one of Hive's.
     """
-    found = [FoundDirectory.named(name) for name in names]
+    found = [FoundDirectory.named(name, compacted=name in compacted) for name in names]
     aborted = [each for each in found if holds_aborted(each, write_ids)]
     alone = tuple(each.name for each in aborted if _is_alone(each, write_ids))
     mixed = tuple(each.name for each in aborted if each.name not in alone)

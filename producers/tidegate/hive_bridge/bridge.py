@@ -26,7 +26,7 @@ from tidegate.hive_bridge.baseline import Baseline
 from tidegate.hive_bridge.cleanings import Cleanings, PublishedVacuum
 from tidegate.hive_bridge.compactions import Compactions
 from tidegate.hive_bridge.describing import describe
-from tidegate.hive_bridge.endings import Endings
+from tidegate.hive_bridge.endings import Endings, Expirations
 from tidegate.hive_bridge.marking import Marking, settle
 from tidegate.hive_bridge.observer import UNOBSERVED, Observer
 from tidegate.hive_bridge.products import Description
@@ -34,9 +34,9 @@ from tidegate.hive_bridge.settings import BridgeSettings, milliseconds
 from tidegate.hive_bridge.sweeping import AbortedSweep
 from tidegate.hive_bridge.waiting import Ended, WaitingHolds
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.hive_metastore.holds import HeldTables, holds_of
+from tidegate.hive_metastore.holds import HeldTables, holds_of, lock_hold
 from tidegate.hive_metastore.queue import CompactionQueue
-from tidegate.hive_metastore.values import Compaction, Snapshot
+from tidegate.hive_metastore.values import Compaction, Lock, Snapshot
 from tidegate.storage import Storage
 
 log = logging.getLogger(__name__)
@@ -45,6 +45,8 @@ NO_LOCK: Final = 0
 """The id of a compaction's own lock where it is published by the bridge: that lock went with the
 compaction's transaction, before anybody could see the result. Metastores count from 1."""
 _BATCH: Final = 1_000
+_MOST_EXPIRED: Final = 10
+"""Of the locks and of the transactions that expired before a vacuum is published, that it lists."""
 Known = VacuumFinished | LockReleased | VacuumFlagged
 """What is on the topics that says which holds are waited for."""
 _FORGOTTEN: Final = {VacuumFlag.RELEASE_MAY_BE_FORGOTTEN}
@@ -90,7 +92,9 @@ class MetastoreBridge:
         self._asked: Future[tuple[Compaction, ...]] | None = None
         self._queue: tuple[Compaction, ...] = ()
         self._queue_is_away = False
-        self._compactions = Compactions(settings.catalog, self._described, settings.threads, clock)
+        self._compactions = Compactions(
+            settings.catalog, self._described, settings.threads, clock, observer
+        )
         self._cleanings = Cleanings(settings.catalog)
         self._marking = Marking(settings.catalog, self._settled, settings.threads, clock)
         self._queue_look = 0
@@ -98,6 +102,7 @@ class MetastoreBridge:
         self._waiting: WaitingHolds | None = None
         self._before: list[Known] = []
         self._endings = Endings(_USUAL_TIMEOUT_MS / 1000)
+        self._expirations = Expirations()
         self._own: set[str] = set()
         """Vacuums that this bridge has published and not read back yet."""
         self._refused: dict[str, str] = {}
@@ -140,7 +145,7 @@ class MetastoreBridge:
             DeliveryError: the broker did not confirm; the next look publishes it again.
         """
         began = self._clock()
-        waiting = self._waiting or self._prepare()
+        waiting = self._prepare() if self._waiting is None else self._waiting
         # before the locks: what it shows is visible by then
         queue = self._compactions.completed(self._asked_queue())
         number = waiting.begin()
@@ -155,6 +160,7 @@ class MetastoreBridge:
             batch = releases[start : start + _BATCH]
             self._publish_valid(batch)
             self._apply(batch)
+        self._expirations.add(self._endings.expired(snapshot, now))
         self._endings.look(snapshot, now)  # a release that was not confirmed keeps its reason
         published = len(releases) + self._publish_vacuums(snapshot, held)
         published += self._publish_aborted(snapshot)
@@ -176,10 +182,13 @@ class MetastoreBridge:
         self._client.close()
 
     def _prepare(self) -> WaitingHolds:
-        lockless = any(self._client.setting(name) == value for name, value in _LOCKLESS)
-        free = self._settings.readers_take_locks and not lockless
-        if not free:
-            log.info("readers may take no locks: every transaction is waited for until its end")
+        free = self._settings.readers_lock_at_once
+        if free and any(self._client.setting(name) == value for name, value in _LOCKLESS):
+            free = False
+            log.warning(
+                "readers_lock_at_once is ignored: the Metastore's settings let readers take no"
+                " locks. Every transaction is waited for until its end"
+            )
         self._endings = Endings(_timeout_ms(self._client) / 1000)
         self._waiting = WaitingHolds(self._settings.catalog, free_elsewhere=free)
         before, self._before = self._before, []
@@ -190,6 +199,7 @@ class MetastoreBridge:
         """The queue of compactions, from a connection of its own: it may be long and slow."""
         if self._asked is None:
             self._queue_look = self._cleanings.begin()
+            self._expirations.asked()
             self._asked = self._queue_thread.submit(self._queue_client.compactions)
         try:
             self._queue = self._asked.result(self._settings.interval_ms / 4000)
@@ -204,6 +214,7 @@ class MetastoreBridge:
             self._queue_is_away = True
         else:
             self._queue_is_away = False
+            self._expirations.answered({entry.compaction_id for entry in self._queue})
             self._cleanings.forget(self._compactions.completed(self._queue), self._queue_look)
         self._asked = None
         return self._queue
@@ -246,6 +257,7 @@ class MetastoreBridge:
     def _refuse(self, table: str, why: str) -> None:
         if self._refused.get(table) != why:
             log.warning("an event of %s is not published: %s", table, why)
+            self._observer.refused()
         self._refused[table] = why
 
     def _release(self, ended: Ended, snapshot: Snapshot, now: float) -> LockReleased:
@@ -281,9 +293,10 @@ class MetastoreBridge:
             except (FormatError, MessageTooLargeError) as error:
                 self._compactions.refuse(compaction, str(error))
             else:
-                self._own.add(events[1].event_id)
+                vacuum = events[-1]
+                self._own.add(vacuum.event_id)
                 self._apply(events)
-                self._cleanings.take(events[1])
+                self._cleanings.take(vacuum)
                 count += len(events)
         return count
 
@@ -300,8 +313,11 @@ class MetastoreBridge:
         description: Description,
         snapshot: Snapshot,
         held: HeldTables,
-    ) -> tuple[LockReleased, VacuumFinished]:
-        """The vacuum, with the holds of this look, and the end of its own lock before it."""
+    ) -> list[LockReleased | VacuumFinished]:
+        """The vacuum, with the holds of this look; before it the ends of those that are over.
+
+        These are its own lock, and what expired since it began: such a reader may still read.
+        """
         place = (compaction.database, compaction.table, compaction.partition)
         holds = holds_of(held, snapshot.transactions, place, compaction.next_transaction_id)
         common = {
@@ -311,6 +327,7 @@ class MetastoreBridge:
             "source": SAID_BY,
             "partition": compaction.partition,
         }
+        locks, transactions = self._expired(compaction, held)
         own = LockHold(lock_id=NO_LOCK, partition=compaction.partition, owner="the compaction")
         vacuum = VacuumFinished.model_validate(
             common
@@ -322,8 +339,8 @@ class MetastoreBridge:
                 "valid_write_ids": description.valid_write_ids,
                 "own_lock_id": NO_LOCK,
                 "own_transaction_id": compaction.transaction_id,
-                "locks": (own, *holds.locks),
-                "open_transactions": holds.transactions,
+                "locks": (own, *holds.locks, *locks),
+                "open_transactions": (*holds.transactions, *transactions),
             }
         )
         ended = LockReleased.model_validate(
@@ -334,7 +351,35 @@ class MetastoreBridge:
                 "reason": ReleaseReason.COMMITTED,
             }
         )
-        return ended, vacuum
+        expired = {"reason": ReleaseReason.EXPIRED}
+        ends = [{"lock_id": lock.lock_id} for lock in locks]
+        ends += [{"transaction_id": transaction} for transaction in transactions]
+        return [
+            ended,
+            *(LockReleased.model_validate(common | expired | end) for end in ends),
+            vacuum,
+        ]
+
+    def _expired(
+        self, compaction: Compaction, held: HeldTables
+    ) -> tuple[list[LockHold], list[int]]:
+        """Holds of a compaction that expired since it began, the latest ones: one would be enough.
+
+        A transaction that was opened after it committed reads what it made.
+        """
+        found = list(self._expirations.since_begin_of(compaction.compaction_id))
+        place = (compaction.database, compaction.table, compaction.partition)
+        last = compaction.next_transaction_id
+        transactions = {
+            hold for hold in found if isinstance(hold, int) and (last is None or hold <= last)
+        }
+        locks = {
+            lock.lock_id: lock_hold(lock)
+            for lock in HeldTables(hold for hold in found if isinstance(hold, Lock)).on(*place)
+            if lock.lock_id not in held.ids
+        }
+        transactions.discard(compaction.transaction_id or 0)
+        return [*locks.values()][-_MOST_EXPIRED:], sorted(transactions)[-_MOST_EXPIRED:]
 
 
 def _timeout_ms(client: MetastoreClient) -> int:

@@ -13,6 +13,7 @@ from tidegate.errors import TransientError
 from tidegate.events import VacuumFinished
 from tidegate.hive_bridge.cleanup_properties import NotYet
 from tidegate.hive_bridge.describing import NotDescribed
+from tidegate.hive_bridge.observer import UNOBSERVED, Observer
 from tidegate.hive_bridge.products import Description
 from tidegate.hive_metastore.values import Compaction
 
@@ -53,9 +54,11 @@ class Compactions:
         describe: Callable[[Compaction], Description],
         threads: int,
         clock: Callable[[], float] = time.monotonic,
+        observer: Observer = UNOBSERVED,
     ) -> None:
         """Take how to look one up; `describe` is called on several threads."""
         self._catalog, self._describe, self._clock = catalog.lower(), describe, clock
+        self._observer = observer
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="describe")
         self._published: dict[Key, None] = {}
         self._refused: dict[Key, None] = {}
@@ -83,6 +86,7 @@ class Compactions:
         key = key_of(compaction, self._catalog)
         if key not in self._refused:
             log.warning("%s is not published: %s", named(compaction), reason)
+            self._observer.refused()
         self._refused[key] = None
         self._asked.pop(key, None)
 
@@ -177,7 +181,7 @@ class Compactions:
     ) -> Description | None:
         try:
             return asked.result()
-        except NotDescribed as error:
+        except (NotDescribed, ValueError) as error:  # a name that can't be written, for example
             self.refuse(compaction, str(error))
         except NotYet as error:
             self.postpone(compaction, str(error))

@@ -9,6 +9,7 @@ from typing import Final
 from tidegate.errors import ConfinementError, FormatError, MetastoreRefusedError, TidegateError
 from tidegate.hive import AcidDirectory
 from tidegate.hive_bridge.cleanup_properties import NotYet, check_wanted
+from tidegate.hive_bridge.listed import compacted_bases
 from tidegate.hive_bridge.products import (
     Description,
     products_of,
@@ -19,8 +20,6 @@ from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.values import Compaction, Table, write_ids_of_compaction
 from tidegate.storage import NotFound, Storage, join, normalise
 
-_MARKER_FILE: Final = "_metadata_acid"
-"""In a base that Hive 3's compactor made."""
 _WORKING: Final = "working"
 _SOON_SECONDS: Final = 2.0
 
@@ -84,22 +83,11 @@ def _products(
     names = [each.name for each in storage.list(where) if each.is_dir]
     if not compaction.is_of_hive_3:
         return products_of(compaction, names)
-    marked = [
-        name
-        for name in names
-        if name.startswith("base_") and _MARKER_FILE in _names(storage, join(where, name))
-    ]
+    marked = compacted_bases(storage, where, names)
     after = _others(compaction, client)
     if before != after or _WORKING in after.values():
         raise NotYet("another compaction of the same place is under way", _SOON_SECONDS)
     return products_of_hive_3(compaction, names, marked)
-
-
-def _names(storage: Storage, where: str) -> set[str]:
-    try:
-        return {each.name for each in storage.list(where)}
-    except NotFound:  # it went meanwhile
-        return set()
 
 
 def _others(compaction: Compaction, client: MetastoreClient) -> dict[int, str]:

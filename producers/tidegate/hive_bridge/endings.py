@@ -6,14 +6,22 @@ read on after its lock has expired. In doubt it has expired: whoever cleans may 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Final, NamedTuple
 
 from tidegate.events import ReleaseReason
-from tidegate.hive_metastore.values import Snapshot
+from tidegate.hive_metastore.values import Lock, Snapshot
 
 _SHARE: Final = 0.9
 """Of the time-out: from this age of a heartbeat on, an ending may be an expiry."""
+
+
+_MOST_EXPIRED: Final = 100_000
+"""Expirations that are remembered, the latest."""
+Expired = int | Lock
+"""A transaction, or a lock that belongs to none."""
 
 
 class _Beat(NamedTuple):
@@ -31,6 +39,9 @@ class Endings:
         self._locks: dict[int, _Beat] = {}
         self._transactions: dict[int, _Beat] = {}
         self._transaction_of: dict[int, int] = {}
+        self._aborted: frozenset[int] = frozenset()
+        self._plain: tuple[Lock, ...] = ()
+        """The locks without a transaction."""
         self._watching_since: float | None = None
         self._last_look = 0.0
 
@@ -45,11 +56,24 @@ class Endings:
         locks = {lock.lock_id: lock.heartbeat_ms for lock in snapshot.locks}
         self._locks = _beats(locks, self._locks, now)
         self._transactions = _beats(snapshot.transactions.open, self._transactions, now)
+        self._aborted = snapshot.transactions.aborted
+        self._plain = tuple(lock for lock in snapshot.locks if lock.transaction_id is None)
         self._transaction_of = {
             lock.lock_id: lock.transaction_id
             for lock in snapshot.locks
             if lock.transaction_id is not None
         }
+
+    def expired(self, snapshot: Snapshot, now: float) -> Iterator[Expired]:
+        """What ended since the previous snapshot, and may have expired. Called before `look`."""
+        opened, aborted = snapshot.transactions.open, snapshot.transactions.aborted
+        for transaction in self._transactions.keys() - opened.keys() | aborted - self._aborted:
+            if self.of_transaction(transaction, aborted, now) is ReleaseReason.EXPIRED:
+                yield transaction
+        held = {lock.lock_id for lock in snapshot.locks}
+        for lock in (row for row in self._plain if row.lock_id not in held):
+            if self.of_lock(lock.lock_id, None, aborted, now) is ReleaseReason.EXPIRED:
+                yield lock
 
     def has_seen(self, lock_id: int | None, transaction_id: int | None) -> bool:
         """Whether the previous snapshot had the lock, or else the transaction."""
@@ -86,9 +110,50 @@ class Endings:
         return watched < limit or now - self._last_look > self._timeout / 2
 
 
+class Expirations:
+    """What expired since each compaction of the queue may have begun.
+
+    A reader that expired before its vacuum is published may still read, and no list shows it. Call
+    `asked` before the queue is asked for and `answered` with the answer, and `add` at each poll.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._latest: deque[Expired] = deque(maxlen=_MOST_EXPIRED)
+        self._count = 0
+        self._since: dict[int, int] = {}
+        """By compaction how many had expired when an answer without it was asked for."""
+        self._asked = self._asked_before = 0
+
+    def asked(self) -> None:
+        """The queue is about to be asked for."""
+        self._asked = self._count
+
+    def answered(self, compactions: Collection[int]) -> None:
+        """The ids in the queue's answer. Those of the first answer may be of any age."""
+        for compaction in compactions:
+            self._since.setdefault(compaction, self._asked_before)
+        for gone in self._since.keys() - set(compactions):
+            del self._since[gone]
+        self._asked_before = self._asked
+
+    def add(self, expired: Iterable[Expired]) -> None:
+        """Remember what expired."""
+        for hold in expired:
+            self._latest.append(hold)
+            self._count += 1
+
+    def since_begin_of(self, compaction: int) -> Iterator[Expired]:
+        """What may have expired since a compaction began."""
+        first = self._since.get(compaction, 0)
+        return islice(self._latest, max(0, first - (self._count - len(self._latest))), None)
+
+
 def _beats(listed: Mapping[int, int], before: Mapping[int, _Beat], now: float) -> dict[int, _Beat]:
     found: dict[int, _Beat] = {}
     for key, value in listed.items():
         known = before.get(key)
-        found[key] = known if known is not None and known.value == value else _Beat(value, now)
+        if known is None or value not in {0, known.value}:  # 0: this answer has no heartbeats
+            known = _Beat(value, now)
+        found[key] = known
     return found

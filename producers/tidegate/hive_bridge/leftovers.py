@@ -7,7 +7,7 @@ on (HIVE-24302, HIVE-24444). So it is looked for before each mark, whatever an o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from tidegate.hive import (
     Base,
@@ -27,7 +27,10 @@ class StillNeeded(Exception):  # noqa: N818 - a finding, for the caller in this 
 
 
 def check_nothing_left(
-    names: Iterable[str], vacuum: PublishedVacuum, write_ids: ValidWriteIds
+    names: Iterable[str],
+    vacuum: PublishedVacuum,
+    write_ids: ValidWriteIds,
+    compacted: Collection[str] = (),
 ) -> None:
     """Find out whether a compaction may be marked as cleaned.
 
@@ -35,12 +38,17 @@ def check_nothing_left(
         names: The names of the directories in the table's or the partition's directory, now.
         vacuum: What was published of the compaction.
         write_ids: What is valid of its table now, up to the compaction's highest write id.
+        compacted: Those of the names that `compacted_bases` found.
 
     Raises:
         StillNeeded: something of it is left; or it can't be told.
         FormatError: a name is not one of Hive's, or the snapshot can't be read.
     """
-    found = [FoundDirectory.named(name) for name in names if is_acid_name(name)]
+    found = [
+        FoundDirectory.named(name, compacted=name in compacted)
+        for name in names
+        if is_acid_name(name)
+    ]
     if write_ids.has_open:
         raise StillNeeded(
             f"the write id {write_ids.min_open} is open: if it aborts, the Metastore has to know"

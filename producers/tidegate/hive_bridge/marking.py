@@ -21,7 +21,7 @@ from tidegate.hive_bridge.cleanings import PublishedVacuum
 from tidegate.hive_bridge.compactions import Key, key_of, named
 from tidegate.hive_bridge.describing import NotDescribed, directory_of
 from tidegate.hive_bridge.leftovers import StillNeeded, check_nothing_left
-from tidegate.hive_bridge.listed import acid_names
+from tidegate.hive_bridge.listed import acid_names, compacted_bases
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.hive_metastore.queue import CompactionQueue
 from tidegate.hive_metastore.values import Compaction, write_ids_of_compaction
@@ -87,9 +87,8 @@ def _check_directory(
     names = acid_names(storage.list(where))
     moved = "" if location == vacuum.location else f" (its table was in {vacuum.location} before)"
     try:
-        check_nothing_left(
-            names, vacuum, write_ids_of_compaction(valid, compaction.highest_write_id)
-        )
+        snapshot = write_ids_of_compaction(valid, compaction.highest_write_id)
+        check_nothing_left(names, vacuum, snapshot, compacted_bases(storage, where, names))
     except StillNeeded as error:
         raise StillNeeded(f"in {where}{moved}: {error}") from error
 
@@ -167,7 +166,7 @@ class Marking:
             except TransientError as error:
                 attempt.marked = False
                 log.debug("%s is marked later: %s", named(compaction), error)
-            except (*_NOT_NOW, OSError) as error:
+            except (*_NOT_NOW, OSError, ValueError) as error:
                 attempt.marked = False
                 attempt.again_at = self._clock() + _AGAIN_SECONDS
                 if str(error) != attempt.said:

@@ -20,6 +20,10 @@ class Observer(Protocol):
         """So many compactions were marked as cleaned."""
         ...
 
+    def refused(self) -> None:
+        """A table, a compaction or an event can't be handled, for a reason that was just logged."""
+        ...
+
     def is_active(self, *, active: bool) -> None:
         """Whether this is the bridge that watches."""
         ...
@@ -35,6 +39,9 @@ class Unobserved:
         """Nobody measures it."""
 
     def marked(self, count: int) -> None:
+        """Nobody counts it."""
+
+    def refused(self) -> None:
         """Nobody counts it."""
 
     def is_active(self, *, active: bool) -> None:

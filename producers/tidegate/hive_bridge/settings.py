@@ -61,7 +61,10 @@ class BridgeSettings(
     )
     """How long a write has been seen as aborted before what it left goes: its writer may be alive,
     and not know it yet. Longer than the Metastore's `metastore.txn.timeout`."""
-    readers_take_locks: bool = True
-    """Whether every engine locks what it reads. Say false where one does not (Hive with
-    `hive.txn.read.locks=false` or `hive.acid.lockless.reads.enabled=true`): then a transaction is
-    waited for until its end, also where it has locked other tables only."""
+    readers_lock_at_once: bool = False
+    """Assert that every engine takes all locks of a transaction in one call, and that no table is
+    renamed while it is read. Hive does so, unless it reads without locks (`hive.txn.read.locks` =
+    false or `hive.acid.lockless.reads.enabled` = true). Then a transaction that has locked other
+    tables only is not waited for: a long query holds back only the tables that it reads. Otherwise
+    every transaction is waited for until its end: an engine that locks its tables one by one may
+    lock this one later, and read it as it was before."""

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
+from pydantic import ValidationError
+
 from tidegate.errors import (
     ConfinementError,
     FormatError,
@@ -14,6 +16,7 @@ from tidegate.errors import (
     MissingCallError,
     TransientError,
 )
+from tidegate.errors.validation import validation_message
 from tidegate.events import WritesAborted
 from tidegate.hive_bridge.aborted import AbortedTable, forget, look_at_table, tables_with_aborted
 from tidegate.hive_bridge.ages import Ages
@@ -24,7 +27,10 @@ from tidegate.hive_metastore.queue import CompactionQueue
 from tidegate.storage import NotFound, Storage
 
 log = logging.getLogger(__name__)
-_KNOWN: Final = (MetastoreRefusedError, NotFound, FormatError, ConfinementError, OSError)
+_KNOWN: Final = (
+    *(MetastoreRefusedError, NotFound, FormatError, ConfinementError, OSError),
+    ValueError,  # an event can't hold a name: it has a space, is too long or is not UTF-8
+)
 _AGAIN_SECONDS: Final = 3600.0
 """How long after it was published, what is still there is published again."""
 
@@ -46,7 +52,7 @@ class AbortedSweep:
     ) -> None:
         """Begin with nothing; nothing is called yet."""
         self._settings, self._storage, self._source = settings, storage, source
-        self._clock, self._called = clock, observer.called
+        self._clock, self._observer, self._called = clock, observer, observer.called
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="aborted")
         self._running: Future[list[WritesAborted]] | None = None
         self._next = 0.0
@@ -115,7 +121,7 @@ class AbortedSweep:
                     if table is not None:
                         found += self._dealt_with(table, client, queue)
                 except _KNOWN as error:
-                    self._say_once(f"{database}.{name}", f"{type(error).__name__}: {error}")
+                    self._say_once(f"{database}.{name}", _why(error))
         for gone in self._ages.keep_only(seen):
             self._forgotten.pop(gone, None)
         return found
@@ -140,4 +146,11 @@ class AbortedSweep:
     def _say_once(self, table: str, text: str) -> None:
         if self._said.get(table) != text:
             log.warning("aborted writes of %s stay: %s", table, text)
+            self._observer.refused()
         self._said[table] = text
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        return f"no event can be made of them: {validation_message(error)}"
+    return f"{type(error).__name__}: {error}"

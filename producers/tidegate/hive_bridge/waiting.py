@@ -44,14 +44,15 @@ class WaitingHolds:
     Each look at the Metastore is `begin`, then the calls, then `ended`.
     """
 
-    def __init__(self, catalog: str, *, free_elsewhere: bool = True) -> None:
+    def __init__(self, catalog: str, *, free_elsewhere: bool) -> None:
         """Begin with nothing.
 
         Args:
             catalog: The catalog whose tables this Metastore has. Ids of other Metastores mean
                 something else.
             free_elsewhere: Whether a transaction that has locked other tables only has ended for
-                this table. It is wrong where readers take no locks.
+                this table. It is wrong where readers take no locks, or lock one table after the
+                other: such a reader may lock this table later, with the snapshot that it has.
         """
         self._catalog = catalog.lower()
         self._free_elsewhere = free_elsewhere

@@ -83,8 +83,15 @@ class MetastoreClient:
         return tuple(_lock(each) for each in _whole(answer.locks, "the locks"))
 
     def transactions(self) -> Transactions:
-        """The transactions that are open, and those that aborted and left something."""
-        answer = self._call("get_open_txns_info")
+        """The transactions that are open, and those that aborted and left something.
+
+        While an id is given out and not yet open, Hive 4.0.1 breaks off the call that lists
+        heartbeats: then the ids alone are asked for, and every heartbeat is 0, unknown.
+        """
+        try:
+            answer = self._call("get_open_txns_info")
+        except TransientError:
+            return self._transactions_without_heartbeats()
         listed = _whole(answer.open_txns, "the transactions")
         opened = {
             _whole(each.id, "a transaction's id"): int(each.lastHeartbeatTime or 0)
@@ -92,6 +99,13 @@ class MetastoreClient:
             if each.state != _ABORTED
         }
         aborted = frozenset(each.id for each in listed if each.state == _ABORTED)
+        return Transactions(_whole(answer.txn_high_water_mark, "the high mark"), opened, aborted)
+
+    def _transactions_without_heartbeats(self) -> Transactions:
+        answer = self._call("get_open_txns")
+        listed = _whole(answer.open_txns, "the transactions")
+        aborted = _bits(answer.abortedBits or b"", listed)
+        opened = dict.fromkeys((id_ for id_ in listed if id_ not in aborted), 0)
         return Transactions(_whole(answer.txn_high_water_mark, "the high mark"), opened, aborted)
 
     def compactions(self) -> tuple[Compaction, ...]:

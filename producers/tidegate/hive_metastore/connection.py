@@ -22,6 +22,7 @@ from tidegate.hive_metastore.settings import (
     MetastoreTls,
     addresses,
 )
+from tidegate.signatures.keys import require_private
 
 _INTERFACE: Final = Path(__file__).with_name("metastore.thrift")
 _NEEDED: Final = "a Metastore needs thriftpy2: pip install 'tidegate[metastore]'"
@@ -175,6 +176,8 @@ def _socket(host: str, port: int, settings: MetastoreSettings) -> Any:  # noqa: 
 
 
 def _tls_context(tls: MetastoreTls) -> ssl.SSLContext:
+    if tls.key_file is not None:
+        require_private(Path(tls.key_file), "the key of the Metastore's TLS")
     try:
         context = ssl.create_default_context(cafile=tls.ca_file)
         if tls.certificate_file is not None:

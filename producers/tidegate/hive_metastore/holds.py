@@ -58,8 +58,9 @@ class HeldTables:
     def is_elsewhere(self, transaction: int, database: str, table: str) -> bool:
         """Whether a transaction has locks, and none on this table, its partitions or its database.
 
-        Hive takes all locks of a query in one call, so a transaction that has locked other tables
-        does not read this one. One without any lock has not locked yet: it may still be compiling.
+        Where an engine takes all locks of a query in one call, as Hive does, a transaction that has
+        locked other tables does not read this one. Where it locks one table after the other, that
+        says nothing. One without any lock has not locked yet: it may still be compiling.
         """
         places = self._places.get(transaction)
         if not places:
@@ -99,17 +100,19 @@ def holds_of(
     if len({each.lock_id for each in holding}) >= MANY_LOCKS:
         # those of transactions end with these, which are listed too
         holding = [each for each in holding if each.transaction_id not in transactions.open]
-    locks = {
-        each.lock_id: LockHold(
-            lock_id=each.lock_id,
-            partition=each.partition,
-            lock_type=each.kind,
-            owner=each.owner[:1000] if each.owner else None,
-        )
-        for each in holding
-    }
+    locks = {lock.lock_id: lock_hold(lock) for lock in holding}
     opened = tuple(sorted(each for each in transactions.open if not is_later(each)))
     return Holds(tuple(locks[key] for key in sorted(locks)), opened)
+
+
+def lock_hold(lock: Lock) -> LockHold:
+    """A lock as a vacuum lists it."""
+    return LockHold(
+        lock_id=lock.lock_id,
+        partition=lock.partition,
+        lock_type=lock.kind,
+        owner=lock.owner[:1000] if lock.owner else None,
+    )
 
 
 def _same(one: str, other: str) -> bool:

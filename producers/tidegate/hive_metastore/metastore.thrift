@@ -61,6 +61,13 @@ struct GetOpenTxnsInfoResponse {
   2: list<TxnInfo> open_txns // aborted ones too
 }
 
+struct GetOpenTxnsResponse {
+  1: i64 txn_high_water_mark,
+  2: list<i64> open_txns,    // aborted ones too
+  3: optional i64 min_open_txn,
+  4: binary abortedBits
+}
+
 struct GetValidWriteIdsRequest {
   1: list<string> fullTableNames,
   2: string validTxnList,    // 3.1.3 requires it
@@ -105,6 +112,7 @@ service ReadMetastore {
   ShowLocksResponse show_locks(1: ShowLocksRequest rqst),
   ShowCompactResponse show_compact(1: ShowCompactRequest rqst),
   GetOpenTxnsInfoResponse get_open_txns_info(),
+  GetOpenTxnsResponse get_open_txns(),
   GetValidWriteIdsResponse get_valid_write_ids(1: GetValidWriteIdsRequest rqst)
       throws (1: NoSuchTxnException o1, 2: MetaException o2),
   GetTableResult get_table_req(1: GetTableRequest req)

@@ -35,7 +35,10 @@ class Lock(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Transactions:
-    """The transactions that are open, by id with their last heartbeat, and those that aborted."""
+    """The transactions that are open, by id with their last heartbeat, and those that aborted.
+
+    A heartbeat of 0 is unknown.
+    """
 
     high_water_mark: int
     open: Mapping[int, int] = field(default_factory=dict)

@@ -10,7 +10,13 @@ from types import TracebackType
 from typing import Any, Final, Self
 from uuid import uuid4
 
-from tidegate.errors import ConfigError, DeliveryError, MessageTooLargeError
+from tidegate.errors import (
+    ConfigError,
+    DeliveryError,
+    InvalidEventError,
+    MessageTooLargeError,
+)
+from tidegate.errors.deliveries import NotStored, Receipt, Unconfirmed
 from tidegate.events import (
     CleaningHoldRemovalRequested,
     CleaningHoldRequested,
@@ -37,12 +43,12 @@ from tidegate.hive_metastore import MetastoreSettings
 from tidegate.publisher.checks import check_publishable
 from tidegate.publisher.delivery import ConfirmedProducer
 from tidegate.publisher.holds import holds_of
-from tidegate.publisher.reports import Receipt
 from tidegate.publisher.tracing import trace_injector
 from tidegate.publisher.watch import OutcomeWatch
 from tidegate.registry import RegistrySettings, wire_for
 from tidegate.signatures import Signer, SigningKey
 
+_SHOWN: Final = 3
 _TOO_LARGE: Final = "; raise max.message.bytes of the topic"
 _TOO_MANY_HOLDS: Final = (
     ", or leave out the locks whose transaction_id is among open_transactions: they end with it"
@@ -101,10 +107,19 @@ class Publisher:
     def publish(self, *events: Event) -> list[Receipt]:
         """Publish events and wait until all are confirmed. The receipts are in their order.
 
-        None is sent where one of them would be refused by the service that it is for.
+        Nothing is sent where one of them would be refused by the service that it is for: the
+        `InvalidEventError` names it. The `results` of a `DeliveryError` have what became of each.
         """
-        for event in events:
-            check_publishable(event)
+        for number, event in enumerate(events, 1):
+            try:
+                check_publishable(event)
+            except InvalidEventError as error:
+                if len(events) == 1:
+                    raise
+                raise InvalidEventError(
+                    f"event {number} of {len(events)} ({event.event_id}): {error};"
+                    " none of them was sent"
+                ) from error
         try:
             receipts = self._producer.send([self._message(event) for event in events])
         except DeliveryError as error:
@@ -385,14 +400,33 @@ def _with_ids(error: DeliveryError, events: Sequence[Event]) -> DeliveryError:
         hint = _TOO_LARGE
         if any(isinstance(event, VacuumFinished) for event in events):
             hint += _TOO_MANY_HOLDS
-        return _named(MessageTooLargeError(f"{error}{hint}"), events)
-    # what is denied was not stored, and repeating it is useless
-    return _named(type(error)(f"{error}{hint if type(error) is DeliveryError else ''}"), events)
+    elif type(error) is not DeliveryError:
+        hint = ""  # what is denied was not stored, and repeating it is useless
+    named = type(error)(f"{error}{_refused(error, events)}{hint}")
+    named.event_ids = tuple(event.event_id for event in events)
+    named.results = tuple(
+        result._replace(event_id=event_id)
+        for result, event_id in zip(error.results, named.event_ids, strict=True)
+    )
+    return named
 
 
-def _named(error: DeliveryError, events: Sequence[Event]) -> DeliveryError:
-    error.event_ids = tuple(event.event_id for event in events)
-    return error
+def _refused(error: DeliveryError, events: Sequence[Event]) -> str:
+    """Which of several events were not stored, for people; `results` has all of them."""
+    if len(events) == 1:
+        return ""
+    refused = [
+        f"event {number} ({event.event_id}): {result.reason}"
+        for number, (event, result) in enumerate(zip(events, error.results, strict=True), 1)
+        if isinstance(result, NotStored)
+    ]
+    stored = sum(isinstance(result, Receipt) for result in error.results)
+    unknown = sum(isinstance(result, Unconfirmed) for result in error.results)
+    shown = ", ".join(refused[:_SHOWN]) + (", ..." if len(refused) > _SHOWN else "")
+    return (
+        f"; {stored} stored, {unknown} unconfirmed, {len(refused)} not stored"
+        f"{': ' if refused else ''}{shown}"
+    )
 
 
 def _given(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -1,51 +1,44 @@
-"""Delivery reports, and who polls for them: one thread at a time, whichever waits.
-
-A report is served in the thread that polls, and that may be another one than waits for it. So who
-polls wakes the waiting call once its last report is there, and hands the polling on when it leaves.
-"""
+"""Delivery reports of one call: the polling thread records them, the call waits for them."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from queue import Empty, SimpleQueue
+from typing import Final
 
 from confluent_kafka import KafkaError
 from confluent_kafka import Message as Delivered
 
-
-class Receipt(NamedTuple):
-    """Where the broker stored a message, and the id of the event in it."""
-
-    topic: str
-    partition: int
-    offset: int
-    event_id: str = ""
-
+from tidegate.errors.deliveries import Receipt
 
 _STORED: Final = Receipt("", -1, -1)
 """Of a message whose place nobody asks for: a report costs half as much without."""
 
 
 class Reports:
-    """The delivery reports of one call, by the index of the message."""
+    """The delivery reports of one call, by the index of the message.
 
-    __slots__ = ("_by_index", "_count", "_places", "woken")
+    `SimpleQueue` is the signal because its calls are atomic: an exception that a signal handler
+    raises in the waiting call leaves no lock taken that `record` would wait for.
+    """
+
+    __slots__ = ("_by_index", "_complete", "_count", "_fault", "_places", "not_sent")
 
     def __init__(self, count: int, *, places: bool = True) -> None:
-        """Expect reports of so many messages; `places`: whether somebody asks for the receipts."""
+        """Expect reports of so many messages; `places`: whether the receipts are needed."""
         self._count, self._places = count, places
         self._by_index: dict[int, KafkaError | Receipt] = {}
-        self.woken = threading.Event()
-        """Set when nothing is missing any more, or when it is this call's turn to poll."""
+        self._complete: SimpleQueue[None] = SimpleQueue()
+        self._fault: Exception | None = None
+        self.not_sent: set[int] = set()
+        """The messages that the client did not take."""
 
     @property
-    def missing(self) -> bool:
-        """Whether a message has no report yet."""
-        return len(self._by_index) < self._count
+    def arrived(self) -> int:
+        """How many messages have a report."""
+        return len(self._by_index)
 
     def record(self, index: int, error: KafkaError | None, delivered: Delivered | None) -> None:
-        """Store a report; called in whichever thread polls."""
+        """Store a report. The polling thread calls it; it never blocks."""
         if error is not None:
             self._by_index[index] = error
         elif not self._places:
@@ -53,63 +46,51 @@ class Reports:
         elif delivered is not None:
             topic, partition, offset = delivered.topic(), delivered.partition(), delivered.offset()
             self._by_index[index] = Receipt(topic or "", partition or 0, offset or 0)
-        if not self.missing:
-            self.woken.set()
+        if len(self._by_index) == self._count:
+            self._complete.put(None)
 
-    def faults(self) -> list[KafkaError]:
-        """The errors of the messages that were not confirmed."""
-        return [each for each in self._by_index.values() if isinstance(each, KafkaError)]
+    def fail(self, error: Exception) -> None:
+        """The messages can't be sent: raise this where they are waited for."""
+        self._fault = error
+        self._complete.put(None)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until every message has a report, at most so many seconds; whether it has.
+
+        Raises:
+            Exception: what `fail` was called with.
+        """
+        if len(self._by_index) < self._count:
+            try:
+                self._complete.get(timeout=seconds)
+            except Empty:
+                return False
+        if self._fault is not None:
+            raise self._fault
+        return len(self._by_index) >= self._count
+
+    def too_large(self) -> list[int]:
+        """The messages that the broker refused for their size."""
+        return [
+            index
+            for index, found in sorted(self._by_index.items())
+            if isinstance(found, KafkaError)
+            and found.code() == KafkaError.MSG_SIZE_TOO_LARGE
+            and index not in self.not_sent
+        ]
+
+    def forget(self, index: int) -> None:
+        """Expect another report of a message: it is sent again."""
+        del self._by_index[index]
+
+    def outcomes(self) -> list[KafkaError | Receipt | None]:
+        """The outcome of each message, in their order; None where no report came."""
+        return [self._by_index.get(index) for index in range(self._count)]
 
     def receipts(self) -> list[Receipt]:
         """The receipts in the order of the messages."""
-        ordered = (self._by_index[index] for index in range(self._count))
-        return [each for each in ordered if isinstance(each, Receipt)]
+        return [found for found in self.outcomes() if isinstance(found, Receipt)]
 
-
-class Turns:
-    """Whose turn it is to poll one producer, among the calls that wait for its reports."""
-
-    def __init__(self) -> None:
-        """Nobody waits yet."""
-        self._lock = threading.Lock()
-        self._polling: Reports | None = None
-        self._waiting: dict[int, Reports] = {}
-
-    def wait(self, reports: Reports, poll: Callable[[], object]) -> None:
-        """Return once none of these reports is missing.
-
-        Args:
-            reports: Those of this call.
-            poll: Serves reports, of any call; returns within a short time. Called from one thread
-                at a time.
-        """
-        try:
-            while reports.missing:
-                if self._takes_turn(reports):
-                    poll()
-                else:
-                    reports.woken.wait()
-                    reports.woken.clear()
-        finally:
-            self._leave(reports)
-
-    def _takes_turn(self, reports: Reports) -> bool:
-        if self._polling is reports:  # only this thread changes that
-            return True
-        with self._lock:
-            if self._polling is None:
-                self._polling = reports
-                self._waiting.pop(id(reports), None)
-                return True
-            self._waiting[id(reports)] = reports
-            return self._polling is reports
-
-    def _leave(self, reports: Reports) -> None:
-        with self._lock:
-            self._waiting.pop(id(reports), None)
-            if self._polling is not reports:
-                return
-            self._polling = next(iter(self._waiting.values()), None)
-            if self._polling is not None:
-                del self._waiting[id(self._polling)]
-                self._polling.woken.set()
+    def failed(self) -> list[KafkaError]:
+        """The errors of the messages that were not confirmed."""
+        return [found for found in self._by_index.values() if isinstance(found, KafkaError)]

@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as Received
 
 from tidegate.errors import ConfigError, FormatError, TransientError
+from tidegate.errors.deliveries import Receipt
 from tidegate.events import Event, table_identity
 from tidegate.events.framing import Headers
 from tidegate.events.keys import partition_of
@@ -28,7 +29,6 @@ from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC
 from tidegate.events.verdict import Verdict, answered_by, causes_of_answers, verdict_of
 from tidegate.events.wire import Wire
 from tidegate.publisher.arrived import arrived
-from tidegate.publisher.reports import Receipt
 
 _SETTINGS: Final[Mapping[str, str | int | bool]] = {
     "enable.auto.commit": False,
@@ -90,7 +90,8 @@ class OutcomeWatch:
         """
         self._table, self._wire = table_identity(table), wire
         self._topics = tuple(topic.name(prefix) for topic in (OUTCOME_TOPIC, DEAD_LETTERS))
-        group = {"group.id": f"{prefix}.people"}
+        # never joined, but described: who may read a topic may use the group of its name
+        group = {"group.id": self._topics[0]}
         try:
             self._consumer = Consumer({**config, **_SETTINGS, **group})
         except KafkaException as error:
@@ -165,7 +166,9 @@ class OutcomeWatch:
                 time.sleep(_POLL_SECONDS)
 
     def _end_now(self, topic: str, from_start: bool) -> TopicPartition:  # noqa: FBT001 - private
-        found = self._consumer.list_topics(topic, timeout=_REQUEST_SECONDS).topics[topic]
+        listed = self._consumer.list_topics(topic, timeout=_REQUEST_SECONDS).topics
+        if (found := listed.get(topic)) is None:  # an answer may be of before it was asked for
+            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
         if found.error is not None or not found.partitions:
             raise ConfigError(f"topic {topic} does not exist (yet), or may not be read")
         part = TopicPartition(topic, partition_of(self._table, len(found.partitions)))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -58,10 +59,11 @@ class SigningKey:
         """Read a private key's file.
 
         Raises:
-            ConfigError: it can't be read, or is not a private Ed25519 key.
+            ConfigError: it can't be read, others may read it, or it is not a private Ed25519 key.
         """
         try:
             with file.open("rb") as opened:
+                _refuse_exposed(file, os.fstat(opened.fileno()), "the private key")
                 content = opened.read(_MAX_BYTES)
         except OSError as error:
             raise ConfigError(f"the private key can't be read: {error}") from error
@@ -87,13 +89,45 @@ class SigningKey:
         return self.jwk.as_pem(private=False).decode().strip()
 
 
-def is_private_to_its_owner(file: Path) -> bool:
-    """Whether nobody but its owner (and root) can read a file.
+def require_private(file: Path, what: str) -> None:
+    """Refuse the file of a private key that others may read. One that is not there is not judged.
 
     Raises:
-        OSError: it is not there.
+        ConfigError: it is exposed; the message has the command that repairs it.
     """
-    return not stat.S_IMODE(file.stat().st_mode) & 0o077
+    try:
+        found = file.stat()
+    except OSError:  # whoever opens it has the better error
+        return
+    _refuse_exposed(file, found, what)
+
+
+def _refuse_exposed(file: Path, found: os.stat_result, what: str) -> None:
+    if problem := exposure(found.st_uid, found.st_mode, os.geteuid()):
+        repair = f"chown {os.geteuid()}" if "belongs" in problem else "chmod 600"
+        raise ConfigError(f"{what} in {file} {problem}: {repair} {file}")
+
+
+def exposure(owner: int, mode: int, user: int) -> str:
+    """Why a private key is no secret in a file of this owner and mode; empty if it is one. Pure.
+
+    A file of root may be readable for its group, which is then the service's: systemd's credentials
+    and the secrets of Kubernetes are so.
+
+    Args:
+        owner: The file's user id.
+        mode: Its `st_mode`.
+        user: The effective user id of this process.
+    """
+    if owner not in (0, user):
+        return f"belongs to user {owner}, neither to this process nor to root"
+    of_root = owner == 0 != user
+    allowed = stat.S_IRGRP if of_root else 0
+    if exposed := stat.S_IMODE(mode) & 0o077 & ~allowed:
+        return (
+            f"may be read or changed by others than its owner (mode {exposed | mode & 0o700:03o})"
+        )
+    return ""
 
 
 def _parsed(pem: str, what: str) -> OKPKey:

@@ -27,6 +27,8 @@ an outcome event.
 
 from __future__ import annotations
 
+from tidegate.errors.deliveries import Delivery
+
 
 class TidegateError(Exception):
     """The common root: catches every error that Tidegate itself raises."""
@@ -63,9 +65,13 @@ class DeliveryError(TidegateError):
 
     Attributes:
         event_ids: The ids of all events of the call, in their order; empty if not known.
+        results: What became of each, in the same order: a `Receipt` of what is stored, `NotStored`
+            for what was refused and is not, `Unconfirmed` for what may be stored. Only the last
+            need to be published again, and what was refused once its fault is corrected.
     """
 
     event_ids: tuple[str, ...] = ()
+    results: tuple[Delivery, ...] = ()
 
 
 class DeliveryRefusedError(DeliveryError):

@@ -14,7 +14,9 @@ class Role(StrEnum):
     BRIDGES = "bridges"
     """Processes that publish on behalf of writers which can't be changed."""
     PEOPLE = "people"
-    """Persons who request savepoints and restores, read outcomes and resolve dead letters."""
+    """Persons who request savepoints and restores, read what happens, and discard dead letters."""
+    OPERATORS = "operators"
+    """Persons who repair a deployment: topics, replays, and dead letters that are redriven."""
     MONITORING = "monitoring"
     """Whatever follows the outcomes: dashboards, alerts, audits."""
     SAVEPOINT_POLICY = "savepoint-policy"
@@ -24,6 +26,12 @@ class Role(StrEnum):
     CLEANER = "cleaner"
 
 
-OUTSIDERS: Final = (Role.UPSTREAM_WRITERS, Role.BRIDGES, Role.PEOPLE, Role.MONITORING)
+OUTSIDERS: Final = (
+    Role.UPSTREAM_WRITERS,
+    Role.BRIDGES,
+    Role.PEOPLE,
+    Role.OPERATORS,
+    Role.MONITORING,
+)
 """The roles that are no service; their consumer groups are their own."""
 SERVICES: Final = tuple(role for role in Role if role not in OUTSIDERS)

@@ -76,7 +76,7 @@ COMMITS: Final = Topic(
     events=(CommitCompleted, CommitCondemned),
     retention=timedelta(days=30),
     written_by=(Role.UPSTREAM_WRITERS, Role.BRIDGES),
-    read_by=(Role.SAVEPOINT_POLICY, Role.BRIDGES),
+    read_by=(Role.SAVEPOINT_POLICY, Role.BRIDGES, Role.PEOPLE),
 )
 VACUUMS: Final = Topic(
     suffix="vacuums",
@@ -84,7 +84,7 @@ VACUUMS: Final = Topic(
     events=(VacuumFinished, WritesAborted),
     retention=timedelta(days=30),
     written_by=(Role.UPSTREAM_WRITERS, Role.BRIDGES),
-    read_by=(Role.READER_GATE, Role.BRIDGES),
+    read_by=(Role.READER_GATE, Role.BRIDGES, Role.PEOPLE),
 )
 LOCKS: Final = Topic(
     suffix="locks",
@@ -92,7 +92,7 @@ LOCKS: Final = Topic(
     events=(LockReleased,),
     retention=timedelta(days=30),
     written_by=(Role.UPSTREAM_WRITERS, Role.BRIDGES),
-    read_by=(Role.READER_GATE, Role.BRIDGES),
+    read_by=(Role.READER_GATE, Role.BRIDGES, Role.PEOPLE),
 )
 COMMAND_TOPIC: Final = Topic(
     suffix="commands",
@@ -101,7 +101,13 @@ COMMAND_TOPIC: Final = Topic(
     retention=timedelta(days=30),
     written_by=(Role.PEOPLE, Role.SAVEPOINT_POLICY, Role.READER_GATE),
     # the reader gate: what people say about holding a table
-    read_by=(Role.SAVEPOINT_WRITER, Role.RESTORER, Role.CLEANER, Role.READER_GATE),
+    read_by=(
+        Role.SAVEPOINT_WRITER,
+        Role.RESTORER,
+        Role.CLEANER,
+        Role.READER_GATE,
+        Role.PEOPLE,
+    ),
 )
 OUTCOME_TOPIC: Final = Topic(
     suffix="outcomes",
@@ -134,7 +140,7 @@ DEAD_LETTERS: Final = Topic(
     events=(),
     retention=timedelta(days=365),
     written_by=SERVICES,
-    read_by=(Role.PEOPLE,),
+    read_by=(Role.PEOPLE, Role.MONITORING),
     max_bytes=2 * 2**20,  # a message of the broker's default limit, and headers with the reason
 )
 

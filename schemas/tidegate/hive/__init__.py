@@ -6,7 +6,12 @@ compaction, and so does this package.
 
 from __future__ import annotations
 
-from tidegate.hive.bases import FoundDirectory
+from tidegate.hive.bases import (
+    DATA_FORMAT_FILE,
+    DATA_FORMAT_LIMIT,
+    FoundDirectory,
+    is_of_compaction,
+)
 from tidegate.hive.compaction import Compaction, InconsistentCompaction, covers
 from tidegate.hive.content import content_hash
 from tidegate.hive.hiding import hides
@@ -21,6 +26,8 @@ from tidegate.hive.obsolete import (
 from tidegate.hive.write_ids import CleanerWriteIds, RangeResponse, ValidTxns, ValidWriteIds
 
 __all__ = [
+    "DATA_FORMAT_FILE",
+    "DATA_FORMAT_LIMIT",
     "MARKER_SUFFIX",
     "NOTHING_OPEN",
     "AcidDirectory",
@@ -42,6 +49,7 @@ __all__ = [
     "covers",
     "hides",
     "is_acid_name",
+    "is_of_compaction",
     "parse_name",
     "shortened",
 ]

@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
+from tidegate.errors import FormatError
+from tidegate.hive.id_lists import shortened
 from tidegate.hive.names import AcidDirectory, parse_name
 from tidegate.hive.write_ids import ValidWriteIds
+
+DATA_FORMAT_FILE: Final = "_metadata_acid"
+"""The file in a base whose name has no `_vT` that says what wrote it; none: an insert overwrite."""
+DATA_FORMAT_LIMIT: Final = 10_000
+"""How many bytes of it are read at most; Hive writes about 50."""
+_WRITTEN_BY_COMPACTION: Final = {"compacted": True, "truncated": False}
+
+
+def is_of_compaction(data_format: bytes) -> bool:
+    """Whether the content of a base's `_metadata_acid` is that of a compaction; else a TRUNCATE's.
+
+    Raises:
+        FormatError: it is neither; Hive can't read such a table.
+    """
+    try:
+        return _WRITTEN_BY_COMPACTION[str(json.loads(data_format)["dataFormat"]).lower()]
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        text = shortened(data_format.decode(errors="replace"))
+        raise FormatError(f"a base's {DATA_FORMAT_FILE} can't be read: {text!r}") from error
 
 
 class FoundDirectory(NamedTuple):
     """An ACID directory: its name as it was found, and the parsed name.
 
     `compacted` marks a base that a compaction wrote though its name has no `_vT`, as in Hive 3,
-    where the base's `_metadata_acid` file says so.
+    where the base's `_metadata_acid` file says so (`is_of_compaction`).
     """
 
     name: str

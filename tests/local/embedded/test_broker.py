@@ -16,7 +16,7 @@ from tidegate.errors import ConfigError
 from tidegate.local.embedded import EmbeddedBroker, bootstrap
 from tidegate.local.embedded.node import free_ports, new_cluster_id
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.full]
 
 
 @pytest.fixture
@@ -56,7 +56,6 @@ def gone_within(pid: int, seconds: float) -> bool:
     return False
 
 
-@pytest.mark.slow
 def test_what_was_written_is_there_after_a_stop_and_after_a_crash(broker: EmbeddedBroker) -> None:
     servers = broker.bootstrap_servers
     create_topic(servers, "words")
@@ -75,7 +74,6 @@ def test_what_was_written_is_there_after_a_stop_and_after_a_crash(broker: Embedd
     assert read(servers, 3) == [b"before the stop", b"before the crash", b"after both"]
 
 
-@pytest.mark.slow
 def test_a_broker_dies_with_the_process_that_started_it_but_not_with_its_thread(
     tmp_path: Path,
 ) -> None:

@@ -1,16 +1,22 @@
 from __future__ import annotations
 
+import io
 import logging
 import subprocess
 import sys
+import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tidegate.compute.java import find_jdk
 from tidegate.errors import ConfigError, TransientError
+from tidegate.local.embedded import metastore_home
 from tidegate.local.embedded.jars import cache_dir, resolve
 from tidegate.local.embedded.lock import JarLock, LockedJar
 from tidegate.local.embedded.locking import make_lock
+from tidegate.local.embedded.metastore_home import MetastoreHome, MetastoreVersion
 
 SMALL = (b"the bytes of a small jar", b"the bytes of a greater jar")
 
@@ -191,3 +197,81 @@ def test_the_cache_is_where_the_variable_says_else_the_users_own(
     monkeypatch.delenv("TIDEGATE_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", "/home/someone/.cache")
     assert cache_dir() == Path("/home/someone/.cache/tidegate")
+
+
+def archive_of(repository: Path) -> None:
+    """Put the archive of a small Metastore into the repository."""
+    packed = repository / "org" / "example" / "two" / "1.0" / "two-1.0-bin.tar.gz"
+    with tarfile.open(packed, "w:gz") as archive:
+        for name in ("lib/server.jar", "scripts/schema.sql"):
+            member = tarfile.TarInfo(f"metastore-1.0/{name}")
+            member.size = len(name)
+            archive.addfile(member, io.BytesIO(name.encode()))
+
+
+@pytest.fixture
+def metastore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], MetastoreHome]:
+    """Starts from a small archive, whose schema costs nothing."""
+    archive_of(tmp_path / "repository")
+    lock = tmp_path / "small.json"
+    lock.write_text(make_lock(("org.example:two:1.0:bin@tar.gz",), transitive=False).dumps())
+    monkeypatch.setattr(
+        metastore_home, "_create_schema", lambda home, *_: home.empty_database.mkdir()
+    )
+    version = MetastoreVersion(lock, "Tool", "Housekeeper", "interval")
+    return lambda: metastore_home.metastore_home(find_jdk(17), version)
+
+
+def replace_jar(program: Path) -> None:
+    (program / "lib" / "server.jar").write_bytes(b"lib/serveR.jar")
+
+
+def add_jar(program: Path) -> None:
+    (program / "lib" / "another.jar").write_bytes(b"not of the archive")
+
+
+def remove_script(program: Path) -> None:
+    (program / "scripts" / "schema.sql").unlink()
+
+
+def link_jar(program: Path) -> None:
+    jar = program / "lib" / "server.jar"
+    elsewhere = program.parent / "elsewhere.jar"
+    jar.rename(elsewhere)
+    jar.symlink_to(elsewhere)
+
+
+@pytest.mark.parametrize("change", [replace_jar, add_jar, remove_script, link_jar])
+def test_an_unpacked_metastore_that_was_changed_is_unpacked_again_before_it_starts(
+    metastore: Callable[[], MetastoreHome],
+    change: Callable[[Path], None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    program = metastore().folder / "program"
+    change(program)
+
+    assert metastore().folder / "program" == program
+    files = {f.relative_to(program).as_posix(): f for f in program.rglob("*") if not f.is_dir()}
+    assert {name: file.read_text() for name, file in files.items()} == {
+        name: name for name in ("lib/server.jar", "scripts/schema.sql")
+    }
+    assert not any(file.is_symlink() for file in files.values())
+    assert "was changed" in caplog.text
+
+
+def test_an_unchanged_metastore_is_unpacked_once(metastore: Callable[[], MetastoreHome]) -> None:
+    inode = metastore().folder.stat().st_ino
+
+    assert metastore().folder.stat().st_ino == inode
+
+
+def test_a_metastore_whose_lock_does_not_say_what_it_unpacks_to_does_not_start(
+    metastore: Callable[[], MetastoreHome], tmp_path: Path
+) -> None:
+    lock = tmp_path / "small.json"
+    content = JarLock.model_validate_json(lock.read_bytes())
+    bare = [jar.model_copy(update={"unpacked": None}) for jar in content.jars]
+    lock.write_text(content.model_copy(update={"jars": tuple(bare)}).dumps())
+
+    with pytest.raises(ConfigError, match="does not say what"):
+        metastore()

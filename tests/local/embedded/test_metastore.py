@@ -10,7 +10,7 @@ from tidegate.errors import ConfigError
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.local.embedded.metastore import EmbeddedMetastore
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 
 def test_two_metastores_start_from_the_same_empty_database_and_share_nothing(

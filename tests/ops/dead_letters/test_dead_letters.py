@@ -14,7 +14,8 @@ from tidegate.ops.dead_letters.resolution import discarded_event, redriven_messa
 from tidegate.ops.dead_letters.selection import DeadLetterFilter
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.input.dead_letters import ID_HEADER, dead_letter, without_value
+from tidegate.runtime.input.dead_letters import ID_HEADER, dead_letter, uncopied, without_value
+from tidegate.runtime.input.uncopied import Offsets
 
 COMMITS_2 = Partition("tidegate.commits", 2)
 
@@ -180,6 +181,23 @@ def test_of_a_dead_letter_without_its_value_the_rest_is_compared() -> None:
 
     assert difference(found, original(sent)) == ""
     assert difference(found, original(sent)._replace(key=b"other")) != ""
+
+
+def test_messages_that_were_not_copied_are_published_again_from_their_topic() -> None:
+    offsets = Offsets(1_000, (range(3, 9), range(12, 13)))
+    sent = uncopied(Partition("lake.commits", 2), offsets, "gate", "junk", "lake.dead-letters")
+    where = Partition(sent.topic, 2)
+    found = read_dead_letter(Record(where, 0, sent.key, sent.value, sent.headers, 2_000))
+
+    assert found.place == "lake.commits/2/3"
+    assert found.error.startswith(
+        "7 more messages of lake.commits[2] are invalid, too many to copy them all: offsets 3-8,12;"
+        " the last one: junk."
+    )
+    assert difference(found, None) == (
+        "it stands for 7 messages that were not copied. Publish what is there again with: tidegate"
+        " replay events lake.commits --partition 2 --from-offset 3 --to-offset 13. Then discard it"
+    )
 
 
 def test_a_restore_and_a_released_cleaning_destroy_and_a_plan_and_a_commit_do_not() -> None:

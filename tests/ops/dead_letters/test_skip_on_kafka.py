@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,23 +14,9 @@ from tidegate.cli import app
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.events import DeadLetterDiscarded
 from tidegate.ops.groups import GroupInUseError
-from tidegate.ops.topics import create_topics
-from tidegate.service.assembly import DECIDERS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 SERVICE = "savepoint-policy"
-
-
-@pytest.fixture
-def place(
-    bootstrap_servers: str, topic_prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Place:
-    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", bootstrap_servers)
-    made = Place(tmp_path, bootstrap_servers, topic_prefix)
-    made.lake.mkdir()
-    settings = made.settings()
-    create_topics(settings.connection(), settings.topics, DECIDERS)
-    return made
 
 
 def skip(place: Place, service: str, topic: str, at: tuple[int, int], *options: str) -> Any:  # noqa: ANN401

@@ -16,7 +16,7 @@ from tidegate.ops.topics.creating import connect
 from tidegate.service.assembly import DECIDERS, EXECUTORS
 from tidegate.service.settings import Settings
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.full]
 RIGHTS = acls("lake", deciders=DECIDERS, executors=EXECUTORS)
 DEPLOYMENT = {"prefix": "lake", "partitions": 1}
 

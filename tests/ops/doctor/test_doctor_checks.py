@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import threading
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any, TypeVar, cast
 from weakref import ref
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 
 from tidegate.cleaning import ReaderGate
 from tidegate.errors import FormatError, StopService, TransientError
@@ -43,6 +42,7 @@ from tidegate.runtime.decider.state_store import (
     store_of,
 )
 from tidegate.runtime.kafka.metadata import KafkaMetadata
+from tidegate.runtime.kafka.read_to_end import STABLE
 from tidegate.service.assembly import DECIDERS, SERVICES
 from tidegate.service.settings import Settings, SparkSettings, TopicSettings
 
@@ -59,13 +59,10 @@ def test_a_check_that_hangs_has_failed_and_lets_the_others_go_on() -> None:
         never.wait()
         return Finding("root", Status.OK, "")
 
-    began = time.monotonic()
     found = Check("root", hang, seconds=0.1).run()
-    took = time.monotonic() - began
     never.set()
 
     assert (found.check, found.state, found.seen) == ("root", Status.FAIL, "no result after 0.1 s")
-    assert took < 5
 
 
 def test_a_check_that_raises_has_failed_with_what_it_said() -> None:
@@ -530,6 +527,16 @@ def test_a_store_that_was_never_tested_is_told_with_its_faults(
     assert (found.state, "bulk request may count as removed" in found.seen) == (state, True)
 
 
+def test_a_root_on_hdfs_fails_also_where_the_risk_is_accepted() -> None:
+    warehouse = {"roots": ["hdfs://lake/tables"], "allow_untested_stores": True}
+    settings = Settings.model_validate({"warehouse": warehouse})
+
+    checks = {check.check: check for check in examine(settings, [], Extras())}
+
+    found = checks["store hdfs://lake/tables"]
+    assert (found.state, "ignores the name of the cluster" in found.seen) == (Status.FAIL, True)
+
+
 def test_a_state_that_was_made_for_fewer_partitions_fails_and_says_how_to_move_it() -> None:
     summary = ChangelogSummary()
     made_for_two = (PARTITIONS_KEY, b"2")
@@ -572,8 +579,10 @@ class CountedMetadata(KafkaMetadata):
         self.spans_asked: list[str] = []
         self.watermarks_asked: list[int] = []
 
-    def spans(self, topic: str, since_ms: int = 0) -> dict[Partition, range]:
-        del since_ms
+    def spans(
+        self, topic: str, since_ms: int = 0, isolation: IsolationLevel = STABLE
+    ) -> dict[Partition, range]:
+        del since_ms, isolation
         self.spans_asked.append(topic)
         return {Partition(topic, number): range(3) for number in range(200)}
 

@@ -54,7 +54,7 @@ def test_a_metastore_that_is_not_there_fails_and_is_named() -> None:
     assert cleaner.state is Status.SKIPPED
 
 
-@pytest.mark.soak
+@pytest.mark.full
 def test_a_metastore_with_its_cleaner_on_fails(tmp_path_factory: pytest.TempPathFactory) -> None:
     metastore = own_metastore(tmp_path_factory.mktemp("cleans"), {CLEANER: "true"})
     with metastore:

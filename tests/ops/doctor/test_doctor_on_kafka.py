@@ -70,7 +70,7 @@ def findings(answer: Result) -> dict[str, dict[str, str]]:
 
 
 def partitions(admin: AdminClient, topic: str) -> int:
-    found = admin.list_topics(timeout=20).topics.get(topic)
+    found = admin.list_topics(timeout=60).topics.get(topic)
     return len(found.partitions) if found else 0
 
 
@@ -115,7 +115,7 @@ def test_a_memory_of_topics_that_were_made_anew_fails_until_the_advice_is_follow
     policy.close()
     bus.close()
     [gone] = admin.delete_topics([topic]).values()
-    gone.result(20)
+    gone.result(60)
     create_topic(bootstrap_servers, topic, 2)
     while partitions(admin, topic) != 2:
         time.sleep(0.05)
@@ -155,7 +155,7 @@ def test_topics_with_another_number_of_partitions_fail_twice(
 ) -> None:
     tidegate("topics", "create")
     [gone] = admin.delete_topics([f"{topic_prefix}.locks"]).values()
-    gone.result(20)
+    gone.result(60)
     create_topic(bootstrap_servers, f"{topic_prefix}.locks", 3)
     # a broker lists a new topic late
     while partitions(admin, f"{topic_prefix}.locks") != 3:
@@ -184,10 +184,10 @@ def test_a_group_whose_events_are_gone_fails_until_the_advice_is_followed(
     at_one = [TopicPartition(topic, 0, 1)]
     asked = ConsumerGroupTopicPartitions(f"{topic_prefix}.savepoint-policy", at_one)
     [done] = admin.alter_consumer_group_offsets([asked]).values()
-    done.result(20)
+    done.result(60)
     well = findings(tidegate("doctor", "savepoint-policy", "--json"))
     [removed] = admin.delete_records([TopicPartition(topic, 0, 3)]).values()
-    removed.result(20)
+    removed.result(60)
 
     answer = tidegate("doctor", "savepoint-policy", "--json")
 

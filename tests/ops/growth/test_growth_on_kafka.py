@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -16,26 +15,13 @@ from tidegate.events import CleaningReleased
 from tidegate.local.demo.monitor import TopicMonitor
 from tidegate.ops.groups import GroupInUseError
 from tidegate.ops.growth import Growth, GrowthPlan
-from tidegate.ops.topics import create_topics
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.service.assembly import DECIDERS, assemble
+from tidegate.service.assembly import assemble
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 GATE = "reader-gate"
 TABLES = [f"t{number}" for number in range(20)]
 LOCKS = range(1, 4)
-
-
-@pytest.fixture
-def place(
-    bootstrap_servers: str, topic_prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Place:
-    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", bootstrap_servers)
-    made = Place(tmp_path, bootstrap_servers, topic_prefix)
-    made.lake.mkdir()
-    settings = made.settings()
-    create_topics(settings.connection(), settings.topics, DECIDERS)
-    return made
 
 
 def publish_vacuums(place: Place) -> None:
@@ -144,9 +130,9 @@ def test_topics_that_were_grown_by_hand_are_refused_by_the_gate_and_put_right(pl
     with place.running(GATE):
         place.wait_until_idle(GATE)
     admin = AdminClient({"bootstrap.servers": place.servers})
-    names = [name for name in admin.list_topics(timeout=10).topics if name.startswith(place.prefix)]
+    names = [name for name in admin.list_topics(timeout=60).topics if name.startswith(place.prefix)]
     for future in admin.create_partitions([NewPartitions(name, 5) for name in names]).values():
-        future.result(30)
+        future.result(60)
 
     grow(place, 5)
     release_readers(place)

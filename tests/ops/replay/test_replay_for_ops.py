@@ -138,8 +138,8 @@ def create_again(place: Place, topic: str) -> None:
     settings = place.settings(EVERYTHING)
     admin = AdminClient({**settings.connection()})
     [gone] = admin.delete_topics([topic]).values()
-    gone.result(30)
-    wait_for("the end of the topic", lambda: topic not in admin.list_topics(timeout=10).topics)
+    gone.result(60)
+    wait_for("the end of the topic", lambda: topic not in admin.list_topics(timeout=60).topics)
     create_topics(settings.connection(), settings.topics, DECIDERS)
 
 

@@ -44,10 +44,10 @@ def alter(servers: str, topic: str, name: str, value: str) -> None:
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[set_it])
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     [done] = admin.incremental_alter_configs([resource]).values()
-    done.result(20)
+    done.result(60)
     # the broker shows it a moment later
     asked = ConfigResource(ResourceType.TOPIC, topic)
-    while admin.describe_configs([asked])[asked].result(20)[name].value != value:
+    while admin.describe_configs([asked])[asked].result(60)[name].value != value:
         time.sleep(0.05)
 
 

@@ -137,6 +137,8 @@ public final class HiveSession {
     conf.set("hive.input.format", "org.apache.hadoop.hive.ql.io.HiveInputFormat");
     conf.set("hive.stats.autogather", "false");
     conf.set("hive.query.reexecution.enabled", "false");
+    // its answers come from the files, also those that somebody removed meanwhile
+    conf.set("hive.query.results.cache.enabled", "false");
     conf.set("hive.compactor.worker.sleep.time", "500ms");
     return conf;
   }

@@ -91,7 +91,7 @@ def test_hive_reads_the_same_rows_before_during_and_after(tmp_path: Path, hive: 
     "seeds",
     [
         pytest.param(range(40), id="some"),
-        pytest.param(range(40, 600), id="many", marks=pytest.mark.soak),
+        pytest.param(range(40, 600), id="many", marks=pytest.mark.full),
     ],
 )
 def test_on_random_histories_no_reader_sees_other_rows_at_any_step(

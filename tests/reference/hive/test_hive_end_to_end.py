@@ -21,7 +21,7 @@ from tidegate.errors import ConfigError
 from tidegate.events import CleaningReleased, VacuumFinished
 from tidegate.hive_metastore import MetastoreClient
 
-pytestmark = [pytest.mark.kafka, pytest.mark.judge, pytest.mark.slow, pytest.mark.soak]
+pytestmark = [pytest.mark.kafka, pytest.mark.judge, pytest.mark.slow, pytest.mark.full]
 MINOR, MAJOR = 1, 2
 READ = "select id, v from visits order by id"
 SETTINGS = """
@@ -162,3 +162,5 @@ def test_hive_reads_the_same_before_while_and_after_its_compactions_are_cleaned(
     with pytest.raises(HiveFailedError):
         lake.goes_on("third")
     assert lake.names() == []
+    # and the same query as before is answered from the files, not from a cache of its results
+    assert lake.rows() == []

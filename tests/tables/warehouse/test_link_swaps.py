@@ -52,7 +52,7 @@ def attack(lake: Path, act: Callable[[str], object]) -> int:
             with suppress(OSError):
                 if not (lake / "mine/p").is_symlink():
                     (lake / "mine/p/deep").mkdir(exist_ok=True)
-    assert swaps.count > 1000
+    assert swaps.count > 20, "the directory was hardly exchanged"
     return worked
 
 

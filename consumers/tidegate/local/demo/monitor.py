@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-
-from confluent_kafka import Consumer, TopicPartition
 
 from tidegate.events import Event
 from tidegate.events.message import event_of
 from tidegate.events.topics import COMMAND_TOPIC, DEAD_LETTERS, OUTCOME_TOPIC, TOPICS
-from tidegate.runtime.bus import Record
-from tidegate.runtime.kafka.errors import translate_kafka_errors
+from tidegate.ops.groups import lags_of
+from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import read_partition
 from tidegate.runtime.kafka.records import as_record
 from tidegate.runtime.retry import BROKER_RETRIES
 from tidegate.service.assembly import SERVICES
-
-_WAIT = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,58 +45,38 @@ class TopicMonitor:
     def records(self, suffix: str) -> list[Record]:
         """All records of a topic, in the order of the broker's timestamps."""
         records: list[Record] = []
-        for part in self._parts(f"{self.prefix}.{suffix}"):
+        for number in range(self.partitions):
+            part = Partition(f"{self.prefix}.{suffix}", number)
             records += BROKER_RETRIES.call(partial(self._read, part))
         return sorted(records, key=lambda record: (record.timestamp_ms, record.offset))
 
-    def _read(self, part: TopicPartition) -> list[Record]:
+    def _read(self, part: Partition) -> list[Record]:
         config = {"bootstrap.servers": self.servers}
-        return [as_record(each) for each in read_partition(config, part.topic, part.partition)]
+        return [as_record(each) for each in read_partition(config, part.topic, part.number)]
 
     def lag(self) -> int:
         """How many records the services have not committed yet."""
-        return sum(
-            self._group_lag(f"{self.prefix}.{name}", topics) for name, topics in self._inputs()
-        )
+        return BROKER_RETRIES.call(self._lag_now)
 
-    def _inputs(self) -> list[tuple[str, list[TopicPartition]]]:
+    def _lag_now(self) -> int:
+        metadata = KafkaMetadata({"bootstrap.servers": self.servers})
+        lags = (
+            lags_of(metadata, f"{self.prefix}.{name}", metadata.ends(parts))
+            for name, parts in self._inputs()
+        )
+        return sum(each.records for found in lags for each in found.values())
+
+    def _inputs(self) -> list[tuple[str, list[Partition]]]:
         """The partitions that each service reads, by the declarations of the topics."""
         return [
             (
                 name,
                 [
-                    part
+                    Partition(topic.name(self.prefix), number)
                     for topic in TOPICS
                     if topic != OUTCOME_TOPIC and name in topic.readers
-                    for part in self._parts(topic.name(self.prefix))
+                    for number in range(self.partitions)
                 ],
             )
             for name in SERVICES
         ]
-
-    def _group_lag(self, group: str, parts: Sequence[TopicPartition]) -> int:
-        return BROKER_RETRIES.call(partial(self._lag_now, group, parts))
-
-    def _lag_now(self, group: str, parts: Sequence[TopicPartition]) -> int:
-        consumer = self._consumer(group)
-        try:
-            with translate_kafka_errors(f"lag of {group}"):
-                return sum(
-                    consumer.get_watermark_offsets(each, timeout=_WAIT)[1] - max(each.offset, 0)
-                    for each in consumer.committed(list(parts), timeout=_WAIT)
-                )
-        finally:
-            consumer.close()
-
-    def _parts(self, topic: str) -> list[TopicPartition]:
-        return [TopicPartition(topic, number, 0) for number in range(self.partitions)]
-
-    def _consumer(self, group: str) -> Consumer:
-        return Consumer(
-            {
-                "bootstrap.servers": self.servers,
-                "group.id": group,
-                "enable.auto.commit": False,
-                "log_level": 0,
-            }
-        )

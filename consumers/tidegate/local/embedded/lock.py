@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tarfile
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -22,20 +23,49 @@ Exclusion = Annotated[str, StringConstraints(pattern=r"^[^:\s]+:[^:\s]+$")]
 """`group:artifact`; `*` stands for any."""
 
 
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+def tree_digest(folder: Path) -> str:
+    """SHA-256 in hex of every file below a folder, by path and content; a link is not a file."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink():
+            digest.update(f"{name} -> {path.readlink()}\n".encode())
+        elif path.is_file():
+            digest.update(f"{name}\0{_sha256(path)}\n".encode())
+    return digest.hexdigest()
+
+
+def unpack(archive: Path, folder: Path) -> Path:
+    """Unpack an archive into an empty folder; returns the one folder that is in it."""
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    [only] = folder.iterdir()
+    return only
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 class LockedJar(BaseModel, frozen=True):
     """A jar, or an archive of jars: file name, SHA-256 of its bytes in hex, size in bytes."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[^/\\]+\.(jar|tar\.gz)$")]
-    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    sha256: Sha256
     size: Annotated[int, Field(gt=0)]
+    unpacked: Sha256 | None = None
+    """Of an archive: the `tree_digest` of the one folder that it unpacks to."""
 
     def is_at(self, path: Path) -> bool:
         """Whether the file at `path` is this jar, byte for byte."""
         try:
             if path.stat().st_size != self.size:
                 return False
-            with path.open("rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest() == self.sha256
+            return _sha256(path) == self.sha256
         except FileNotFoundError:
             return False
 
@@ -50,7 +80,7 @@ class JarLock(BaseModel, frozen=True):
 
     def dumps(self) -> str:
         """Write the lock as it stands in its file."""
-        return self.model_dump_json(indent=2) + "\n"
+        return self.model_dump_json(indent=2, exclude_none=True) + "\n"
 
 
 def read_lock(lock: str | Path) -> tuple[str, JarLock]:

@@ -6,6 +6,7 @@ python -m tidegate.local.embedded.locking kafka.json org.apache.kafka:kafka_2.13
 from __future__ import annotations
 
 import hashlib
+import tarfile
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,7 @@ from typing import Annotated
 import typer
 
 from tidegate.local.embedded.ivy import fetch
-from tidegate.local.embedded.lock import JarLock, LockedJar
+from tidegate.local.embedded.lock import JarLock, LockedJar, tree_digest, unpack
 
 
 def make_lock(
@@ -32,7 +33,17 @@ def make_lock(
 
 def _locked(jar: Path) -> LockedJar:
     content = jar.read_bytes()
-    return LockedJar(name=jar.name, sha256=hashlib.sha256(content).hexdigest(), size=len(content))
+    return LockedJar(
+        name=jar.name,
+        sha256=hashlib.sha256(content).hexdigest(),
+        size=len(content),
+        unpacked=_unpacked(jar) if tarfile.is_tarfile(jar) else None,
+    )
+
+
+def _unpacked(archive: Path) -> str:
+    with tempfile.TemporaryDirectory() as draft:
+        return tree_digest(unpack(archive, Path(draft)))
 
 
 def main(

@@ -1,6 +1,7 @@
 """The files of the embedded Metastore: its class path, its SQL scripts, and an empty database.
 
-The archive is unpacked and the schema is created once; every Metastore starts from a copy.
+The archive is unpacked and the schema is created once; every Metastore starts from a copy of the
+empty database. The unpacked files are compared with the lock before each start, which costs 0.2 s.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import importlib.util
+import logging
 import os
 import shutil
 import subprocess
-import tarfile
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,7 +24,9 @@ from tidegate.compute.java import Jdk
 from tidegate.errors import ConfigError
 from tidegate.local.embedded.jars import cache_dir, resolve
 from tidegate.local.embedded.java import java_command
+from tidegate.local.embedded.lock import read_lock, tree_digest, unpack
 
+log = logging.getLogger(__name__)
 _PACKAGE: Final = "org.apache.hadoop.hive.metastore"
 _SCHEMA_SECONDS: Final = 600
 # Hadoop's client lies in pyspark, shaded; what it keeps to itself is in the lock
@@ -115,35 +118,46 @@ class MetastoreHome:
 
 
 def metastore_home(jdk: Jdk, version: MetastoreVersion = HIVE_4) -> MetastoreHome:
-    """Fetch, unpack and initialise what the cache lacks.
+    """Fetch, unpack and initialise what the cache lacks, or has otherwise than the lock says.
 
     Any number of processes may call at once: one works, the others wait for it.
 
     Raises:
-        ConfigError: there is no pyspark; the lock is not a Metastore's; its schema tool failed.
+        ConfigError: there is no pyspark; the lock is not a Metastore's, or does not say what its
+            archive unpacks to; its schema tool failed.
         TransientError: the jars could not be fetched.
     """
     files = resolve(version.lock)
-    archives = [file for file in files if file.name.endswith(".tar.gz")]
+    _, content = read_lock(version.lock)
+    archives = [jar for jar in content.jars if jar.name.endswith(".tar.gz")]
     if len(archives) != 1:
         raise ConfigError(f"the lock {version.lock} must have one archive, the Metastore's")
+    [archive] = archives
+    if archive.unpacked is None:
+        raise ConfigError(f"the lock {version.lock} does not say what {archive.name} unpacks to")
     stamp = hashlib.sha256("\n".join(file.name for file in files).encode()).hexdigest()[:12]
-    folder = cache_dir() / "metastore" / f"{archives[0].name.removesuffix('.tar.gz')}-{stamp}"
-    if not folder.exists():
+    folder = cache_dir() / "metastore" / f"{archive.name.removesuffix('.tar.gz')}-{stamp}"
+    if not _is_unpacked(folder, archive.unpacked):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _one_at_a_time(folder):
-            if not folder.exists():
-                _make(folder, archives[0], files, jdk, version)
+            if not _is_unpacked(folder, archive.unpacked):
+                if folder.exists():
+                    log.warning("%s was changed: it is made again from its archive", folder)
+                    shutil.rmtree(folder)
+                packed = next(file for file in files if file.name == archive.name)
+                _make(folder, packed, files, jdk, version)
     return MetastoreHome(folder, _class_path(folder, files))
+
+
+def _is_unpacked(folder: Path, digest: str) -> bool:
+    return folder.exists() and tree_digest(folder / "program") == digest
 
 
 def _make(
     folder: Path, archive: Path, files: Sequence[Path], jdk: Jdk, version: MetastoreVersion
 ) -> None:
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as draft:
-        with tarfile.open(archive) as packed:
-            packed.extractall(Path(draft) / "unpacked", filter="data")
-        [program] = (Path(draft) / "unpacked").iterdir()
+        program = unpack(archive, Path(draft) / "unpacked")
         made = Path(draft) / "made"
         made.mkdir()
         program.rename(made / "program")

@@ -12,6 +12,8 @@ from tidegate.errors import FormatError
 from tidegate.events import AbortedCleaningReleased, CleaningReleased, Event, RestoreRequested
 from tidegate.ops.dead_letters.dead_letter import DeadLetter
 from tidegate.runtime.bus import Record
+from tidegate.runtime.input.dead_letters import OFFSETS_HEADER
+from tidegate.runtime.input.uncopied import parse_ranges
 
 _DESTRUCTIVE: Final = (RestoreRequested, CleaningReleased, AbortedCleaningReleased)
 
@@ -26,6 +28,8 @@ def difference(dead_letter: DeadLetter, origin: Record | None) -> str:
         dead_letter: The dead letter.
         origin: The record at its origin; None if that is no longer in its topic.
     """
+    if uncopied := _uncopied(dead_letter):
+        return uncopied
     if origin is None:
         return "its origin is no longer in the topic"
     if origin.unreadable:
@@ -44,6 +48,23 @@ def difference(dead_letter: DeadLetter, origin: Record | None) -> str:
     }
     found = (text for text, same in compared.items() if not same)
     return next((f"{text} of the record at its origin" for text in found), "")
+
+
+def _uncopied(dead_letter: DeadLetter) -> str:
+    """How to publish the messages again that it stands for; empty if it is one message."""
+    try:
+        found = dict(dead_letter.record.headers)
+    except FormatError:
+        return ""
+    ranges = parse_ranges((found.get(OFFSETS_HEADER) or b"").decode(errors="replace"))
+    if not ranges:
+        return ""
+    return (
+        f"it stands for {sum(map(len, ranges))} messages that were not copied. Publish what is"
+        f" there again with: tidegate replay events {dead_letter.origin.topic} --partition"
+        f" {dead_letter.origin.number} --from-offset {ranges[0].start} --to-offset"
+        f" {ranges[-1].stop}. Then discard it"
+    )
 
 
 def is_destructive(event: Event | None) -> bool:

@@ -42,12 +42,13 @@ def compare_clocks(written: datetime, appended: datetime) -> Finding:
 
 def _last(broker: Broker) -> Iterator[Record]:
     """The last record of each partition of the outcomes."""
-    spans = offset_ranges(broker.admin, [OUTCOME_TOPIC.name(broker.topics.prefix)])
+    outcomes = OUTCOME_TOPIC.name(broker.topics.prefix)
+    spans = offset_ranges(broker.admin, [outcomes])
     last = [TopicPartition(*each, span.stop - 1) for each, span in spans.items() if span]
     consumer = Consumer(
         {
             **broker.connection,
-            "group.id": f"{broker.topics.prefix}.people",  # never joined, but required
+            "group.id": outcomes,  # never joined, but required
             "enable.auto.commit": False,
             "log_level": 0,
         }

@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from tidegate.errors import ConfigError
-from tidegate.events.topics import PARTITIONER
+from tidegate.events.topics import PARTITIONER, Topic
 from tidegate.ops.doctor.access import check_access
 from tidegate.ops.doctor.broker import Broker
 from tidegate.ops.doctor.changelogs import check_state
@@ -88,7 +88,7 @@ def _on_broker(
     if broker is None:
         names = [f"offsets {service}" for service in services]
         names += [f"state {service}" for service in services if service in DECIDERS]
-        names += [f"placement {topic.suffix}" for topic in INPUT_TOPICS]
+        names += [f"placement {topic.suffix}" for topic in _inputs(services)]
         names += [f"access {service}" for service in services]
         nothing = partial(Finding, "", Status.SKIPPED, _NO_BROKER)
         for name in ("topics", "co-partitioning", "offset retention", *names, "clock"):
@@ -102,12 +102,17 @@ def _on_broker(
     for decider in (service for service in services if service in DECIDERS):
         state = partial(check_state, broker, decider, progress)
         yield Check(f"state {decider}", state, _READING)
-    for topic in INPUT_TOPICS:
+    for topic in _inputs(services):
         placement = partial(check_placement, broker, topic, progress)
         yield Check(f"placement {topic.suffix}", placement, _READING)
     for service in services:
         yield Check(f"access {service}", partial(check_access, broker, service))
     yield Check("clock", partial(check_clock, broker))
+
+
+def _inputs(services: Sequence[str]) -> list[Topic]:
+    """The topics that these services read: a service's own principal may read no others."""
+    return [topic for topic in INPUT_TOPICS if set(services).intersection(topic.readers)]
 
 
 def _elsewhere(settings: Settings, services: Sequence[str], extras: Extras) -> Iterator[Check]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tidegate.errors import TidegateError
 from tidegate.ops.doctor.finding import Finding, Status
-from tidegate.service.stores import KNOWN_FAULTS
+from tidegate.service.stores import HDFS_REMOVES_ELSEWHERE, KNOWN_FAULTS, on_hdfs
 from tidegate.storage import NotFound, is_below, join, local_path, normalise
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
@@ -56,6 +56,9 @@ def check_root(
 def check_store(root: str, *, allowed: bool) -> Finding:
     """A root on a store that was never tested: refused by the services, or a known risk. Pure."""
     check, seen = f"store {root}", f"this store was never tested; known faults: {KNOWN_FAULTS}"
+    if on_hdfs(root):
+        advice = "mount HDFS as a file system, and list the mounted path"
+        return Finding(check, Status.FAIL, f"refused: {HDFS_REMOVES_ELSEWHERE}", advice)
     if allowed:
         return Finding(check, Status.WARN, seen, "mount it as a file system, if you can")
     advice = "mount it as a file system, or set allow_untested_stores = true in [warehouse]"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from tidegate.ops.doctor.finding import Finding, Status
 from tidegate.service.assembly import authorizer
 from tidegate.service.settings import Settings
-from tidegate.signatures.keys import SigningKey, is_private_to_its_owner
+from tidegate.signatures.keys import SigningKey
 
 _CHECK = "signatures"
 _UNSIGNED = (
@@ -25,9 +25,6 @@ def check_signatures(settings: Settings) -> Finding:
     security = settings.security
     authorizer(settings)  # raises what is wrong with the keys
     if security.sign_with is not None:
-        if not is_private_to_its_owner(security.sign_with):
-            seen = f"others than its owner can read {security.sign_with}"
-            return Finding(_CHECK, Status.FAIL, seen, f"chmod 600 {security.sign_with}")
         SigningKey.read(security.sign_with)
     if not security.require_signatures:
         advice = "set [security] require_signatures and list the keys, or keep that ACL narrow"

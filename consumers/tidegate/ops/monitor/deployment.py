@@ -28,6 +28,8 @@ from tidegate.ops.waiting import (
 )
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition, Record
+from tidegate.runtime.input.dead_letter_limit import Fault
+from tidegate.runtime.input.dead_letters import counted
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import read_spans
 from tidegate.runtime.retry import RetryPolicy
@@ -174,8 +176,11 @@ class DeploymentMonitor:
         ends = _RETRIES.call(self._ends)
         self._look_at_groups(ends)
         self._count_appended(ends)
+        appended = _RETRIES.call(lambda: self._metadata.appended_ends(list(ends)))
         for part, end in ends.items():
-            self._metrics.set(catalog.END, end, part.topic, str(part.number))
+            labels = part.topic, str(part.number)
+            self._metrics.set(catalog.END, end, *labels)
+            self._metrics.set(catalog.HIDDEN, max(0, appended[part] - end), *labels)
         self._metrics.set(catalog.LAST_LOOK, time.time())
 
     def look_at_waiting(self) -> None:
@@ -228,16 +233,16 @@ class DeploymentMonitor:
                 self._metrics.set(catalog.LAG, lag.records, *labels)
 
     def _count_appended(self, ends: Mapping[Partition, int]) -> None:
-        outcomes, dead_letters = OUTCOME_TOPIC.name(self._prefix), DEAD_LETTERS.name(self._prefix)
-        counted = {
-            each: end for each, end in ends.items() if each.topic in {outcomes, dead_letters}
-        }
+        outcomes, letters = OUTCOME_TOPIC.name(self._prefix), DEAD_LETTERS.name(self._prefix)
+        counted = {each: end for each, end in ends.items() if each.topic in {outcomes, letters}}
         if not self._read:  # counting begins with what comes after the start
-            self._metrics.add(catalog.NEW_DEAD_LETTERS, 0)
+            for fault in (*Fault, "unknown"):
+                self._metrics.add(catalog.NEW_DEAD_LETTERS, 0, fault)
         spans = {each: range(self._read.get(each, end), end) for each, end in counted.items()}
         for record in read_spans(self._config, spans):
-            if record.partition.topic == dead_letters:
-                self._metrics.add(catalog.NEW_DEAD_LETTERS, 1)
+            if record.partition.topic == letters:
+                fault, count = _fault_and_count(record)
+                self._metrics.add(catalog.NEW_DEAD_LETTERS, count, fault)
             else:
                 self._metrics.add(catalog.SEEN, 1, *self._kind_and_reason(record))
             self._read[record.partition] = record.offset + 1
@@ -253,3 +258,10 @@ class DeploymentMonitor:
             return "unreadable", ""
         self._pinned.saw(event)
         return type(event).__name__, catalog.reason_of(event)
+
+
+def _fault_and_count(record: Record) -> tuple[str, int]:
+    try:
+        return counted(record.headers)
+    except FormatError:  # another tool's header name is not text
+        return counted(())

@@ -7,23 +7,25 @@ A role is a service or a party outside (`tidegate.events.roles`). With
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final, Literal
 
-from tidegate.events.roles import OUTSIDERS, Role
-from tidegate.events.topics import (
-    COMMAND_TOPIC,
-    DEFAULT_PREFIX,
-    OUTCOME_TOPIC,
-    TOPICS,
-    Topic,
-    changelog,
-)
+from tidegate.events.roles import Role
+from tidegate.events.topics import DEFAULT_PREFIX, TOPICS, Topic, changelog
 
 Resource = Literal["topic", "group", "transactional-id"]
-Operation = Literal["read", "write"]
-_READERS: Final = (Role.PEOPLE, Role.MONITORING, Role.BRIDGES)
+Operation = Literal["read", "write", "describe", "create", "alter", "describe_configs"]
+_OF_OPERATORS: Final[tuple[Operation, ...]] = (
+    "read",
+    "write",
+    "create",
+    "alter",
+    "describe_configs",
+)
+_WATCHERS: Final = (Role.PEOPLE, Role.MONITORING)
+_NONE: Final[Mapping[Role, Sequence[str]]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,59 +37,99 @@ class Acl:
     resource: Resource
     name: str
     prefixed: bool = False
-
-    @property
-    def principal(self) -> str:
-        """The role as Kafka's user name."""
-        return f"User:{self.role}"
+    principals: tuple[str, ...] = ()
+    """Kafka's names of the role's principals, e.g. `User:CN=orders,OU=sales`."""
 
     def command(self, servers: str = "$BROKER") -> str:
         """The same as arguments of `kafka-acls`."""
-        allow = f"--add --allow-principal {shlex.quote(self.principal)}"
+        allow = " ".join(f"--allow-principal {shlex.quote(name)}" for name in self.principals)
         pattern = " --resource-pattern-type prefixed" if self.prefixed else ""
         where = f"--{self.resource} {shlex.quote(self.name)}{pattern}"
-        options = "--command-config admin.properties"
+        # Kafka's tool writes them in camel case
+        operation = self.operation.title().replace("_", "")
         return (
-            f"kafka-acls --bootstrap-server {servers} {options} {allow}"
-            f" --operation {self.operation} {where}"
+            f"kafka-acls --bootstrap-server {servers} --command-config admin.properties"
+            f" --add {allow} --operation {operation} {where}"
         )
 
 
 def acls(
-    prefix: str = DEFAULT_PREFIX, *, deciders: Sequence[str], executors: Sequence[str]
+    prefix: str = DEFAULT_PREFIX,
+    *,
+    deciders: Sequence[str],
+    executors: Sequence[str],
+    callback_topic: str | None = None,
+    principals: Mapping[Role, Sequence[str]] = _NONE,
 ) -> tuple[Acl, ...]:
-    """The minimal rights of every role, in the order of the topics.
+    """The minimal rights of every role, in the order of the topics; none is there twice.
 
     Args:
         prefix: The prefix of the deployment's topics and groups.
         deciders: The services with a changelog.
         executors: The other services.
+        callback_topic: The topic of Hudi's callbacks, which the bridges read.
+        principals: By role Kafka's names of its principals; by default `User:` and the role.
     """
     services = (*deciders, *executors)
-    declared = (*TOPICS, *(changelog(name) for name in deciders))
-    topics = [acl for topic in declared for acl in _topic(topic, prefix, (*services, *OUTSIDERS))]
-    groups = [Acl(name, "read", "group", f"{prefix}.{name}") for name in services]
-    outside = [Acl(name, "read", "group", f"{prefix}.{name}", prefixed=True) for name in _READERS]
-    # an executor that looks up past outcomes reads them under a group's name
-    back = [n for n in OUTCOME_TOPIC.readers if n in executors]
-    groups += [Acl(name, "read", "group", OUTCOME_TOPIC.name(prefix)) for name in back]
-    # the cleaner looks up who holds a table
-    groups += [Acl(Role.CLEANER, "read", "group", COMMAND_TOPIC.name(prefix))]
-    return (*topics, *groups, *outside, *(a for name in deciders for a in _changelog(name, prefix)))
+    rights = [
+        *(acl for topic in (*TOPICS, *map(changelog, deciders)) for acl in _topic(topic, prefix)),
+        *_watched(prefix, services),
+        *_groups(prefix, services),
+        *_transactions(prefix, deciders),
+        *(_reading(Role.BRIDGES, callback_topic) if callback_topic else ()),
+    ]
+    return tuple(
+        replace(acl, principals=tuple(principals.get(Role(acl.role), (f"User:{acl.role}",))))
+        for acl in dict.fromkeys(rights)
+    )
 
 
-def _topic(topic: Topic, prefix: str, roles: Collection[str]) -> list[Acl]:
+def _topic(topic: Topic, prefix: str) -> Iterator[Acl]:
     name = topic.name(prefix)
-    return [
-        *(Acl(role, "write", "topic", name) for role in topic.writers if role in roles),
-        *(Acl(role, "read", "topic", name) for role in topic.readers if role in roles),
-    ]
+    for role in topic.writers:
+        yield Acl(role, "write", "topic", name)
+    for role in topic.readers:
+        yield from _reading(role, name)
+    # services and bridges compare a topic's settings with its declaration before they start
+    for role in (*topic.writers, *topic.readers):
+        if role not in (*_WATCHERS, Role.UPSTREAM_WRITERS):
+            yield Acl(role, "describe_configs", "topic", name)
+    for operation in _OF_OPERATORS:
+        yield Acl(Role.OPERATORS, operation, "topic", name)
+    yield from _reading(Role.OPERATORS, name)
 
 
-def _changelog(decider: str, prefix: str) -> list[Acl]:
-    """What fencing needs: transactional ids of its own, and a group's name to read with."""
-    name = changelog(decider).name(prefix)
-    return [
-        Acl(decider, "write", "transactional-id", f"{name}-", prefixed=True),
-        Acl(decider, "read", "group", name),
-    ]
+def _reading(role: str, topic: str) -> Iterator[Acl]:
+    """Read a topic, also outside of any group: its client then describes one of the same name."""
+    yield Acl(role, "read", "topic", topic)
+    yield Acl(role, "describe", "group", topic)
+
+
+def _watched(prefix: str, services: Sequence[str]) -> Iterator[Acl]:
+    """What shows the lag of services, and what waits in the reader gate."""
+    for role in _WATCHERS:
+        yield from _reading(role, changelog(Role.READER_GATE).name(prefix))
+        for service in services:
+            yield Acl(role, "describe", "group", f"{prefix}.{service}")
+        for topic in TOPICS:
+            if role not in topic.readers:
+                yield Acl(role, "describe", "topic", topic.name(prefix))
+
+
+def _groups(prefix: str, services: Sequence[str]) -> Iterator[Acl]:
+    for service in services:
+        yield Acl(service, "read", "group", f"{prefix}.{service}")
+        yield Acl(Role.OPERATORS, "read", "group", f"{prefix}.{service}")
+    for role in (Role.BRIDGES, Role.OPERATORS):
+        yield Acl(role, "read", "group", f"{prefix}.{Role.BRIDGES}.", prefixed=True)
+    # whatever follows the outcomes has groups of its own
+    monitoring = f"{prefix}.{Role.MONITORING}"
+    yield Acl(Role.MONITORING, "read", "group", monitoring, prefixed=True)
+
+
+def _transactions(prefix: str, deciders: Sequence[str]) -> Iterator[Acl]:
+    """What fencing needs; an operator moves and resets the state of stopped deciders."""
+    for decider in deciders:
+        ids = f"{changelog(decider).name(prefix)}-"
+        for role in (decider, Role.OPERATORS):
+            yield Acl(role, "write", "transactional-id", ids, prefixed=True)

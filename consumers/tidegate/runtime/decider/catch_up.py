@@ -7,14 +7,9 @@ is read.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from tidegate.runtime.bus import Offsets, Partition, Record, Subscription, Watermarks
-
-_IDLE_SECONDS: Final = 5.0
-"""A backlog counts as read when nothing of it came for so long: its end may hold no record."""
 
 
 class CatchUp:
@@ -30,8 +25,6 @@ class CatchUp:
         """By partition number where the backlog of the first input ends."""
         self._to_pause: set[Partition] = set()
         self._paused: set[Partition] = set()
-        self._moved_at: dict[int, float] = {}
-        """When a record of a backlog last came."""
 
     def assigned(self, starts: Offsets, marks: Mapping[Partition, Watermarks]) -> None:
         """Partitions were assigned; `marks` has those of the first input."""
@@ -43,7 +36,6 @@ class CatchUp:
         others = (start for start in starts if start.topic != self.first)
         self._to_pause = {other for other in others if other.number in self._ends}
         self._paused = set()  # a pause does not outlive an assignment
-        self._moved_at = dict.fromkeys(self._ends, time.monotonic())
 
     def is_reading(self, number: int) -> bool:
         """Whether the backlog of the first input is still being read on a partition number."""
@@ -59,14 +51,16 @@ class CatchUp:
         """Resume the partitions whose number has caught up."""
         if not self._ends:
             return
-        now = time.monotonic()
-        read = {r.partition.number: r.offset for r in records if r.partition.topic == self.first}
-        self._moved_at |= dict.fromkeys(read, now)
-        for number, end in tuple(self._ends.items()):
-            is_idle = now > self._moved_at[number] + _IDLE_SECONDS
-            if is_idle or read.get(number, -1) + 1 >= end:
-                del self._ends[number]
+        at = {part.number: end for part, end in subscription.ends().items() if self._is_first(part)}
+        for record in records:
+            if self._is_first(record.partition):
+                number = record.partition.number
+                at[number] = max(at.get(number, 0), record.offset + 1)
+        self._ends = {number: end for number, end in self._ends.items() if at.get(number, 0) < end}
         if ready := {each for each in self._paused if each.number not in self._ends}:
             self._paused -= ready
             subscription.resume(ready)
         self._to_pause = {each for each in self._to_pause if each.number in self._ends}
+
+    def _is_first(self, partition: Partition) -> bool:
+        return partition.topic == self.first

@@ -48,7 +48,8 @@ from tidegate.runtime.decider.piece_ticks import TICK_SECONDS, PieceTicks
 from tidegate.runtime.decider.pieces import TIMED_BYTES, require_small
 from tidegate.runtime.decider.ticks import BrokerTime, Ticks
 from tidegate.runtime.gc_pause import gc_paused
-from tidegate.runtime.input.dead_letters import DeadLetterLimit, DeadLetterQueue
+from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
+from tidegate.runtime.input.dead_letters import DeadLetterQueue
 from tidegate.runtime.input.decoder import Decoder
 from tidegate.runtime.protocols import Decider, Decision, PiecewiseTimedDecider
 from tidegate.runtime.retry import BROKER_RETRIES, RetryPolicy, is_broker_fault
@@ -113,6 +114,8 @@ class DeciderLoop(Generic[S]):
         self._ticks = Ticks(decider, clock)
         self._authorization = authorization or AclAlone()
         self._stop = threading.Event()
+        self._committed: dict[Partition, int] = {}
+        """The latest commit of each input partition."""
         self._catch_up = CatchUp(topic_of(decider.consumes[0]).name(prefix))
         self._timed = decider if isinstance(decider, PiecewiseTimedDecider) else None
         self._piece_ticks = PieceTicks(
@@ -142,11 +145,13 @@ class DeciderLoop(Generic[S]):
             with gc_paused():
                 records = self._poll(timeout)
                 count = self._apply_backlog(records)
+                self._pass_ends()
                 self._tick()
                 self._decide_due()
                 self._finish()
         except BaseException:
             self._owned.drop()  # invariant 4: `close` must find nothing left to finish
+            self._dead_letters.forget()
             raise
         return count
 
@@ -164,21 +169,24 @@ class DeciderLoop(Generic[S]):
         """
         for partition in starts:
             history = self._subscription.committed_metadata(partition)
-            self._dead_letters.limit.restore(partition, history)
+            self._dead_letters.restore(partition, history)
         self._owned.restore(starts, self._stop.is_set)
         self._ticks.assigned(self._owned.stores())
+        self._committed = dict(starts)
         first = [start for start in starts if start.topic == self._catch_up.first]
         self._catch_up.assigned(starts, self._retries.call(lambda: self._bus.watermarks(first)))
 
     def revoked(self, partitions: Sequence[Partition]) -> None:  # noqa: ARG002 - always all of them
         """Finish pending work, then give up the partitions; they may be assigned again at once."""
         self._finish(wait=True)
+        self._dead_letters.forget()
         self._owned.release()
         self._ticks.assigned({})
         self._catch_up.assigned({}, {})
 
     def lost(self, partitions: Sequence[Partition]) -> None:  # noqa: ARG002 - always all of them
         """Drop the partitions and the pending work on them."""
+        self._dead_letters.forget()
         self._owned.drop()
         self._ticks.assigned({})
         self._catch_up.assigned({}, {})
@@ -255,6 +263,16 @@ class DeciderLoop(Generic[S]):
             if self._ticks.decider is not None:
                 self._ticks.changed(where.number, table, decision.state)
             self._dead_letters.limit.succeeded(where)
+
+    def _pass_ends(self) -> None:
+        """Go past what holds no record before the end of an input."""
+        for where, end in self._subscription.ends().items():
+            owned = self._owned[where.number]
+            read_up_to = owned.pending.read_up_to
+            if end > read_up_to.get(where, self._committed.get(where, 0)):
+                read_up_to[where] = end
+                if end > owned.store.applied_to(where.topic):
+                    owned.store.advance(where.topic, end - 1)
 
     def _tick(self) -> None:
         """Let the tables that are due decide on the time alone."""
@@ -349,6 +367,9 @@ class DeciderLoop(Generic[S]):
 
     def _finish(self, *, wait: bool = False) -> None:
         """Publish, write the state, commit: in this order (invariant 2)."""
+        for where in self._dead_letters.write_recorded(all_of_them=wait):
+            owned = self._owned[where.number]
+            owned.pending.read_up_to.setdefault(where, owned.store.applied_to(where.topic))
         begun = self._owned.with_pending_work()
         if not begun:
             return
@@ -356,9 +377,10 @@ class DeciderLoop(Generic[S]):
         self._publish([message for each in pending for message in each.messages])
         self._owned.write(begun)
         offsets = {where: at for each in pending for where, at in each.read_up_to.items()}
-        metadata = {where: self._dead_letters.limit.history(where) for where in offsets}
+        metadata = {where: self._dead_letters.history(where) for where in offsets}
         if offsets:
             self._subscription.commit(offsets, metadata, wait=wait)
+            self._committed |= offsets
         for each in pending:
             each.clear()
 

@@ -24,8 +24,6 @@ TICK_SECONDS: Final = 2.0
 """Between two looks at what is due."""
 _AT_ONCE: Final = 1000
 """Pieces of a partition that are decided on together."""
-_STUCK_SECONDS: Final = 30.0
-"""A partition whose end stays unread for so long has no record there: a transaction's marker."""
 
 
 class Due(NamedTuple, Generic[S]):
@@ -52,8 +50,6 @@ class PieceTicks(Generic[S]):
         """Take what the loop works with, and how often to look, in seconds."""
         self._bus, self._inputs, self._owned, self._catch_up = bus, inputs, owned, catch_up
         self._clock, self._every, self._next = clock, every, 0.0
-        self._unread: dict[Partition, tuple[tuple[int, int], float]] = {}
-        """By partition that is not read to its end: its position and end, and since when."""
 
     def due(self) -> Iterator[Due[S]]:
         """The tables of which something is due now."""
@@ -92,17 +88,10 @@ class PieceTicks(Generic[S]):
     def _is_read(self, number: int, marks: Mapping[Partition, Watermarks]) -> bool:
         if self._catch_up.is_reading(number):
             return False
-        places = [Partition(topic, number) for topic in self._inputs]
-        return all([self._is_at_end(location, marks[location]) for location in places])  # noqa: C419 - all look
-
-    def _is_at_end(self, where: Partition, marks: Watermarks) -> bool:
-        applied = max(self._owned[where.number].store.applied_to(where.topic), marks.first)
-        if applied >= marks.end:
-            self._unread.pop(where, None)
-            return True
-        place, now = (applied, marks.end), time.monotonic()
-        known, since = self._unread.get(where, (None, now))
-        if known != place:
-            self._unread[where] = (place, now)
-            return False
-        return now - since > _STUCK_SECONDS
+        store = self._owned[number].store
+        places = [marks[Partition(topic, number)] for topic in self._inputs]
+        applied = [store.applied_to(topic) for topic in self._inputs]
+        return all(
+            max(at, location.first) >= location.end
+            for at, location in zip(applied, places, strict=True)
+        )

@@ -21,7 +21,8 @@ from tidegate.runtime.executor.command_runner import Attempts, CommandRunner
 from tidegate.runtime.executor.keyed_executor import KeyedExecutor
 from tidegate.runtime.executor.offset_tracker import OffsetTracker, Ownership
 from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
-from tidegate.runtime.input.dead_letters import DeadLetterLimit, DeadLetterQueue
+from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
+from tidegate.runtime.input.dead_letters import DeadLetterQueue
 from tidegate.runtime.input.decoder import Decoder
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import BROKER_RETRIES, TABLE_RETRIES, RetryPolicy
@@ -136,6 +137,7 @@ class ExecutorLoop:
         records = self._subscription.poll(min(BATCH, self._limits.offsets), timeout)
         for record in records:
             self._accept(record)
+        self._pass_ends()
         self._commit_finished()
         self._bring_back()
         self._tasks.relieve()
@@ -177,9 +179,9 @@ class ExecutorLoop:
             if tracker is not None and tracker.resume(start):
                 self._offsets[partition] = before.pop(partition)
             else:
-                self._offsets[partition] = OffsetTracker.within(self._limits)
+                self._offsets[partition] = OffsetTracker.within(self._limits, start)
             history = self._subscription.committed_metadata(partition)
-            self._dead_letters.limit.restore(partition, history)
+            self._dead_letters.restore(partition, history)
         self._forget(before.values())
         log.info("%s owns %d partitions", self._name, len(starts))
 
@@ -197,11 +199,14 @@ class ExecutorLoop:
         if not self._closing:
             self._await_running()
         self._collect_finished()
+        self._write_recorded(all_of_them=True)
+        self._dead_letters.forget()
         self._commit(revoked, wait=True)
 
     def lost(self, partitions: Sequence[Partition]) -> None:
         """Drop what has not started; commit nothing."""
         self._paused -= set(partitions)
+        self._dead_letters.forget()
         self._forget(
             [self._offsets.pop(partition) for partition in partitions if partition in self._offsets]
         )
@@ -241,6 +246,12 @@ class ExecutorLoop:
         task = _Task(record, command, offsets, attempts)
         self._tasks.put(command.table, task)
 
+    def _pass_ends(self) -> None:
+        """Go past what holds no record before the end of an input."""
+        for partition, end in self._subscription.ends().items():
+            if (tracker := self._offsets.get(partition)) is not None:
+                tracker.pass_end(end)
+
     def _bring_back(self) -> None:
         """Have commands read again whose turn comes, and queue those that were.
 
@@ -277,8 +288,14 @@ class ExecutorLoop:
             self._dead_letters.send(record, error)
             return None
 
+    def _write_recorded(self, *, all_of_them: bool = False) -> None:
+        for partition in self._dead_letters.write_recorded(all_of_them=all_of_them):
+            if (tracker := self._offsets.get(partition)) is not None:
+                tracker.commit_again()
+
     def _commit_finished(self) -> None:
         stop = self._collect_finished()
+        self._write_recorded()
         self._commit(self._owned(), wait=False)
         if stop and not self._stopped:  # raised once: `close` calls this again after the fault
             self._stopped = True
@@ -300,8 +317,7 @@ class ExecutorLoop:
         offsets = {
             where: at for where, each in tracked.items() if (at := each.next_commit()) is not None
         }
-        limit = self._dead_letters.limit
-        metadata = {partition: limit.history(partition) for partition in offsets}
+        metadata = {partition: self._dead_letters.history(partition) for partition in offsets}
         self._subscription.commit(offsets, metadata, wait=wait)
         ready = {p for p in self._paused if not self._offsets[p].is_full}
         if ready:

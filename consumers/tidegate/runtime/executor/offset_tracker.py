@@ -35,9 +35,9 @@ class OffsetTracker:
     _committed: int | None = None
 
     @classmethod
-    def within(cls, limits: BacklogLimits) -> OffsetTracker:
-        """A tracker of a partition of which nothing was read."""
-        return cls(Backlog(limits))
+    def within(cls, limits: BacklogLimits, start: int) -> OffsetTracker:
+        """A tracker of a partition that is read from the group's committed offset."""
+        return cls(Backlog(limits), _end=start, _first=start, _committed=start)
 
     def start(self, offset: int) -> bool:
         """Add a record that was read; offsets ascend from call to call, except after `resume`.
@@ -85,6 +85,15 @@ class OffsetTracker:
             return None
         self._committed = position
         return position
+
+    def pass_end(self, end: int) -> None:
+        """All records before this offset were read: go past what holds none."""
+        if self._end is not None and end > self._end:
+            self._end = end
+
+    def commit_again(self) -> None:
+        """Have `next_commit` give the offset once more: its metadata has changed."""
+        self._committed = None
 
     def _position(self) -> int | None:
         return next(iter(self._pending), self._end)

@@ -7,21 +7,24 @@ understand them.
 from __future__ import annotations
 
 import logging
-import string
 import threading
 import traceback
-import zlib
-from collections import Counter, deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidegate.errors import DeadLetterFlood, FormatError, MessageTooLargeError, PermanentError
+from tidegate.errors import FormatError, MessageTooLargeError
 from tidegate.events import derived_id
 from tidegate.events.message import Headers
 from tidegate.events.topics import DEAD_LETTERS
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Bus, Partition, Record
+from tidegate.runtime.input.dead_letter_limit import (
+    FAULT_HEADER,
+    DeadLetterLimit,
+    Fault,
+    fault_of,
+)
+from tidegate.runtime.input.uncopied import Offsets, Uncopied
 from tidegate.runtime.retry import RetryPolicy
 
 log = logging.getLogger(__name__)
@@ -32,20 +35,18 @@ KEY_LEFT_OUT = "tidegate-key-left-out"
 """On a dead letter that has only the place of its message: the bytes of the original key."""
 HEADERS_LEFT_OUT = "tidegate-headers-left-out"
 """On a dead letter without the original headers: why."""
+OFFSETS_HEADER = "tidegate-uncopied-offsets"
+"""On a dead letter that stands for several messages: their offsets, for example 3-17,20."""
+COUNT_HEADER = "tidegate-uncopied"
+"""On such a dead letter: how many messages it stands for."""
 UNKNOWN_SIZE: Final = b"unknown"
 """In place of the bytes that were left out, where the client could not read the message."""
 MAX_REASON: Final = 8000
 """Characters of a reason that are kept; it may quote the faulty input at any length."""
-MAX_OF_A_KEY: Final = 10
-"""How many invalid messages of one key, as a rule of one table, count towards the limit."""
-MANY_KEYS: Final = 3
-"""Where all messages of so many keys are invalid and no other comes in between, each counts."""
-_SUCCEEDED: Final = "."
-_FAILED: Final = "x"
-_INVALID: Final = "".join(
-    ascii_dead_letter for ascii_dead_letter in string.ascii_letters if ascii_dead_letter != _FAILED
-)
-"""One character for each key, by its hash: two keys may share one."""
+_QUOTED: Final = 300
+"""Characters of the reason of the last message that was not copied."""
+_SEPARATOR: Final = "~"
+_DIGITS: Final = 9
 
 
 def dead_letter(record: Record, group: str, error: BaseException, topic: str) -> Message:
@@ -92,9 +93,22 @@ def _reasons(record: Record, group: str, error: BaseException) -> Headers:
         "x-original-timestamp": stamp,
         "x-exception-fqcn": name,
         "x-exception-message": message,
+        FAULT_HEADER: fault_of(error),
     }
     # an error may quote a path that is not valid text
     return tuple((name, text.encode("utf-8", "backslashreplace")) for name, text in reasons.items())
+
+
+def counted(headers: Headers) -> tuple[str, int]:
+    """What a dead letter's messages failed on, one of `Fault`, and how many messages they are.
+
+    Another tool's dead letter stands for one message of an unknown fault.
+    """
+    found = dict(headers)
+    fault = (found.get(FAULT_HEADER) or b"").decode(errors="replace")
+    count = (found.get(COUNT_HEADER) or b"").decode(errors="replace")
+    is_count = len(count) <= _DIGITS and count.isascii() and count.isdecimal()
+    return fault if fault in set(Fault) else "unknown", int(count) if is_count else 1
 
 
 def without_value(letter: Message) -> Message:
@@ -117,120 +131,144 @@ def _truncated(text: str) -> str:
     return text if left <= 0 else f"{text[:MAX_REASON]}... and {left} more characters"
 
 
-def _mark(record: Record, error: BaseException) -> str:
-    # whoever published it is at fault, not the code
-    if isinstance(error, FormatError | PermanentError | MessageTooLargeError):
-        return _INVALID[zlib.crc32(record.key or b"") % len(_INVALID)]
-    return _FAILED
-
-
-def _counted(seen: Sequence[str]) -> int:
-    marks = Counter(seen)
-    if not marks[_SUCCEEDED] and len(marks.keys() - {_FAILED}) >= MANY_KEYS:
-        return len(seen)
-    return marks[_FAILED] + sum(min(marks[each], MAX_OF_A_KEY) for each in _INVALID)
-
-
-@dataclass(slots=True)
-class DeadLetterLimit:
-    """Stops a service when nearly all of its messages fail: its code is at fault, not the data.
-
-    At most `max_failures` of the last `window` messages of a partition may become dead letters. Of
-    messages that are invalid in themselves a key has at most MAX_OF_A_KEY counted: one table's bad
-    writer stops nobody else. All count where nothing succeeds and MANY_KEYS are affected: then it
-    is the schema, or how it is read. Where the code fails on a valid message, each failure counts.
-    What the client can't read has no key, and counts as if all of it had the same. The
-    loop commits the partition's `history` with its offset and restores it when it is assigned the
-    partition, so the count survives restarts and changes of owner. Thread-safe.
-    """
-
-    window: int = 100
-    max_failures: int = 50
-    _recent: dict[Partition, deque[str]] = field(default_factory=dict[Partition, deque[str]])
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def succeeded(self, partition: Partition) -> None:
-        """Count a processed message, where any failed before: this runs for every message."""
-        if self._recent and (recent := self._recent.get(partition)):
-            recent.append(_SUCCEEDED)
-
-    def failed(self, record: Record, error: BaseException, service: str) -> None:
-        """Count a dead letter, before it is written.
-
-        Raises:
-            DeadLetterFlood: it would be one too many; the message stays unacknowledged.
-        """
-        partition = record.partition
-        recent, mark = self._begin(partition), _mark(record, error)
-        with self._lock:
-            seen = [*recent, mark][-self.window :]
-            if (failed := _counted(seen)) > self.max_failures:
-                raise DeadLetterFlood(
-                    f"{failed} of the last {len(seen)} messages for {service} on"
-                    f" {partition.topic}[{partition.number}] failed, so {service} stops and writes"
-                    " no further dead letters. See the reasons with: tidegate dead-letters list"
-                    f" --service {service}. Correct the code or the settings and start {service}"
-                    " again. Only if the messages themselves are bad, raise max_failures in"
-                    f" [services.{service}.dead_letters]"
-                )
-            recent.append(mark)
-
-    def history(self, partition: Partition) -> str:
-        """The last messages of a partition, one character each, to commit with its offset."""
-        return "".join(self._recent.get(partition, deque()).copy())
-
-    def restore(self, partition: Partition, history: str) -> None:
-        """Continue from a committed history; anything else counts as an empty one."""
-        valid = set(history) <= {_SUCCEEDED, _FAILED, *_INVALID}
-        with self._lock:
-            self._recent.pop(partition, None)
-            if history and valid:
-                self._recent[partition] = deque(history, self.window)
-
-    def _begin(self, partition: Partition) -> deque[str]:
-        with self._lock:
-            return self._recent.setdefault(partition, deque(maxlen=self.window))
+def uncopied(
+    partition: Partition, offsets: Offsets, group: str, reason: str, topic: str
+) -> Message:
+    """One dead letter for the messages at these offsets, of which none was copied."""
+    reason = f"; the last one: {reason}" if reason else ""
+    where = f"{partition.topic}[{partition.number}]"
+    error = FormatError(
+        f"{offsets.count} more messages of {where} are invalid, too many to copy them all: offsets"
+        f" {offsets.text}{reason}. The messages are on their topic; once they can be processed:"
+        " tidegate replay events, with --partition, --from-offset and --to-offset"
+    )
+    first = Record(partition, offsets.first, None, None, (), offsets.since_ms)
+    headers = _reasons(first, group, error)
+    added = (
+        (OFFSETS_HEADER, offsets.text.encode()),
+        (COUNT_HEADER, str(offsets.count).encode()),
+        (VALUE_LEFT_OUT, UNKNOWN_SIZE),
+        (KEY_LEFT_OUT, UNKNOWN_SIZE),
+    )
+    return Message(topic, None, None, (*headers, *added), partition.number)
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterQueue:
-    """Writes the dead letters of one service, as many as its limit allows. Thread-safe."""
+    """Writes the dead letters of one service, as many as its limits allow. Thread-safe.
+
+    Commit the `history` of a partition with its offset, and `restore` it at an assignment: it has
+    the count of failures, and the offsets that were recorded and not written yet.
+    """
 
     service: str
     bus: Bus
     prefix: str
     retries: RetryPolicy
     limit: DeadLetterLimit
+    _uncopied: dict[Partition, Uncopied] = field(default_factory=dict[Partition, Uncopied])
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held while recorded offsets are written: none is committed as written before it is."""
 
     def send(self, record: Record, error: BaseException) -> None:
         """Write a record to the dead-letter topic; returns when the broker has it.
+
+        Of many invalid messages only the offset is recorded: see `uncopied`.
 
         Raises:
             DeadLetterFlood: the limit is reached; nothing was written.
             DeliveryError: the broker did not confirm it within the retries; the record must not be
                 acknowledged.
         """
-        self.limit.failed(record, error, self.service)
+        fault = self.limit.failed(record, error, self.service)
+        if fault is Fault.MESSAGE and not self._may_copy(record, error):
+            return
         where = f"{record.partition.topic}[{record.partition.number}]@{record.offset}"
         log.warning("%s: dead-lettering %s: %.1000s", self.service, where, error)
         self._send(record, error)
 
+    def history(self, partition: Partition) -> str:
+        """What to commit with a partition's offset, at most 2,000 characters."""
+        with self._lock:
+            known = self._uncopied.get(partition)
+            text = known.serialize() if known else ""
+        counted = self.limit.history(partition)
+        return f"{counted}{_SEPARATOR}{text}" if text else counted
+
+    def restore(self, partition: Partition, history: str) -> None:
+        """Continue from a committed history; anything else counts as an empty one."""
+        counted, _, text = history.partition(_SEPARATOR)
+        self.limit.restore(partition, counted)
+        with self._lock:
+            self._uncopied.pop(partition, None)
+            if text:
+                self._uncopied[partition] = Uncopied()
+                self._uncopied[partition].restore(text)
+
+    def write_recorded(self, *, all_of_them: bool = False) -> list[Partition]:
+        """Write the offsets that were recorded for a minute to the dead letters, or all of them.
+
+        Returns:
+            Their partitions: what is committed of them names these offsets still.
+        """
+        if not self._uncopied:
+            return []
+        with self._lock:
+            due = [
+                partition
+                for partition, each in self._uncopied.items()
+                if each.is_due() or (all_of_them and each.offsets())
+            ]
+            for partition in due:
+                self._write_recorded(partition, self._uncopied[partition])
+        return due
+
+    def forget(self) -> None:
+        """The partitions were lost: their next owner has what was recorded."""
+        with self._lock:
+            self._uncopied.clear()
+
+    def _may_copy(self, record: Record, error: BaseException) -> bool:
+        with self._lock:
+            known = self._uncopied.setdefault(record.partition, Uncopied())
+            if known.may_copy(record):
+                return True
+            known.add(record, str(error)[:_QUOTED])
+            if known.is_due():
+                self._write_recorded(record.partition, known)
+        return False
+
+    def _write_recorded(self, partition: Partition, known: Uncopied) -> None:
+        if (offsets := known.offsets()) is None:
+            return
+        where = f"{partition.topic}[{partition.number}]"
+        log.warning(
+            "%s: %d more messages of %s are invalid and only recorded, not copied: offsets %s",
+            *(self.service, offsets.count, where, offsets.text),
+        )
+        topic = DEAD_LETTERS.name(self.prefix)
+        letter = uncopied(partition, offsets, self.service, known.reason, topic)
+        self._deliver(self._placed(letter))
+        known.written()
+
     def _send(self, record: Record, error: BaseException) -> None:
         """Send the most complete dead letter that its topic accepts: none holds up a partition."""
         topic = DEAD_LETTERS.name(self.prefix)
-        count = self.retries.call(lambda: self.bus.partitions(topic))
-        letter = dead_letter(record, self.service, error, topic)
-        if record.partition.number >= count:  # the dead-letter topic has fewer partitions
-            letter = letter._replace(partition=record.partition.number % count)
-        try:
-            self.retries.call(lambda: self.bus.send([letter]))
-        except MessageTooLargeError:
-            small = without_value(letter)
-        else:
+        letter = self._placed(dead_letter(record, self.service, error, topic))
+        place = place_only(record, self.service, error, topic)
+        place = place._replace(partition=letter.partition)
+        for smaller in (letter, without_value(letter)):
+            try:
+                self._deliver(smaller)
+            except MessageTooLargeError:
+                continue
             return
-        try:
-            self.retries.call(lambda: self.bus.send([small]))
-        except MessageTooLargeError:
-            place = place_only(record, self.service, error, topic)
-            place = place._replace(partition=letter.partition)
-            self.retries.call(lambda: self.bus.send([place]))
+        self._deliver(place)
+
+    def _placed(self, letter: Message) -> Message:
+        """The dead letter on a partition that its topic has: it may have fewer than the inputs."""
+        count = self.retries.call(lambda: self.bus.partitions(letter.topic))
+        return letter._replace(partition=(letter.partition or 0) % count)
+
+    def _deliver(self, letter: Message) -> None:
+        self.retries.call(lambda: self.bus.send([letter]))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from tidegate.errors import DeliveryRefusedError, StopService
+from confluent_kafka import KafkaException
+
+from tidegate.errors import ConfigError, DeliveryRefusedError, StopService
 from tidegate.publisher import ConfirmedProducer, Message
 from tidegate.publisher.client_settings import require_protected_settings
 from tidegate.runtime.bus import Partition, RebalanceListener, Record, Watermarks
@@ -14,6 +17,7 @@ from tidegate.runtime.kafka.changelog import KafkaChangelog
 from tidegate.runtime.kafka.kept_consumer import KeptConsumer
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import read_partition
+from tidegate.runtime.kafka.read_to_end import APPENDED
 from tidegate.runtime.kafka.records import LARGE, Config, as_record
 from tidegate.runtime.kafka.subscription import INSTANCE_ID, KafkaSubscription
 
@@ -44,8 +48,12 @@ class KafkaBus:
         self._config = config
         self._consumer = {**config, **(consumer or {})}
         self._instance_ids = instance_ids
-        self._producer = ConfirmedProducer({**LARGE, **config})
-        self._metadata = KafkaMetadata(config)
+        self._producer: ConfirmedProducer | None = None
+        self._making = threading.Lock()
+        try:
+            self._metadata = KafkaMetadata(config)
+        except KafkaException as error:
+            raise ConfigError(f"Kafka: {error.args[0].str()}") from error
         self._reader = KeptConsumer(config)
 
     def require_connection(self) -> None:
@@ -81,7 +89,7 @@ class KafkaBus:
     def send(self, messages: Sequence[Message]) -> None:
         """Send and wait."""
         try:
-            self._producer.confirm(messages)
+            self._own_producer().confirm(messages)
         except DeliveryRefusedError as error:
             raise StopService(str(error)) from error
 
@@ -91,7 +99,7 @@ class KafkaBus:
 
     def spans(self, topic: str, since_ms: int = 0) -> dict[Partition, range]:
         """Look them up in the cluster."""
-        return self._metadata.spans(topic, since_ms)
+        return self._metadata.spans(topic, since_ms, APPENDED)
 
     def read(self, spans: Mapping[Partition, range]) -> Iterator[Record]:
         """Read them with one consumer, which is kept for the next reading."""
@@ -104,4 +112,16 @@ class KafkaBus:
     def close(self) -> None:
         """Wait for messages that are being sent."""
         self._reader.close()
-        self._producer.close()
+        if self._producer is not None:
+            self._producer.close()
+
+    def _own_producer(self) -> ConfirmedProducer:
+        """Made with the first message: a principal that may write nothing could not even start it.
+
+        An idempotent producer asks for its id in the background, and fails without a right to write
+        any topic.
+        """
+        with self._making:
+            if self._producer is None:
+                self._producer = ConfirmedProducer({**LARGE, **self._config})
+            return self._producer

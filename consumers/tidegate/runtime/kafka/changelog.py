@@ -151,14 +151,14 @@ class KafkaChangelog:
         seen = _Seen(known)
         starts = {number: self._ends[number] for number in numbers}
         with ChangelogReader(self._config, self._topic, starts) as reader:
-            ends = self._high_watermarks(numbers)
+            ends = self._appended_ends(numbers)
             yield from seen.new(self._batches(reader.read(ends, decided=True)))
             self._search({n: at for n, at in reader.positions.items() if at < ends[n]}, own)
             others = {owner for owners in self._earlier(own).values() for owner in owners}
             if alone and others - self._own_ids:
                 raise FencedError(self._fenced())
             erased = self._guarded(lambda: self._fence(own, seen.numbers))
-            ends = self._high_watermarks(numbers)
+            ends = self._appended_ends(numbers)
             yield from seen.new(self._batches(reader.read(ends)))
         self._require_last(own)
         if changed := seen.numbers & known:
@@ -275,8 +275,8 @@ class KafkaChangelog:
         self._producer.write(entries)
         self._ends |= self._producer.ends
 
-    def _high_watermarks(self, numbers: Collection[int]) -> dict[int, int]:
-        ends = self._metadata.ends([Partition(self._topic, number) for number in numbers])
+    def _appended_ends(self, numbers: Collection[int]) -> dict[int, int]:
+        ends = self._metadata.appended_ends([Partition(self._topic, number) for number in numbers])
         return {each.number: end for each, end in ends.items()}
 
     def _fenced(self) -> str:

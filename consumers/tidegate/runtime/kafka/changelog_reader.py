@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Final, Self
 
-from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka import Message as Received
+from confluent_kafka import TopicPartition
 
 from tidegate.errors import TransientError
 from tidegate.runtime.kafka.batch_size import BatchSize
 from tidegate.runtime.kafka.errors import require_transient
 from tidegate.runtime.kafka.partition_reader import QUICK, standalone_consumer
+from tidegate.runtime.kafka.read_to_end import is_end, read_up_to
 from tidegate.runtime.kafka.records import Config
 
 _WAIT: Final = 30.0
@@ -87,15 +88,13 @@ class ChangelogReader:
 
     def _advance(self, message: Received) -> bool:
         """Move on past a message; tell whether it is a record."""
-        number, offset = int(message.partition() or 0), int(message.offset() or 0)
-        error = message.error()
+        number, error = int(message.partition() or 0), message.error()
+        if (position := read_up_to(message)) is not None:
+            self.positions[number] = max(self.positions[number], position)
         if error is None:
-            self.positions[number] = offset + 1
             self._at_end.discard(number)
-            return True
-        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
-            self.positions[number] = max(self.positions[number], offset)
+        elif is_end(error):
             self._at_end.add(number)
         else:
             require_transient(error, f"reading {self._topic}[{number}]")
-        return False
+        return error is None

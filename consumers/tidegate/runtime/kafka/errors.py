@@ -70,6 +70,14 @@ _UNREADABLE: Final = {
     KafkaError._BAD_MSG,  # noqa: SLF001
 }
 
+_REFUSED: Final = {
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+_ADVICE: Final = " (the rights of each role: tidegate topics acls)"
+
 
 def is_unreadable(fault: KafkaError) -> bool:
     """Whether the records at one offset can't be read, and those after it can."""
@@ -102,6 +110,7 @@ def translate_kafka_errors(doing: str) -> Generator[None]:
         fault: KafkaError = error.args[0]
         may_pass = is_transient(fault) or fault.code() in _UNKNOWN
         kind = TransientError if may_pass else StopService
-        raise kind(f"{doing}: {fault.str()}") from error
+        advice = _ADVICE if fault.code() in _REFUSED else ""
+        raise kind(f"{doing}: {fault.str()}{advice}") from error
     except TimeoutError as error:  # an admin request's future: the client itself did not answer
         raise TransientError(f"{doing}: no answer in time") from error

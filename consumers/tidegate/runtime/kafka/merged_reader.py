@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import Message as Received
 
 from tidegate.errors import TransientError
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.batch_size import BatchSize
 from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
-from tidegate.runtime.kafka.partition_reader import standalone_consumer
+from tidegate.runtime.kafka.partition_reader import named, standalone_consumer
+from tidegate.runtime.kafka.read_to_end import is_end, read_up_to
 from tidegate.runtime.kafka.records import Config, as_record
 
 _WAITING: Final = 1000
@@ -152,19 +153,19 @@ class MergedReader:
                 raise TransientError(f"{names}: no record came within {_PATIENCE:.0f} s")
 
     def _take(self, message: Received) -> None:
+        is_record = self._is_record(message)
         part = Partition(message.topic() or "", message.partition() or 0)
-        source = self._sources[part]
+        if (source := self._sources.get(part)) is None:
+            return  # a fault of the whole client, which is no partition's
         at = message.offset() or 0
-        if not self._is_record(message):
-            # compaction may have removed the last records; a new leader's end may be too early
-            is_end = (error := message.error()) and error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001
-            source.is_over |= bool(is_end) and at >= source.span.stop
+        # a new leader's end may be too early
+        source.is_over |= (read_up_to(message) or 0) >= source.span.stop
+        if not is_record:
             return
         if at in source.span and at >= source.next_offset:
             source.waiting.append(as_record(message))
             source.size += len(message)
             source.next_offset = at + 1
-        source.is_over |= at >= source.span.stop - 1
         is_full = len(source.waiting) >= self._limit or source.size >= self._share
         if is_full and not source.is_paused and not source.is_over:
             self._connected().pause([TopicPartition(*part)])
@@ -180,7 +181,7 @@ class MergedReader:
         error = message.error()
         if error is None:
             return True
-        if error.code() != KafkaError._PARTITION_EOF and not is_transient(error):  # noqa: SLF001
-            with translate_kafka_errors(f"reading {message.topic()}[{message.partition()}]"):
+        if not is_end(error) and not is_transient(error):
+            with translate_kafka_errors(f"reading {named(message, self._sources)}"):
                 raise KafkaException(error)
         return False

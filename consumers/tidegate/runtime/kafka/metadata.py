@@ -10,6 +10,7 @@ from typing import Any, Final, Self, TypeVar
 
 from confluent_kafka import (
     Consumer,
+    IsolationLevel,
     KafkaError,
     KafkaException,
     TopicCollection,
@@ -24,6 +25,7 @@ from confluent_kafka.admin._topic import (
 from tidegate.errors import ConfigError, TransientError
 from tidegate.runtime.bus import Partition, Watermarks
 from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
+from tidegate.runtime.kafka.read_to_end import APPENDED, STABLE
 from tidegate.runtime.topic_identity import TopicIdentity
 
 R = TypeVar("R")
@@ -107,7 +109,9 @@ class KafkaMetadata:
         """
         with translate_kafka_errors(f"topic {topic}"):
             found = self._asked(lambda: self._admin.list_topics(topic, timeout=_METADATA_SECONDS))
-        count, fault = len(found.topics[topic].partitions), found.topics[topic].error
+        if (described := found.topics.get(topic)) is None:
+            raise TransientError(f"topic {topic}: a broker answered without it")
+        count, fault = len(described.partitions), described.error
         if fault is not None and is_transient(fault):
             raise TransientError(f"topic {topic}: {fault.str()}")
         if fault is not None or not count:
@@ -133,7 +137,7 @@ class KafkaMetadata:
         names = sorted({partition.topic for partition in partitions})
         with translate_kafka_errors(f"watermarks of {', '.join(names)}"):
             topics = self.identities(names)
-            asked = [self._ask(partitions, spec) for spec in (_FIRST, _END)]  # side by side
+            asked = [self._ask(partitions, spec) for spec in (_FIRST, _END)]  # at the same time
             first, end = map(self._required, asked)
             ids = {name: each.topic_id for name, each in topics.result().items()}
         return {
@@ -142,7 +146,7 @@ class KafkaMetadata:
         }
 
     def ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """The end offsets of partitions, behind what transactions that are open have written.
+        """The end offsets of partitions (see `read_to_end`).
 
         Raises:
             TransientError: the broker did not answer.
@@ -150,8 +154,21 @@ class KafkaMetadata:
         with translate_kafka_errors(f"end of {next(iter(partitions)).topic}"):
             return self._offsets(partitions, _END)
 
-    def spans(self, topic: str, since_ms: int = 0) -> dict[Partition, range]:
+    def appended_ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
+        """The end offsets of partitions, with what open transactions have written.
+
+        Raises:
+            TransientError: the broker did not answer.
+        """
+        with translate_kafka_errors(f"end of {next(iter(partitions)).topic}"):
+            return self._required(self._ask(partitions, _END, APPENDED))
+
+    def spans(
+        self, topic: str, since_ms: int = 0, isolation: IsolationLevel = STABLE
+    ) -> dict[Partition, range]:
         """The offsets that each partition of a topic holds, from those of a time on.
+
+        They end where `isolation` says (see `read_to_end`).
 
         Raises:
             ConfigError: the topic does not exist, or the broker refuses the login.
@@ -159,7 +176,7 @@ class KafkaMetadata:
         """
         parts = [Partition(topic, number) for number in range(self.partitions(topic))]
         with translate_kafka_errors(f"offsets of {topic}"):
-            end = self._offsets(parts, _END)
+            end = self._required(self._ask(parts, _END, isolation))
             if since_ms <= 0:
                 first = self._offsets(parts, _FIRST)
                 return {part: range(first[part], end[part]) for part in parts}
@@ -210,9 +227,16 @@ class KafkaMetadata:
             raise TransientError(f"no broker gave the offsets of {missing[0]}")
         return found
 
-    def _ask(self, partitions: Collection[Partition], spec: OffsetSpec) -> _Asked:
+    def _ask(
+        self,
+        partitions: Collection[Partition],
+        spec: OffsetSpec,
+        isolation: IsolationLevel = STABLE,
+    ) -> _Asked:
         asked = dict.fromkeys((TopicPartition(*partition) for partition in partitions), spec)
-        return self._admin.list_offsets(asked, request_timeout=_REQUEST_SECONDS)
+        return self._admin.list_offsets(
+            asked, isolation_level=isolation, request_timeout=_REQUEST_SECONDS
+        )
 
     def _answered(self, asked: _Asked) -> dict[Partition, int]:
         try:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import Message as Received
 
 from tidegate.errors import StopService, TransientError
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka.batch_size import BatchSize
 from tidegate.runtime.kafka.errors import is_unreadable, require_transient, translate_kafka_errors
+from tidegate.runtime.kafka.read_to_end import REPORTS_ENDS, is_end, read_up_to
 from tidegate.runtime.kafka.records import MAX_RECEIVED, Config, as_record, unreadable_record
 
 _WAIT: Final = 30.0
 _READER: Final[Config] = {
     "enable.auto.commit": False,
-    "enable.partition.eof": True,
+    **REPORTS_ENDS,
     "allow.auto.create.topics": False,
     "receive.message.max.bytes": MAX_RECEIVED,
     "log_level": 0,
@@ -132,14 +133,13 @@ def _read(consumer: Consumer, spans: Mapping[Partition, range]) -> Iterator[Rece
                 if is_unreadable(error):
                     unreadable[part] = message  # again and again, until it is passed over
                     continue
-                # compaction may have removed the last records; a new leader's end may be too early
-                over = _is_end(error, f"reading {part.topic}[{part.number}]") and at >= span.stop
-            else:
-                over = at >= span.stop - 1
-                if at in span:
-                    yield message
-                    deadline = time.monotonic() + _WAIT
-            if over:
+                if not is_end(error):
+                    require_transient(error, f"reading {named(message, spans)}")
+            elif at in span:
+                yield message
+                deadline = time.monotonic() + _WAIT
+            # a new leader's end may be too early
+            if (read_up_to(message) or 0) >= span.stop:
                 left.pop(part, None)
         for record in _passed_over(consumer, unreadable, left):
             yield record
@@ -183,8 +183,8 @@ def pass_over(consumer: Consumer, message: Received, start: int) -> Record:
     return unreadable_record(place, offset, message.error())
 
 
-def _is_end(error: KafkaError, doing: str) -> bool:
-    if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
-        return True
-    require_transient(error, doing)
-    return False
+def named(message: Received, spans: Iterable[Partition]) -> str:
+    """The place of an error, for its message: one of the whole client has no partition."""
+    if message.topic():
+        return f"{message.topic()}[{message.partition()}]"
+    return ", ".join(sorted({part.topic for part in spans}))

@@ -25,6 +25,7 @@ from tidegate.runtime.bus import (
 from tidegate.runtime.kafka.errors import is_transient, is_unreadable, translate_kafka_errors
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import pass_over
+from tidegate.runtime.kafka.read_to_end import REPORTS_ENDS, is_end, read_up_to
 from tidegate.runtime.kafka.records import MAX_RECEIVED, Config, as_record
 from tidegate.runtime.kafka.topic_guard import TopicGuard
 from tidegate.runtime.retry import BROKER_RETRIES
@@ -36,6 +37,7 @@ CONSUMER: Final[Config] = {
     "auto.offset.reset": "error",
     "allow.auto.create.topics": False,
     "isolation.level": "read_committed",
+    **REPORTS_ENDS,
     # Range gives partition n of every input topic to one member: a table's events stay together.
     "partition.assignment.strategy": "range",
     "session.timeout.ms": 10_000,
@@ -75,6 +77,8 @@ class KafkaSubscription:
         self._guard = TopicGuard(group, topics, watched, metadata)
         self._leaving = False
         self._rebalances = 0
+        self._ends: dict[Partition, int] = {}
+        """By assigned partition the last end that was reached."""
         self._committed: dict[Partition, TopicPartition] = {}
         """The latest commit of each assigned partition, confirmed or not."""
         self._starts_at: dict[Partition, int] = {}
@@ -106,6 +110,10 @@ class KafkaSubscription:
             as_record(each) for each in received if each.error() is None or self._is_record(each)
         ]
         return [*records, *self._pass_over()] if self._unreadable else records
+
+    def ends(self) -> Offsets:
+        """The ends that were reached; see `read_to_end`."""
+        return self._ends
 
     def commit(
         self, at: Offsets, metadata: CommitMetadata = NO_METADATA, *, wait: bool = False
@@ -154,6 +162,7 @@ class KafkaSubscription:
         starts = BROKER_RETRIES.call(lambda: self._starts(partitions))
         self._committed = {Partition(start.topic, start.partition): start for start in starts}
         self._starts_at = {part: each.offset for part, each in self._committed.items()}
+        self._ends = {}
         self._listener.assigned(dict(self._starts_at))
         consumer.assign(starts)
         consumer.resume(starts)  # a pause outlives the assignment in which it was made
@@ -253,7 +262,7 @@ class KafkaSubscription:
 
     def _forget(self) -> None:
         self._committed, self._waiting, self._checking = {}, {}, None
-        self._starts_at = {}
+        self._starts_at, self._ends = {}, {}
 
     def _is_record(self, message: Received) -> bool:
         """Whether a message is a record; if it is an error, whether that one can be passed over.
@@ -265,6 +274,11 @@ class KafkaSubscription:
         error = message.error()
         if error is None:
             return True
+        if is_end(error):
+            where = Partition(message.topic() or "", message.partition() or 0)
+            if where in self._starts_at:
+                self._ends[where] = read_up_to(message) or 0
+            return False
         if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
             self._guard.begin()  # a topic that was created again is named as that, with its way out
             self._guard.passed()
@@ -302,8 +316,8 @@ class KafkaSubscription:
             return False
         for _ in range(_UNKNOWN_TOPIC_ATTEMPTS):
             with translate_kafka_errors(f"topic {topic}"):
-                found = self._consumer.list_topics(topic, timeout=_METADATA_SECONDS).topics[topic]
-            if found.error is None:
+                listed = self._consumer.list_topics(topic, timeout=_METADATA_SECONDS).topics
+            if topic in listed and listed[topic].error is None:
                 return True
             time.sleep(_UNKNOWN_TOPIC_PAUSE)
         return False

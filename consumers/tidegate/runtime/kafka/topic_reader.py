@@ -34,7 +34,7 @@ class TopicReader:
         Raises:
             ConfigError: the topic does not exist.
         """
-        return dict(self._bus.spans(topic))
+        return self._readable(self._bus.spans(topic))
 
     def offsets_at(self, topic: str, moment: datetime) -> dict[Partition, int]:
         """The first offset of each partition that the broker appended at a moment or later.
@@ -42,7 +42,15 @@ class TopicReader:
         Where there is none, it is the partition's end.
         """
         spans = self._bus.spans(topic, max(1, int(moment.timestamp() * 1000)))
-        return {part: span.start for part, span in spans.items()}
+        return {part: span.start for part, span in self._readable(spans).items()}
+
+    def _readable(self, spans: Mapping[Partition, range]) -> dict[Partition, range]:
+        """Without what an open transaction hides: people don't wait for it."""
+        ends = {part: marks.end for part, marks in self._bus.watermarks(list(spans)).items()}
+        return {
+            part: range(min(span.start, ends[part]), min(span.stop, ends[part]))
+            for part, span in spans.items()
+        }
 
     def read(self, spans: Mapping[Partition, range]) -> Iterator[Record]:
         """The records at these offsets, those of a partition in order.

@@ -102,6 +102,10 @@ class MemorySubscription:
                 return records
             self._bus.wait(deadline - time.monotonic())
 
+    def ends(self) -> dict[Partition, int]:
+        """The positions that are at the end: every offset holds a record."""
+        return {p: at for p, at in self._positions.items() if at >= len(self._bus.log(p))}
+
     def commit(
         self,
         at: Offsets,

@@ -84,6 +84,10 @@ commands = ["Restore*"]                  # shell patterns of what the key may si
 tables = ["lake.sales.*"]
 not_after = 2027-12-31T00:00:00Z         # a name may have several keys: the old one and the new one
 
+[security.principals]                    # whom `topics acls` grants a role's rights
+upstream-writers = ["User:CN=ingest,OU=sales", "User:CN=loader,OU=sales"]
+people = ["User:ana", "User:ben"]        # by default User:people, and so on
+
 [services]
 threads = 4                              # tables that an executor works on at the same time
 stop_seconds = 25                        # a process that was asked to stop has ended by then
@@ -102,7 +106,7 @@ uri = "thrift://metastore:9083"          # several, separated by commas, are tri
 catalog = "hive"                         # the tables' names in the events: hive.database.table
 interval_ms = 2000                       # or "hive.compaction-cleanup-interval" = "2s"
 threads = 2                              # or "hive.compaction-cleanup-threads"
-readers_take_locks = true                # false where an engine reads without locks
+readers_lock_at_once = true              # asserts that all engines do, as Hive does
 timeout_ms = 10000                       # of a call
 [bridge.metastore.tls]                   # where the Metastore has TLS
 ca_file = "/etc/ssl/metastore.pem"
@@ -147,6 +151,7 @@ from tidegate.service.settings.section import Section
 from tidegate.service.settings.security import SecuritySettings
 from tidegate.service.settings.services import ServiceSettings
 from tidegate.service.settings.sources import from_environment, from_file, merged
+from tidegate.signatures.keys import require_private
 
 FILE_VARIABLE = "TIDEGATE_CONFIG"
 SERVERS_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
@@ -167,6 +172,8 @@ SHOWN: Final = frozenset(
 )
 """Client settings whose values may be shown. Every other text is treated as a secret: a name that
 is mistyped, or of a later version of librdkafka, may hold one."""
+
+_KEY_FILES: Final = frozenset({"ssl.key.location", "ssl.keystore.location"})
 
 
 class InvalidSettingsError(ConfigError):
@@ -195,7 +202,8 @@ class WarehouseSettings(Section, frozen=True):
     roots: tuple[str, ...] = ()
     """Absolute paths or URIs. No table outside of these is ever changed."""
     allow_untested_stores: bool = False
-    """Accept roots that are not on a local or mounted file system, with their known faults."""
+    """Accept roots that are not on a local or mounted file system, with their known faults. Roots
+    on HDFS are refused all the same: mount it."""
     storage: dict[str, dict[str, Any]] = Field(default_factory=dict, repr=False)
     """Options of fsspec's file systems, a table for each protocol."""
 
@@ -325,13 +333,16 @@ class Settings(BaseSettings):
         """Librdkafka's settings for every client, with the secrets in clear text: never log them.
 
         Raises:
-            ConfigError: no broker is configured.
+            ConfigError: no broker is configured, or others may read the file of a private key.
         """
         if "bootstrap.servers" not in self.kafka:
             raise ConfigError(
                 f'no broker is configured: set {SERVERS_VARIABLE} or [kafka] "bootstrap.servers"'
             )
-        return {
+        connection = {
             name: value.get_secret_value() if isinstance(value, SecretStr) else value
             for name, value in self.kafka.items()
         }
+        for name in _KEY_FILES & connection.keys():
+            require_private(Path(str(connection[name])), f'the key of [kafka] "{name}"')
+        return connection

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import AwareDatetime, Field, model_validator
+from pydantic import AwareDatetime, Field, StringConstraints, model_validator
 
+from tidegate.events.roles import Role
 from tidegate.service.settings.section import Section
+
+Principal = Annotated[str, StringConstraints(pattern=r"^[A-Za-z]+:[^\x00-\x1f\x7f]+$")]
+"""Kafka's name of a principal: its type and its name, `User:CN=orders,OU=sales`."""
 
 
 class KeySettings(Section, frozen=True):
@@ -35,6 +39,9 @@ class SecuritySettings(Section, frozen=True):
     sign_with: Path | None = None
     """The file of the private key with which this process signs its commands."""
     keys: tuple[KeySettings, ...] = ()
+    principals: dict[Role, tuple[Principal, ...]] = Field(default_factory=dict)
+    """By role the Kafka principals to which `topics acls` grants its rights, as
+    `User:CN=orders,OU=sales`; of a role that is not listed, `User:` and its name."""
 
     @model_validator(mode="after")
     def _somebody_can_sign(self) -> Self:

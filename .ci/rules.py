@@ -1,0 +1,409 @@
+"""The rules that guard data, each with the edit that breaks it and the test that must then fail.
+
+`make mutation` plays them on a copy of the tree: an edit has to fit exactly once, every test passes
+on the unbroken copy, and each fails once its rule is broken.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final, NamedTuple
+
+TESTS_FAILED: Final = 1
+LONGEST: Final = 120
+"""Seconds for one test; a broken rule may well make it hang."""
+
+
+class Rule(NamedTuple):
+    """A rule, the file and the code in it that is replaced, and the test that notices."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+RULES: Final = (
+    # the gate
+    Rule(
+        "a vacuum waits for its last hold",
+        "consumers/tidegate/cleaning/gate_index.py",
+        "        for hold in holds:\n",
+        "        for hold in list(holds)[:1]:\n",
+        "tests/cleaning/test_gate.py::test_a_vacuum_published_again_with_more_holds_waits_for_all_of_them",
+    ),
+    Rule(
+        "an open transaction is a hold",
+        "consumers/tidegate/cleaning/gate_state.py",
+        "for txn in self.transactions]",
+        "for txn in ()]",
+        "tests/cleaning/test_gate.py::test_a_vacuum_published_again_with_more_holds_waits_for_all_of_them",
+    ),
+    Rule(
+        "a release that came before its vacuum is remembered",
+        "consumers/tidegate/cleaning/gate_decision.py",
+        "index.released.add(ended)",
+        "[]",
+        "tests/cleaning/test_gate.py::test_a_vacuum_waits_until_the_last_lock_it_saw_is_released",
+    ),
+    Rule(
+        "a lock ends with its transaction",
+        "consumers/tidegate/cleaning/gate_state.py",
+        "(2 * lock_id, 2 * txn + 1)",
+        "(2 * lock_id,)",
+        "tests/cleaning/test_gate.py::test_a_lock_ends_with_its_transaction",
+    ),
+    Rule(
+        "a vacuum that becomes free while its table is held waits",
+        "consumers/tidegate/cleaning/gate_decision.py",
+        "            self._hold_back()",
+        "            pass",
+        "tests/cleaning/test_gate_holds.py::test_what_becomes_free_while_a_table_is_held_is_released_with_the_holds_removal",
+    ),
+    # the cleaner, its quarantine and aborted writes
+    Rule(
+        "a vacuum removes only what it made obsolete",
+        "schemas/tidegate/hive/compaction.py",
+        "self.reaches(acid) and not self.is_product(acid) and",
+        "self.reaches(acid) and",
+        "tests/hive/test_compaction.py::test_a_product_stays_though_a_wider_delta_shadows_it",
+    ),
+    Rule(
+        "a removed directory is covered by a product that stays",
+        "consumers/tidegate/cleaning/products.py",
+        "if covers(product,",
+        "if product or covers(product,",
+        "tests/cleaning/test_plan.py::test_deletes_go_only_if_a_product_of_deletes_holds_them",
+    ),
+    Rule(
+        "a product is complete before anything goes",
+        "consumers/tidegate/cleaning/products.py",
+        "complete = [",
+        "complete = list(products) or [",
+        "tests/cleaning/test_plan.py::test_nothing_goes_while_a_product_holds_no_bucket_file",
+    ),
+    Rule(
+        "deletes outlive the rows that they delete",
+        "consumers/tidegate/cleaning/plan.py",
+        'startswith("delete_delta_")',
+        'startswith("none")',
+        "tests/cleaning/test_plan.py::test_deletes_outlive_the_rows_that_they_delete",
+    ),
+    Rule(
+        "a table that was replaced since the plan is left alone",
+        "consumers/tidegate/cleaning/removal.py",
+        "return files == directory.files or",
+        "return True or",
+        "tests/cleaning/test_removal.py::test_a_table_that_is_replaced_while_it_is_cleaned_keeps_its_new_directories",
+    ),
+    Rule(
+        "a snapshot with an open write removes no aborted rows",
+        "consumers/tidegate/cleaning/aborted.py",
+        "if snapshot.has_open:",
+        "if False:",
+        "tests/cleaning/test_aborted.py::test_a_snapshot_that_is_not_final_or_of_another_table_removes_nothing",
+    ),
+    Rule(
+        "an expired hold quarantines instead of deleting",
+        "consumers/tidegate/cleaning/rules.py",
+        "if mode is CleaningMode.DELETE and command.after_expiry:",
+        "if False:",
+        "tests/cleaning/test_quarantine.py::test_the_mode_follows_the_first_rule_that_matches_and_expiry_quarantines",
+    ),
+    Rule(
+        "the cleaner looks up holds before each round",
+        "consumers/tidegate/cleaning/executor.py",
+        "            if (hold := self.holds.hold_on(command))",
+        "            if (hold := None)",
+        "tests/cleaning/test_hold_lookup.py::test_a_hold_that_comes_after_the_plan_is_met_before_the_first_round",
+    ),
+    Rule(
+        "an undo needs a product that hides the directory",
+        "consumers/tidegate/cleaning/undo_plan.py",
+        "if not any(hides(product, found) for product in complete):",
+        "if False:",
+        "tests/cleaning/test_quarantine.py::test_an_undo_that_could_harm_is_refused_and_changes_nothing",
+    ),
+    Rule(
+        "a directory that was exchanged is moved back",
+        "consumers/tidegate/tables/warehouse/moves.py",
+        "if not os.path.samestat(moved, os.fstat(directory)):",
+        "if False:",
+        "tests/tables/warehouse/test_moves.py::test_what_was_put_in_its_place_after_the_look_is_moved_back",
+    ),
+    # storage and the warehouse
+    Rule(
+        "nothing outside the warehouse roots is touched",
+        "consumers/tidegate/tables/warehouse/roots.py",
+        'raise ConfinementError(f"{location} is',
+        'return where or str(f"{location} is',
+        "tests/tables/warehouse/test_open_folder.py::test_only_a_directory_below_the_roots_is_opened",
+    ),
+    Rule(
+        "no directory below a root is a link",
+        "producers/tidegate/storage/local.py",
+        "os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent",
+        "os.O_DIRECTORY, dir_fd=parent",
+        "tests/storage/test_confined_reads.py::test_no_link_below_a_root_is_read_through",
+    ),
+    Rule(
+        "no link among many files is removed",
+        "consumers/tidegate/tables/warehouse/local_files.py",
+        "if entry.is_symlink():",
+        "if False:",
+        "tests/tables/warehouse/test_writer.py::test_a_link_among_many_files_is_refused_and_stays",
+    ),
+    Rule(
+        "a remote tree is removed only when it is seen gone",
+        "consumers/tidegate/tables/warehouse/remote_files.py",
+        "if left is not None:",
+        "if False:",
+        "tests/tables/warehouse/test_remote_faults.py::test_a_tree_whose_removal_is_denied_silently_is_not_called_removed",
+    ),
+    # restores
+    Rule(
+        "a resumed restore goes through every check",
+        "consumers/tidegate/restores/preparation.py",
+        "    check_timeline(table,",
+        "    pending or check_timeline(table,",
+        "tests/restores/test_restore_resumed.py::test_resuming_a_pending_restore_does_not_destroy_a_later_savepoint",
+    ),
+    Rule(
+        "a commit that the requester could not know stays",
+        "consumers/tidegate/restores/checks.py",
+        "if last > bound:",
+        "if last > bound and not bound:",
+        "tests/restores/test_restore_resumed.py::test_a_commit_that_the_requester_could_not_know_of_is_not_destroyed",
+    ),
+    Rule(
+        "data files go before the pending files of their commits",
+        "consumers/tidegate/restores/run.py",
+        "self._writer.remove(f for f in files if f.state is InstantState.COMPLETED)",
+        "self._writer.remove(files)",
+        "tests/restores/test_restore_crashes.py::test_a_restore_killed_at_any_step_is_resumed_to_the_same_end"
+        "[copy-on-write 6]",
+    ),
+    Rule(
+        "a restore is not complete while a new commit is on top",
+        "consumers/tidegate/restores/executor.py",
+        "run.check_end()",
+        "pass",
+        "tests/restores/test_merge_on_read_races.py::test_a_write_during_a_restore_is_rolled_back_too_or_stays_whole"
+        "[some steps-9]",
+    ),
+    Rule(
+        "a writer's table lock is not taken over",
+        "consumers/tidegate/restores/table_lock.py",
+        '(_owner(warehouse, path) or "").startswith(_OWNER)',
+        "there is not None",
+        "tests/restores/test_table_lock.py::test_a_lock_that_a_writer_takes_after_the_look_refuses_it_too",
+    ),
+    Rule(
+        "a changed metadata table is dropped, not put back",
+        "consumers/tidegate/restores/metadata_keeping.py",
+        "if stays != self.undo.staying or not",
+        "if not stays or not",
+        "tests/restores/test_metadata_table_crashes.py::test_it_is_dropped_by_the_resumed_restore_if_meanwhile",
+    ),
+    # approvals and signatures
+    Rule(
+        "the plan made now has to be the approved one",
+        "consumers/tidegate/restores/approval.py",
+        "if approval.plan_id not in plan.approved_by:",
+        "if not plan.approved_by:",
+        "tests/restores/test_restore_approval.py::test_the_plan_is_made_again_and_has_to_be_the_approved_one",
+    ),
+    Rule(
+        "a restore that needs an approval waits for it",
+        "consumers/tidegate/restores/executor.py",
+        "if rule is not None and approval is None:",
+        "if rule is not None and approval is self:",
+        "tests/restores/test_restore_approval.py::test_a_request_waits_for_an_approval_and_changes_nothing",
+    ),
+    Rule(
+        "an expired signature is refused",
+        "consumers/tidegate/authorization/authorizer.py",
+        "if at > signature.expires:",
+        "if at == signature.expires:",
+        "tests/authorization/test_signed_commands.py::test_a_command_published_after_its_signature_expired_is_refused_with_both_times",
+    ),
+    Rule(
+        "a signature is bound to the command's content",
+        "schemas/tidegate/events/signature.py",
+        "sha256(canonical(command)).digest()",
+        "sha256(command.table.encode()).digest()",
+        "tests/authorization/test_signed_commands.py::test_a_forged_signature_is_refused",
+    ),
+    Rule(
+        "only listed people restore",
+        "consumers/tidegate/authorization/authorizer.py",
+        "if isinstance(command, RestoreRequested) and not command.plan_only:",
+        "if False:",
+        "tests/security/test_who_may_restore.py::test_who_is_not_listed_is_refused_and_told_so",
+    ),
+    # savepoints and their policies
+    Rule(
+        "a file of a pending write is not committed",
+        "schemas/tidegate/hudi/timeline.py",
+        "if timestamp in self._times_of_writes:",
+        "if False:",
+        "tests/hudi/test_hudi_timeline.py::test_a_pending_write_older_than_the_timeline_is_not_committed",
+    ),
+    Rule(
+        "a savepoint is completed only if its commit is still there",
+        "consumers/tidegate/savepoints/executor.py",
+        "if is_there and is_kept and _removals(now) == _removals(table.timeline):",
+        "if not is_there or now or is_kept:",
+        "tests/savepoints/test_savepoint_races.py::test_a_restore_while_a_savepoint_is_planned_leaves_no_savepoint_of_a_commit_that_is_gone",
+    ),
+    Rule(
+        "the newest savepoint of a tier stays, whatever its age",
+        "consumers/tidegate/savepoints/retention.py",
+        "newest_of_tiers(rule, own).union(",
+        "frozenset[str]().union(",
+        "tests/savepoints/test_policy_hostile.py::test_what_was_asked_for_in_the_future_is_asked_for_again",
+    ),
+    Rule(
+        "a policy removes only its own savepoints",
+        "consumers/tidegate/savepoints/removal_plan.py",
+        "if mark is None or mark.policy != command.policy:",
+        "if mark is None:",
+        "tests/savepoints/test_savepoint_removal.py::test_a_policy_never_removes_what_is_not_its_own",
+    ),
+    # crashes, commits and offsets
+    Rule(
+        "a new process restores its state before its first event",
+        "consumers/tidegate/runtime/decider/owned_partitions.py",
+        "read[number].restore(records)",
+        "pass",
+        "tests/runtime/test_decider_loop.py::test_rule_1_a_new_process_restores_the_state_before_its_first_event",
+    ),
+    Rule(
+        "a step is finished before its partition goes",
+        "consumers/tidegate/runtime/decider/loop.py",
+        "self._finish(wait=True)",
+        "pass",
+        "tests/runtime/test_decider_loop.py::test_rule_2_what_a_step_began_is_finished_before_its_partitions_go",
+    ),
+    Rule(
+        "an id is derived from its cause",
+        "schemas/tidegate/events/identity.py",
+        "    variant = _VARIANT",
+        "    name = uuid.uuid4().hex\n    variant = _VARIANT",
+        "tests/runtime/test_decider_loop.py::test_rule_3_a_repeated_command_has_the_same_id",
+    ),
+    Rule(
+        "an event is applied once",
+        "consumers/tidegate/runtime/decider/state_store.py",
+        "return self.positions.get(topic, 0)",
+        "return 0",
+        "tests/runtime/test_decider_loop.py::test_rules_2_and_3_a_death_at_any_moment_loses_nothing_and_counts_nothing_twice",
+    ),
+    Rule(
+        "a command with a final outcome is not run again",
+        "consumers/tidegate/runtime/executor/command_runner.py",
+        "if attempts.looked_up or not self.executor.checks_past_outcomes:",
+        "if self.executor:",
+        "tests/runtime/test_executor_loop.py::test_a_command_that_has_its_final_outcome_is_not_carried_out_again",
+    ),
+    Rule(
+        "an offset is committed after its outcome",
+        "consumers/tidegate/runtime/executor/loop.py",
+        "self._tasks.put(command.table",
+        "offsets.finish(record.offset); self._tasks.put(command.table",
+        "tests/runtime/test_executor_loop.py::test_nothing_is_acknowledged_before_its_outcome_is_on_the_broker",
+    ),
+    Rule(
+        "an offset is committed behind the last open command",
+        "consumers/tidegate/runtime/executor/offset_tracker.py",
+        "next(iter(self._pending), self._end)",
+        "self._end",
+        "tests/runtime/test_executor_loop.py::test_nothing_is_acknowledged_before_its_outcome_is_on_the_broker",
+    ),
+    Rule(
+        "a consumer never jumps to the end of a topic",
+        "consumers/tidegate/runtime/kafka/subscription.py",
+        '"auto.offset.reset": "error"',
+        '"auto.offset.reset": "latest"',
+        "tests/publisher/test_client_settings.py::test_what_breaks_no_guarantee_is_accepted",
+    ),
+    Rule(
+        "offsets are invalid on a topic that was created again",
+        "consumers/tidegate/runtime/decider/state_store.py",
+        "if self.topic_ids.setdefault(topic, watermarks.topic_id) != watermarks.topic_id:",
+        "if not self.topic_ids.setdefault(topic, watermarks.topic_id):",
+        "tests/runtime/test_decider_loop.py::test_rule_7_a_topic_that_was_created_again_is_neither_skipped_nor_read_as_the_old_one",
+    ),
+    Rule(
+        "a poison message becomes a dead letter",
+        "consumers/tidegate/runtime/input/dead_letters.py",
+        "self.retries.call(lambda: self.bus.send([letter]))",
+        "pass",
+        "tests/runtime/test_decider_loop.py::test_rule_6_a_poison_message_goes_to_the_dead_letters_and_the_rest_goes_on",
+    ),
+    # the Metastore bridge
+    Rule(
+        "the lock of an open transaction has not ended",
+        "producers/tidegate/hive_bridge/waiting.py",
+        "if txn is not None and txn in transactions.open:",
+        "if False:",
+        "tests/hive_bridge/test_waiting.py::test_the_lock_of_a_transaction_ends_with_it_and_not_before",
+    ),
+    Rule(
+        "another Metastore database stops the bridge",
+        "producers/tidegate/hive_bridge/baseline.py",
+        "if self.metastore and snapshot.metastore != self.metastore:",
+        "if False:",
+        "tests/hive_bridge/test_baseline.py::test_another_database_stops_the_bridge",
+    ),
+)
+
+
+def survivors_of_rules(copy: Path) -> int:
+    """Break every rule in a copy of the tree; return how many of them no test noticed.
+
+    Raises:
+        SystemExit: an edit does not fit, or a test fails although nothing is broken.
+    """
+    stale = [rule for rule in RULES if (copy / rule.file).read_text("utf-8").count(rule.old) != 1]
+    for rule in stale:
+        print(f"{rule.name!r}: {rule.file} does not have exactly one {rule.old!r}")
+    if stale:
+        raise SystemExit(f"{len(stale)} edits do not fit: bring .ci/rules.py up to date")
+    sound = _pytest(copy, *sorted({rule.test for rule in RULES}))
+    if sound.returncode:
+        raise SystemExit(
+            f"{sound.stdout}{sound.stderr}\ntests of .ci/rules.py fail although nothing is broken"
+        )
+    return sum(not _is_noticed(rule, copy) for rule in RULES)
+
+
+def _is_noticed(rule: Rule, copy: Path) -> bool:
+    file = copy / rule.file
+    sound = file.read_text("utf-8")
+    file.write_text(sound.replace(rule.old, rule.new), "utf-8")
+    try:
+        done = _pytest(copy, rule.test)
+    finally:
+        file.write_text(sound, "utf-8")
+    if done.returncode not in {0, TESTS_FAILED}:
+        raise SystemExit(f"{done.stdout}{done.stderr}\n{rule.name!r}: the test did not run")
+    is_noticed = done.returncode == TESTS_FAILED
+    print(f"{'noticed ' if is_noticed else 'SURVIVED'}  {rule.name}", flush=True)
+    return is_noticed
+
+
+def _pytest(copy: Path, *tests: str) -> subprocess.CompletedProcess[str]:
+    options = ("-x", "-q", "-m", "not full and not soak", "-p", "no:cacheprovider")
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *options, f"--timeout={LONGEST}", *tests],
+        cwd=copy,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )

@@ -1,0 +1,217 @@
+"""On a real broker: writers with transactions, as Flink's, leave markers and aborted records.
+
+A topic then ends with offsets that hold no record. Whatever reads to the end, ends.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from support.deployment import Deployment, end
+from support.samples import NOON, commit, message, release, savepoint_request
+from support.waiting import wait_for
+from tidegate.cleaning.hold_lookup import HoldLookup
+from tidegate.errors import TransientError
+from tidegate.events import Event, RestoreRequested
+from tidegate.events.wire import Wire
+from tidegate.local.embedded.process import Child
+from tidegate.monitoring.catalog import DEPLOYMENT_METRICS
+from tidegate.monitoring.metrics import Metrics
+from tidegate.ops.event_log import EventLog
+from tidegate.ops.growth import Growth
+from tidegate.ops.monitor.deployment import DeploymentMonitor
+from tidegate.ops.replay import Replays, Selection
+from tidegate.ops.replay.targets import ToMoment
+from tidegate.ops.status import look
+from tidegate.restores.approval import ApprovalRules
+from tidegate.restores.approval_records import ApprovalRecords
+from tidegate.runtime.bus import Partition
+from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
+from tidegate.runtime.kafka import partition_reader
+from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.runtime.kafka.partition_reader import read_partition
+from tidegate.runtime.kafka.topic_reader import TopicReader
+from tidegate.service.catalogue import CONSUMED_EVENTS
+from tidegate.service.settings import Settings
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+INPUTS = ("commits", "vacuums", "locks", "commands", "outcomes")
+
+
+@pytest.fixture
+def deployment(bootstrap_servers: str, topic_prefix: str, tmp_path: Path) -> Iterator[Deployment]:
+    with Deployment(bootstrap_servers, topic_prefix, tmp_path) as deployment:
+        yield deployment
+
+
+@pytest.fixture
+def settings(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+    return Settings.load(deployment.settings_file("people", {}))
+
+
+@contextmanager
+def transaction(deployment: Deployment, name: str = "flink") -> Iterator[Producer]:
+    """A transaction that the block commits or aborts; left open, it ends with the next one."""
+    producer = Producer(
+        {
+            **deployment.connection,
+            "transactional.id": f"{deployment.prefix}-{name}",
+            "log_level": 0,
+        }
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    yield producer
+
+
+def send(deployment: Deployment, producer: Producer, events: Sequence[Event]) -> None:
+    for event in events:
+        sent = message(event, deployment.prefix)
+        producer.produce(sent.topic, sent.value, sent.key, headers=list(sent.headers))
+    assert producer.flush(30) == 0
+
+
+def leave_markers(deployment: Deployment) -> None:
+    """Every input ends with a committed event, its marker, an aborted record and its marker."""
+    with transaction(deployment) as producer:
+        send(deployment, producer, [commit(1), release(1), savepoint_request(1)])
+        producer.commit_transaction(30)
+    with transaction(deployment) as producer:
+        for suffix in INPUTS:
+            for _ in range(3):
+                producer.produce(f"{deployment.prefix}.{suffix}", b"never", b"seen")
+        assert producer.flush(30) == 0
+        producer.abort_transaction(30)
+
+
+def lags(settings: Settings) -> dict[str, int]:
+    now = datetime.now(UTC)
+    return {
+        service.name: service.lag
+        for service in look(settings, now - timedelta(hours=1), now).services
+    }
+
+
+def read_everything(deployment: Deployment, settings: Settings) -> list[Child]:
+    running = [deployment.run(name) for name in CONSUMED_EVENTS]
+    wait_for("no service has any lag", lambda: not any(lags(settings).values()), 90)
+    return running
+
+
+def test_services_have_no_lag_behind_markers_and_no_tool_shows_any(
+    deployment: Deployment, settings: Settings
+) -> None:
+    leave_markers(deployment)
+    running = read_everything(deployment, settings)
+    metrics = Metrics(DEPLOYMENT_METRICS)
+    DeploymentMonitor(settings, metrics).look()
+    shown = [
+        sample.value
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == "kafka_consumergroup_lag"
+    ]
+    assert shown
+    assert set(shown) == {0}
+
+    leave_markers(deployment)  # also when they were idle
+    wait_for("no lag again", lambda: not any(lags(settings).values()), 60)
+    for child in running:
+        end(child)
+    with Replays(settings) as replays:
+        for name in CONSUMED_EVENTS:
+            replay = replays.plan_reset(name, ToMoment(datetime.now(UTC)))
+            assert replay.records == 0, name
+    with Growth(settings) as growth:
+        plan = growth.plan(3)
+        growth.execute(plan)
+        assert growth.plan(3).is_done
+
+
+def test_services_start_again_behind_markers(deployment: Deployment, settings: Settings) -> None:
+    for _ in range(2):
+        leave_markers(deployment)
+        for child in read_everything(deployment, settings):
+            end(child)
+            assert child.exit_code == 0, child.log.read_text()[-3000:]
+
+
+def test_what_reads_to_the_end_ends_at_markers_and_before_an_open_transaction(
+    deployment: Deployment, settings: Settings
+) -> None:
+    leave_markers(deployment)
+    bus = KafkaBus(deployment.connection)
+    log, topics = EventLog.of(settings), TopicReader(deployment.connection, bus)
+    where = Partition(f"{deployment.prefix}.commands", 0)
+    began = time.monotonic()
+    with transaction(deployment, "open") as producer:
+        send(deployment, producer, [savepoint_request(2), commit(2)])
+        for _ in range(2):
+            assert [each.offset for each in bus.log(where)] == [0]
+            assert len(list(topics.read(topics.spans(where.topic)))) == 1
+            assert len(list(read_partition(deployment.connection, *where))) == 1
+            assert sum(each is not None for each in log.read()) == 0
+        with Replays(settings) as replays:
+            found = replays.plan_events("commits", Selection())
+            assert found.events == 1
+        assert hidden(settings, where) == 1
+        producer.commit_transaction(30)
+    assert len(list(bus.log(where))) == 2
+    assert hidden(settings, where) == 0
+    assert time.monotonic() - began < 20
+    bus.close()
+
+
+def hidden(settings: Settings, where: Partition) -> float | None:
+    """What the monitor shows of a partition."""
+    metrics = Metrics(DEPLOYMENT_METRICS)
+    DeploymentMonitor(settings, metrics).look()
+    labels = {"topic": where.topic, "partition": str(where.number)}
+    return metrics.registry.get_sample_value("tidegate_hidden_offsets", labels)
+
+
+@pytest.mark.parametrize("topic", ["commands", "outcomes"])
+def test_nothing_is_destroyed_while_an_open_transaction_may_hide_why_not(
+    deployment: Deployment, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition_reader, "_WAIT", 1.0)
+    leave_markers(deployment)
+    bus = KafkaBus(deployment.connection)
+    holds = HoldLookup(bus, Wire(), deployment.prefix)
+    outcomes = OutcomeLookup(bus, Wire(), deployment.prefix)
+    approvals = ApprovalRecords(ApprovalRules(()), bus, Wire(), deployment.prefix)
+    asked = commit(1)
+    request = RestoreRequested.about(
+        asked,
+        savepoint=asked.instant,
+        reason="a test",
+        requested_by="ana",
+        source="test",
+        occurred_at=NOON,
+    )
+    command = savepoint_request(1)
+    lookups: dict[str, Sequence[Callable[[], object]]] = {
+        "commands": (
+            lambda: holds.hold_on(command),
+            lambda: approvals.published(request),
+        ),
+        "outcomes": (lambda: outcomes.outcomes_of(command, 1),),
+    }
+    with transaction(deployment, "open") as producer:
+        producer.produce(f"{deployment.prefix}.{topic}", b"junk", command.table)
+        assert producer.flush(30) == 0
+        for ask in lookups[topic]:
+            with pytest.raises(TransientError):
+                ask()
+        producer.abort_transaction(30)
+    for ask in lookups[topic]:
+        assert not ask()
+    bus.close()

@@ -1,0 +1,415 @@
+"""Every command as its role, on a broker that allows the printed rights and nothing else."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+import typer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from support.deployment import Deployment
+from support.hudi_tables import four_commits
+from support.json_lines import json_lines
+from support.samples import NOON, commit, release, savepoint_request
+from support.secure_kafka import SecureKafka, secure_kafka
+from support.told import released, vacuum
+from support.waiting import wait_for
+from tidegate import cli
+from tidegate.errors import FormatError
+from tidegate.events import CleaningMode, CleaningStarted, Event, VacuumFinished
+from tidegate.events.topics import topic_of
+from tidegate.events.wire import Wire
+from tidegate.local.embedded.metastore import EmbeddedMetastore
+from tidegate.local.embedded.node import free_ports
+from tidegate.local.embedded.process import Child
+from tidegate.ops.topics.acls import Acl
+from tidegate.ops.waiting import waiting_vacuums
+from tidegate.publisher import Message
+from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.service.assembly import SERVICES
+from tidegate.service.settings import Settings
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+RUNNING, STOPPED, NEW = "lit.team", "stopped", "new"
+"""Three deployments: with its services, without, and one whose topics are still to be created."""
+CALLBACKS = "hudi-callbacks"
+ORDERS, POLICED, ASIDE = "lake.sales.orders", "lake.sales.policed", "lake.log.aside"
+AT = ("-t", ORDERS, "-l", "/lake/orders")
+INSTANT = "20260301100000001"
+SETTINGS = """
+[[savepoints]]
+tables = "*.policed"
+when = "every_commit"
+lifetime = "forever"
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One command as a role: its exit code, and what it prints. Faults of rights may be rare."""
+
+    role: str
+    command: str
+    arguments: tuple[str, ...] = ()
+    code: int = 0
+    prints: str = ""
+    times: int = 1
+    prefix: str = RUNNING
+
+    def __str__(self) -> str:
+        return f"{self.command} as {self.role}"
+
+
+CASES = (
+    # it ends with 1 for the dead letters
+    Case("people", "status", (), 1, "2 open dead letters", times=5),
+    Case("people", "outcomes", prints=ASIDE, times=8),
+    Case("people", "outcomes", ("--since", "1h", "-t", ASIDE), prints=ASIDE, times=5),
+    Case("people", "waiting", prints=ORDERS, times=5),
+    Case("people", "explain", (ORDERS,), prints="VacuumFinished", times=5),
+    Case("people", "undo", (ASIDE, "--because", "x", "--wait"), 3, "UndoRefused", times=6),
+    Case("people", "simulate", prints=POLICED, times=5),
+    Case("people", "hold add", (ORDERS, "--because", "x", "--wait"), prints="CleaningHeld"),
+    Case("people", "hold list", prints="held by", times=5),
+    Case("people", "hold remove", (ORDERS, "--because", "x", "--wait"), prints="HoldRemoved"),
+    Case("people", "publish savepoint", (*AT, "--wait"), 3, "SavepointRejected", times=3),
+    Case("people", "publish savepoint-removal", (*AT, "--instant", INSTANT, "--reason", "x")),
+    Case("people", "publish restore", (*AT, "--savepoint", INSTANT, "--reason", "x")),
+    Case(
+        "people",
+        "publish approval",
+        (*AT, "--request", "r-1", "--plan-id", "p-1", "--reason", "x", "--approved-by", "ben"),
+    ),
+    Case("people", "dead-letters list", prints="commits", times=5),
+    Case("people", "dead-letters show", ("{dead_letter}",), prints="commits", times=3),
+    Case("operators", "dead-letters redrive", ("{dead_letter}", "--execute")),
+    Case("people", "dead-letters discard", ("{other}", "--because", "x", "--execute")),
+    Case("monitoring", "outcomes", prints=ASIDE, times=3),
+    Case("monitoring", "status", (), 1, "1 open dead letters", times=3),
+    Case("monitoring", "waiting", prints=ORDERS, times=3),
+    Case("upstream-writers", "publish commit", (*AT, "--instant", INSTANT), times=3),
+    Case("upstream-writers", "publish condemned", (*AT, "--instant", INSTANT, "--reason", "x")),
+    Case("upstream-writers", "publish lock-released", (*AT, "--lock-id", "77")),
+    Case("upstream-writers", "publish vacuum", ("--file", "{vacuum}")),
+    Case("upstream-writers", "publish event", ("VacuumFinished", "{vacuum}")),
+    # whose facts are answered is no writer's business: refused, and before anything is published
+    Case(
+        "upstream-writers",
+        "publish vacuum",
+        ("--file", "{vacuum}", "--wait"),
+        2,
+        "lit.team.outcomes",
+        times=3,
+    ),
+    Case("operators", "doctor", prints="all 8 are as declared", times=2),
+    Case("operators", "topics check", prints="as declared", times=3),
+    Case("operators", "topics create", prints="created", prefix=NEW),
+    Case("operators", "topics create", prints="exists already", prefix=NEW, times=2),
+    Case("operators", "topics grow", ("--partitions", "2", "--execute"), prefix=NEW),
+    Case(
+        "operators",
+        "skip",
+        (
+            *("--service", "savepoint-writer", "--topic", "commands", "--partition", "0"),
+            *("--offset", "0", "--because", "x", "--execute"),
+        ),
+        prefix=STOPPED,
+        prints="goes on after",
+    ),
+    Case(
+        "operators",
+        "skip",
+        (
+            *("--service", "reader-gate", "--topic", "vacuums", "--partition", "0"),
+            *("--offset", "0", "--because", "x", "--execute"),
+        ),
+        prefix=STOPPED,
+        prints="goes on after",
+    ),
+    Case(
+        "operators",
+        "replay group",
+        ("reader-gate", "--to-earliest", "--execute"),
+        prefix=STOPPED,
+        prints="reader-gate",
+        times=2,
+    ),
+    Case(
+        "operators",
+        "replay events",
+        ("--topic", "commits", "--from-time", "2026-01-01T00:00:00Z", "--execute"),
+        prefix=STOPPED,
+        prints=ORDERS,
+        times=2,
+    ),
+    *(
+        Case(
+            role, "doctor", (role,), prints=f"access {role}: this principal has all", prefix=STOPPED
+        )
+        for role in SERVICES
+    ),
+)
+PROCESSES = {"run", "monitor", "bridge hudi", "bridge metastore", "bridge accept-metastore"}
+"""Their tests are below."""
+WITHOUT_KAFKA = {
+    "asyncapi",
+    "broker",
+    "config check",
+    "config init",
+    "config show",
+    "demo",
+    "keys new",
+    "keys show",
+    "plan clean",
+    "plan restore",
+    "plan savepoint-removal",
+    "savepoints list",
+    "schemas example",
+    "schemas export",
+    "topics acls",
+    "topics describe",
+}
+"""They ask no broker, or one that they start themselves."""
+
+
+def test_every_command_is_here() -> None:
+    assert set(commands(typer.main.get_command(cli.app))) == (
+        {case.command for case in CASES} | PROCESSES | WITHOUT_KAFKA
+    )
+
+
+def commands(command: typer.main.Command, *names: str) -> Iterator[str]:  # type: ignore[name-defined]
+    nested: Mapping[str, typer.main.Command] = getattr(command, "commands", {})  # type: ignore[name-defined]
+    if not nested:
+        yield " ".join(names)
+    for name, below in nested.items():
+        yield from commands(below, *names, name)
+
+
+@dataclass
+class Place:
+    """One broker, its deployments, and what was published before."""
+
+    kafka: SecureKafka
+    folder: Path
+    deployments: dict[str, Deployment] = field(default_factory=dict[str, Deployment])
+    names: dict[str, str] = field(default_factory=dict[str, str])
+
+    def file(self, prefix: str, role: str, more: str = "") -> Path:
+        """The settings of a role: what its owner would have."""
+        folder = self.folder / prefix
+        folder.mkdir(exist_ok=True)
+        login = {"bootstrap.servers": self.kafka.servers, **self.kafka.login(role)}
+        lines = [
+            "[kafka]",
+            *(f"{json.dumps(name)} = {json.dumps(value)}" for name, value in login.items()),
+            "[topics]",
+            f'prefix = "{prefix}"',
+            "partitions = 1",
+            "[warehouse]",
+            f'roots = ["{folder}"]',
+            "[services]",
+            "session_timeout_ms = 6000",
+            SETTINGS,
+            more,
+        ]
+        file = folder / f"{role}.toml"
+        file.write_text("\n".join(lines))
+        return file
+
+    def start(self, prefix: str, role: str, *command: str, more: str = "") -> Child:
+        deployment = self.deployments[prefix]
+        file = self.file(prefix, role, more)
+        return deployment.start(f"{role} {command[-1]}", *command, "-c", str(file))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("rights")
+    with secure_kafka(folder) as kafka:
+        place = Place(kafka, folder)
+        for prefix in (RUNNING, STOPPED, NEW):
+            kafka.allow(printed_rights(folder, prefix))
+        for prefix in (RUNNING, STOPPED):
+            (folder / prefix).mkdir()
+            place.deployments[prefix] = Deployment(
+                kafka.servers, prefix, folder / prefix, client=kafka.admin
+            )
+        with place.deployments[RUNNING], place.deployments[STOPPED]:
+            yield place
+
+
+def printed_rights(folder: Path, prefix: str) -> list[Acl]:
+    """Exactly those of `tidegate topics acls`."""
+    file = folder / f"{prefix}.toml"
+    file.write_text(
+        f'[topics]\nprefix = "{prefix}"\n[bridge.hudi]\ntables = ["/lake/*"]\ncatalog = "hudi"\n'
+        f'callback_topic = "{CALLBACKS}"\n'
+    )
+    rows = json_lines(called("topics", "acls", "--json", "-c", str(file)))
+    return [Acl(**{**row, "principals": tuple(row["principals"])}) for row in rows]
+
+
+def called(*arguments: str) -> str:
+    printed, code = call(*arguments)
+    assert code == 0, printed
+    return printed
+
+
+def call(*arguments: str) -> tuple[str, int]:
+    """What a person sees of a command, and its exit code; a crash is raised."""
+    printed = io.StringIO()
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        redirect_stdout(printed),
+        redirect_stderr(printed),
+    ):
+        patched.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+        patched.setattr(sys, "argv", ["tidegate", *arguments])
+        try:
+            cli.main()
+        except SystemExit as ended:
+            return printed.getvalue(), int(ended.code or 0)
+    return printed.getvalue(), 0
+
+
+@pytest.fixture(scope="module")
+def history(place: Place) -> Iterator[Place]:
+    """Services under way as their roles, a vacuum that waits, a quarantine, two dead letters."""
+    deployment = place.deployments[RUNNING]
+    children = [place.start(RUNNING, name, "run", name) for name in SERVICES]
+    aside = vacuum(21, table=ASIDE)
+    publish(place, RUNNING, "bridges", vacuum(17, 18), commit(1, POLICED))
+    publish(place, RUNNING, "cleaner", quarantined(aside))
+    for name in ("dead_letter", "other"):
+        known = {record.offset for record in deployment.records("dead-letters")}
+        poison = Message(f"{RUNNING}.commits", name.encode(), b"poison")
+        KafkaBus(deployment.connection).send([poison])
+
+        def dead_letter(known: set[int] = known) -> str | None:
+            new = [r for r in deployment.records("dead-letters") if r.offset not in known]
+            return dict(new[0].headers)["tidegate-dead-letter-id"].decode() if new else None
+
+        place.names[name] = wait_for("a dead letter", dead_letter)
+    admin = Settings.load(place.file(RUNNING, "admin"))
+    wait_for("the gate's state", lambda: list(waiting_vacuums(admin)))
+    place.names["vacuum"] = str(place.folder / "vacuum.json")
+    Path(place.names["vacuum"]).write_text(called("schemas", "example", "VacuumFinished"))
+    publish(place, STOPPED, "bridges", vacuum(17, 18), commit(1), release(1))
+    publish(place, STOPPED, "people", savepoint_request(1))
+    yield place
+    for child in children:
+        child.end(signal.SIGTERM, 20)
+        log = child.log.read_text()
+        assert child.exit_code == 0, log
+        assert "authorization failed" not in log
+
+
+def publish(place: Place, prefix: str, role: str, *events: Event) -> None:
+    bus = KafkaBus({**place.kafka.login(role), "bootstrap.servers": place.kafka.servers})
+    bus.send([Wire().serialize(it, topic_of(type(it)).name(prefix)) for it in events])
+    bus.close()
+
+
+def quarantined(event: VacuumFinished) -> Event:
+    command = released(event)
+    return CleaningStarted.about(
+        command,
+        directories=event.directories,
+        files=2,
+        bytes=100,
+        mode=CleaningMode.QUARANTINE,
+        keep_ms=3_600_000,
+        source="cleaner",
+        occurred_at=NOON,
+    ).to(command)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_role_may_do_what_its_commands_do(case: Case, history: Place) -> None:
+    names = history.names
+    arguments = [argument.format(**names) for argument in case.arguments]
+    file = str(history.file(case.prefix, case.role))
+    for _ in range(case.times):
+        printed, code = call(*case.command.split(), *arguments, "-c", file)
+        assert case.prints in printed
+        assert code == case.code, printed
+        # a service's own principal can't see the topics of others: the doctor warns of it
+        assert case.code == 2 or case.role in SERVICES or "authorization failed" not in printed
+
+
+@pytest.mark.usefixtures("history")
+def test_the_monitor_exports_the_deployment_under_its_rights(place: Place) -> None:
+    port, _ = free_ports()
+    more = ("--port", str(port), "--interval", "0.2", "--waiting-interval", "0.5")
+    child = place.start(RUNNING, "monitoring", "monitor", *more)
+
+    def exported() -> str | None:
+        try:
+            with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+                text: str = answer.read().decode()
+        except OSError:
+            return None
+        return text if "tidegate_waiting" in text and "consumergroup_lag" in text else None
+
+    wait_for("the metrics", exported, 30)
+    child.end(signal.SIGTERM, 20)
+    assert child.exit_code == 0, child.tail()
+    assert "authorization failed" not in child.log.read_text()
+
+
+def test_the_bridge_of_hudi_publishes_under_its_rights(history: Place) -> None:
+    lake = history.folder / "hudi" / "wh"
+    four_commits(lake / "a", 9)
+    admin = AdminClient({**history.kafka.admin, "bootstrap.servers": history.kafka.servers})
+    admin.create_topics([NewTopic(CALLBACKS, 1, 1)])[CALLBACKS].result(30)
+    more = (
+        f'[bridge.hudi]\ntables = ["{lake}/*"]\ncatalog = "hudi"\ninterval_ms = 100\n'
+        f'callback_topic = "{CALLBACKS}"\n'
+    )
+    child = history.start(RUNNING, "bridges", "bridge", "hudi", more=more)
+    wait_for(
+        "its commit",
+        lambda: "hudi.wh.a" in {e.table for e in events(history.deployments[RUNNING], "commits")},
+    )
+    child.end(signal.SIGTERM, 20)
+    assert child.exit_code == 0, child.tail()
+    assert "authorization failed" not in child.log.read_text()
+
+
+def events(deployment: Deployment, suffix: str) -> list[Event]:
+    """Those that can be decoded."""
+    wire = Wire()
+    found: list[Event] = []
+    for record in deployment.records(suffix):
+        with suppress(FormatError):
+            found.append(wire.deserialize(record.key, record.value, record.headers))
+    return found
+
+
+def test_the_bridge_of_a_metastore_works_and_is_reset_under_the_rights(
+    history: Place, tmp_path: Path
+) -> None:
+    with EmbeddedMetastore(tmp_path / "metastore") as metastore:
+        more = f'[bridge.metastore]\nuri = "{metastore.uri}"\ncatalog = "hive"\n'
+        child = history.start(RUNNING, "bridges", "bridge", "metastore", more=more)
+        wait_for("its work", lambda: "this process watches" in child.log.read_text())
+        stored = ("bridge", "accept-metastore", "--why", "a test")
+        file = str(history.file(RUNNING, "operators", more))
+        wait_for("its position", lambda: "nothing was changed" in call(*stored, "-c", file)[0])
+        child.end(signal.SIGTERM, 20)
+        assert child.exit_code == 0, child.tail()
+        assert "authorization failed" not in child.log.read_text()
+        printed, code = call(*stored, "--execute", "--release", "-c", file)
+    assert code == 0, printed
+    assert "accepted by" in printed
