@@ -80,7 +80,6 @@ def check_kept(table: RealTable, history: IndexedHistory) -> None:
     check_reads(table, expected)
 
 
-@pytest.mark.live("merge-on-read 8")
 @EVERY_KIND
 def test_what_is_kept_lists_and_finds_what_is_there_now_and_after_every_later_write(
     history: IndexedHistory, lake: Path

@@ -334,7 +334,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Nothing else runs when records are made.
     """
-    mode: str = config.getoption("--hudi")
+    mode = str(config.getoption("--hudi"))
     recorded = [item for item in items if "hudi" in getattr(item, "fixturenames", ())]
     for item in recorded:
         if _mode_of(item, mode) != REPLAY:
@@ -366,7 +366,7 @@ def hudi(
 ) -> Iterator[RealHudi]:
     """Real Hudi: from the record, or live where the option or the marker `live` says so."""
     real, failed = _real_hudi, request.session.testsfailed
-    real.mode = _mode_of(request.node, request.config.getoption("--hudi"))
+    real.mode = _mode_of(request.node, str(request.config.getoption("--hudi")))
     real.module = request.path.stem
     if real.mode == RECORD:
         assert not time.timezone, "records are made with TZ=UTC"
