@@ -184,5 +184,5 @@ def test_a_property_is_set_behind_a_line_that_does_not_end() -> None:
 
 @pytest.mark.parametrize("value", ["a=b", "a\nb=c", "\u00e9", ""])
 def test_a_value_that_would_have_to_be_escaped_is_not_set(value: str) -> None:
-    with pytest.raises(ValueError, match="escaped"):
+    with pytest.raises(ValueError, match="needs escaping"):
         with_value(b"", "key", value)

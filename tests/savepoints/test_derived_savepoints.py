@@ -264,18 +264,18 @@ def _hudis_own(table: HandMade) -> None:
 
 DOUBTS: dict[str, tuple[Callable[[HandMade], None], str]] = {
     "its savepoint was removed": (lambda t: remove_savepoint(t, at(2)), "no earlier savepoint"),
-    "its savepoint is Hudi's own": (_hudis_own, "not of this version"),
+    "its savepoint is Hudi's own": (_hudis_own, "not written by this version"),
     "a restore": (lambda t: _completed(t, Action.RESTORE, 4), "a restore began since"),
     "a rollback": (lambda t: roll_back(t, at(4), at(59)), "a rollback began since"),
     "a pending rollback": (
         lambda t: t.put(Instant(at(4), Action.ROLLBACK, InstantState.REQUESTED)),
-        "a rollback is pending",
+        "a rollback is or was pending",
     ),
     "the savepointed commit was archived": (
         lambda t: remove_instants(t, at(1), at(2)),
         "is no longer on the timeline",
     ),
-    "an earlier commit was undone": (_rolled_back_commit, "not what it was"),
+    "an earlier commit was undone": (_rolled_back_commit, "has changed"),
     "the commit is another one": (_recreated_commit, "has changed"),
     "the table was upgraded": (_upgraded, "upgraded"),
 }
@@ -417,9 +417,9 @@ def test_a_damaged_view_is_a_doubt(tmp_path: Path) -> None:
     content = file.read_bytes()
     for place in range(0, len(content), 7):
         file.write_bytes(content[:place] + bytes([content[place] ^ 0x41]) + content[place + 1 :])
-        assert "not of this version" in doubt_of(table, at(3))
+        assert "not written by this version" in doubt_of(table, at(3))
         file.write_bytes(content[:place])
-        assert "not of this version" in doubt_of(table, at(3))
+        assert "not written by this version" in doubt_of(table, at(3))
 
 
 def test_a_merge_on_read_table_is_derived_over_a_pending_compaction(tmp_path: Path) -> None:

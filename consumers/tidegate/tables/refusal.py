@@ -23,7 +23,7 @@ class Refused(TidegateError):  # noqa: N818 - an expected result, not a fault
 
 
 def refusal_of(error: ConfinementError | FormatError) -> Refused:
-    """The refusal for a path that may not be used, or for a file that breaks its format."""
+    """The refusal for a path that may not be used, or for a malformed file."""
     if isinstance(error, ReachedByLink):
         return Refused(Reason.LINK_INSIDE, str(error))
     if isinstance(error, ConfinementError):
@@ -32,5 +32,5 @@ def refusal_of(error: ConfinementError | FormatError) -> Refused:
 
 
 def readable(text: str) -> str:
-    """The text in valid UTF-8: bytes of a name that are not UTF-8 are shown as escapes."""
+    """The text in valid UTF-8; bytes of a file name that are not UTF-8 become escapes."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

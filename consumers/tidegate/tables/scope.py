@@ -1,4 +1,4 @@
-"""Which tables a rule of the settings covers: by name, and by where they lie. Pure."""
+"""Which tables a rule of the settings covers: by name and by location. Pure."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from fnmatch import fnmatchcase
 
 
 def covers_name(pattern: str, table: str) -> bool:
-    """Whether a shell pattern matches `catalog.database.table`, in any case."""
+    """Whether a shell pattern matches `catalog.database.table`, ignoring case."""
     return fnmatchcase(table.lower(), pattern.lower())
 
 
 def covers_place(directories: Sequence[str], *spellings: str) -> bool:
-    """Whether a table lies in, or is, one of these directories; without any: wherever it is.
+    """Whether a table's location is, or is below, one of these directories; true without any.
 
     Args:
-        directories: Normalised; in each of their names `*`, `?` and `[...]` stand for what they
-            stand for in a shell, never for a slash.
-        spellings: Where the table is, normalised; one that fits is enough.
+        directories: Normalised; `*`, `?` and `[...]` have their meaning of a shell, and never
+            match a slash.
+        spellings: Spellings of the table's location, normalised; it is enough if one matches.
     """
     if not directories:
         return True

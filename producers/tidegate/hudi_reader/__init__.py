@@ -1,4 +1,4 @@
-"""Reading Hudi tables: properties, timeline, partitions and files. Nothing here changes a table."""
+"""Read Hudi tables: properties, timeline, partitions and files. Nothing here changes a table."""
 
 from __future__ import annotations
 

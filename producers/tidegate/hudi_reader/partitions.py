@@ -19,9 +19,9 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class PartitionFiles:
-    """A partition by its path below the table (empty for a non-partitioned one), and its files.
+    """A partition: its path relative to the table (empty if not partitioned), and its files.
 
-    `sizes` maps the name of each file to its bytes.
+    `sizes` maps the name of every file to its size in bytes.
     """
 
     path: str
@@ -45,8 +45,8 @@ def list_partitions(
     a base format or without), and partitions do not nest.
 
     Raises:
-        FormatError: a folder is reached through a link, whose files can't be told apart from
-            another table's; or a name is not UTF-8, so Hudi's metadata can't contain it.
+        FormatError: a folder contains a link, whose files may belong to another table; or a name is
+            not UTF-8, so Hudi's metadata can't contain it.
     """
     read = partial(_read_folder, Storage(storage.options, storage.confined_to), location)
     found: list[PartitionFiles] = []
@@ -61,7 +61,7 @@ def list_partitions(
 def read_partitions(
     storage: Storage, location: str, paths: Sequence[str], parallel_map: ParallelMap
 ) -> tuple[PartitionFiles, ...]:
-    """Those of these folders that are partitions, with their files, in the same order.
+    """The partitions among these folders, with their files, in the same order.
 
     Raises: as `list_partitions`.
     """
@@ -74,7 +74,7 @@ def _read_folder(storage: Storage, location: str, path: str) -> _Folder:
     try:
         entries = storage.list(join(location, path))
     except NotFound:
-        # a partition that was dropped since its parent was listed
+        # the partition was dropped after its parent was listed
         return _Folder(path, is_partition=False, sizes={}, folders=())
     below = [e for e in entries if e.name != _META_FOLDER]
     links = [e.name for e in below if e.is_link]

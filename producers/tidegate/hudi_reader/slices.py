@@ -1,4 +1,4 @@
-"""What decides which file slice a file of a table belongs to."""
+"""The rules that assign a table's files to file slices."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ T = TypeVar("T")
 
 
 def slice_rules(table: HudiTable) -> SliceRules:
-    """Read the plans of the compactions that are pending; most tables have one at the most.
+    """Read the plans of the pending compactions; most tables have at most one.
 
     Raises:
         FormatError: a plan can't be read; the message names the compaction.
-        NotFound: it was removed meanwhile.
+        NotFound: a plan was removed meanwhile.
     """
     pending = (InstantState.REQUESTED, InstantState.INFLIGHT)
     compactions: dict[tuple[str, str], str] = {}
@@ -44,11 +44,11 @@ def with_merged(
 ) -> SliceRules:
     """The rules for the files of these partitions.
 
-    Reads the plans of the compactions that came after archived delta commits whose log files are
-    still there: none in a table that is cleaned as often as it is archived.
+    Reads the plans of the compactions after archived delta commits whose log files still exist. A
+    table that is cleaned as often as it is archived has none.
 
     Raises:
-        FormatError: a plan can't be read, or a log file has a name of an unknown form.
+        FormatError: a plan can't be read, or a log file's name has an unknown form.
     """
     merged, unknown = dict(rules.merged), set(rules.unknown)
     needed = {i for p in partitions for i in compactions_to_read(p.path, p.sizes, rules)}

@@ -1,4 +1,4 @@
-"""A Hudi table as it is now: its properties and its timeline."""
+"""The current properties and timeline of a Hudi table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BACKUP: Final = f"{PROPERTIES}.backup"
 _MAX_PROPERTIES: Final = 1024 * 1024
 _DRAFT: Final = re.compile(r".*\.(?:tmp|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 """Hudi writes a file of the timeline as `<name>.<UUID>`, then renames it."""
-_LOOKS_LIKE_AN_INSTANT: Final = re.compile(r"\d{14}")
+_INSTANT_PREFIX: Final = re.compile(r"\d{14}")
 
 
 class NoSuchTable(TidegateError):  # noqa: N818 - an expected result, not a fault
@@ -33,7 +33,7 @@ class NoSuchTable(TidegateError):  # noqa: N818 - an expected result, not a faul
 
 @dataclass(frozen=True)
 class HudiTable:
-    """A table at one moment. `files` are the names in its timeline's folder."""
+    """A table at one moment. `files` are the instants of the files in its timeline's folder."""
 
     storage: Storage
     location: str
@@ -41,10 +41,10 @@ class HudiTable:
     timeline: Timeline
     files: tuple[Instant, ...]
     by_name: Mapping[str, Instant | None] = field(repr=False, compare=False)
-    """What each name in that folder says; None: it is not the name of an instant."""
+    """The instant of every name in that folder; None: the name is not an instant's."""
 
     def path_of(self, instant: Instant) -> str:
-        """Where the file of an instant is, or would be."""
+        """The path of the file of an instant, whether or not it exists."""
         name = instant.file_name(self.properties.layout)
         return join(self.location, self.properties.timeline_folder, name)
 
@@ -52,7 +52,7 @@ class HudiTable:
         """Read the file of an instant.
 
         Raises:
-            NotFound: it does not exist, or not any more.
+            NotFound: the file does not exist, or no longer.
         """
         return self.storage.read(self.path_of(instant))
 
@@ -60,8 +60,8 @@ class HudiTable:
         """Read the metadata of a completed write.
 
         Raises:
-            NotFound: it does not exist, or not any more.
-            FormatError: it can't be read; the message names the instant.
+            NotFound: the file does not exist, or no longer.
+            FormatError: the file can't be read; the message names the instant.
         """
         try:
             return CommitMetadata.decode(self.read(instant))
@@ -69,7 +69,7 @@ class HudiTable:
             raise FormatError(f"{instant.timestamp}.{instant.action}: {error}") from error
 
     def without_timeline(self) -> HudiTable:
-        """The same table, to read its files elsewhere: a Spark job ships what its function uses."""
+        """The same table without its timeline: smaller to ship to the tasks of a Spark job."""
         return replace(self, timeline=Timeline(()), files=(), by_name={})
 
     def writes_after(self, savepoint: Instant) -> tuple[Instant, ...]:
@@ -77,7 +77,7 @@ class HudiTable:
         return self.timeline.completed_after(savepoint, self.properties.rolled_back_by_request)
 
     def reloaded(self) -> HudiTable:
-        """Read the same table again: names that were there before are not parsed anew."""
+        """Read the same table again; known names are not parsed again."""
         return load_table(self.storage, self.location, self)
 
 
@@ -85,13 +85,13 @@ def load_table(storage: Storage, location: str, before: HudiTable | None = None)
     """Read a table's properties and timeline.
 
     Args:
-        storage: What reads it.
+        storage: The table's storage.
         location: The table's base path.
         before: The same table at an earlier moment.
 
     Raises:
         NoSuchTable: there is no `.hoodie/hoodie.properties`.
-        FormatError: a file of the table breaks its format.
+        FormatError: a file of the table is malformed.
     """
     where = normalise(location)
     properties = TableProperties.parse(read_properties(storage, where))
@@ -107,7 +107,7 @@ def load_table(storage: Storage, location: str, before: HudiTable | None = None)
 
 
 def read_properties(storage: Storage, location: str) -> bytes:
-    """Read `hoodie.properties`, or the copy that Hudi keeps while it rewrites them.
+    """Read `hoodie.properties`, or the backup that Hudi has while it rewrites the file.
 
     Raises:
         NoSuchTable: neither exists.
@@ -126,7 +126,7 @@ def _named(
     properties: TableProperties,
     known: Mapping[str, Instant | None],
 ) -> dict[str, Instant | None]:
-    """What each name in the timeline's folder says."""
+    """The instants of the names in the timeline's folder."""
     folder = join(location, properties.timeline_folder)
     if properties.layout is not Layout.ONE:
         return _parsed(sorted(storage.names(folder)), properties.layout, known)
@@ -135,7 +135,7 @@ def _named(
     for entry in entries:
         instant = found[entry.name]
         if instant is not None and instant.state is InstantState.COMPLETED:
-            # Hudi takes the modification time for the completion time of layout 1
+            # in layout 1, Hudi uses the modification time as the completion time
             moment = instant_of_ms(entry.modified_ms, properties.zone)
             if instant.completion != moment:
                 found[entry.name] = replace(instant, completion=moment)
@@ -150,8 +150,8 @@ def _parsed(
 
 def _instant(name: str, layout: Layout) -> Instant | None:
     instant = Instant.parse(name, layout)
-    # what a process has not renamed yet, or died before it did: Hudi ignores these too
-    is_strange = instant is None and _LOOKS_LIKE_AN_INSTANT.match(name)
+    # a draft that a process has not renamed, or died before it could; Hudi ignores drafts, too
+    is_strange = instant is None and _INSTANT_PREFIX.match(name)
     if is_strange and not _DRAFT.fullmatch(name):
         raise FormatError(f"{name} is not an instant of layout {layout}")
     return instant

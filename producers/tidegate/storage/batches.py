@@ -1,4 +1,4 @@
-"""How work on many local directories is shared out: by what the file system makes us wait."""
+"""Distribute work on many local directories, depending on how long the file system takes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Final, TypeVar
 from tidegate.storage.parallel import ParallelMap
 
 DIRECTORIES_PER_TASK: Final = 100
-"""Directories of one parent that a task handles, so that it opens the parent once for all."""
+"""Directories of one parent per task, which opens the parent once for all of them."""
 _PROBES: Final = 3
 _WAITING_SECONDS: Final = 100e-6
-"""A directory that takes longer to list was waited for: from memory it takes a tenth of that."""
+"""A slower listing of a directory had to wait; from memory, it takes a tenth of this."""
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 def batches_of(items: Sequence[T], size: int = DIRECTORIES_PER_TASK) -> list[Sequence[T]]:
-    """Cut into batches of `size`, the last one may be smaller."""
+    """Cut into batches of `size`; the last one may be smaller."""
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 
@@ -28,9 +28,9 @@ def map_batches(
 ) -> list[R]:
     """Apply a function that lists local directories to batches; return all results in order.
 
-    Threads help where listings wait, for a cold disk or a server. Where they come from memory,
-    threads only wait for each other: that takes twice as long as one thread alone. So the first
-    batches are listed here, and the fastest of them decides how the rest is.
+    Threads help if listings wait for a cold disk or a server. If listings come from memory, threads
+    only wait for one another, which takes twice as long as a single thread. So the first batches
+    are listed here, and the fastest of them decides whether the rest runs in parallel.
     """
     batches = batches_of(items)
     results: list[R] = []

@@ -1,4 +1,4 @@
-"""What a listing says of each file and directory."""
+"""The entries of a listing."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import NamedTuple
 class FileInfo(NamedTuple):
     """A file or directory: its name, normalised path and size in bytes.
 
-    `modified_ms` is the modification time in milliseconds since the epoch; 0 where the store
-    records none (directories of object stores). A symbolic link is neither file nor directory: its
-    size and time are the link's own, `is_dir` is False. A tuple, because listings make millions.
+    `modified_ms` is the modification time in milliseconds since the epoch; 0 if the store records
+    none (directories of object stores). A symbolic link is neither file nor directory: its size and
+    time are the link's own, and `is_dir` is False. A tuple, because listings create millions.
     """
 
     name: str
@@ -22,12 +22,12 @@ class FileInfo(NamedTuple):
 
 
 FileRow = tuple[str, int, bool, int]
-"""The same of a file somewhere below a directory, without its path: name, size, whether it is a
-link, `modified_ms`. A link counts as a file."""
+"""A file somewhere below a directory, without its path: name, size in bytes, whether it is a link,
+`modified_ms`. A link counts as a file."""
 
 
 class NamedEntry(NamedTuple):
-    """A name in a directory, and what it is: a directory, a link, or else a file or the like."""
+    """A name in a directory and its kind: a directory, a link, or else a file, pipe or device."""
 
     name: str
     is_dir: bool

@@ -1,8 +1,8 @@
 """Read local files by directory descriptors: below a root, no symbolic link is ever followed.
 
-A path that is checked first and opened afterwards can be exchanged with a link in between. Here
-every directory on the way is opened relative to its parent with O_NOFOLLOW, and everything is done
-relative to the last descriptor, so that what was checked is what is used. A link is reported, not
+A path that is checked first and opened afterwards can be replaced by a link in between. So every
+directory on the way is opened relative to its parent with O_NOFOLLOW, and all calls are relative to
+the last descriptor: the directory that was checked is the one that is used. A link is reported, not
 followed.
 """
 
@@ -33,7 +33,7 @@ class TooDeep(FormatError):  # noqa: N818 - states a finding
 
 @dataclass(frozen=True, slots=True)
 class LocalPath:
-    """A root, which may be reached through links, and the names below it, which may not be."""
+    """A root, which may be reached through links, and the names below it, which may not."""
 
     root: str
     names: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class LocalPath:
 
 @contextmanager
 def located(location: object) -> Generator[None]:
-    """Make OSErrors of calls relative to a descriptor name the whole location."""
+    """Make OSErrors of calls relative to a descriptor name the full location."""
     try:
         yield
     except OSError as error:
@@ -84,7 +84,7 @@ def located(location: object) -> Generator[None]:
 
 
 def naming(error: OSError, location: object) -> OSError:
-    """The same error with the whole location, where it names what a descriptor is relative to."""
+    """The same error with the full location, if it names only a part relative to a descriptor."""
     if error.errno is None or str(error.filename).startswith("/"):
         return error
     return OSError(error.errno, error.strerror, str(location))
@@ -92,7 +92,7 @@ def naming(error: OSError, location: object) -> OSError:
 
 @contextmanager
 def opened_directory(path: LocalPath) -> Generator[int]:
-    """Open a directory; give its descriptor, which is closed at the end.
+    """Open a directory; yield its descriptor, which is closed at the end.
 
     Raises:
         FileNotFoundError, NotADirectoryError: it does not exist.
@@ -122,7 +122,7 @@ def hold_directory(path: LocalPath) -> int:
 
 
 def open_below(parent: int, name: str, path: LocalPath) -> int:
-    """Open the directory `name` of an open directory; `path` is what an error names.
+    """Open the directory `name` of an open directory; errors name `path`.
 
     Raises:
         ReachedByLink, ConfinementError: it is a link.
@@ -136,16 +136,16 @@ def open_below(parent: int, name: str, path: LocalPath) -> int:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         if stat.S_ISREG(found.st_mode):
             raise
-        # a link; or it was one a moment ago, and was exchanged with a directory since
+        # a link, or one a moment ago that was replaced by a directory since
         refuse_link(path)
 
 
 def refuse_link(path: LocalPath) -> NoReturn:
-    """Say of a path with a link whether it leads outside its root.
+    """Raise the error for a path with a link.
 
     Raises:
         ReachedByLink: it leads to another location below the root, or changed meanwhile.
-        ConfinementError: it leads outside.
+        ConfinementError: it leads outside the root.
     """
     real, root = os.path.realpath(str(path)), os.path.realpath(path.root)
     if is_below(real, root):
@@ -156,13 +156,13 @@ def refuse_link(path: LocalPath) -> NoReturn:
 
 
 def check_no_link(path: LocalPath) -> None:
-    """Look for links below the root, as far as the path exists.
+    """Check that the path has no links below the root, as far as it exists.
 
-    This answers a command early and clearly. It protects nothing by itself: the path may change at
-    once, so whatever reads or writes walks by descriptors anyway.
+    This refuses a command early and clearly. It does not protect by itself: the path may change at
+    any time, so all reads and writes use descriptors anyway.
 
     Raises:
-        ReachedByLink, ConfinementError: it contains one.
+        ReachedByLink, ConfinementError: the path contains a link.
     """
     here = path.root
     for name in path.names:
@@ -185,7 +185,7 @@ def list_directory(path: LocalPath) -> list[FileInfo]:
 
 
 def list_names(path: LocalPath) -> list[str]:
-    """The names of the direct children, in no order, without a look at any of them.
+    """The names of the direct children, in no order, without a stat of any of them.
 
     Raises: as `opened_directory`.
     """
@@ -196,12 +196,12 @@ def list_names(path: LocalPath) -> list[str]:
 def walk_below(parent: int, path: LocalPath) -> list[FileInfo] | None:
     """List all files below the directory `path`, whose parent is open; None if it does not exist.
 
-    They are sorted by name, level by level. Links are listed as links.
+    The files are sorted by name, level by level. Links are listed as links.
 
     Raises:
         TooDeep: directories are nested deeper than MAX_DEPTH.
-        ReachedByLink, ConfinementError: it is a link.
-        OSError: it can't be read.
+        ReachedByLink, ConfinementError: the directory is a link.
+        OSError: a directory can't be read.
     """
     try:
         here = open_below(parent, path.name, path)
@@ -253,7 +253,7 @@ def _file_infos(parent: str, entries: Iterable[os.DirEntry[str]]) -> list[FileIn
 
 
 def read_file(path: LocalPath, limit: int, *, follow: bool = False) -> bytes:
-    """Read a regular file whole; a pipe or a device is refused without waiting for it.
+    """Read a complete regular file; a pipe or a device is refused without waiting for it.
 
     Args:
         path: The file.
@@ -283,7 +283,7 @@ def _read_regular(file: int, path: LocalPath, limit: int) -> bytes:
         raise FormatError(f"{path} is not a regular file")
     if found.st_size <= limit:
         with open(file, "rb", closefd=False) as content:
-            # what is asked for is allocated; the file may have grown since, and then more is
+            # read() allocates its size, so read only what fstat reported, and more if it has grown
             read = content.read(found.st_size + 1)
             if len(read) > found.st_size:
                 read += content.read(limit + 1 - len(read))

@@ -1,9 +1,8 @@
-"""List very many local directories, each by as few system calls as that takes.
+"""List very many local directories with as few system calls as possible.
 
-A listing of a table of 200,000 directories is nothing but system calls and small objects. A
-directory of two files is opened once, relative to its parent and by no link, read once, and closed;
-each file is asked for its size and time once. Names directly in the table are not asked for
-anything: what kind of entry each is, the directory itself says.
+System calls and small objects dominate a listing of a table of 200,000 directories. So every
+directory is opened once (relative to its parent and not through a link), read once and closed, with
+one stat per file. Names directly in the table need no stat: the directory itself has their kinds.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ def named_entries(path: LocalPath) -> list[NamedEntry]:
 
 
 def _exists(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a device or a pipe. Not all file systems tell kinds, and what is gone has none.
+    """Whether an entry of unknown kind exists: a device, a pipe, or on a file system without kinds.
 
     Raises:
-        OSError: it can't be looked at.
+        OSError: its status can't be read.
     """
     try:
         entry.stat(follow_symlinks=False)
@@ -61,15 +60,16 @@ def _exists(entry: os.DirEntry[str]) -> bool:
 def files_of_each(parent: LocalPath, names: Iterable[str]) -> list[_Files | None]:
     """List all files below each of these directories of one parent, which is opened once.
 
-    Those of a directory are sorted by name, level by level. Links are listed as links.
+    The files of a directory are sorted by name, level by level. Links are listed as links.
 
     Returns:
-        For each name its files, None if it does not exist; None for all if the parent does not.
+        The files for every name; None for a missing directory, and for all if the parent is
+        missing.
 
     Raises:
         TooDeep: directories are nested deeper than MAX_DEPTH.
         ReachedByLink, ConfinementError: one of them, or a name on the way, is a link.
-        OSError: one can't be read.
+        OSError: a directory can't be read.
     """
     names = list(names)
     try:
@@ -83,7 +83,7 @@ def _files_below(parent: int, path: LocalPath, name: str) -> _Files | None:
     """The files below the directory `name` of the open directory `path`."""
     try:
         directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
-    except OSError:  # it is gone, or a link, or can't be read: what that means stands in one place
+    except OSError:  # missing, a link or unreadable: walk_below distinguishes these
         found = walk_below(parent, path.child(name))
         return None if found is None else file_rows(found)
     try:
@@ -98,7 +98,7 @@ def _files_below(parent: int, path: LocalPath, name: str) -> _Files | None:
 
 
 def _plain_files(directory: int) -> _Files | None:
-    """The files in an open directory; None if there are directories in it, too."""
+    """The files in an open directory; None if it also has directories."""
     files: list[FileRow] = []
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -110,7 +110,7 @@ def _plain_files(directory: int) -> _Files | None:
             if kind == stat.S_IFDIR:
                 return None
             modified_ms = found.st_mtime_ns // _NANOSECONDS_PER_MS
-            # the files of many directories have the same few names: one object for each is enough
+            # the files of many directories share few names: keep one object per name
             name = sys.intern(entry.name)
             files.append((name, found.st_size, kind == stat.S_IFLNK, modified_ms))
     files.sort()
@@ -118,5 +118,5 @@ def _plain_files(directory: int) -> _Files | None:
 
 
 def file_rows(found: Iterable[FileInfo]) -> _Files:
-    """What a listing of a directory says of its files, without their paths; in the same order."""
+    """The files of a directory's listing, without their paths, in the same order."""
     return tuple((entry.name, entry.size, entry.is_link, entry.modified_ms) for entry in found)

@@ -22,7 +22,7 @@ def normalise(location: str) -> str:
     Symbolic links are not resolved.
 
     Raises:
-        FormatError: it is relative, or contains `..` or a NUL, or is a `file:` URI with a host.
+        FormatError: it is relative, contains `..` or a NUL, or is a `file:` URI with a host.
     """
     scheme, authority, path = _split(location)
     if not path.startswith("/") or ".." in path.split("/") or "\x00" in location:

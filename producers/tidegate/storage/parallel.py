@@ -13,5 +13,5 @@ class ParallelMap(Protocol):
     """Applies a function to many items, in any order, and returns the results in item order."""
 
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """Apply `function` (picklable) to each item; the first failed item's error is raised."""
+        """Apply `function` (picklable) to every item; raise the first failed item's error."""
         ...

@@ -25,7 +25,7 @@ from tidegate.storage.locations import is_below, join, normalise
 from tidegate.storage.parallel import ParallelMap
 
 MAX_READ: Final = 256 * 1024 * 1024
-"""The largest file in bytes that is read without an explicit limit."""
+"""Maximum size, in bytes, of a file that is read without an explicit limit."""
 _MS: Final = 1000
 
 
@@ -36,10 +36,10 @@ class NotFound(TidegateError):  # noqa: N818 - an expected result, not a failure
 class Storage:
     """Reads local and remote file systems. Options are fsspec's own, by protocol.
 
-    Below the directories that it is confined to, symbolic links of a local (also a mounted) file
-    system are never followed, and nothing outside is read. Object stores have no links. HDFS has
-    them only where an administrator switched them on (they are off by default): there the
-    NameNode resolves paths, and only the path's spelling is checked.
+    If it is confined to directories, nothing outside is read, and symbolic links of local or
+    mounted file systems are never followed. Object stores have no links. HDFS has links only if an
+    administrator enabled them (they are off by default). Then the NameNode resolves paths, and only
+    the path's spelling is checked.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class Storage:
         options: Mapping[str, Mapping[str, Any]] | None = None,
         confined_to: Sequence[str] = (),
     ) -> None:
-        """Take fsspec's options for each protocol: `{"s3": {"endpoint_url": ...}}`.
+        """Take fsspec's options and the directories to stay in.
 
         Args:
-            options: fsspec's options, by protocol.
-            confined_to: Normalised directories below which this reader stays; none: it may read
-                everything, and follows links as the operating system does.
+            options: fsspec's options, by protocol: `{"s3": {"endpoint_url": ...}}`.
+            confined_to: Normalised directories to which this reader is confined. If empty, it may
+                read everything, and follows links as the operating system does.
         """
         self.options = {key: dict(value) for key, value in (options or {}).items()}
         self.confined_to = tuple(confined_to)
@@ -63,7 +63,7 @@ class Storage:
         Raises:
             NotFound: the directory does not exist.
             ReachedByLink: a name below the root is a link to another location below it.
-            ConfinementError: it is outside what this reader is confined to.
+            ConfinementError: it is outside the directories that this reader is confined to.
         """
         location = self._confined(location)
         try:
@@ -76,7 +76,7 @@ class Storage:
         return sorted(found)  # names come first in the tuples, and are unique
 
     def names(self, location: str) -> Sequence[str]:
-        """The names of the direct children, in no order: `list` asks for each one's status, too.
+        """The names of the direct children, in no order. Unlike `list`, needs no stat per child.
 
         Raises: as `list`.
         """
@@ -89,17 +89,17 @@ class Storage:
             raise NotFound(location) from error
 
     def kinds(self, location: str) -> Sequence[NamedEntry]:
-        """Name the direct children, sorted, as `list` does, and say only what kind each is.
+        """The names and kinds of the direct children, sorted by name.
 
-        Of a local directory that costs no call an entry.
+        In a local directory, this needs no system call per entry.
 
         Raises: as `list`.
         """
         where = self._confined(location)
         if "://" in where:
             return [
-                NamedEntry(each.name, each.is_dir and not each.is_link, each.is_link)
-                for each in self.list(where)
+                NamedEntry(child.name, child.is_dir and not child.is_link, child.is_link)
+                for child in self.list(where)
             ]
         try:
             return sorted(named_entries(self._local(where)))
@@ -119,7 +119,7 @@ class Storage:
     def walk_each(
         self, location: str, names: Sequence[str], parallel_map: ParallelMap
     ) -> Sequence[tuple[FileRow, ...] | None]:
-        """List all files below each of these directories of one parent; None for a missing one.
+        """List all files below these directories of one parent; None for a missing directory.
 
         Local directories are opened relative to their parent, which is opened once for many.
 
@@ -128,7 +128,7 @@ class Storage:
         """
         where = self._confined(location)
         if any("/" in name or name in {"", ".", ".."} for name in names):
-            raise ConfinementError(f"not all are names of directories in {location}: {names[:3]}")
+            raise ConfinementError(f"some are not names of directories in {location}: {names[:3]}")
         if "://" in where:
             walk = partial(self._walk_or_none, where)
             return parallel_map.map(walk, names)
@@ -150,18 +150,18 @@ class Storage:
                 yield info
 
     def read(self, location: str, limit: int | None = None) -> bytes:
-        """Read a whole file.
+        """Read a complete file.
 
         Args:
             location: The file.
-            limit: The largest size to read in bytes; what is known to be small gets a small one.
-                By default MAX_READ for local files, and none for remote ones.
+            limit: The maximum size in bytes; pass a small one for files that should be small. By
+                default MAX_READ for local files, and none for remote ones.
 
         Raises:
             NotFound: the file does not exist.
             FormatError: it is larger than the limit, or not a regular file.
             ReachedByLink: a name below the root is a link to another location below it.
-            ConfinementError: it is outside what this reader is confined to.
+            ConfinementError: it is outside the directories that this reader is confined to.
         """
         location = self._confined(location)
         try:
@@ -194,9 +194,9 @@ class Storage:
         return bytes(fs.cat_file(path))
 
     def open(self, location: str) -> tuple[Any, str]:
-        """Open fsspec's file system of a location; give it and the path there.
+        """Return fsspec's file system of a location, and the path on it.
 
-        It keeps no listings: what another process changed is seen.
+        The file system caches no listings, so changes by other processes are visible.
         """
         location = normalise(location)
         protocol = location.split("://", 1)[0] if "://" in location else "file"
@@ -231,7 +231,7 @@ def _file_info(parent: str, info: Mapping[str, Any]) -> FileInfo:
 
 
 def _modified_ms(info: Mapping[str, Any]) -> int:
-    """The modification time under whichever name the file system's driver gives it."""
+    """The modification time, whose name depends on the file system's driver."""
     if "modificationTime" in info:  # WebHDFS, in milliseconds
         return int(info["modificationTime"])
     moment = info.get("mtime", info.get("LastModified", info.get("last_modified")))

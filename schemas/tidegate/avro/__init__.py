@@ -1,4 +1,4 @@
-"""Avro schemas that others wrote. Pure."""
+"""Avro schemas of other writers. Pure."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A writer's schema, checked before any data are read by it.
+"""Check a writer's schema before any data are read with it.
 
-Avro data are as harmless as their schema. A record that contains itself lets data nest until the
-C stack ends, an array of items that take no bytes lets one byte stand for a billion, and a few
-records that contain each other twice expand without end. Neither Tidegate's schemas nor Hudi's do
-any of that; whoever may register a schema, or write into a table's directory, can.
+A hostile schema makes Avro data dangerous. With a record that contains itself, data can nest until
+the C stack overflows. With an array of items that take no bytes, one byte can stand for a billion
+items. A few records that contain each other twice expand without end. Tidegate's and Hudi's schemas
+do none of that, but any user who may register a schema, or write to a table's directory, can.
 """
 
 from __future__ import annotations
@@ -31,23 +31,24 @@ _SHOWN: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class SchemaLimits:
-    """What a schema may be at most."""
+    """The limits of a schema."""
 
     length: int
-    """Of its text, in characters or bytes."""
+    """Maximum length of its text, in characters or bytes."""
     depth: int
-    """Of its JSON: each type has up to three levels."""
+    """Maximum depth of its JSON; a type has up to three levels."""
     types: int
-    """In a record, once named types are expanded where they are used."""
+    """Maximum of types in a record, with named types expanded at every use."""
     values_a_byte: int = 16
-    """That an item of an array or a map may expand to."""
+    """Maximum of values per byte of an item of an array or a map."""
     fixed_bytes: int = 1_024
+    """Maximum size of a fixed, in bytes."""
     logical_types: frozenset[str] | None = None
-    """Those that are read as such; any other is refused. None: all are read as the plain type."""
+    """Supported logical types; any other is refused. None: all are read as the plain type."""
 
 
 class _Cost(NamedTuple):
-    """Of a type: the fewest bytes that a value takes, the most values in it, the types in it."""
+    """The cost of a type: minimum bytes of a value, maximum values in it, and types in it."""
 
     size: int
     values: int
@@ -55,10 +56,10 @@ class _Cost(NamedTuple):
 
 
 def read_schema(text: str | bytes, limits: SchemaLimits) -> Json:
-    """Parse a schema's JSON and check it; where the limits say so, without logical types.
+    """Parse and check a schema; removes logical types if the limits require it.
 
     Raises:
-        FormatError: it is not a schema, or data written by it could exhaust this process.
+        FormatError: it is not a schema, or data written with it could exhaust this process.
     """
     if len(text) > limits.length:
         raise FormatError(f"an Avro schema of length {len(text)}; the limit is {limits.length}")
@@ -74,25 +75,25 @@ def read_schema(text: str | bytes, limits: SchemaLimits) -> Json:
 def _check_depth(schema: Json, limit: int) -> None:
     level = [schema]
     for _ in range(limit):
-        level = [child for each in level for child in _children(each)]
+        level = [child for part in level for child in _children(part)]
     if level:
         raise FormatError(f"an Avro schema nested deeper than {limit} levels")
 
 
 def _children(part: Json) -> list[Json]:
     inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
-    return [each for each in inner if isinstance(each, dict | list)]
+    return [child for child in inner if isinstance(child, dict | list)]
 
 
 @dataclass(slots=True)
 class _Check:
-    """Walks a schema whose depth is known to be limited. Named types are known by their names."""
+    """Walks a schema of limited depth. `known` has the costs of named types."""
 
     limits: SchemaLimits
     known: dict[str, _Cost] = field(default_factory=dict[str, _Cost])
 
     def type_of(self, schema: Json, namespace: str) -> tuple[Json, _Cost]:
-        """Check a type; give it as it is to be read, and its cost."""
+        """Check a type; return the type to read with, and its cost."""
         if isinstance(schema, str):
             return schema, self._reference(schema, namespace)
         if isinstance(schema, list):
@@ -105,7 +106,7 @@ class _Check:
         if name in _SIZES:
             return _Cost(_SIZES[name], 1, 1)
         cost = self.known.get(_full_name(name, namespace)) or self.known.get(name)
-        if cost is None:  # a record is known only after its last field: it can't contain itself
+        if cost is None:  # a record is known only after its last field, so it can't contain itself
             raise FormatError(
                 f"not an Avro schema: the type {name:.{_SHOWN}} is recursive or unknown"
             )
@@ -115,7 +116,7 @@ class _Check:
         checked = [self.type_of(branch, namespace) for branch in branches]
         costs = [cost for _, cost in checked] or [_Cost(0, 0, 0)]
         cost = self._limited(
-            # one byte for the number of the branch
+            # one byte for the index of the branch
             1 + min(cost.size for cost in costs),
             max(cost.values for cost in costs),
             1 + sum(cost.types for cost in costs),
@@ -127,7 +128,7 @@ class _Check:
         match schema.get("type"):
             case "array":
                 return self._collection(schema, "items", 0, namespace)
-            case "map":  # a key takes a byte at least
+            case "map":  # a key takes at least one byte
                 return self._collection(schema, "values", 1, namespace)
             case "record" | "error":
                 return self._record(schema, namespace)
@@ -166,12 +167,12 @@ class _Check:
     def _record(self, schema: dict[str, Json], outer: str) -> tuple[Json, _Cost]:
         namespace = _name_of(schema, outer).rpartition(".")[0]
         fields = schema.get("fields")
-        if not isinstance(fields, list) or not all(isinstance(each, dict) for each in fields):
+        if not isinstance(fields, list) or not all(isinstance(entry, dict) for entry in fields):
             raise FormatError("not an Avro schema: a record without a list of fields")
         checked, cost = list[Json](), _Cost(0, 1, 1)
-        for each in fields:
-            kind, more = self.type_of(each.get("type"), namespace)
-            checked.append({**each, "type": kind})
+        for entry in fields:
+            kind, more = self.type_of(entry.get("type"), namespace)
+            checked.append({**entry, "type": kind})
             cost = self._limited(*(mine + its for mine, its in zip(cost, more, strict=True)))
         return schema | {"fields": checked}, self._define(schema, outer, cost)
 

@@ -1,7 +1,7 @@
 """Every error that Tidegate raises, in one tree.
 
     TidegateError
-    ├── FormatError          bytes or a name that break a format (Avro, Hudi, Hive)
+    ├── FormatError          bytes or a name in an invalid format (Avro, Hudi, Hive)
     │   └── InvalidEventError    an event that a service would refuse; it was not published
     ├── ConfigError          the settings or the command line are invalid; nothing was started
     ├── ConfinementError     a path outside the configured warehouse roots
@@ -9,20 +9,20 @@
     ├── DeliveryError        the broker did not confirm an event
     │   ├── DeliveryRefusedError the broker denies this principal access; retrying is useless
     │   └── MessageTooLargeError the message exceeds the topic's limit; retrying is useless
-    ├── PermanentError       this message can never be processed: dead-letter it, go on
+    ├── PermanentError       this message can never be processed: make it a dead letter, go on
     ├── TransientError       the next attempt may succeed: wait and retry
-    ├── MetastoreRefusedError the Metastore refuses a call: it answered that it won't
-    │   ├── MissingInMetastoreError what it is asked for is not there
+    ├── MetastoreRefusedError the Metastore refuses a call
+    │   ├── MissingInMetastoreError the table or partition does not exist
     │   └── MissingCallError    its version does not have the call
     └── StopService          this process must stop
         ├── FencedError          another process owns the partition now
         ├── RegistryRefusedError the schema registry denies access or rejects a schema
         ├── OffsetGapError       the offset to continue from is no longer in the topic
         ├── DeadLetterFlood      almost every message fails: the code is at fault, not the data
-        └── StoppingError        it was asked to stop, in the middle of something long
+        └── StoppingError        it was asked to stop during a long call
 
-A refusal that is expected (a savepoint below the last clean, a writer at work) is not an error but
-an outcome event.
+An expected refusal (a savepoint below the last clean, a live writer) is not an error but an outcome
+event.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TidegateError(Exception):
 
 
 class FormatError(TidegateError, ValueError):
-    """Bytes or a name break their format. The catcher refuses the input and touches nothing."""
+    """Bytes or a name in an invalid format. The catcher refuses the input and changes nothing."""
 
 
 class InvalidEventError(FormatError):
@@ -53,15 +53,15 @@ class ConfinementError(TidegateError):
 class ReachedByLink(ConfinementError):  # noqa: N818 - states a finding
     """A path contains a symbolic link below a root. The catcher refuses the command.
 
-    Otherwise a command about one table would read or change another one.
+    Otherwise a command for one table could read or change another one.
     """
 
 
 class DeliveryError(TidegateError):
-    """The broker did not confirm events, which may be stored nevertheless.
+    """The broker did not confirm events; they may be stored nevertheless.
 
-    The caller publishes them again: facts have the same id then, and a request is repeated with its
-    request id. Whatever has the same id is done once.
+    The caller publishes them again. A repeated event has the same id, and a request is repeated
+    with its request id. Consumers process every id once.
 
     Attributes:
         event_ids: The ids of all events of the call, in their order; empty if not known.
@@ -83,7 +83,7 @@ class MessageTooLargeError(DeliveryError):
 
 
 class PermanentError(TidegateError):
-    """A message that can never be processed. The loop dead-letters it and goes on."""
+    """A message that can never be processed. The loop makes it a dead letter and goes on."""
 
 
 class TransientError(TidegateError):
@@ -91,19 +91,19 @@ class TransientError(TidegateError):
 
 
 class MetastoreRefusedError(TidegateError):
-    """The Metastore refuses a call. The catcher leaves out what it asked about, and says so."""
+    """The Metastore refuses a call. The catcher skips the subject of the call, and reports it."""
 
 
 class MissingInMetastoreError(MetastoreRefusedError):
-    """The Metastore has no such table or partition: it was dropped, or has another name by now."""
+    """The Metastore has no such table or partition: it was dropped or renamed."""
 
 
 class MissingCallError(MetastoreRefusedError):
-    """The Metastore's version does not have the call. The catcher does without it, and says so."""
+    """The Metastore's version does not have the call. The catcher goes on and reports it."""
 
 
 class StopService(TidegateError):  # noqa: N818 - named for what the loop must do
-    """The process must stop; a supervisor may restart it. Unfinished work is unacknowledged."""
+    """The process must stop; a supervisor may restart it. Unfinished work is not acknowledged."""
 
 
 class FencedError(StopService):
@@ -111,16 +111,16 @@ class FencedError(StopService):
 
 
 class RegistryRefusedError(StopService):
-    """The schema registry denies access or rejects our schema. A person must correct that first."""
+    """The schema registry denies access or rejects a schema. An operator must fix that first."""
 
 
 class OffsetGapError(StopService):
-    """The committed offset is outside the topic's range: a person decides where to continue."""
+    """The committed offset is outside the topic's range; an operator decides where to continue."""
 
 
 class StoppingError(StopService):
-    """The process was asked to stop while it did something long. The catcher ends in order."""
+    """The process was asked to stop during a long call. The catcher shuts down cleanly."""
 
 
 class DeadLetterFlood(StopService):
-    """More messages fail than the limit allows: stop before all are dead-lettered."""
+    """More messages fail than the limit allows: stop before all of them become dead letters."""

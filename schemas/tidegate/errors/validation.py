@@ -1,4 +1,4 @@
-"""What pydantic found invalid, as one line for people."""
+"""pydantic's validation errors as one line of text."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _SHOWN: Final = 20
 
 
 def validation_message(error: ValidationError) -> str:
-    """Give `field: problem; field: problem`, never a value: it may be a secret, or very long."""
+    """`field: problem; field: problem`, without values: they may be secret or very long."""
     found = error.errors(include_url=False, include_input=False, include_context=False)
     shown = "; ".join(
-        ": ".join((*_place(each["loc"]), each["msg"].removeprefix("Value error, ")))
-        for each in found[:_SHOWN]
+        ": ".join((*_place(problem["loc"]), problem["msg"].removeprefix("Value error, ")))
+        for problem in found[:_SHOWN]
     )
     left = len(found) - _SHOWN
     return shown if left <= 0 else f"{shown}; and {left} more"

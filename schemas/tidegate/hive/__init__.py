@@ -1,7 +1,7 @@
-"""Hive ACID tables on disk: directory names, snapshots of write ids, what is obsolete.
+"""Hive ACID tables on disk: directory names, snapshots of write ids, obsolete directories.
 
-Mirrors Hive's `AcidUtils` (4.0 and 4.1). What Tidegate's events call a vacuum, Hive calls a
-compaction, and so does this package.
+Mirrors Hive's `AcidUtils` (4.0 and 4.1). As in Hive, a vacuum of Tidegate's events is called a
+compaction here.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def is_of_compaction(data_format: bytes) -> bool:
 
 
 class FoundDirectory(NamedTuple):
-    """An ACID directory: its name as it was found, and the parsed name.
+    """An ACID directory: its name on disk, and the parsed name.
 
     `compacted` marks a base that a compaction wrote though its name has no `_vT`, as in Hive 3,
     where the base's `_metadata_acid` file says so (`is_of_compaction`).
@@ -54,13 +54,13 @@ class FoundDirectory(NamedTuple):
 
 @dataclass(slots=True)
 class BaseWalk:
-    """The result of visiting bases one after the other: call `visit` for each, in order.
+    """The result of visiting bases one by one: call `visit` for each, in order.
 
     Attributes:
-        best: The base that a reader with the snapshot reads; None if it can use none.
+        best: The base that a reader with the snapshot reads; None if no base is usable.
         oldest: The base with the lowest write id.
-        obsolete: Names of bases that a better one replaces.
-        aborted: Names of bases that an aborted insert overwrite wrote.
+        obsolete: The names of bases that a better one replaces.
+        aborted: The names of bases of aborted insert overwrites.
     """
 
     best: FoundDirectory | None = None
@@ -93,7 +93,7 @@ class BaseWalk:
 
 
 def is_compacted(found: FoundDirectory) -> bool:
-    """Whether a compaction wrote this base, as far as can be seen; else an insert overwrite did."""
+    """Whether a compaction wrote this base, as far as its marks show, not an insert overwrite."""
     return bool(found.acid.visibility_txn) or found.compacted
 
 
@@ -114,5 +114,5 @@ def is_usable(found: FoundDirectory, write_ids: ValidWriteIds) -> bool:
 
 
 def rank(found: FoundDirectory) -> tuple[int, bool]:
-    """Sort key of bases: of one write id, a compaction's ranks above an insert overwrite's."""
+    """Sort key of bases: with equal write ids, a compaction's base is above an overwrite's."""
     return found.acid.max_write_id, is_compacted(found)

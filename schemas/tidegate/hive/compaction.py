@@ -1,7 +1,7 @@
-"""Which directories one compaction made obsolete; what a later one made obsolete is not its own.
+"""Which directories one compaction made obsolete, excluding those of later compactions.
 
 Hive and openLooKeng remove everything that is obsolete now. That is too much: a reader that started
-between two compactions still reads what the second one replaced.
+between two compactions still reads the directories that the second one replaced.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class InconsistentCompaction(TidegateError):  # noqa: N818 - expected, not a fau
 
 
 class Removable(NamedTuple):
-    """What a compaction made obsolete, and what holds only aborted write ids of its range."""
+    """Directories that a compaction made obsolete, and those with only aborted ids of its range."""
 
     obsolete: tuple[FoundDirectory, ...]
     aborted: tuple[FoundDirectory, ...]
@@ -39,7 +39,7 @@ class Compaction:
         min_write_id: The first write id that it compacted.
         max_write_id: The last write id that it compacted.
         write_ids: Its snapshot, as a cleaner's list.
-        own_txn: Its transaction (Hive 4 ends its products' names with it), where known.
+        own_txn: Its transaction, if known; in Hive 4, the names of its products end with it.
     """
 
     products: tuple[AcidDirectory, ...]
@@ -51,7 +51,7 @@ class Compaction:
     _is_major: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Work out once what is asked of every directory."""
+        """Compute once the values that are needed for every directory."""
         is_major = any(isinstance(product, Base) for product in self.products)
         object.__setattr__(self, "_is_major", is_major)
         ranges = ((product.min_write_id, product.max_write_id) for product in self.products)
@@ -68,11 +68,11 @@ class Compaction:
         write_ids: ValidWriteIds,
         own_txn: int | None = None,
     ) -> Self:
-        """Check what is known of a compaction, and parse its products' names.
+        """Check the fields of a compaction, and parse the names of its products.
 
         Raises:
             FormatError: a name in `names` is not the name of an ACID directory.
-            InconsistentCompaction: a product does not fit the kind or the range, or the range
+            InconsistentCompaction: a product contradicts the kind or the range, or the range
                 exceeds the snapshot.
         """
         products = tuple(dict.fromkeys(map(parse_name, names)))
@@ -97,10 +97,10 @@ class Compaction:
         return self._is_major
 
     def is_product(self, acid: AcidDirectory) -> bool:
-        """Whether a directory is one that this compaction wrote.
+        """Whether this compaction wrote a directory.
 
-        A product that was named without `_vT` is also recognised with the `_vT` of `own_txn`, and
-        with any `_vT` where `own_txn` is unknown.
+        A product given without `_vT` also matches with the `_vT` of `own_txn`, or with any `_vT` if
+        `own_txn` is unknown.
         """
         if (acid.min_write_id, acid.max_write_id) not in self._ranges:
             return False
@@ -114,17 +114,17 @@ class Compaction:
         return self.own_txn is None or acid.visibility_txn == self.own_txn
 
     def reaches(self, acid: AcidDirectory) -> bool:
-        """Whether a directory is in the compacted range; a major one has no lower end."""
+        """Whether a directory is in the compacted range; a major compaction's has no lower end."""
         if acid.max_write_id > self.max_write_id:
             return False
         return self.is_major or acid.min_write_id >= self.min_write_id
 
     def removable(self, found: Sequence[FoundDirectory]) -> Removable:
-        """Choose what this compaction made obsolete, and what in its range is all aborted.
+        """Choose the directories that this compaction made obsolete, and the aborted ones in range.
 
-        In any order of the listing. Never a product, nor a directory in which a write id was still
-        open. A base above the high-water mark makes nothing obsolete, though Hive's shortcut by the
-        least open id would let it (HIVE-29601).
+        The result does not depend on the order of the listing. It never contains a product, or a
+        directory in which a write id was still open. A base above the high-water mark makes nothing
+        obsolete, although Hive's shortcut by the least open id would allow that (HIVE-29601).
 
         Raises:
             NotEnoughHistory: as `settled_state`.
@@ -137,7 +137,7 @@ class Compaction:
         return self.removable(found).obsolete
 
     def aborted(self, found: Sequence[FoundDirectory]) -> tuple[FoundDirectory, ...]:
-        """The second part of `removable`: no reader reads that."""
+        """The second part of `removable`: directories that no reader reads."""
         return self.removable(found).aborted
 
     def _choose(
@@ -146,24 +146,29 @@ class Compaction:
         chosen = frozenset(names)
         if not chosen:
             return ()
-        return tuple(each for each in found if each.name in chosen and self._may_go(each.acid))
+        return tuple(
+            directory
+            for directory in found
+            if directory.name in chosen and self._may_go(directory.acid)
+        )
 
     def _considered(self, found: Sequence[FoundDirectory]) -> list[FoundDirectory]:
-        """Leave out later bases; mark the products, because Hive 3's names do not tell them.
+        """Omit later bases; mark the products, because names of Hive 3 do not show them.
 
-        A base without `_vT` whose write id aborted would be taken for an aborted insert overwrite.
+        An unmarked base without `_vT` with an aborted write id would count as an aborted insert
+        overwrite.
         """
         return [
-            each._replace(compacted=True) if self.is_product(each.acid) else each
-            for each in found
-            if isinstance(each.acid, Delta) or not self._is_later_base(each)
+            directory._replace(compacted=True) if self.is_product(directory.acid) else directory
+            for directory in found
+            if isinstance(directory.acid, Delta) or not self._is_later_base(directory)
         ]
 
     def _is_later_base(self, found: FoundDirectory) -> bool:
         """Whether a base was written later: above the snapshot, or compacted above the range.
 
-        Ids that were open in the snapshot may be in a later compaction's base, so the snapshot
-        cannot be read from it; that says nothing about this compaction.
+        A later compaction's base may contain ids that were open in the snapshot, so the snapshot
+        can't be read from it. That does not contradict this compaction.
         """
         if not isinstance(found.acid, Base):
             return False
@@ -177,7 +182,7 @@ class Compaction:
         return self.reaches(acid) and not self.is_product(acid) and not self._is_newer(acid)
 
     def _is_newer(self, acid: AcidDirectory) -> bool:
-        """Whether a later compaction wrote it: its readers are not those that were waited for."""
+        """Whether a later compaction wrote it: its readers were not among the awaited ones."""
         if self.own_txn is None or acid.visibility_txn is None:
             return False
         return acid.visibility_txn > self.own_txn

@@ -1,4 +1,4 @@
-"""What lies in directories, as one hash: others of the same names are not taken for them."""
+"""One hash of the content of directories, to detect other directories with the same names."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from hashlib import sha256
 
 
 def content_hash(directories: Mapping[str, Iterable[tuple[str, int, int]]]) -> str:
-    """Hash the names of directories and what their files are, in whatever order they come.
+    """Hash the names of directories and their files, in any order.
 
     Args:
-        directories: By name the files below each, as name, size in bytes, and time of change in
-            milliseconds since the epoch.
+        directories: The files below each directory, by its name, as name, size in bytes, and time
+            of change in milliseconds since the epoch.
 
     Returns:
         64 hexadecimal digits.

@@ -1,9 +1,9 @@
-"""Which directory hides which: whoever reads with the first passes over the second.
+"""Which directories a directory hides: a reader of the first skips the others.
 
-A reader's snapshot decides whether it sees a compaction's product (`_vT` is its transaction). One
-that sees it and can use it reads it instead of all that it hides; one that does not see it began
-before the compaction, and reads the others. So putting back what a product hides shows no row
-twice, whatever the snapshot.
+A reader's snapshot decides whether it sees a compaction's product (`_vT` is its transaction). A
+reader that sees and can use the product reads it instead of all directories that it hides. A reader
+that does not see it began before the compaction, and reads the others. So after hidden directories
+are put back, no reader sees a row twice, with any snapshot.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from tidegate.hive.names import Base, Delta
 
 
 def hides(product: FoundDirectory, found: FoundDirectory) -> bool:
-    """Whether `found` adds nothing for any reader that can use `product`, whatever else is there.
+    """Whether every reader that can use `product` skips `found`, with any other directories.
 
-    A base hides every delta up to its write id, and every lesser base; of two compacted bases of
-    one write id neither hides the other. A compaction's delta hides the deltas in its range, of
-    inserts and of deletes alike, but neither a base nor a delta of its very range without a
-    statement: getAcidState takes both.
+    A base hides every delta up to its write id and every lower base. Of two compacted bases with
+    the same write id, neither hides the other. A compaction's delta hides the deltas in its range,
+    both of inserts and of deletes. It hides neither a base nor a delta of exactly its range without
+    a statement, because getAcidState reads both.
     """
     if isinstance(product.acid, Base):
         return _base_hides(product, found)

@@ -1,6 +1,6 @@
-"""Lists of ids as Hive writes them (`4,7,9`, in newer versions also `4-7`), kept as ranges.
+"""Hive's lists of ids (`4,7,9`, in newer versions also `4-7`), stored as ranges.
 
-A range is never expanded, so the memory that a list takes is bounded by the length of its text.
+Ranges are never expanded, so the length of a list's text limits its memory.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class IdRanges:
     """A set of ids as sorted ranges that neither overlap nor touch; both ends are included.
 
     Attributes:
-        firsts: The first id of each range.
-        lasts: The last id of each range.
+        firsts: The first ids of the ranges.
+        lasts: The last ids of the ranges.
     """
 
     firsts: tuple[int, ...] = ()
     lasts: tuple[int, ...] = ()
     _counts: tuple[int, ...] = field(init=False, repr=False, compare=False)
-    """How many ids there are in all ranges up to each."""
+    """The cumulative number of ids up to each range."""
 
     def __post_init__(self) -> None:
-        """Count once, so that every question is a binary search."""
+        """Count once, so that every query is a binary search."""
         widths = (last - first + 1 for first, last in self)
         object.__setattr__(self, "_counts", tuple(accumulate(widths)))
 
@@ -66,7 +66,7 @@ class IdRanges:
         return cls(tuple(firsts), tuple(lasts))
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        """Each range, as its first and its last id."""
+        """The ranges, as first and last id."""
         return zip(self.firsts, self.lasts, strict=True)
 
     def __contains__(self, wanted: int) -> bool:
@@ -74,7 +74,7 @@ class IdRanges:
         return self.count_in(wanted, wanted) > 0
 
     def count_in(self, low: int, high: int) -> int:
-        """How many ids are in a range, both ends included."""
+        """The number of ids in a range, both ends included."""
         if not self.firsts:
             return 0
         return max(0, self._count_up_to(high) - self._count_up_to(low - 1))
@@ -88,8 +88,8 @@ class IdRanges:
     def __str__(self) -> str:
         """Format as Hive does; the inverse of `parse`.
 
-        Single ids, because Hive 4.0 reads no ranges of write ids; but a range of more than 1,000
-        ids is written as a range.
+        Writes single ids, because Hive 4.0 can't parse ranges of write ids, but a range of more
+        than 1,000 ids as a range.
         """
         return ",".join(map(_formatted, self.firsts, self.lasts))
 
@@ -102,7 +102,7 @@ def parse_lists(text: str, parts: list[str], expected: int) -> tuple[int, int, I
     """Parse the high-water mark, the least open id, the open ids and the aborted ids.
 
     Args:
-        text: The whole string, for the error message.
+        text: The complete string, for the error message.
         parts: The fields of `text`, from the high-water mark on.
         expected: The number of fields; the last two (the lists of ids) are optional.
 
@@ -117,7 +117,7 @@ def parse_lists(text: str, parts: list[str], expected: int) -> tuple[int, int, I
 
 
 def shortened(text: str) -> str:
-    """A text for an error message, which is published: quoted, and cut where it is long."""
+    """A text for an error message that is published: quoted, and cut if it is long."""
     return f"{text[:100]!r}..." if len(text) > 100 else repr(text)  # noqa: PLR2004
 
 

@@ -3,8 +3,8 @@
     base_W[_vT]                              every row up to write id W, one file per bucket
     [delete_]delta_MIN_MAX[_STATEMENT][_vT]  the row events of the write ids MIN to MAX
 
-Ids are Java longs. `T` is the transaction that made the directory visible; Hive 4 adds it to what a
-compaction writes, Hive 3 to nothing. Hive pads write ids to seven digits and statements to four,
+Ids are Java longs. `T` is the transaction that made the directory visible; Hive 4 adds it to the
+products of compactions, Hive 3 never. Hive pads write ids to seven digits and statements to four,
 and parses any number of digits.
 """
 
@@ -19,7 +19,7 @@ from tidegate.hive.id_lists import shortened
 _LONG_MAX: Final = 2**63 - 1
 _LONG_MIN: Final = -(2**63)
 _LONGEST: Final = 20
-"""Digits, one more than a Java long can have."""
+"""Number of digits: one more than a Java long can have."""
 _INT_MAX: Final = 2**31 - 1
 _PREFIXES: Final = ("base_", "delta_", "delete_delta_")
 _BASE: Final = re.compile(r"base_(-?[0-9]+)(?:_v([0-9]+))?")
@@ -27,7 +27,7 @@ _DELTA: Final = re.compile(r"(delete_)?delta_([0-9]+)_([0-9]+)(?:_([0-9]+))?(?:_
 _USUAL_DELTA: Final = re.compile(
     r"(delete_)?delta_([0-9]{1,18})_([0-9]{1,18})(?:_([0-9]{1,9}))?(?:_v([0-9]{1,18}))?"
 )
-"""Every number in it fits, so that none has to be checked: a table may have 200,000 such names."""
+"""All its numbers fit without a check, for speed: a table may have 200,000 such names."""
 
 
 class Base(NamedTuple):
@@ -46,7 +46,7 @@ class Base(NamedTuple):
 
     @property
     def max_write_id(self) -> int:
-        """The same as `write_id`; deltas have it too."""
+        """The same as `write_id`, as in deltas."""
         return self.write_id
 
     @property
@@ -56,10 +56,10 @@ class Base(NamedTuple):
 
 
 class Delta(NamedTuple):
-    """The insert events of a range of write ids or, with `deletes`, the delete events.
+    """The insert events of a range of write ids or, with `deletes`, its delete events.
 
-    `statement` is the number of a statement within its transaction; deltas of compactions have
-    none.
+    `statement` is the number of the statement within its transaction; None in deltas of
+    compactions.
     """
 
     min_write_id: int
@@ -81,11 +81,11 @@ AcidDirectory = Base | Delta
 
 
 MARKER_SUFFIX: Final = "_$folder$"
-"""Hadoop's file systems for object stores mark a directory by an empty file of this suffix."""
+"""Hadoop's file systems for object stores mark a directory with an empty file of this suffix."""
 
 
 def is_acid_name(name: str) -> bool:
-    """Whether Hive would try to parse this as the name of an ACID directory."""
+    """Whether Hive would parse this as the name of an ACID directory."""
     return name.startswith(_PREFIXES)
 
 
@@ -93,7 +93,7 @@ def parse_name(name: str) -> AcidDirectory:
     """Parse a directory's name; the inverse of `.name` (up to leading zeros).
 
     Raises:
-        FormatError: `name` is not the name of an ACID directory; Hive's getAcidState fails at such
+        FormatError: `name` is not the name of an ACID directory; Hive's getAcidState fails on such
             a name. Stricter than Hive: only a base may have a sign, and MIN must not exceed MAX.
     """
     if usual := _USUAL_DELTA.fullmatch(name):
@@ -132,7 +132,7 @@ def _optional(digits: str | None) -> int | None:
 
 
 def _number(digits: str) -> int:
-    """The number, or one that no Java long can be: Python converts no more than 4,300 digits."""
+    """The number, or another one above Java's longs: Python converts at most 4,300 digits."""
     if len(digits) < _LONGEST:
         return int(digits)
     sign, significant = digits[: digits.startswith("-")], digits.lstrip("-0")

@@ -1,9 +1,9 @@
 """Which directories a snapshot reads, and which are obsolete for it: Hive's getAcidState.
 
 Mirrors `AcidUtils.getAcidState` of Hive 4.0 and 4.1. Hive visits bases in the order of a hash map,
-and a few results depend on that order: `acid_state` visits them in the order given, and
-`always_obsolete` names only what is obsolete in every order. Original files (outside any ACID
-directory), which Hive calls obsolete once there is a base, are left out.
+and a few results depend on that order. `acid_state` visits them in the given order, and
+`always_obsolete` returns only directories that are obsolete in every order. Original files (outside
+any ACID directory) are omitted, although Hive calls them obsolete once there is a base.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from tidegate.hive.write_ids import RangeResponse, ValidTxns, ValidWriteIds
 
 
 class NotEnoughHistory(TidegateError):  # noqa: N818 - named as Hive names it
-    """A compaction's base is the oldest, and the snapshot can use no base. The catcher refuses."""
+    """The oldest base is a compaction's, and the snapshot can't use any. The catcher refuses."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcidState:
-    """Names of directories: what a snapshot reads (`base`, `current`), and what it never reads.
+    """Names of directories that a snapshot reads (`base`, `current`), and that it never reads.
 
-    `obsolete` is replaced by what is read; `aborted` holds nothing but aborted write ids.
+    `obsolete` directories are replaced by those that are read; `aborted` directories contain only
+    aborted write ids.
     """
 
     base: str | None = None
@@ -43,7 +44,7 @@ def acid_state(
     Args:
         found: The directories, in the order in which Hive would visit them.
         write_ids: The snapshot: a reader's list, or a cleaner's.
-        txns: Decides which `_vT` are visible; without it, all are.
+        txns: The transactions whose `_vT` are visible; without it, all are.
 
     Raises:
         NotEnoughHistory: no base is usable, and a compaction wrote the oldest.
@@ -69,31 +70,31 @@ def acid_state(
 def always_obsolete(
     found: Sequence[FoundDirectory], write_ids: ValidWriteIds, txns: ValidTxns | None = None
 ) -> tuple[str, ...]:
-    """Name what is obsolete in whatever order Hive visits the directories: see `settled_state`."""
+    """The directories that are obsolete in any order of Hive's visits: see `settled_state`."""
     return settled_state(found, write_ids, txns).obsolete
 
 
 def settled_state(
     found: Sequence[FoundDirectory], write_ids: ValidWriteIds, txns: ValidTxns | None = None
 ) -> AcidState:
-    """Classify as `acid_state` does, with what is obsolete in whatever order Hive visits.
+    """Classify like `acid_state`, but as obsolete only if that holds in any order of Hive's visits.
 
-    A base is obsolete only if it is usable and a better base is usable too: the lesser of two
-    unusable bases is obsolete in one order and needed in the other. What is aborted depends on no
-    order. `obsolete` is sorted by name.
+    A base is obsolete only if it is usable and a better base is usable, too: the lower of two
+    unusable bases is obsolete in one order and needed in the other. Aborted directories do not
+    depend on the order. `obsolete` is sorted by name.
 
     Raises:
         NotEnoughHistory: `acid_state` raises it in at least one order.
     """
-    bases = [each for each in found if isinstance(each.acid, Base)]
-    # of two oldest bases of one write id, Hive checks the one that it visited first
+    bases = [directory for directory in found if isinstance(directory.acid, Base)]
+    # of two oldest bases with the same write id, Hive checks the one that it visited first
     oldest_first = sorted(bases, key=lambda base: (base.acid.max_write_id, not is_compacted(base)))
-    deltas = [each for each in found if not isinstance(each.acid, Base)]
+    deltas = [directory for directory in found if not isinstance(directory.acid, Base)]
     state = acid_state([*oldest_first, *deltas], write_ids, txns)
     visible, _ = _visible(bases, txns)
-    usable = [each for each in visible if is_usable(each, write_ids)]
+    usable = [base for base in visible if is_usable(base, write_ids)]
     best = max(map(rank, usable), default=None)
-    lesser = {each.name for each in usable if rank(each) != best}
+    lesser = {base.name for base in usable if rank(base) != best}
     shadowed = set(state.obsolete) - {base.name for base in bases}
     return replace(state, obsolete=tuple(sorted(lesser | shadowed)))
 
@@ -105,30 +106,30 @@ def _visible(
         return list(found), []
     visible: list[FoundDirectory] = []
     aborted: list[str] = []
-    for each in found:
-        txn = each.acid.visibility_txn
+    for directory in found:
+        txn = directory.acid.visibility_txn
         if txn is None or txns.is_valid(txn):
-            visible.append(each)
+            visible.append(directory)
         elif txns.is_aborted(txn):
-            aborted.append(each.name)
+            aborted.append(directory.name)
     return visible, aborted
 
 
 def _visited_deltas(
     visible: Iterable[FoundDirectory], write_ids: ValidWriteIds
 ) -> tuple[list[FoundDirectory], list[str]]:
-    """The deltas with a valid write id, and the names of those with aborted ones only."""
+    """The deltas with a valid write id, and the names of those with only aborted ones."""
     valid: list[FoundDirectory] = []
     aborted: list[str] = []
-    for each in visible:
-        acid = each.acid
+    for directory in visible:
+        acid = directory.acid
         if isinstance(acid, Base):
             continue
         low, high = acid.min_write_id, acid.max_write_id
         if write_ids.aborted_in(low, high) is RangeResponse.ALL:
-            aborted.append(each.name)
+            aborted.append(directory.name)
         elif write_ids.valid_in(low, high) is not RangeResponse.NONE:
-            valid.append(each)
+            valid.append(directory)
     return valid, aborted
 
 

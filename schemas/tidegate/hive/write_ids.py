@@ -1,9 +1,9 @@
-"""Snapshots: the write ids, and the transactions, that are committed for one reader.
+"""Snapshots: the write ids and the transactions that are committed for one reader.
 
     ValidWriteIdList   db.table:HIGH_WATER_MARK:MIN_OPEN:open,ids:aborted,ids
     ValidTxnList       HIGH_WATER_MARK:MIN_OPEN:open,ids:aborted,ids
 
-`MIN_OPEN` is the greatest Java long where nothing is open.
+`MIN_OPEN` is the greatest Java long if nothing is open.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ValidTxns:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse Hive's string; ranges such as `4-7`, which newer versions write, are accepted.
+        """Parse Hive's string, including ranges such as `4-7`, which newer versions write.
 
         Raises:
             FormatError: `text` is not a ValidTxnList.
@@ -101,7 +101,7 @@ class ValidWriteIds:
         return self.open.count_in(low, high) > 0
 
     def valid_in(self, low: int, high: int) -> RangeResponse:
-        """How many write ids of the range are valid, as Hive's ValidReaderWriteIdList counts them.
+        """How many write ids of the range are valid, counted like Hive's ValidReaderWriteIdList.
 
         As in Hive, a range that starts at or below the high-water mark and ends below the first
         open or aborted id counts as ALL, even if it ends above the mark.
@@ -126,7 +126,7 @@ class ValidWriteIds:
         return RangeResponse.ALL if count == high - low + 1 else RangeResponse.SOME
 
     def takes_compacted_base(self, write_id: int) -> bool:
-        """Whether this snapshot can be read from a compaction's base of this write id."""
+        """Whether this snapshot can be read from a compaction's base with this write id."""
         return write_id < self.min_open and write_id <= self.high_water_mark
 
     def __str__(self) -> str:
@@ -139,8 +139,8 @@ class ValidWriteIds:
 class CleanerWriteIds(ValidWriteIds):
     """A cleaner's ValidWriteIdList: a range that ends above the high-water mark is not valid.
 
-    With a reader's list, the delta of a second compaction would make the first one's obsolete,
-    though a reader that started between the two still reads it (HIVE-27526).
+    With a reader's list, the delta of a second compaction would make the first one's delta
+    obsolete, although a reader that started between the two still reads it (HIVE-27526).
     """
 
     @classmethod
@@ -150,7 +150,7 @@ class CleanerWriteIds(ValidWriteIds):
         return cls(*marks, reader.open, reader.aborted)
 
     def valid_in(self, low: int, high: int) -> RangeResponse:
-        """As Hive's ValidCleanerWriteIdList counts them."""
+        """Count like Hive's ValidCleanerWriteIdList."""
         if high > self.high_water_mark:
             return RangeResponse.NONE
         return ValidWriteIds.valid_in(self, low, high)

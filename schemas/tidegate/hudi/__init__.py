@@ -1,4 +1,4 @@
-"""The names and contents of a Hudi table's timeline, as values. Pure: nothing here reads a disk."""
+"""File names and contents of a Hudi table's timeline, as values. Pure: nothing reads a disk."""
 
 from __future__ import annotations
 

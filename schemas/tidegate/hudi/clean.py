@@ -1,4 +1,4 @@
-"""Clean plan and metadata: the instant from which on all files stay, and where some went."""
+"""Clean plan and metadata: the instant from which on all files stay, and cleaned partitions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def earliest_to_retain(requested: bytes) -> str | None:
 
 
 def cleaned_partitions(completed: bytes) -> frozenset[str]:
-    """The partitions of which a completed clean removed files.
+    """The partitions from which a completed clean removed files.
 
     Raises:
         FormatError: the content is not clean metadata.

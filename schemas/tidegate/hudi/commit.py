@@ -23,16 +23,16 @@ class CommitMetadata:
 
     writes: tuple[WriteStat, ...]
     replaced: Mapping[str, tuple[str, ...]]
-    """partition to the ids of the file groups it replaced"""
+    """The ids of the replaced file groups, by partition."""
     operation: str | None = None
     extra: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What the writer added: checkpoints, the schema of the table."""
+    """The writer's additions: checkpoints, the schema of the table."""
     named: frozenset[str] = frozenset()
-    """Partitions of which it says anything, if only that nothing was written there."""
+    """All partitions in the stats, even those without written files."""
 
     @property
     def partitions(self) -> frozenset[str]:
-        """Every partition that it wrote to or replaced something of, or names."""
+        """All partitions that it wrote to, replaced file groups of, or names."""
         return self.named | {write.partition for write in self.writes} | self.replaced.keys()
 
     @classmethod
@@ -40,7 +40,7 @@ class CommitMetadata:
         """Read the content of a completed commit, JSON or Avro.
 
         Raises:
-            FormatError: the content is neither.
+            FormatError: the content is neither JSON nor Avro commit metadata.
         """
         stats, named, record = _stats_and_rest(content)
         with containers.reading("commit metadata"):
@@ -55,15 +55,15 @@ class CommitMetadata:
 
 
 def planned_updates(inflight: bytes) -> tuple[WriteStat, ...]:
-    """The file groups that a pending write set out to update; `path` and `size` say nothing.
+    """The file groups that a pending write is going to update; `path` and `size` are empty.
 
-    Empty where the writer did not record them (Flink), or only adds file groups.
+    Empty if the writer did not record them (Flink), or only adds file groups.
 
     Args:
-        inflight: The content of its inflight file.
+        inflight: The content of the write's inflight file.
 
     Raises:
-        FormatError: it is not commit metadata.
+        FormatError: the content is not commit metadata.
     """
     if not inflight:
         return ()
@@ -72,16 +72,16 @@ def planned_updates(inflight: bytes) -> tuple[WriteStat, ...]:
         stats = record.get(STATS) or {}
         found = [
             write_stat(partition, stat | {"path": ""})
-            for partition, each in stats.items()
-            for stat in each
+            for partition, entries in stats.items()
+            for stat in entries
         ]
         return tuple(stat for stat in found if stat.file_id and stat.previous)
 
 
 def _stats_and_rest(content: bytes) -> tuple[list[WriteStat], Iterable[str], Mapping[str, Any]]:
-    """The files that were written, those with a path; all partitions that are named; the record.
+    """The written files (those with a path), all named partitions, and the record.
 
-    The record may lack the first two.
+    The record may be without its stats.
     """
     if content.startswith(containers.MAGIC):
         text, data = containers.split(content)

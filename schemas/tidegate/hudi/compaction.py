@@ -1,4 +1,4 @@
-"""Compaction plans: the file groups that a compaction is going to rewrite, and from what."""
+"""Compaction plans: the file groups that a compaction is going to rewrite, and its input files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def compacted_groups(requested: bytes) -> frozenset[tuple[str, str]]:
 
 
 def merged_files(requested: bytes) -> frozenset[tuple[str, str]]:
-    """The files (partition, name) that a compaction merges: base files, and the log files since.
+    """The files (partition, name) that a compaction merges: base files and their log files.
 
     Raises:
         FormatError: the content is not a compaction plan.

@@ -19,11 +19,11 @@ from tidegate.errors import FormatError
 
 MAGIC: Final = b"Obj\x01"
 MAX_INFLATED: Final = 64 * 1024 * 1024
-"""The largest compressed record in bytes, inflated: a commit of about 100,000 files."""
+"""Maximum inflated size of a compressed record, in bytes: a commit of about 100,000 files."""
 _SCHEMAS: Final = SchemaLimits(
     length=256 * 1024, depth=96, types=10_000, fixed_bytes=2**20, logical_types=None
 )
-"""Far above Hudi's own: without logical types, because none is needed and some are costly."""
+"""Far above Hudi's own schemas. Without logical types: none is needed, and some are costly."""
 _SYNC_BYTES: Final = 16
 _CONTINUES: Final = 0x80
 
@@ -39,11 +39,11 @@ def schema(name: str) -> Record:
 
 
 def encode(name: str, record: Record, header: Mapping[str, str] | None = None) -> bytes:
-    """Write one record of schema `name`. The same record gives the same bytes.
+    """Encode one record of schema `name`. Equal records have equal bytes.
 
     Args:
-        name: The record's name, `HoodieSavepointMetadata` and kin.
-        record: Its fields.
+        name: The name of the schema, e.g. `HoodieSavepointMetadata`.
+        record: The fields of the record.
         header: Further entries for the header; readers ignore keys that they do not know.
     """
     sync = hashlib.sha256(repr((name, record, header)).encode()).digest()[:_SYNC_BYTES]
@@ -55,11 +55,11 @@ def encode(name: str, record: Record, header: Mapping[str, str] | None = None) -
 
 
 def encode_data(name: str, data: bytes, header: Mapping[str, bytes]) -> bytes:
-    """Write one record of schema `name` that is encoded already. The same gives the same bytes.
+    """Make a container with one encoded record of schema `name`. Equal arguments, equal bytes.
 
     Args:
-        name: The record's name.
-        data: The record as Avro has it.
+        name: The name of the schema.
+        data: The record, encoded in Avro.
         header: Further entries for the header; readers ignore keys that they do not know.
     """
     about = {"avro.schema": json.dumps(schema(name)).encode(), "avro.codec": b"null", **header}
@@ -70,10 +70,10 @@ def encode_data(name: str, data: bytes, header: Mapping[str, bytes]) -> bytes:
 
 
 def data_of(name: str, content: bytes) -> tuple[dict[str, bytes], bytes]:
-    """The header's entries and the encoded record of what `encode_data` wrote.
+    """The header's entries and the encoded record of a container by `encode_data`.
 
     Raises:
-        FormatError: the content is something else, or was damaged since.
+        FormatError: another program wrote the content, or it is damaged.
     """
     entries, start = _read_header(content)
     ours = entries.get("avro.schema") == json.dumps(schema(name)).encode()
@@ -91,15 +91,16 @@ def _header_entries(entries: Mapping[str, bytes]) -> bytes:
 
 
 def _sync_of(entries: bytes, data: bytes) -> bytes:
-    """A digest: it marks the end of a block, and tells whether the file is as it was written."""
+    """A digest as the sync marker: marks the end of a block, and shows whether the file changed."""
     return hashlib.sha256(entries + data).digest()[:_SYNC_BYTES]
 
 
 def decode(content: bytes) -> Record:
-    """Read the one record of a container.
+    """Decode the single record of a container.
 
-    The writer's schema is checked before any data are read by it, and only the codecs null and
-    deflate are read, inflated up to MAX_INFLATED bytes: a hostile file exhausts nothing.
+    The writer's schema is checked before any data are read with it. Only the codecs null and
+    deflate are supported, inflated up to MAX_INFLATED bytes. So a hostile file can't exhaust memory
+    or time.
 
     Raises:
         FormatError: the content is not such a container, or has no record.
@@ -108,7 +109,7 @@ def decode(content: bytes) -> Record:
 
 
 def split(content: bytes) -> tuple[bytes, bytes]:
-    """The writer's schema, as it is written, and the data of the record.
+    """The text of the writer's schema, and the data of the record.
 
     Raises:
         FormatError: the content is not such a container, or has no record.
@@ -119,7 +120,7 @@ def split(content: bytes) -> tuple[bytes, bytes]:
 
 
 def read_record(text: bytes, data: bytes) -> Record:
-    """Read the record of which `split` gave the parts.
+    """Decode a record from the two parts that `split` returned.
 
     Raises:
         FormatError: the schema is not Avro, or the data are not a record of it.
@@ -128,7 +129,7 @@ def read_record(text: bytes, data: bytes) -> Record:
     try:
         record = fastavro.schemaless_reader(io.BytesIO(data), schema, None)
     except Exception as error:
-        # fastavro raises whatever broke first: EOFError, IndexError, struct.error, ValueError
+        # fastavro raises many kinds of errors: EOFError, IndexError, struct.error, ValueError
         raise FormatError(f"not an Avro container: {type(error).__name__} {error}") from error
     if not isinstance(record, dict):
         raise FormatError("the Avro container has no record")
@@ -136,35 +137,35 @@ def read_record(text: bytes, data: bytes) -> Record:
 
 
 def encode_value(schema: Any, value: Any) -> bytes:  # noqa: ANN401 - fastavro is untyped
-    """Encode a value by a schema that fastavro has parsed."""
+    """Encode a value with a schema that fastavro has parsed."""
     buffer = io.BytesIO()
     fastavro.schemaless_writer(buffer, schema, value)
     return buffer.getvalue()
 
 
 def decode_value(schema: Any, data: bytes) -> Any:  # noqa: ANN401 - fastavro is untyped
-    """Decode what `encode_value` wrote.
+    """Decode the bytes of `encode_value`.
 
     Raises:
-        FormatError: it is something else, or not all of it.
+        FormatError: the data are not exactly one value of the schema.
     """
     buffer = io.BytesIO(data)
     try:
         value = fastavro.schemaless_reader(buffer, schema, None)
     except Exception as error:
-        # fastavro raises whatever broke first
+        # fastavro raises many kinds of errors
         raise FormatError(f"not of that schema: {type(error).__name__} {error}") from error
     if buffer.tell() != len(data):
-        raise FormatError("something follows what should be all")
+        raise FormatError("unexpected data after the value")
     return value
 
 
 @contextmanager
 def reading(what: str) -> Generator[None]:
-    """Read fields of a record.
+    """Convert errors of reading a record's fields.
 
     Raises:
-        FormatError: a field is missing or of another kind, so the record is not `what`.
+        FormatError: a field is missing or of another type, so the record is not `what`.
     """
     try:
         yield
@@ -183,11 +184,11 @@ def header(content: bytes) -> dict[str, str]:
 
 
 @lru_cache(maxsize=64)
-def parsed(text: bytes) -> Any:  # noqa: ANN401 - as fastavro gives it
+def parsed(text: bytes) -> Any:  # noqa: ANN401 - fastavro is untyped
     """A writer's schema, checked and parsed.
 
     Raises:
-        FormatError: it is not an Avro schema, or larger than any of Hudi's.
+        FormatError: the text is not an Avro schema, or larger than any of Hudi's.
     """
     schema = read_schema(text, _SCHEMAS)
     try:
@@ -197,9 +198,9 @@ def parsed(text: bytes) -> Any:  # noqa: ANN401 - as fastavro gives it
 
 
 def _read_header(content: bytes) -> tuple[dict[str, bytes], int]:
-    """The entries of the header, and where its blocks begin."""
+    """The entries of the header, and the index of the first block."""
     if not content.startswith(MAGIC):
-        raise FormatError("not an Avro container: it does not begin as one")
+        raise FormatError("not an Avro container: the magic bytes are missing")
     entries: dict[str, bytes] = {}
     position = len(MAGIC)
     while True:
@@ -234,10 +235,10 @@ def _read_block(content: bytes, position: int, codec: bytes) -> bytes:
 
 
 def read_bytes(content: bytes, position: int) -> tuple[bytes, int]:
-    """Bytes (or text) with their length before them, and where they end.
+    """Length-prefixed bytes (or text), and the index after them.
 
     Raises:
-        FormatError: they are not there.
+        FormatError: the content ends before them.
     """
     size, position = read_long(content, position)
     if not 0 <= size <= len(content) - position:
@@ -246,10 +247,10 @@ def read_bytes(content: bytes, position: int) -> tuple[bytes, int]:
 
 
 def read_long(content: bytes, position: int) -> tuple[int, int]:
-    """A zigzag number of at most ten bytes, and where it ends.
+    """A zigzag number of at most ten bytes, and the index after it.
 
     Raises:
-        FormatError: it is not there.
+        FormatError: the content ends before the number.
     """
     value = 0
     for shift, byte in enumerate(content[position : position + 10]):
@@ -260,7 +261,7 @@ def read_long(content: bytes, position: int) -> tuple[int, int]:
 
 
 def long(value: int) -> bytes:
-    """A number as Avro writes it: zigzag, the lowest seven bits first."""
+    """A number in Avro's encoding: zigzag, lowest seven bits first."""
     rest, found = (value << 1) ^ (value >> 63), bytearray()
     while rest >= _CONTINUES:
         found.append(rest & 0x7F | _CONTINUES)
@@ -270,7 +271,7 @@ def long(value: int) -> bytes:
 
 
 def text(value: str) -> bytes:
-    """A text as Avro writes it."""
+    """A text in Avro's encoding."""
     return _bytes(value.encode())
 
 

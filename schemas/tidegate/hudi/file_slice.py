@@ -1,8 +1,7 @@
-"""Data file names, and the file slices of which a table consisted at an instant.
+"""Data file names, and the file slices of a table at an instant.
 
-A file group's slice is a base file and the log files that changed it since. A copy-on-write table
-has base files only, and beside them the change data (`.cdc`) of its writes, which are log files by
-name.
+A slice of a file group is a base file and the log files that changed it since. A copy-on-write
+table has only base files and the change data (`.cdc`) of its writes, which are log files by name.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ class BaseFile:
 
     @classmethod
     def parse(cls, name: str) -> Self | None:
-        """Read a file name; None if it is not the name of a base file."""
+        """Parse a file name; None if it is not the name of a base file."""
         match = _BASE.fullmatch(name)
         return cls(*match.groups()) if match else None
 
     @property
     def file_name(self) -> str:
-        """The name; `parse` reads it back."""
+        """The file's name; the inverse of `parse`."""
         return f"{self.file_id}_{self.token}_{self.instant}.{self.extension}"
 
 
@@ -53,9 +52,9 @@ class BaseFile:
 class LogFile:
     """`.<file id>_<instant>.log.<version>_<write token>`.
 
-    The instant is that of the slice's base file up to table version 6, from version 8 on that of
-    the delta commit which wrote the log file. The change data of a copy-on-write table are named
-    like log files of the commit that wrote them, with a token that ends in `.cdc`.
+    Up to table version 6, the instant is that of the slice's base file. From version 8 on, it is
+    that of the delta commit that wrote the log file. The change data of a copy-on-write table are
+    named like log files of the commit that wrote them, with a token that ends in `.cdc`.
     """
 
     file_id: str
@@ -65,7 +64,7 @@ class LogFile:
 
     @classmethod
     def parse(cls, name: str) -> Self | None:
-        """Read a file name; None if it is not the name of a log file."""
+        """Parse a file name; None if it is not the name of a log file."""
         match = _LOG.fullmatch(name)
         if match is None:
             return None
@@ -73,26 +72,26 @@ class LogFile:
 
     @property
     def file_name(self) -> str:
-        """The name; `parse` reads it back."""
+        """The file's name; the inverse of `parse`."""
         token = "" if self.token is None else f"_{self.token}"
         return f".{self.file_id}_{self.instant}.log.{self.version}{token}"
 
     @property
     def is_change_data(self) -> bool:
-        """Whether it has the change data of a commit: rows before and after, no part of a table."""
+        """Whether it contains a commit's change data: rows before and after, not table content."""
         return self.token is not None and self.token.endswith(_CHANGE_DATA)
 
     @property
     def order(self) -> tuple[int, str]:
-        """Readers read the log files of a slice (version 6) in this order."""
+        """Sort key: the order in which readers read the log files of a slice (version 6)."""
         return self.version, self.token or ""
 
 
 def parse_data_file(name: str) -> BaseFile | LogFile | None:
-    """Read the name of a base or log file; None if it is neither.
+    """Parse the name of a base or log file; None if it is neither.
 
     Raises:
-        FormatError: it is the name of a log file, but of no known form: its slice is unknown.
+        FormatError: it is a log file's name of an unknown form, so its slice is unknown.
     """
     file = BaseFile.parse(name) or LogFile.parse(name)
     if file is None and name.startswith(".") and _LOG_INFIX in name and not name.endswith(".crc"):
@@ -106,7 +105,7 @@ def instant_of_data_file(name: str) -> str | None:
     Raises:
         FormatError: as `parse_data_file`.
     """
-    if not name.startswith("."):  # most are, and a listing has many
+    if not name.startswith("."):  # fast path: most files are base files
         match = _BASE.fullmatch(name)
         return match["instant"] if match else None
     file = parse_data_file(name)
@@ -115,10 +114,10 @@ def instant_of_data_file(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:
-    """A base file with its log files, or log files without one.
+    """A base file with its log files, or log files without a base file.
 
-    Its instant is that of the base file or, where there is none (yet), of the compaction that is
-    going to write it or of the first delta commit.
+    Its instant is that of the base file. Without a base file, it is the instant of the pending
+    compaction that will write one, or of the first delta commit.
     """
 
     file_id: str
@@ -135,12 +134,13 @@ class FileSlice:
 
 @dataclass(frozen=True, slots=True)
 class SliceRules:
-    """What decides which slice a file belongs to.
+    """The rules that assign files to slices.
 
-    `compactions` has the file groups (partition, file id) that a pending compaction is going to
-    compact, with its instant: what is written since belongs to a new slice of that instant.
-    `merged` has the files (partition, name) that a compaction merges, by its instant, for those of
-    `compactions_to_read`; `unknown` those of them that may be compactions, but have no plan.
+    `compactions` maps the file groups (partition, file id) of pending compactions to the
+    compaction's instant: later writes to a group belong to a new slice of that instant.
+    `merged` has the files (partition, name) that every compaction of `compactions_to_read` merges,
+    by instant. `unknown` has the instants of `compactions_to_read` that may be compactions, but
+    have no plan.
     """
 
     timeline: Timeline
@@ -158,7 +158,7 @@ def replaced_groups(
     """The file groups (partition, file id) that replacecommits at or before `until` replaced.
 
     Args:
-        replacements: For each completed replacecommit's timestamp: partition to replaced file ids.
+        replacements: The replaced file ids by partition, by timestamp of completed replacecommits.
         until: Later replacecommits do not count.
     """
     return frozenset(
@@ -173,14 +173,15 @@ def replaced_groups(
 def compactions_to_read(
     partition: str, names: Collection[str], rules: SliceRules
 ) -> frozenset[str]:
-    """The compactions whose plans say which slice the log files of archived delta commits are of.
+    """The compactions whose plans assign the log files of archived delta commits to slices.
 
-    That is decided by when a delta commit completed, from version 8 on. Of an archived one the
-    timeline does not say it; but what a compaction did not merge, although the slice before was its
-    input, was completed after its request.
+    From version 8 on, the slice of a log file depends on the completion time of its delta commit.
+    The timeline has no completion time of an archived delta commit. But if a compaction of the
+    previous slice did not merge a log file, its delta commit completed after the compaction's
+    request.
 
     Raises:
-        FormatError: a log file has a name of an unknown form.
+        FormatError: a log file's name has an unknown form.
     """
     if rules.layout is Layout.ONE:
         return frozenset()
@@ -193,7 +194,7 @@ def compactions_to_read(
         return frozenset()
     bases = filter(None, map(BaseFile.parse, names))
     begun = [(base.file_id, base.instant) for base in bases if base.file_id in oldest]
-    begun += [(each, rules.compactions.get((partition, each), "")) for each in oldest]
+    begun += [(file_id, rules.compactions.get((partition, file_id), "")) for file_id in oldest]
     return frozenset(instant for file_id, instant in begun if instant > oldest[file_id])
 
 
@@ -212,18 +213,17 @@ def latest_slices(
     until: str,
     replaced: AbstractSet[tuple[str, str]],
 ) -> tuple[FileSlice, ...]:
-    """The newest slice, begun at or before `until`, of each file group still in use.
+    """The newest slice of every current file group, begun at or before `until`.
 
-    Files of writes that have not completed, and file groups replaced by then, are left out, as in
-    Hudi's file system view for a savepoint. Log files that were written to the slice later are in
-    it, also as in Hudi.
+    As in Hudi's file system view for a savepoint, files of incomplete writes and file groups that
+    were replaced by then are omitted, but later log files of the slice are included.
 
-    A slice that a pending compaction began has no files until somebody writes to the group. Hudi's
-    savepoint then has no file of that group. Here its files are those of the slice before: as long
-    as the compaction is pending, they are all that there is.
+    A slice that a pending compaction began has no files until the next write to the group. Hudi's
+    savepoint then has no file of that group. Here it has the files of the previous slice: as long
+    as the compaction is pending, they are the group's only files.
 
     Raises:
-        FormatError: a log file has a name of an unknown form.
+        FormatError: a log file's name has an unknown form.
     """
     bases, logs = defaultdict[str, list[BaseFile]](list), defaultdict[str, list[LogFile]](list)
     for name in names:
@@ -249,7 +249,7 @@ class _Group:
     def latest(
         self, bases: Iterable[BaseFile], logs: Iterable[LogFile], until: str
     ) -> list[FileSlice]:
-        """The newest slice that has files; an empty list if there is none."""
+        """The newest slice with files; an empty list if there is none."""
         slices = self._slices(bases, logs)
         begun = [key for key, (base, own) in slices.items() if key <= until and (base or own)]
         return [self._slice(key, *slices[key]) for key in sorted(begun)[-1:]]
@@ -273,16 +273,16 @@ class _Group:
                 continue
             for key in self._keys_of(log, slices):
                 if log.is_change_data and slices.get(key, (None,))[0] is None:
-                    continue  # without its base file it is of a write that is gone
+                    continue  # without its base file, the write is gone
                 slices.setdefault(key, (None, []))[1].append(log)
         return slices
 
     def _keys_of(self, log: LogFile, slices: Iterable[str]) -> tuple[str, ...]:
-        """The slice that a log file is of; two, if it can't be known which."""
+        """The slice of a log file; several if it is ambiguous."""
         timeline = self.rules.timeline
         if self.rules.layout is Layout.ONE:
             return (log.instant,)
-        # the newest slice that was begun before the delta commit completed
+        # the newest slice that began before the delta commit completed
         completed = timeline.completion_of(log.instant)
         key = max((key for key in slices if key <= completed), default=None)
         if _is_of_archived(log, timeline):
@@ -290,15 +290,16 @@ class _Group:
         return (key or log.instant,)
 
     def _keys_of_archived(self, log: LogFile, key: str | None, later: list[str]) -> tuple[str, ...]:
-        """The slices that it may be of, as `compactions_to_read` says.
+        """The possible slices of a log file, as explained in `compactions_to_read`.
 
-        What a plan merges is of the slice before; what it does not merge is not of that slice. An
-        archived compaction, or one whose plan an archiver has removed already, does not say.
+        A log file that a plan merges belongs to the previous slice; one that it does not merge
+        belongs to another. Without a plan (the compaction is archived, or an archiver has already
+        removed the plan), that is unknown.
 
         Args:
             log: The log file.
-            key: The newest slice begun before the delta commit was requested, if there is one.
-            later: Those begun after, in order.
+            key: The newest slice that began before the delta commit's request, if there is one.
+            later: The slices that began after it, in order.
         """
         found = list[str | None]()
         for before, begun in zip([key, *later], [*later, None], strict=True):
@@ -309,8 +310,8 @@ class _Group:
                     break
             elif (self.partition, log.file_name) in merged:
                 return (before or log.instant,)
-        # where no slice is known before: one without a base file, or what a write left that was
-        # rolled back; Hudi takes that for one of the newest slice, and reads it there
+        # without a known previous slice, it is of a slice without a base file, or of a rolled-back
+        # write; Hudi reads the latter as part of the newest slice
         unknown = (log.instant, *later[-1:]) if None in found else ()
         return (*filter(None, found), *unknown)
 

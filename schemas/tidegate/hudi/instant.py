@@ -1,8 +1,8 @@
-"""Instants: the names of a Hudi timeline's files as values, for both timeline layouts.
+"""Instants: the file names of a Hudi timeline as values, for both timeline layouts.
 
-Layout 1 (table versions up to 6) has them in `.hoodie/`, layout 2 (from version 8 on) in
-`.hoodie/timeline/`. The names of pending instants are the same; only layout 2 has the completion
-time in the name of a completed file.
+Layout 1 (up to table version 6) has its files in `.hoodie/`, layout 2 (from version 8 on) in
+`.hoodie/timeline/`. The names of pending instants are the same. Only layout 2 has the completion
+time in the names of completed files.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class InstantState(IntEnum):
 
 
 class Action(StrEnum):
-    """What an instant does, as written in file names."""
+    """The action of an instant, as in file names."""
 
     COMMIT = "commit"
     DELTA_COMMIT = "deltacommit"
@@ -48,15 +48,15 @@ class Action(StrEnum):
 
 
 COMMITS: Final = frozenset({Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT})
-"""The actions of completed writes: what can be savepointed."""
+"""The actions of completed writes, which can be savepointed."""
 
 WRITES: Final = COMMITS | {Action.CLUSTERING, Action.COMPACTION, Action.LOG_COMPACTION}
-"""The actions that write data files, pending ones too."""
+"""The actions that write data files, including pending ones."""
 
 COMPACTIONS: Final = frozenset({Action.COMPACTION, Action.COMMIT})
 """The actions of pending and completed compactions on a merge-on-read table.
 
-A compaction has the rows of its request: what it completes later was in the table before.
+A compaction contains the rows at the time of its request, however late it completes.
 """
 
 COMPLETED_AS: Final = {
@@ -64,7 +64,7 @@ COMPLETED_AS: Final = {
     Action.COMPACTION: Action.COMMIT,
     Action.LOG_COMPACTION: Action.DELTA_COMMIT,
 }
-"""The actions that complete under another name."""
+"""Pending actions that complete under another name."""
 
 _ACTIONS: Final[Mapping[str, Action]] = {str(action): action for action in Action}
 _NAME: Final = re.compile(
@@ -77,9 +77,9 @@ _NAME: Final = re.compile(
 class Instant:
     """One file of a timeline.
 
-    `timestamp` is the requested time, `completion` the completion time, both as Hudi writes
-    instants: yyyyMMddHHmmssSSS in the table's time zone. `completion` is None while pending and
-    for a bare name of layout 1, which does not contain it.
+    `timestamp` is the requested time and `completion` the completion time, both as
+    yyyyMMddHHmmssSSS in the table's time zone. `completion` is None while the instant is pending,
+    and for names of layout 1, which do not contain it.
     """
 
     timestamp: str
@@ -89,7 +89,7 @@ class Instant:
 
     @classmethod
     def parse(cls, name: str, layout: Layout) -> Self | None:
-        """Read a file name; None if it is not the name of an instant."""
+        """Parse a file name; None if it is not the name of an instant."""
         match = _NAME.fullmatch(name)
         if match is None:
             return None
@@ -106,10 +106,10 @@ class Instant:
         return cls(timestamp, action, state, completion)
 
     def file_name(self, layout: Layout) -> str:
-        """The name of this instant's file; `parse` reads it back.
+        """The name of this instant's file; the inverse of `parse`.
 
         Raises:
-            FormatError: that layout has no file for this instant.
+            FormatError: the layout has no file for this instant.
         """
         if not _exists(self.action, self.state, layout):
             raise FormatError(f"layout {layout} has no file for {self}")

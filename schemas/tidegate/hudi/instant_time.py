@@ -1,4 +1,4 @@
-"""New instants: the time as Hudi writes it, always after every instant of the timeline."""
+"""Instants as times: parse, compare, and make new ones that are later than the timeline's."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _TO_SECONDS: Final = "%Y%m%d%H%M%S"
 _SECONDS_DIGITS: Final = 14
 _DIGITS: Final = 17
 CLOCK_TOLERANCE: Final = timedelta(hours=24)
-"""How far the clocks of a writer and of a broker may differ: much more than they do."""
+"""Tolerated difference between a writer's and a broker's clock; much more than is usual."""
 _EASTERNMOST: Final = timedelta(hours=14)
 _WESTERNMOST: Final = timedelta(hours=12)
 
 
 def instant_of(moment: datetime, zone: tzinfo | None) -> str:
-    """Format a moment as yyyyMMddHHmmssSSS in `zone` (None: this process's own, Hudi's LOCAL)."""
+    """Format a moment as yyyyMMddHHmmssSSS in `zone` (None: this process's zone, Hudi's LOCAL)."""
     there = moment.astimezone(zone)
     return f"{there:{_TO_SECONDS}}{there.microsecond // 1000:03d}"
 
@@ -27,40 +27,40 @@ def instant_of(moment: datetime, zone: tzinfo | None) -> str:
 def instant_of_ms(milliseconds: int, zone: tzinfo | None) -> str:
     """Format milliseconds since the epoch as an instant.
 
-    Hudi takes the modification time of a completed file of layout 1 for its completion time.
+    In layout 1, Hudi uses the modification time of a completed file as its completion time.
     """
     whole, rest = divmod(milliseconds, 1000)
     return instant_of(datetime.fromtimestamp(whole, UTC) + timedelta(milliseconds=rest), zone)
 
 
 def is_instant(text: str) -> bool:
-    """Whether a text is an instant: 14 digits, or more with parts of a second."""
+    """Whether a text is an instant: 14 digits, or more with fractions of a second."""
     return _INSTANT.fullmatch(text) is not None
 
 
 def is_in_the_future(instant: str, moment: datetime) -> bool:
-    """Whether an instant is later than `moment`, whatever the writer's time zone and clock.
+    """Whether an instant is later than `moment` in any time zone and with any tolerated clock.
 
-    A table's instants are in local time or in UTC, and nobody says which.
+    A table's instants are in local time or in UTC; the instants do not show which.
     """
     return instant > instant_of(moment + _EASTERNMOST + CLOCK_TOLERANCE, UTC)
 
 
 def is_after(moment: datetime, now: datetime) -> bool:
-    """Whether a moment lies in the future of `now`, however far two clocks may differ.
+    """Whether a recorded moment is later than `now` by more than the tolerated difference.
 
-    A clock was wrong when it was written down: what waits for it to come would wait for ever.
+    Then the clock was wrong when the moment was recorded, and it is not worth waiting for it.
     """
     return moment > now + CLOCK_TOLERANCE
 
 
 def is_long_ago(instant: str, moment: datetime) -> bool:
-    """Whether an instant is earlier than `moment`, whatever the writer's time zone and clock."""
+    """Whether an instant is earlier than `moment` in any time zone and with any tolerated clock."""
     return instant < instant_of(moment - _WESTERNMOST - CLOCK_TOLERANCE, UTC)
 
 
 def next_instant(moment: datetime, zone: tzinfo | None, after: str) -> str:
-    """The instant of `moment`, or the first one after `after` if the clock is behind it.
+    """The instant of `moment`, or the successor of `after` if the clock is behind that.
 
     Hudi orders instants as strings, so a new one must be the greatest of its timeline.
 

@@ -1,8 +1,8 @@
-"""The files that a commit wrote, read from its JSON piece by piece: only the fields that we need.
+"""Read the files that a commit wrote from its JSON, in pieces, and only the needed fields.
 
-JSON takes a kilobyte a file. Reading all of it at once needs the text beside the bytes and an
-object for every file: 250 MB for a commit of 100,000 files. Whatever is not as Hudi writes it is
-left to the `json` module, which decides, and says what is wrong.
+JSON takes a kilobyte per file. Parsing all of it at once needs both text and bytes, and an object
+for every file: 250 MB for a commit of 100,000 files. JSON in any other form than Hudi's is left to
+the `json` module, which accepts it or raises an error.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from tidegate.hudi.write_stats import STATS, WriteStat, write_stat
 
 _WINDOW: Final = 2**20
 _MAX_VALUE: Final = 16 * _WINDOW
-"""Characters of one file's stat; of a larger one the text is not read piece by piece."""
+"""Maximum length of one file's stat, in characters, for reading in pieces."""
 _SPACE: Final = " \t\n\r"
 _OPEN_AND_SPACE: Final = frozenset(b"{ \t\n\r")
 
 
 class JsonStats(NamedTuple):
-    """What was read of a commit."""
+    """The content of a commit."""
 
     writes: list[WriteStat]
-    """Those with a path."""
+    """The stats with a path."""
     partitions: list[str]
-    """All that are named."""
+    """All partitions that the stats name."""
     rest: dict[str, Any]
     """The record without its stats."""
 
 
 def read_json_stats(content: bytes) -> JsonStats | None:
-    """Read the JSON of a commit that begins with its stats; None where it is anything else."""
+    """Read the JSON of a commit that begins with its stats; None for any other content."""
     if not content or content[0] not in _OPEN_AND_SPACE or content[1:2] == b"\0":  # UTF-16
         return None
     try:
@@ -42,7 +42,7 @@ def read_json_stats(content: bytes) -> JsonStats | None:
 
 
 class _Text:
-    """The text of some bytes, of which a piece is in memory."""
+    """A text that is decoded from bytes piece by piece."""
 
     def __init__(self, content: bytes) -> None:
         self._content, self._next = content, 0
@@ -51,7 +51,7 @@ class _Text:
         self._scan = json.JSONDecoder().raw_decode
 
     def sign(self) -> str:
-        """Pass over white space, and take the character behind it."""
+        """Skip white space, and take the next character."""
         while True:
             while self._at < len(self._text):
                 found = self._text[self._at]
@@ -62,20 +62,20 @@ class _Text:
                 raise ValueError("the text ends early")
 
     def value(self) -> Any:  # noqa: ANN401 - JSON
-        """Take an object, a list or a string, whose first character was taken."""
+        """Take an object, a list or a string, whose first character is already taken."""
         self._at -= 1
         while True:
             try:
                 found, self._at = self._scan(self._text, self._at)
             except ValueError:
-                # it may go on in the next piece
+                # the value may continue in the next piece
                 if len(self._text) - self._at > _MAX_VALUE or not self._more():
                     raise
             else:
                 return found
 
     def rest(self) -> str:
-        """Everything that was not taken."""
+        """The remaining text."""
         while self._more():
             pass
         return self._text[self._at :]
@@ -99,7 +99,7 @@ def _read(text: _Text) -> JsonStats | None:
     _expect(text, "{")
     writes: list[WriteStat] = []
     partitions: dict[str, None] = {}
-    known: dict[str | None, str | None] = {}  # few commits precede many files
+    known: dict[str | None, str | None] = {}  # many files share few previous commits
     sign = text.sign()
     while sign != "}":
         if sign != '"' or (partition := text.value()) in partitions:
@@ -137,7 +137,7 @@ def _expect(text: _Text, wanted: str) -> None:
 
 
 def _next(text: _Text, end: str) -> str:
-    """The first character of the next item, or the end of them."""
+    """The first character of the next item, or `end`."""
     if (sign := text.sign()) == end:
         return end
     if sign != "," or (sign := text.sign()) == end:

@@ -1,4 +1,4 @@
-"""`hoodie.properties`: what a table declares, and the two edits that we make to it."""
+"""`hoodie.properties`: the declarations of a table, and the two edits that Tidegate makes."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ METADATA_PARTITIONS: Final = (
     "hoodie.table.metadata.partitions",
     "hoodie.table.metadata.partitions.inflight",
 )
-"""The keys that tell readers to trust the metadata table."""
+"""The keys that declare the metadata table to readers."""
 
 _LAYOUT_TWO_FROM: Final = 8
 _LINE: Final = re.compile(r"\s*((?:\\.|[^\\=:\s])+)\s*[=:]?\s*(.*)")
 _PLAIN: Final = re.compile(r"[\w.,-]+", re.ASCII)
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
-_LETTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 @dataclass(frozen=True, slots=True)
 class TableProperties:
-    """The properties that a savepoint or a restore depends on, and all of them in `values`."""
+    """The properties that savepoints and restores depend on; `values` has all of them."""
 
     name: str
     version: int
@@ -36,7 +36,7 @@ class TableProperties:
 
     @classmethod
     def parse(cls, content: bytes) -> Self:
-        """Read the file, a Java properties file.
+        """Parse the Java properties file.
 
         Raises:
             FormatError: a property that every Hudi table has is missing or invalid.
@@ -53,26 +53,26 @@ class TableProperties:
 
     @property
     def timeline_folder(self) -> str:
-        """Where the instants are, below the table."""
+        """The folder of the instants, relative to the table."""
         if self.layout is Layout.ONE:
             return ".hoodie"
         return f".hoodie/{self.values.get('hoodie.timeline.path') or 'timeline'}"
 
     @property
     def zone(self) -> tzinfo | None:
-        """The time zone of instants; None is LOCAL, the writer's own."""
+        """The time zone of instants; None: LOCAL, the writer's own."""
         return (
             UTC if self.values.get("hoodie.table.timeline.timezone", "").upper() == "UTC" else None
         )
 
     @property
     def is_merge_on_read(self) -> bool:
-        """Whether log files are merged with base files as they are read."""
+        """Whether readers merge log files with base files."""
         return self.table_type == "MERGE_ON_READ"
 
     @property
     def rolled_back_by_request(self) -> frozenset[Action]:
-        """Actions that a restore compares by their requests (see `Timeline.completed_after`)."""
+        """Actions that a restore compares by requested time (see `Timeline.completed_after`)."""
         return COMPACTIONS if self.is_merge_on_read else frozenset()
 
     @property
@@ -110,20 +110,20 @@ def without(content: bytes, keys: Collection[str]) -> bytes:
 
 
 def with_value(content: bytes, key: str, value: str) -> bytes:
-    """Set a key to a value; neither may have characters that the file escapes.
+    """Set a key to a value; neither may have characters that need escaping.
 
     Raises:
-        ValueError: one has.
+        ValueError: the key or the value needs escaping.
     """
     if _PLAIN.fullmatch(key) is None or _PLAIN.fullmatch(value) is None:
-        raise ValueError(f"{key}={value} would have to be escaped")
+        raise ValueError(f"{key}={value} needs escaping")
     left = without(content, (key,))
     end = b"" if left.endswith(b"\n") or not left else b"\n"
     return left + end + f"{key}={value}\n".encode("ascii")
 
 
 def _lines(content: bytes) -> list[str]:
-    # ISO 8859-1 and \uXXXX is what java.util.Properties reads and writes
+    # java.util.Properties reads and writes ISO 8859-1 and \uXXXX
     return content.decode("latin-1").splitlines()
 
 
@@ -140,4 +140,4 @@ def _plain(text: str) -> str:
 
 def _character(match: re.Match[str]) -> str:
     code = match[1]
-    return chr(int(code[1:], 16)) if len(code) > 1 else _LETTERS.get(code, code)
+    return chr(int(code[1:], 16)) if len(code) > 1 else _ESCAPED.get(code, code)

@@ -1,4 +1,4 @@
-"""Restore plan and metadata: what a restore is going to roll back, and what it did."""
+"""Restore plan and metadata: the instants to roll back, and the completed rollbacks."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tidegate.hudi.rollback import InstantInfo, RollbackMetadata
 class RestorePlanFile:
     """Hudi's HoodieRestorePlan: the instants to roll back, newest first.
 
-    `savepoint` is None in plans of old Hudi versions, which lack it. `header` goes into the
-    container's header, where Hudi ignores it.
+    `savepoint` is None in plans of old Hudi versions. `header` goes into the container's header,
+    where Hudi ignores it.
     """
 
     instants: tuple[InstantInfo, ...]
@@ -23,7 +23,7 @@ class RestorePlanFile:
     header: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def encode(self) -> bytes:
-        """Write it as the content of a requested restore."""
+        """The content of a requested restore."""
         record = {
             "instantsToRollback": [instant.record() for instant in self.instants],
             "version": 2,
@@ -33,10 +33,10 @@ class RestorePlanFile:
 
     @classmethod
     def decode(cls, content: bytes) -> Self:
-        """Read the content of a requested restore.
+        """Decode the content of a requested restore.
 
         Raises:
-            FormatError: the content is something else.
+            FormatError: the content is not a restore plan.
         """
         record = containers.decode(content)
         with containers.reading("restore plan"):
@@ -48,7 +48,7 @@ class RestorePlanFile:
 
 @dataclass(frozen=True, slots=True)
 class RestoreMetadata:
-    """Hudi's HoodieRestoreMetadata: one rollback an instant, in the order of the plan."""
+    """Hudi's HoodieRestoreMetadata: one rollback per instant, in the order of the plan."""
 
     started: str
     took_ms: int
@@ -56,16 +56,16 @@ class RestoreMetadata:
 
     @property
     def total(self) -> int:
-        """Number of deleted files, over all instants."""
+        """The number of deleted files of all instants."""
         return sum(rollback.total for rollback in self.rollbacks)
 
     @property
     def instants(self) -> tuple[InstantInfo, ...]:
-        """What was rolled back, newest first."""
+        """The rolled-back instants, newest first."""
         return tuple(rollback.target for rollback in self.rollbacks)
 
     def encode(self) -> bytes:
-        """Write it as the content of a completed restore."""
+        """The content of a completed restore."""
         record = {
             "startRestoreTime": self.started,
             "timeTakenInMillis": self.took_ms,
@@ -78,10 +78,10 @@ class RestoreMetadata:
 
     @classmethod
     def decode(cls, content: bytes) -> Self:
-        """Read the content of a completed restore.
+        """Decode the content of a completed restore.
 
         Raises:
-            FormatError: the content is something else.
+            FormatError: the content is not restore metadata.
         """
         record = containers.decode(content)
         with containers.reading("restore metadata"):

@@ -1,4 +1,4 @@
-"""Rollback plan and metadata: what undoing one instant removes, and what it removed."""
+"""Rollback plan and metadata: the files that the rollback of an instant removes, and removed."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class InstantInfo:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
-        """Read an Avro record.
+        """Make it from an Avro record.
 
         Raises:
-            FormatError: its time is not an instant.
+            FormatError: the record's time is not an instant.
         """
         if not is_instant(record["commitTime"]):
             raise FormatError(f"{record['commitTime']!s:.40} is not an instant")
@@ -39,14 +39,14 @@ class InstantInfo:
 
 @dataclass(frozen=True, slots=True)
 class RollbackPlan:
-    """Hudi's HoodieRollbackPlan: one request for each file, with its full path."""
+    """Hudi's HoodieRollbackPlan: one request per file, with its full path."""
 
     target: InstantInfo
     files: tuple[tuple[str, str], ...]
-    """(partition, full path of a file to delete)"""
+    """(partition, full path) of every file to delete."""
 
     def encode(self) -> bytes:
-        """Write it as the content of a requested rollback."""
+        """The content of a requested rollback."""
         requests = [
             {
                 "partitionPath": partition,
@@ -66,10 +66,10 @@ class RollbackPlan:
 
     @classmethod
     def decode(cls, content: bytes) -> Self:
-        """Read the content of a requested rollback.
+        """Decode the content of a requested rollback.
 
         Raises:
-            FormatError: the content is something else.
+            FormatError: the content is not a rollback plan.
         """
         record = containers.decode(content)
         with containers.reading("rollback plan"):
@@ -83,9 +83,9 @@ class RollbackPlan:
 
 @dataclass(frozen=True, slots=True)
 class RollbackMetadata:
-    """Hudi's HoodieRollbackMetadata: partition to the full paths of its deleted files.
+    """Hudi's HoodieRollbackMetadata: the full paths of deleted files, by partition.
 
-    `appended` are (partition, full path) of the log files with nothing but a rollback block.
+    `appended` has (partition, full path) of the log files that contain only a rollback block.
     """
 
     started: str
@@ -96,11 +96,11 @@ class RollbackMetadata:
 
     @property
     def total(self) -> int:
-        """Number of files; one that was gone before counts as deleted."""
+        """The number of files; one that was gone before counts as deleted."""
         return sum(map(len, self.deleted.values()))
 
     def record(self) -> Record:
-        """The Avro record, for a file of its own or within a restore's metadata."""
+        """The Avro record, for a rollback's own file or within a restore's metadata."""
         block = len(RollbackBlock(self.target.timestamp, self.started).encode())
         blocks = defaultdict[str, dict[str, int]](dict)
         for partition, path in self.appended:
@@ -126,15 +126,15 @@ class RollbackMetadata:
         }
 
     def encode(self) -> bytes:
-        """Write it as the content of a completed rollback."""
+        """The content of a completed rollback."""
         return containers.encode("HoodieRollbackMetadata", self.record())
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
-        """Read an Avro record.
+        """Make it from an Avro record.
 
         Raises:
-            FormatError: the content is something else.
+            FormatError: the record is not rollback metadata.
         """
         with containers.reading("rollback metadata"):
             partitions = record["partitionMetadata"]
@@ -154,9 +154,9 @@ class RollbackMetadata:
 
     @classmethod
     def decode(cls, content: bytes) -> Self:
-        """Read the content of a completed rollback.
+        """Decode the content of a completed rollback.
 
         Raises:
-            FormatError: the content is something else.
+            FormatError: the content is not rollback metadata.
         """
         return cls.of(containers.decode(content))

@@ -1,7 +1,8 @@
 """The log block that undoes the blocks of one instant in a file slice (up to table version 6).
 
-There a log file does not tell which instant wrote it, and may have blocks of several. So a rollback
-deletes no log file: it appends one to the slice, with nothing in it but this command.
+In those versions, a log file does not name the instant that wrote it, and may have blocks of
+several. So a rollback deletes no log file. It appends a log file to the slice that contains only
+this command block.
 """
 
 from __future__ import annotations
@@ -26,22 +27,22 @@ _ENTRIES: Final = 3
 MAX_SIZE: Final = (
     _START.size + _ENTRIES * _ENTRY.size + 2 * _LONGEST_INSTANT + len(_ROLL_BACK) + _END.size
 )
-"""A log file with more bytes than this has more in it than a rollback."""
+"""Maximum size, in bytes, of a log file that contains only a rollback block."""
 
 
 @dataclass(frozen=True, slots=True)
 class RollbackBlock:
-    """Readers leave out every block of `target` that they read before this one.
+    """A command block: readers skip every block of `target` that they read before it.
 
-    `instant` is that of the rollback or restore. Readers stop at a block later than the last
-    completed write: until something is written after it, they do not see this one.
+    `instant` is the instant of the rollback or restore. Readers stop at a block later than the last
+    completed write, so they do not see this block until the next write.
     """
 
     target: str
     instant: str
 
     def encode(self) -> bytes:
-        """Write it as the content of a log file."""
+        """The content of a log file with this block."""
         entries = {
             _COMMAND_TYPE: _ROLL_BACK,
             _INSTANT_TIME: self.instant,
@@ -56,7 +57,7 @@ class RollbackBlock:
 
     @classmethod
     def decode(cls, content: bytes) -> Self | None:
-        """Read the content of a log file; None if it is anything but one rollback block."""
+        """Decode the content of a log file; None if it is not exactly one rollback block."""
         try:
             entries = _entries(content)
         except (struct.error, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""Savepoint metadata: the files of each partition that a savepoint keeps."""
+"""Savepoint metadata: the files that a savepoint keeps, by partition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _VERSION: Final = containers.long(0) + containers.long(1)
 
 @dataclass(frozen=True, slots=True)
 class SavepointMetadata:
-    """Hudi's HoodieSavepointMetadata: partition to file names; `at_ms` since the epoch."""
+    """Hudi's HoodieSavepointMetadata.
+
+    `files` has the file names by partition; `at_ms` is in milliseconds since the epoch.
+    """
 
     by: str
     at_ms: int
@@ -26,11 +29,11 @@ class SavepointMetadata:
 
     @property
     def file_count(self) -> int:
-        """Number of files that it keeps."""
+        """The number of files that it keeps."""
         return sum(map(len, self.files.values()))
 
     def encode(self, header: Mapping[str, bytes] | None = None) -> bytes:
-        """Write it as the content of a completed savepoint.
+        """The content of a completed savepoint.
 
         Args:
             header: Further entries for the header; Hudi ignores keys that it does not know.
@@ -48,10 +51,10 @@ class SavepointMetadata:
 
     @classmethod
     def decode(cls, content: bytes) -> Self:
-        """Read the content of a completed savepoint.
+        """Decode the content of a completed savepoint.
 
         Raises:
-            FormatError: the content is something else.
+            FormatError: the content is not savepoint metadata.
         """
         record = containers.decode(content)
         with containers.reading("savepoint metadata"):
@@ -63,12 +66,12 @@ class SavepointMetadata:
 
 
 def read_entries(content: bytes) -> tuple[Mapping[str, bytes], SavepointEntries]:
-    """The header and the partitions of a savepoint that `SavepointMetadata.encode` wrote.
+    """The header and the partitions of a savepoint by `SavepointMetadata.encode`.
 
-    Its partitions are not decoded, but where they are asked for.
+    Partitions are decoded only on access.
 
     Raises:
-        FormatError: somebody else wrote it, Hudi or an earlier version; or it is damaged.
+        FormatError: Hudi or another version wrote the content, or it is damaged.
     """
     header, data = containers.data_of(_NAME, content)
     _, position = containers.read_bytes(data, 0)

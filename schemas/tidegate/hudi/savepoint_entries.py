@@ -1,7 +1,7 @@
-"""The partitions of a savepoint as encoded blocks: a change rewrites the blocks that it is in.
+"""The partitions of a savepoint as encoded blocks: a change rewrites only the blocks it touches.
 
-Avro lets a map be written in blocks, each with its size. A savepoint's are sorted by partition, so
-that a partition's block is found and all others are copied without a look at what is in them.
+Avro allows a map to be written in blocks, each with its size. A savepoint's blocks are sorted by
+partition. So a partition's block is found by search, and all others are copied without decoding.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from tidegate.errors import FormatError
 from tidegate.hudi import containers
 
 _ENTRIES: Final = 16
-"""Partitions in a block: fewer than 64, so that their number takes one byte.
+"""Partitions per block: fewer than 64, so that their number takes one byte.
 
-A change is a block that is decoded and encoded, and every other block is a step of a loop."""
+Larger blocks cost more decoding per change; smaller ones cost more steps in every loop."""
 _CONTINUES: Final = 0x80
 
 Files = tuple[str, ...]
 
 
 class _Block(NamedTuple):
-    # no dataclass: a savepoint of 20,000 partitions has more than a thousand, and all are made
+    # a tuple for speed: a savepoint of 20,000 partitions creates more than a thousand blocks
     first: str
     number: int
     encoded: bytes
-    """With its number of partitions and its size before them."""
+    """The block's number of partitions, its size, and its content."""
 
     @classmethod
     def of(cls, entries: Sequence[tuple[str, Files]]) -> Self:
@@ -42,7 +42,7 @@ class _Block(NamedTuple):
             for partition, names in entries
         }
         content = containers.encode_value(_map_schema(), record)
-        # a byte with their number before them, and one that says that no more blocks follow
+        # without the first byte (their number) and the last (no more blocks)
         payload = content[1:-1]
         size = containers.long(-len(entries)) + containers.long(len(payload))
         return cls(entries[0][0], len(entries), size + payload)
@@ -53,13 +53,15 @@ class _Block(NamedTuple):
         content = containers.long(self.number) + self.encoded[position:] + b"\0"
         record: dict[str, Any] = containers.decode_value(_map_schema(), content)
         if len(record) != self.number:
-            raise FormatError("a block of the savepoint has not the partitions that it says")
+            raise FormatError(
+                "a block of the savepoint has another number of partitions than stated"
+            )
         return {p: tuple(entry["savepointDataFile"]) for p, entry in record.items()}
 
 
 @dataclass(frozen=True)
 class SavepointEntries(Mapping[str, Files]):
-    """Partition to file names; a block is decoded when it is asked for one of its partitions."""
+    """File names by partition; a block is decoded on access to one of its partitions."""
 
     blocks: tuple[_Block, ...]
     _decoded: dict[int, dict[str, Files]] = field(
@@ -68,15 +70,15 @@ class SavepointEntries(Mapping[str, Files]):
 
     @classmethod
     def of(cls, files: Mapping[str, Files]) -> Self:
-        """Encode them."""
+        """Encode file names by partition."""
         return cls(tuple(_blocks(files)))
 
     @classmethod
     def read(cls, data: bytes, position: int) -> tuple[Self, int]:
-        """Read those that `encode` wrote, and where they end.
+        """Read the bytes of `encode`; return the entries and the index after them.
 
         Raises:
-            FormatError: they are not in sorted blocks with sizes, as Hudi's own are not.
+            FormatError: the partitions are not in sorted blocks with sizes; Hudi's own never are.
         """
         blocks = list[_Block]()
         while True:
@@ -101,14 +103,14 @@ class SavepointEntries(Mapping[str, Files]):
         return cls(tuple(blocks)), position
 
     def encode(self) -> bytes:
-        """The map as a record has it."""
+        """The encoded map."""
         return b"".join([block.encoded for block in self.blocks]) + containers.long(0)
 
     def changed(self, changes: Mapping[str, Files | None]) -> SavepointEntries:
-        """With other files of these partitions; None: without the partition.
+        """A copy with other files for these partitions; None removes a partition.
 
         Raises:
-            FormatError: a block in which they are can't be read.
+            FormatError: a block of these partitions can't be decoded.
         """
         by_block = defaultdict[int, dict[str, Files | None]](dict)
         for partition, names in changes.items():
@@ -151,7 +153,7 @@ class SavepointEntries(Mapping[str, Files]):
 
 
 def _short_long(data: bytes, position: int) -> tuple[int, int]:
-    """A number as `containers.read_long` reads it, sooner where it takes one byte or two."""
+    """Like `containers.read_long`, but faster for numbers of one or two bytes."""
     try:
         low = data[position]
         if low < _CONTINUES:
@@ -172,7 +174,7 @@ def _blocks(files: Mapping[str, Files]) -> Iterator[_Block]:
 
 
 @cache
-def _map_schema() -> Any:  # noqa: ANN401 - as fastavro gives it
+def _map_schema() -> Any:  # noqa: ANN401 - fastavro is untyped
     fields = containers.schema("HoodieSavepointMetadata")["fields"]
-    (of_map,) = (each["type"] for each in fields if each["name"] == "partitionMetadata")
+    (of_map,) = (entry["type"] for entry in fields if entry["name"] == "partitionMetadata")
     return fastavro.parse_schema(of_map)

@@ -1,4 +1,4 @@
-"""A Hudi timeline: every instant of a table at one moment, and questions about them."""
+"""A Hudi timeline: all instants of a table at one moment, and queries on them."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def _completion(instant: Instant) -> str:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Instants in the order of their requested times, one for each action that was begun.
+    """Instants in the order of their requested times, one per action.
 
-    An instant with several files (requested, inflight, completed) is in it once, in its furthest
+    An instant with several files (requested, inflight, completed) appears once, in its furthest
     state. A clustering that completed as a replacecommit, and a compaction that completed as a
-    commit, are one instant too.
+    commit, are one instant, too.
     """
 
     instants: tuple[Instant, ...]
 
     @classmethod
     def of(cls, files: Iterable[Instant]) -> Self:
-        """Build it from the files of the timeline, in any order."""
+        """Build a timeline from its files, in any order."""
         furthest: dict[tuple[str, str], Instant] = {}
-        # of two completed files the earlier counts: a slower process is about to remove the later
+        # the earlier of two completed files counts: a slower process will remove the later one
         for file in sorted(files, key=_completion, reverse=True):
             key = (file.timestamp, "write" if file.action in WRITES else file.action)
             known = furthest.get(key)
@@ -45,14 +45,14 @@ class Timeline:
         return cls(tuple(sorted(furthest.values(), key=lambda i: (i.timestamp, i.action))))
 
     def of_action(self, action: Action, *states: InstantState) -> tuple[Instant, ...]:
-        """The instants of one action, in any of the given states (by default in every state)."""
+        """The instants of one action, in any of the given states (by default, in all states)."""
         return tuple(
             i for i in self.instants if i.action is action and (not states or i.state in states)
         )
 
     @cached_property
     def writes(self) -> tuple[Instant, ...]:
-        """Instants that write data files, pending ones too."""
+        """Instants that write data files, including pending ones."""
         return tuple(i for i in self.instants if i.action in WRITES)
 
     @cached_property
@@ -71,13 +71,13 @@ class Timeline:
 
     @cached_property
     def pending_restores(self) -> tuple[Instant, ...]:
-        """Restores that began and did not complete, the furthest one first."""
+        """Restores that began and did not complete, furthest state first."""
         pending = self.of_action(Action.RESTORE, InstantState.REQUESTED, InstantState.INFLIGHT)
         return tuple(sorted(pending, key=lambda i: (-i.state, i.timestamp)))
 
     @cached_property
     def greatest(self) -> str:
-        """The greatest time on the timeline, requested or completed; empty if there is none."""
+        """The greatest requested or completion time on the timeline; empty if there is none."""
         times = {t for i in self.instants for t in (i.timestamp, i.completion) if t is not None}
         return max(times, default="")
 
@@ -91,11 +91,11 @@ class Timeline:
 
     @cached_property
     def start(self) -> str | None:
-        """The first completed write, savepointed or not: as in Hudi, the timeline begins here."""
+        """The first completed write, savepointed or not; as in Hudi, the timeline begins here."""
         return min(self._completed_by_time, default=None)
 
     def completion_of(self, timestamp: str) -> str:
-        """When a write completed; its own time if it is not on the timeline (any more)."""
+        """When a write completed; its own time if it is not (or no longer) on the timeline."""
         write = self._completed_by_time.get(timestamp)
         return (write and write.completion) or timestamp
 
@@ -109,10 +109,9 @@ class Timeline:
         return next(found, None)
 
     def is_committed(self, timestamp: str) -> bool:
-        """Whether a data file of this instant counts: completed, or older than the timeline.
+        """Whether data files of this instant count: it is completed, or older than the timeline.
 
-        A file of a pending write never counts, however old the write is: its rows are not part of
-        the table.
+        Files of a pending write never count, however old it is: its rows are not in the table.
         """
         if timestamp in self._completed_by_time:
             return True
@@ -121,24 +120,25 @@ class Timeline:
         return self.start is not None and timestamp < self.start
 
     def is_forgotten(self, timestamp: str) -> bool:
-        """Whether a write is older than the timeline, and not on it: it was archived."""
+        """Whether a write was archived: it is older than the timeline and not on it."""
         return timestamp not in self._times_of_writes and self.is_committed(timestamp)
 
     def completed_after(
         self, savepoint: Instant, by_request: AbstractSet[Action] = frozenset()
     ) -> tuple[Instant, ...]:
-        """The writes that a restore rolls back, in its order.
+        """The writes that a restore rolls back, in the order of the rollbacks.
 
-        Completion times are compared, so a write that was requested earlier and completed later
-        is among them; a pending one is later than everything. Pending clusterings and
-        replacements come first, then the other pending ones, then the completed ones, each newest
-        first. A pending compaction has the place of its request: what was written to the slices
-        that it began goes before them.
+        Completion times are compared. So a write that was requested before the savepoint and
+        completed after it is included; a pending write counts as later than all others.
+
+        Pending clusterings and replacements come first, then the other pending writes, then the
+        completed ones, each newest first. A pending compaction is ordered by its request, so that
+        writes to the slices that it began are rolled back before it.
 
         Args:
             savepoint: The savepointed commit.
-            by_request: Actions whose requested times are compared instead: for merge-on-read
-                tables COMPACTIONS.
+            by_request: Actions whose requested times are compared instead: COMPACTIONS on
+                merge-on-read tables.
         """
         later = [
             i

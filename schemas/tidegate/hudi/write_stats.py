@@ -1,9 +1,9 @@
-"""The files that a commit wrote, read from its Avro in one pass: only the fields that we need.
+"""Read the files that a commit wrote from its Avro, in one pass, and only the needed fields.
 
-A write stat has thirty fields. fastavro makes a dictionary of them for every file, and a commit of
-100,000 files then takes a second and 200 MB. Here what nobody needs is passed over, numbers by one
-regular expression for as many as follow one another. Whatever is not as Hudi writes it is left to
-fastavro, which decides, and says what is wrong; `tests/hudi/test_write_stats.py` compares the two.
+A write stat has thirty fields. fastavro makes a dictionary of them for every file, which takes a
+second and 200 MB for a commit of 100,000 files. This reader skips the other fields; one regular
+expression skips a run of numbers. Avro in any other form than Hudi's is left to fastavro, which
+accepts it or raises an error. `tests/hudi/test_write_stats.py` compares the two.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Any, Final, NamedTuple
 
 Schema = Any
 Skip = Callable[[bytes, int], int]
-"""Gives the index behind what begins at an index."""
+"""Returns the index after the value that begins at an index."""
 
 STATS: Final = "partitionToWriteStats"
 _FIRST: Final = {"fileId": "string", "path": "string", "prevCommit": "string", "numWrites": "long"}
-"""The fields that a write stat begins with, each of which may be null."""
+"""The first fields of a write stat; all may be null."""
 _PARTITION: Final = "partitionPath"
 _SIZE: Final = "fileSizeInBytes"
 FIELDS: Final = (*_FIRST, _SIZE)
-"""The fields of a write stat that are read, in its order."""
+"""The fields of a write stat that are read, in the order of the schema."""
 _NO_COMMIT: Final = (None, "", "null")
 _MORE: Final = 0x80
-"""The bit of a byte after which there are more of the number."""
+"""The bit of a byte that marks more bytes of the same number."""
 _LONG: Final = rb"(?:[\x80-\xff]{0,8}[\x00-\x7f]|[\x80-\xff]{9}[\x00\x01])"
-"""Of at most ten bytes, the last of which has one bit: together 64."""
+"""At most ten bytes, the tenth with one bit: 64 bits together."""
 _MAX_BYTES: Final = 10
 _TOO_LARGE: Final = 2**64
 _FIXED_SIZES: Final = {
@@ -43,8 +43,8 @@ _FIXED_SIZES: Final = {
 class WriteStat(NamedTuple):
     """One file that a commit wrote.
 
-    `path` is relative to the table; `previous` is the instant of the file group's slice that this
-    one follows, None for a new group.
+    `path` is relative to the table and `size` is in bytes. `previous` is the instant of the file
+    group's previous slice, None for a new group.
     """
 
     partition: str
@@ -56,7 +56,7 @@ class WriteStat(NamedTuple):
 
 
 def write_stat(partition: str, stat: Mapping[str, Any]) -> WriteStat:
-    """A write stat from all of its fields, as JSON or fastavro gives them."""
+    """A write stat from the fields that JSON or fastavro returned."""
     previous = stat.get("prevCommit")
     return WriteStat(
         partition=partition,
@@ -69,19 +69,19 @@ def write_stat(partition: str, stat: Mapping[str, Any]) -> WriteStat:
 
 
 class _OtherwiseError(Exception):
-    """The schema or the data are not as Hudi writes them."""
+    """The schema or the data differ from Hudi's form."""
 
 
 class StatsReader:
-    """Reads the write stats of commits that have one schema."""
+    """Reads the write stats of commits with a certain schema."""
 
     def __init__(self, before: Skip, between: Skip, after: Skip) -> None:
-        """Take what is before the partition's path, between it and the size, and after that."""
+        """Take the skips before the partition's path, between it and the size, and after that."""
         self._before, self._between, self._after = before, between, after
 
     @classmethod
     def of(cls, schema: Schema) -> StatsReader | None:
-        """The reader for commits of a schema; None if it is not as Hudi's.
+        """The reader for commits of a schema; None if the schema differs from Hudi's form.
 
         The stats come first in a commit, in a map from partitions to arrays.
         """
@@ -116,8 +116,8 @@ class StatsReader:
         """Read the stats of a commit.
 
         Returns:
-            The stats that have a path, all partitions that are named, and the data with no stats
-            instead of them, for fastavro; None if fastavro is to read it all.
+            The stats with a path, all named partitions, and the data with null stats, for fastavro.
+            None if fastavro has to read everything.
         """
         if not data or data[0] != 2:  # noqa: PLR2004 - the second branch of the union
             return None
@@ -136,10 +136,10 @@ class StatsReader:
                 return at
             for _ in range(count):
                 began, (partition, at) = at, _text(data, at)
-                if partition in named:  # in a dictionary the last one would stand alone
+                if partition in named:  # a dictionary would have only the last one
                     raise _OtherwiseError
                 named.add(partition)
-                # almost every stat repeats it
+                # almost every stat repeats the partition
                 at = self._files(data, at, (partition, b"\2" + data[began:at]), stats)
 
     def _files(
@@ -172,7 +172,7 @@ class StatsReader:
 
 
 def _skips(fields: Sequence[Schema]) -> Iterator[Skip]:
-    """What is before the partition's path, between it and the size, and after that."""
+    """The skips before the partition's path, between it and the size, and after that."""
     names = [field["name"] for field in fields]
     kinds = [_plain(field["type"]) for field in fields]
     first = len(_FIRST)
@@ -190,16 +190,16 @@ def _skips(fields: Sequence[Schema]) -> Iterator[Skip]:
 
 
 def _plain(schema: Schema) -> Schema:
-    """A type without its annotations: `avro.java.string` and kin."""
+    """A type without its annotations, such as `avro.java.string`."""
     if isinstance(schema, list):
-        return [_plain(each) for each in schema]
+        return [_plain(branch) for branch in schema]
     if isinstance(schema, dict) and schema["type"] in {*_FIXED_SIZES, "string", "bytes"}:
         return schema["type"]
     return schema
 
 
 def _skip_all(kinds: Sequence[Schema]) -> Skip:
-    """Skips values of these types, one after the other."""
+    """A skip of values of these types, one after the other."""
     parts: list[Skip] = []
     run, with_nulls = b"", b""
     for kind in kinds:
@@ -218,17 +218,17 @@ def _skip_all(kinds: Sequence[Schema]) -> Skip:
 
 
 def _pattern(kind: Schema) -> bytes | None:
-    """A regular expression of a type whose values tell where they end by their bytes alone."""
+    """A regular expression that matches a value of a type; None if there is none."""
     if isinstance(kind, str):
         return _FIXED_SIZES.get(kind)
     if isinstance(kind, list):
-        patterns = [_pattern(each) for each in kind]
+        patterns = [_pattern(branch) for branch in kind]
         if len(kind) > _MORE // 2 or None in patterns:
             return None
         branches = [re.escape(bytes([2 * n])) + (p or b"") for n, p in enumerate(patterns)]
         return b"(?:" + b"|".join(branches) + b")"
     if kind["type"] == "record":
-        fields = [_pattern(_plain(each["type"])) for each in kind["fields"]]
+        fields = [_pattern(_plain(member["type"])) for member in kind["fields"]]
         return None if None in fields else b"".join(field or b"" for field in fields)
     return None
 
@@ -246,7 +246,7 @@ def _skip_matched(pattern: bytes) -> Skip:
 
 
 def _skip_either(with_nulls: bytes, parts: Sequence[Skip]) -> Skip:
-    """Skips these parts at once where those that have no pattern are null, else in turn."""
+    """A skip of all parts at once if those without a pattern are null, else one by one."""
     match = re.compile(with_nulls, re.DOTALL).match
     in_turn = _skip_in_turn(parts)
 
@@ -267,7 +267,7 @@ def _skip_in_turn(parts: Sequence[Skip]) -> Skip:
 
 
 def _skip_optional(kind: Schema) -> Skip:
-    """Skips what may be null, and else is a text, or an array or map of what can be skipped."""
+    """A skip of null, or of a text, array or map."""
     if not isinstance(kind, list) or kind[:1] != ["null"] or len(kind) != 2:  # noqa: PLR2004
         raise _OtherwiseError
     skip_value = _skip_value(kind[1])
@@ -298,7 +298,7 @@ def _skip_item(kind: Schema) -> Skip:
     if kind == "string":
         return _skip_text
     pattern = _pattern(kind)
-    if not pattern:  # an item without a byte would let a few bytes stand for any number of them
+    if not pattern:  # with items of no bytes, a few bytes could stand for any number of items
         raise _OtherwiseError
     return _skip_matched(pattern)
 
@@ -316,13 +316,13 @@ def _skip_blocks(skip_item: Skip) -> Skip:
 
 
 def _skip_text(data: bytes, at: int) -> int:
-    return _text(data, at)[1]  # decoded, too: fastavro refuses what is not UTF-8
+    return _text(data, at)[1]  # also decodes: like fastavro, refuses invalid UTF-8
 
 
 def _count(data: bytes, at: int) -> tuple[int, int]:
-    """The number of items in a block, and where they begin.
+    """The number of items in a block, and the index of the first.
 
-    No item has less than a byte, so data that end too early end the loop over them.
+    Every item has at least a byte, so the loop over them ends at the end of the data.
     """
     count, at = _long(data, at)
     if count < 0:
@@ -332,7 +332,7 @@ def _count(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _optional_text(data: bytes, at: int) -> tuple[str | None, int]:
-    # short texts without a further call: this runs three times a file
+    # short texts without another call: this runs three times per file
     if data[at] == 2 and (size := data[at + 1]) < _MORE:  # noqa: PLR2004 - the second branch
         if size & 1 or (end := at + 2 + (size >> 1)) > len(data):
             raise _OtherwiseError
@@ -362,7 +362,7 @@ def _optional_long(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _long(data: bytes, at: int) -> tuple[int, int]:
-    """A number in zigzag order, and where it ends."""
+    """A zigzag number, and the index after it."""
     value = data[at]
     if value >= _MORE:
         value &= 0x7F

@@ -1,4 +1,4 @@
-"""What savepoints and restores share: opening a table, writing its timeline, stored outcomes."""
+"""Shared by savepoints and restores: opening a table, writing its timeline, stored outcomes."""
 
 from __future__ import annotations
 

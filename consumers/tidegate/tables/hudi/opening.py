@@ -1,4 +1,4 @@
-"""Opening a table that a command names, and every reason to refuse it."""
+"""Open the table that a command names, or refuse it."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ SUPPORTED_TYPES: Final = ("COPY_ON_WRITE", "MERGE_ON_READ")
 def open_table(
     warehouse: Warehouse, location: str, identity: str | None = None, *, any_kind: bool = False
 ) -> HudiTable:
-    """Read a table, after checking that it is below the warehouse roots.
+    """Read a table, after a check that it is below the warehouse roots.
 
     Args:
-        warehouse: Its roots decide what may be read at all.
+        warehouse: The files that may be read.
         location: The table's base path.
-        identity: `catalog.database.table`; its last parts must be the table's own
-            database, where it has one, and name.
-        any_kind: Take bootstrapped tables too, for a restore by Hudi's own procedure.
+        identity: `catalog.database.table`; database (if the table has one) and table must match the
+            table's own.
+        any_kind: Accept bootstrapped tables, too, for a restore by Hudi's own procedure.
 
     Raises:
-        Refused: the table is not where it may be, can't be read, is another or unsupported.
+        Refused: the table is outside the roots, can't be read, is another table or unsupported.
     """
     where = _confined(warehouse, location)
     _confined(warehouse, join(where, FOLDER))
@@ -60,7 +60,7 @@ def _check_name(properties: TableProperties, identity: str) -> None:
     if (actual[0].lower(), actual[1].lower()) != (database, name):
         raise Refused(
             Reason.TABLE_MISMATCH,
-            f"the command is about {identity}, but the table there is {'.'.join(actual)}",
+            f"the command is for {identity}, but the table at its location is {'.'.join(actual)}",
         )
 
 

@@ -1,9 +1,9 @@
-"""Outcomes that a table stores, so that a repeated command is not carried out again.
+"""Outcomes stored with a table, so that a repeated command is not carried out again.
 
-Commands do come again (a crash, a replay), and by then the table may have moved on: a repeated
-restore would destroy what was written since, a removed savepoint would come back. The timeline
-can't show what was done, because Hudi archives it. So the outcome is stored beside it, in
-`.hoodie/.tidegate`, which Hudi ignores like every hidden folder there.
+After a crash or a replay, a command is consumed again, when the table may already have changed. A
+repeated restore would destroy later writes, and a removed savepoint would come back. The timeline
+can't show that a command was carried out, because Hudi archives it. So the outcome is stored next
+to it, in `.hoodie/.tidegate`, which Hudi ignores like every hidden folder there.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ FOLDER: Final = ".hoodie/.tidegate"
 
 @dataclass(frozen=True, slots=True)
 class OutcomeStore:
-    """The stored outcomes of one service. `folder` is below FOLDER.
+    """The stored outcomes of one service. `folder` is relative to FOLDER.
 
-    Order of calls: `outcome_of` and `started_at` before anything else is read; `record_start` once
-    the work is on the timeline; `put` right before the step that completes it. A crash between
-    `put` and that step leaves an outcome whose work is still pending: the caller then resumes it.
+    Order of calls: `outcome_of` and `started_at` before any other read, `record_start` once the
+    work is on the timeline, `put` right before the step that completes it. After a crash between
+    `put` and that step, there is an outcome but the work is still pending: the caller resumes it.
     """
 
     warehouse: Warehouse
@@ -41,7 +41,7 @@ class OutcomeStore:
         """The stored outcome of a command.
 
         Raises:
-            FormatError: it can't be read.
+            FormatError: the outcome can't be read.
         """
         try:
             stored = json.loads(self.warehouse.read(self.path_of(command_id)))
@@ -54,16 +54,16 @@ class OutcomeStore:
         return outcome if isinstance(outcome, Outcome) else None
 
     def put(self, command_id: str, outcome: Outcome) -> None:
-        """Store an outcome; one that was stored before stays."""
+        """Store an outcome, unless the command already has one."""
         stored = {"kind": type(outcome).__name__, "outcome": outcome.model_dump(mode="json")}
         with suppress(AlreadyExists):
             self.warehouse.create(self.path_of(command_id), json.dumps(stored).encode())
 
     def started_at(self, command_id: str) -> str | None:
-        """The instant under which the work for a command was put on the timeline.
+        """The instant at which the work for a command was put on the timeline.
 
         Raises:
-            FormatError: it can't be read.
+            FormatError: the instant can't be read.
         """
         try:
             instant = self.warehouse.read(self.path_of(command_id, "begun")).decode("latin-1")
@@ -74,28 +74,28 @@ class OutcomeStore:
         return instant
 
     def record_start(self, command_id: str, instant: str) -> None:
-        """Record the instant under which the work for a command is on the timeline."""
+        """Record the instant at which the work for a command is on the timeline."""
         with suppress(AlreadyExists):
             self.warehouse.create(self.path_of(command_id, "begun"), instant.encode())
 
     @property
     def directory(self) -> str:
-        """Where they are stored; it is there once a start was recorded."""
+        """The directory of the outcomes; it exists once a start was recorded."""
         return join(self.location, FOLDER, self.folder)
 
     def path_of(self, command_id: str, suffix: str = "json") -> str:
-        """Where the outcome of a command is stored.
+        """The path of the outcome of a command.
 
         Raises:
             ConfinementError: the path leads through a link.
         """
-        # an id comes from outside and may be any text, so it is hashed, not used as a file name
+        # a command's id may be any text, so its hash is the file name
         name = f"{derived_id('answer', command_id)}.{suffix}"
         return self.warehouse.roots.check(join(self.directory, name))
 
 
 def remove_before(warehouse: Warehouse, location: str, service: str, day: date) -> None:
-    """Remove old outcomes of a service that has a folder a day (`service/2026-11-21`)."""
+    """Remove the folders before `day` of a service with daily folders (`service/2026-11-21`)."""
     try:
         folders = warehouse.list(join(location, FOLDER, service))
     except NotFound:

@@ -1,4 +1,4 @@
-"""Writing and removing the files of a timeline, safely while another process does the same."""
+"""Write and remove the files of a timeline, safe with concurrent processes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
 
 def with_checksum(location: str) -> list[str]:
-    """A file and before it, on a local disk, the checksum file that Hadoop keeps beside it.
+    """The files to remove: on a local disk, Hadoop's checksum file, and then the file itself.
 
-    The file goes last: as long as it is there, a removal that was interrupted finds both again.
+    The file comes last, so that a repeated removal after an interruption still finds both.
     """
     if "://" in location:
         return [location]
@@ -32,7 +32,7 @@ class TimelineWriter:
     clock: Callable[[], datetime]
 
     def new_instant(self) -> str:
-        """The present time as an instant, greater than every instant of the timeline now."""
+        """The current time as an instant, greater than every instant of the current timeline."""
         now = self.table.reloaded().timeline.greatest
         return next_instant(self.clock(), self.table.properties.zone, now)
 
@@ -45,10 +45,10 @@ class TimelineWriter:
         return True
 
     def complete(self, instant: Instant, content: bytes) -> None:
-        """Create the completed file. If two processes do, the earlier completion stays.
+        """Create the completed file. If two processes create one, the earlier completion stays.
 
-        In layout 2 the name contains the completion time, so both files can be created: the
-        process that lists the timeline last sees both and removes the later one.
+        In layout 2 the name contains the completion time, so both files may exist. The process that
+        lists the timeline last sees both and removes the later one.
         """
         done = replace(instant, state=InstantState.COMPLETED, completion=self.new_instant())
         self.begin(done, content)

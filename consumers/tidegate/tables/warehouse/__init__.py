@@ -1,4 +1,4 @@
-"""The only code of Tidegate that can write or remove table files, confined to the roots."""
+"""The only code that can write or remove table files, confined to the warehouse roots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A local directory that is looked at over and over, and listed again only when it has changed."""
+"""A local directory that is polled repeatedly, and listed again only if it has changed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tidegate.storage import FileInfo
 from tidegate.storage.local import LocalPath
 
 _SETTLED_NS: Final = 1_000_000_000
-"""What changed less than a second ago may change again without a new time: a file system's clock
-moves on every few milliseconds only. (Git keeps its index in the same way.)"""
+"""A file that changed less than a second ago may change again without a new time, because a file
+system's clock advances only every few milliseconds. (Git's index has the same rule.)"""
 _CHANGED, _MODIFIED, _SIZE = 4, 3, 2
 _NANOSECONDS_PER_MS: Final = 1_000_000
 _Identity = tuple[int, int, int, int, int]
@@ -21,39 +21,39 @@ _Identity = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class KnownDirectory:
-    """The files that were listed in a directory, and how to know that they still are those.
+    """The listed files of a directory, and identities that show whether they are unchanged.
 
-    The times of a directory change with the names in it, those of a file with its content, and
-    what is put in the place of either has another inode.
+    The times of a directory change with the names in it, and those of a file with its content. A
+    replacement of either has another inode.
     """
 
     files: Sequence[FileInfo]
     identity: _Identity
-    """The directory's own."""
+    """The directory's identity."""
     identities: tuple[_Identity, ...]
-    """Those of the files."""
+    """The files' identities."""
 
     @classmethod
     def of(
         cls, directory: int, path: LocalPath, before: _Identity, files: Sequence[FileInfo]
     ) -> Self | None:
-        """Know an open directory.
+        """Record the listing of an open directory.
 
         Args:
-            directory: Its descriptor.
-            path: Where it is.
-            before: Its identity before it was listed, so that a name which came or went during the
-                listing is seen as a change.
-            files: What was listed.
+            directory: The directory's descriptor.
+            path: The directory's path.
+            before: The directory's identity before the listing, so that a name which was added or
+                removed during the listing counts as a change.
+            files: The listed files.
 
         Returns:
-            None if it must be listed again: it has directories, or was changed during the listing
-            or just before.
+            None if the directory has to be listed again next time: it has subdirectories, or has
+            changed during the listing or just before.
         """
         if any(file.path != f"{path}/{file.name}" for file in files):
             return None
         found = [_identity_below(directory, file.name) for file in files]
-        identities = tuple(each for each in found if each is not None)
+        identities = tuple(identity for identity in found if identity is not None)
         latest = time.time_ns() - _SETTLED_NS
         if len(identities) < len(files) or any(
             identity[_CHANGED] > latest for identity in (before, *identities)
@@ -64,9 +64,9 @@ class KnownDirectory:
         return cls(files, before, identities)
 
     def is_unchanged(self, directory: int) -> bool:
-        """Whether a listing of the directory of that name, opened just now, would be the same.
+        """Whether a listing of the directory, opened just now, would return the same.
 
-        Opened, because a network file system asks its server then, and not at every stat.
+        A network file system asks its server at every open, but not at every stat.
         """
         return identity_of(directory) == self.identity and all(
             _identity_below(directory, file.name) == identity
@@ -80,7 +80,7 @@ def identity_of(directory: int) -> _Identity:
 
 
 def _identity_below(directory: int, name: str) -> _Identity | None:
-    """The same of a file in it, None if it is gone. A link counts as itself."""
+    """The identity of a file in an open directory; None if it is gone. Links are not followed."""
     try:
         return _identity(os.stat(name, dir_fd=directory, follow_symlinks=False))
     except FileNotFoundError:

@@ -1,8 +1,7 @@
 """Create, replace and remove local files relative to directory descriptors.
 
-Nothing here follows a symbolic link below the path's root: see `tidegate.storage.local`. Whoever
-exchanges a directory with a link in the middle of a call makes that call fail; it never reaches
-what the link names.
+Nothing here follows a symbolic link below the path's root: see `tidegate.storage.local`. If a
+directory is replaced by a link during a call, the call fails and never reaches the link's target.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def create_file(path: LocalPath, content: bytes) -> None:
     """Create a file atomically, and its directories.
 
     Raises:
-        FileExistsError: it exists, be it as a link.
+        FileExistsError: it exists, possibly as a link.
     """
     with located(path), _made_directory(path.parent) as directory:
         if _is_link(directory, path.name):
@@ -48,7 +47,7 @@ def replace_file(path: LocalPath, content: bytes) -> None:
     """Replace or create a file atomically; remove its Hadoop checksum (`.name.crc`) first.
 
     Raises:
-        TransientError: other processes replace it all the time.
+        TransientError: other processes keep replacing it.
     """
     with located(path), opened_directory(path.parent) as directory:
         if _is_link(directory, path.name):
@@ -59,20 +58,20 @@ def replace_file(path: LocalPath, content: bytes) -> None:
                     os.unlink(f".{path.name}.crc", dir_fd=directory)
                 try:
                     os.replace(draft, path.name, src_dir_fd=directory, dst_dir_fd=directory)
-                except FileNotFoundError:  # another process removed our draft
+                except FileNotFoundError:  # another process removed this draft
                     continue
                 return
     raise TransientError(f"{path} is being replaced by other processes; try again")
 
 
 def present(folder: LocalPath, names: Iterable[str], at_most: int) -> set[str] | None:
-    """Which of these files of one directory, and of their checksums, are there.
+    """The names of these files of one directory, and of their checksums, that exist.
 
     Returns:
         None if the directory has more than `at_most` entries.
 
     Raises:
-        ReachedByLink, ConfinementError: one of them is a link.
+        ReachedByLink, ConfinementError: one of the names is a link.
     """
     wanted, found = set(names), set[str]()
     try:
@@ -97,11 +96,12 @@ def remove_names(folder: LocalPath, names: Iterable[str], *, are_files: bool = F
     Args:
         folder: The directory.
         names: The files.
-        are_files: Whether a listing has just shown that none is a link. What became a link since
-            is removed, and not what it names: so it is with any look before a removal.
+        are_files: Whether a listing has just shown that none is a link. If a name has become a link
+            since, the link is removed and its target is not: any check before a removal has this
+            gap.
 
     Raises:
-        ReachedByLink, ConfinementError: one of them is a link.
+        ReachedByLink, ConfinementError: one of the names is a link.
     """
     removed = 0
     try:
@@ -129,10 +129,10 @@ def _remove_file(directory: int, name: str, folder: LocalPath) -> bool:
 
 
 def remove_tree(path: LocalPath) -> None:
-    """Remove a file, or a directory and everything below it; links in it are removed themselves.
+    """Remove a file, or a directory and everything below it. Links in it are removed, not followed.
 
-    What another process removes meanwhile is fine. Another file system that is mounted in the tree
-    is not entered.
+    Concurrent removals by other processes are not an error. Other file systems that are mounted in
+    the tree are not entered.
 
     Raises:
         TooDeep: directories are nested deeper than MAX_DEPTH.
@@ -148,7 +148,7 @@ def remove_tree(path: LocalPath) -> None:
 
 
 def _remove(parent: int, path: LocalPath, device: int) -> None:
-    """Remove the last name of `path`, whatever it is, from the open directory `parent`."""
+    """Remove the last name of `path` (file, link or directory) from the open directory `parent`."""
     for attempt in range(_ATTEMPTS):
         try:
             directory = os.open(
@@ -171,7 +171,7 @@ def _remove(parent: int, path: LocalPath, device: int) -> None:
         except FileNotFoundError:
             return
         except OSError as error:
-            # not empty: somebody writes into it; not a directory: it was exchanged with a link
+            # not empty: another process writes into it; not a directory: replaced by a link
             if error.errno not in {errno.ENOTEMPTY, errno.ENOTDIR} or attempt == _ATTEMPTS - 1:
                 raise
         else:
@@ -179,7 +179,7 @@ def _remove(parent: int, path: LocalPath, device: int) -> None:
 
 
 def empty_directory(directory: int, path: LocalPath, device: int) -> None:
-    """Remove everything in an open directory of a device; links in it are removed themselves.
+    """Remove everything in an open directory of a device. Links in it are removed, not followed.
 
     Raises:
         TooDeep: directories are nested deeper than MAX_DEPTH.
@@ -199,7 +199,7 @@ def empty_directory(directory: int, path: LocalPath, device: int) -> None:
 
 @contextmanager
 def _made_directory(path: LocalPath) -> Generator[int]:
-    """Open a directory below a root, making what is missing; the root itself must exist."""
+    """Open a directory below a root, creating missing directories; the root itself must exist."""
     here = os.open(path.root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for name in path.names:
@@ -226,7 +226,7 @@ def _is_link(directory: int, name: str) -> bool:
 def _create(directory: int, name: str, content: bytes) -> None:
     """Write an unnamed file, then link it to its name: a crash in between leaves nothing behind.
 
-    Linux only; elsewhere, and on file systems that have no unnamed files, a hidden draft is linked,
+    Unnamed files exist only on Linux and some file systems. Elsewhere a hidden draft is linked,
     which a crash may leave behind.
     """
     try:
@@ -245,10 +245,10 @@ def _create(directory: int, name: str, content: bytes) -> None:
 
 @contextmanager
 def _draft(directory: int, name: str, content: bytes) -> Generator[str]:
-    """Write a hidden file beside `name`, synced to disk, and remove it at the end.
+    """Write a hidden file next to `name`, synced to disk, and remove it at the end.
 
-    Drafts of the same file that crashed processes left behind are removed first. If one belongs to
-    a live process, its rename fails and it writes another draft.
+    First removes drafts of the same file that crashed processes left behind. If a draft belongs to
+    a live process, that process's rename fails and it writes another draft.
     """
     stem = f".{name[:100]}."
     with os.scandir(directory) as entries:

@@ -1,7 +1,7 @@
-"""Moves directories from one local directory to another: one atomic rename each, never over a name.
+"""Move directories from one local directory to another, by atomic renames that replace nothing.
 
-Both parents are opened once, without following a link. What was looked at is what is moved: if a
-name was exchanged in between, the move is taken back.
+Both parents are opened once, without following links. The directory that was checked is the one
+that is moved: if another one took its name in between, the move is undone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidegate.tables.warehouse.open_folder import MayGo
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Two open directories of one file system. Picks directories from the first by name."""
+    """Two open directories of one file system: directories of the first move to the second."""
 
     source: int
     source_path: LocalPath
@@ -32,20 +32,20 @@ class Moves:
     target_path: LocalPath
 
     def move_if(self, name: str, may_go: MayGo, as_name: str | None = None) -> bool | None:
-        """Move a directory with all that is in it, if `may_go` agrees to the files found there.
+        """Move a directory with everything below it, if `may_go` accepts its files.
 
         Args:
             name: Its name in the source.
-            may_go: Decides by all files below it.
+            may_go: Decides from all files below the directory.
             as_name: Its name in the target; by default the same.
 
         Returns:
-            Whether it was moved; None if there is no such directory, as after a move by another.
+            Whether it was moved; None if it does not exist, e.g. after a move by another process.
 
         Raises:
             ReachedByLink, ConfinementError: it is a link.
             FileExistsError: the target has the name already.
-            TransientError: another directory was put under the name meanwhile.
+            TransientError: another directory took the name meanwhile.
             OSError: it can't be moved; EXDEV for a mounted file system.
         """
         path = self.source_path.child(name)
@@ -85,7 +85,7 @@ class Moves:
 
 
 def remove_if_empty(path: LocalPath) -> bool:
-    """Remove a directory that holds nothing; return whether it is gone.
+    """Remove a directory if it is empty; return whether it is gone.
 
     Raises:
         ReachedByLink, ConfinementError: a name on the way is a link.

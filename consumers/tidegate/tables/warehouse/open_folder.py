@@ -1,7 +1,7 @@
-"""Directories of one parent that are looked at and removed, each only if it is as expected.
+"""List and remove directories of one parent, each only if its files are as expected.
 
-The parent is opened once. Whoever moves it or puts another one in its place meanwhile changes
-nothing about what the names in it mean here.
+The parent is opened once. If it is moved or replaced meanwhile, the names still refer to the
+directory that was opened.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _ATTEMPTS: Final = 10
 _LAST: Final = _ATTEMPTS - 1
 
 MayGo = Callable[[Sequence[FileInfo]], bool]
-"""Decides by all files below a directory whether it may be removed."""
+"""Decides from all files below a directory whether it may be removed."""
 
 
 class OpenFolder(Protocol):
     """A directory of a warehouse while directories in it are removed."""
 
     def files_below(self, name: str) -> Sequence[FileInfo] | None:
-        """List all files below a directory in it; None if that does not exist."""
+        """List all files below one of its directories; None if that does not exist."""
         ...
 
     def remove_if(self, name: str, may_go: MayGo) -> bool:
-        """Remove a directory in it with everything below, if `may_go` agrees to what is there.
+        """Remove one of its directories with everything below, if `may_go` accepts the files.
 
         Returns:
             Whether it is gone; also True if there was no such directory.
@@ -49,16 +49,16 @@ class OpenFolder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LocalFolder:
-    """An open local directory. What was looked at is what is removed, by the same descriptor."""
+    """An open local directory. Checks and removals use the same descriptor."""
 
     descriptor: int
     path: LocalPath
     device: int
     known: dict[str, KnownDirectory] = field(default_factory=dict)
-    """What `files_below` has listed, by its name."""
+    """The listings of `files_below`, by name."""
 
     def files_below(self, name: str) -> Sequence[FileInfo] | None:
-        """See `OpenFolder`. What is asked for again is listed again only if it has changed."""
+        """See `OpenFolder`. Lists a known directory again only if it has changed."""
         path = self.path.child(name)
         try:
             directory = open_below(self.descriptor, name, path)
@@ -83,17 +83,17 @@ class LocalFolder:
         return files
 
     def remove_if(self, name: str, may_go: MayGo) -> bool:
-        """See `OpenFolder`. What appears after the look makes it look again."""
+        """See `OpenFolder`. If files appear after the listing, lists and checks again."""
         path = self.path.child(name)
         for attempt in range(_ATTEMPTS):
             try:
                 directory = open_below(self.descriptor, name, path)
             except (FileNotFoundError, NotADirectoryError):
                 return True
-            # closed after its removal: what the file system does to free a directory waits for its
-            # last descriptor, and is then done without the parent's lock that rmdir holds
+            # closed after its removal: the file system frees a directory with its last descriptor,
+            # and then without the parent's lock, which rmdir holds
             try:
-                if not self._empty_if(directory, path, may_go, whole=attempt > 0):
+                if not self._empty_if(directory, path, may_go, is_repeat=attempt > 0):
                     return False
                 if self._is_removed(path, is_last=attempt == _LAST):
                     return True
@@ -102,26 +102,26 @@ class LocalFolder:
         return False
 
     def _is_removed(self, path: LocalPath, *, is_last: bool) -> bool:
-        """Remove an empty directory; whether it is gone, and if not, another attempt is due."""
+        """Remove an empty directory; return whether it is gone or needs another attempt."""
         try:
             os.rmdir(path.name, dir_fd=self.descriptor)
         except FileNotFoundError:
             return True
         except OSError as error:
-            # not empty: it has directories, or somebody writes; or it was exchanged with a link
+            # not empty: it has directories, or another process writes; or replaced by a link
             if error.errno not in {errno.ENOTEMPTY, errno.ENOTDIR} or is_last:
                 raise naming(error, path) from error
             return False
         return True
 
-    def _empty_if(self, directory: int, path: LocalPath, may_go: MayGo, *, whole: bool) -> bool:
+    def _empty_if(self, directory: int, path: LocalPath, may_go: MayGo, *, is_repeat: bool) -> bool:
         if os.fstat(directory).st_dev != self.device:
             raise OSError(errno.EXDEV, "another file system is mounted here", str(path))
         found = walk_open(directory, path)
         if not may_go(found):
             return False
         try:
-            if whole:
+            if is_repeat:
                 empty_directory(directory, path, self.device)
             else:
                 _unlink(directory, found, len(str(path)) + 1)
@@ -131,7 +131,7 @@ class LocalFolder:
 
 
 def _unlink(directory: int, found: Sequence[FileInfo], above: int) -> None:
-    """Remove those files that are directly in the directory, whose path is so long with a slash."""
+    """Remove the direct files of a directory; `above` is the length of its path with a slash."""
     for file in found:
         if len(file.path) == above + len(file.name):
             with suppress(FileNotFoundError):
@@ -140,7 +140,7 @@ def _unlink(directory: int, found: Sequence[FileInfo], above: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RemoteFolder:
-    """A remote directory: a store has no descriptors, so every look is by the whole path."""
+    """A remote directory: a store has no descriptors, so every call uses the full path."""
 
     storage: Storage
     location: str

@@ -1,9 +1,9 @@
-"""Create, replace and remove files of remote stores; nothing counts as removed before it is seen.
+"""Create, replace and remove files of remote stores, and verify every removal.
 
-Clients hide faults: s3fs ignores the errors of single keys in a bulk removal, WebHDFS answers the
-removal of a missing file like any other, stores accept the removal of missing keys. So what exists
-is looked up before a removal and after it, never through a cache of listings, and what is left is
-removed by itself, which raises the store's own reason.
+Clients hide faults: s3fs ignores the errors of single keys in a bulk removal, and WebHDFS and
+object stores report success for the removal of a missing file. So existence is checked before and
+after a removal, without a cache of listings. Remaining files are then removed one by one, which
+raises the store's own error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidegate.errors import PermanentError, TransientError
 from tidegate.storage import NotFound, Storage
 
 _ATOMIC: Final = frozenset({"s3", "gs", "gcs", "memory"})
-"""Stores whose writes are whole, and conditional where that is asked for."""
+"""Stores whose writes are atomic, and conditional on request."""
 _FEW: Final = 8
 _BULK: Final = 1000
 
@@ -28,16 +28,15 @@ class RemoteFiles:
     """The remote files of a storage. Locations are normalised and were checked by the caller."""
 
     def __init__(self, storage: Storage) -> None:
-        """Take the storage that opens and lists."""
+        """Take the storage, which opens and lists files."""
         self._storage = storage
 
     def create(self, location: str, content: bytes) -> None:
         """Create a file, never over an existing one.
 
         Raises:
-            FileExistsError: it exists, or exists after a failed attempt: be it our own, the caller
-                can't know.
-            PermanentError: this file system can't do that atomically.
+            FileExistsError: it exists, or exists after a failed attempt, which may have created it.
+            PermanentError: this file system can't create files atomically.
         """
         fs, path = self._open_to_write(location)
         try:
@@ -53,7 +52,7 @@ class RemoteFiles:
         """Replace or create a file.
 
         Raises:
-            PermanentError: this file system can't do that atomically.
+            PermanentError: this file system can't replace files atomically.
         """
         fs, path = self._open_to_write(location)
         fs.pipe_file(path, content)
@@ -62,7 +61,7 @@ class RemoteFiles:
         """Remove files of one directory; return how many existed.
 
         Raises:
-            TransientError: one is still there.
+            TransientError: a file is still there.
             OSError: the store refuses a removal.
         """
         existing = left = self._existing(folder, names)
@@ -107,7 +106,7 @@ class RemoteFiles:
 
     def _is_there(self, location: str) -> bool:
         fs, path = self._storage.open(location)
-        try:  # exists() takes every error for "no", an unreachable host too
+        try:  # exists() returns False on every error, even for an unreachable host
             fs.info(path)
         except (FileNotFoundError, NotADirectoryError):
             return False
@@ -128,7 +127,7 @@ class RemoteFiles:
             fs.rm_file(path)
 
     def _remove_in_bulk(self, locations: Sequence[str]) -> None:
-        """Remove what the store can remove in requests of many keys; errors are not reported."""
+        """Remove files in requests of many keys, if the store can; errors are not reported."""
         fs, _ = self._storage.open(locations[0])
         if not isinstance(fs, AsyncFileSystem):
             return
@@ -139,7 +138,7 @@ class RemoteFiles:
                 fs.rm(plain[start : start + _BULK])
 
     def _remove_by_name(self, location: str) -> None:
-        """Remove a tree file by file: fsspec would read `[`, `*` and `?` as a pattern."""
+        """Remove a tree file by file: fsspec would treat `[`, `*` and `?` as a pattern."""
         try:
             entries = self._storage.list(location)
         except NotFound:

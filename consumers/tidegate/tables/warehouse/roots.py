@@ -21,8 +21,8 @@ class WarehouseRoots:
         """Normalise and check the roots.
 
         Raises:
-            ConfigError: none was given, one is not absolute, or one is a whole file system (also
-                through a link, or as a store without a bucket).
+            ConfigError: there is no root, a root is not absolute, or it is an entire file system
+                (even through a link, or as a store without a bucket).
         """
         try:
             roots = tuple(normalise(location) for location in locations)
@@ -30,7 +30,8 @@ class WarehouseRoots:
             raise ConfigError(f"warehouse root: {error}") from error
         if not roots or any(local_path(r) == "/" or r.endswith("://") for r in roots):
             raise ConfigError(
-                "warehouse.roots needs at least one directory, and none may be a whole file system"
+                "warehouse.roots needs at least one directory, and none may be an entire file"
+                " system"
             )
         return cls(roots)
 
@@ -38,7 +39,7 @@ class WarehouseRoots:
         """Return the normalised location if its name is strictly below a root.
 
         Raises:
-            ConfinementError: it is not.
+            ConfinementError: it is outside the roots.
         """
         try:
             where = normalise(location)
@@ -51,9 +52,8 @@ class WarehouseRoots:
     def check(self, location: str) -> str:
         """Return the normalised location if it is strictly below a root with no link in between.
 
-        The root itself may be, or be reached through, a symbolic link. This is for refusing a
-        command early: the answer may be out of date at once, and every call of a `Warehouse` makes
-        sure for itself.
+        The root itself may be, or be reached through, a symbolic link. This check refuses a command
+        early. Its result may be outdated at once, so every call of a `Warehouse` checks again.
 
         Raises:
             ReachedByLink: the path goes through a link to another location below a root.

@@ -1,4 +1,4 @@
-"""The names by which one directory may be called: a warehouse root may be a link."""
+"""The spellings of a directory's location: a warehouse root may be a link."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _WILD = frozenset("*?[")
 
 
 def every_spelling(directories: Iterable[str], roots: Iterable[str] = ()) -> tuple[str, ...]:
-    """Patterns of directories, normalised; and as they are called without the links on the way.
+    """Patterns of directories, normalised, both as given and with links resolved.
 
-    Links behind the first name with a `*`, `?` or `[` are looked for on the way to the roots alone:
-    below a root there are none, or a table is refused.
+    Links after the first name with a `*`, `?` or `[` are resolved only on the way to the roots:
+    tables below a root that are reached through a link are refused anyway.
 
     Args:
         directories: The patterns.
-        roots: The warehouse's; one that a pattern covers may be called by another name.
+        roots: The warehouse roots; a root that a pattern covers may have another spelling.
 
     Raises:
-        FormatError: one is relative, or has `..`.
+        FormatError: a pattern is relative, or has `..`.
     """
     found: dict[str, None] = {}
     known = [(root.split("/"), local_path(root)) for root in map(normalise, roots)]
@@ -41,15 +41,15 @@ def every_spelling(directories: Iterable[str], roots: Iterable[str] = ()) -> tup
 
 
 def _below_root(pattern: list[str], root: list[str], real: str) -> Iterator[str]:
-    """What a pattern covers of a root, by the root's name without links."""
+    """The part of a pattern that covers a root, with the root's links resolved."""
     if all(map(fnmatchcase, root, pattern)):
         yield "/".join([escape(real), *pattern[len(root) :]])
 
 
 def spellings_of(location: str) -> tuple[str, ...]:
-    """A table's location, normalised; and without the links on the way to it, if it is local.
+    """A table's location, normalised, and with links resolved if it is local.
 
-    What is no location is given as it is: no directory covers it, and no table is there.
+    An invalid location is returned unchanged: it matches no directory and no table.
     """
     try:
         place = normalise(location)

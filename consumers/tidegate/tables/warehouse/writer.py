@@ -1,4 +1,4 @@
-"""Create, replace and remove files, below the warehouse roots only."""
+"""Create, replace and remove files, only below the warehouse roots."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tidegate.tables.warehouse.remote_files import RemoteFiles
 from tidegate.tables.warehouse.roots import WarehouseRoots
 
 FILES_PER_TASK: Final = 1000
-"""The largest number of files that one task of a parallel removal removes."""
+"""Maximum of files that one task of a parallel removal removes."""
 _WORTH_A_LISTING: Final = 64
+"""From this number of files on, one listing is faster than a check of every file."""
 _ENTRIES_PER_NAME: Final = 4
-"""Of so many files a listing says in less time than a look at each whether it is there and no link,
-unless the directory has many more."""
+"""A listing with more entries per file than this is slower than a check of every file."""
 
 
 class _Removal(NamedTuple):
-    """Files to remove from a directory; with those of their checksums that a listing showed."""
+    """Files to remove from a directory; if listed, with their existing checksums."""
 
     folder: str
     names: Sequence[str]
@@ -38,19 +38,18 @@ class AlreadyExists(TidegateError):  # noqa: N818 - an expected result, not a fa
 
 
 class Warehouse(Storage):
-    """A storage that can be changed, below its roots only. It reads there only, too.
+    """A storage that can be changed. It reads and writes only below its roots.
 
-    On local and mounted file systems every call walks from the root by directory descriptors and
-    follows no symbolic link below it: one met on the way is an error, even if it was put there in
-    the middle of the call. A link is never changed itself, except inside a removed tree. Object
-    stores have no links; for HDFS see `Storage`. Removing what is already gone succeeds, so every
-    call may be repeated.
+    On local and mounted file systems, every call walks from the root by directory descriptors and
+    follows no symbolic link below it. A link on the way is an error, even if it appears during the
+    call. Links themselves are never changed, except inside a removed tree. Object stores have no
+    links; for HDFS see `Storage`. Removing a missing file succeeds, so every call may be repeated.
     """
 
     def __init__(
         self, roots: WarehouseRoots, options: Mapping[str, Mapping[str, Any]] | None = None
     ) -> None:
-        """Take the roots to stay below, and fsspec's options for each protocol."""
+        """Take the roots, and fsspec's options by protocol."""
         super().__init__(options, roots.roots)
         self.roots = roots
 
@@ -72,10 +71,9 @@ class Warehouse(Storage):
             raise AlreadyExists(location) from error
 
     def replace(self, location: str, content: bytes) -> None:
-        """Replace or create a file atomically: a reader sees the old content or the new.
+        """Replace or create a file atomically: a reader sees either the old or the new content.
 
-        Hadoop's checksum beside it (`.name.crc`) is removed: it would declare the new content
-        corrupt.
+        Removes Hadoop's checksum next to it (`.name.crc`), which would not match the new content.
 
         Raises:
             ReachedByLink: a name below the root is a link to another location below it.
@@ -95,7 +93,7 @@ class Warehouse(Storage):
 
         Raises:
             ReachedByLink: a name below the root is a link to another location below it.
-            ConfinementError: one is outside the roots; then none was removed.
+            ConfinementError: a file is outside the roots; nothing was removed.
         """
         folders = self._by_folder(locations)
         return sum(self.remove_names(folder, names) for folder, names in folders.items())
@@ -103,27 +101,27 @@ class Warehouse(Storage):
     def remove_with_checksums(
         self, folders: Mapping[str, Sequence[str]], parallel_map: ParallelMap
     ) -> int:
-        """Remove files in parallel, each after Hadoop's local checksum beside it (`.name.crc`).
+        """Remove files in parallel, each after Hadoop's local checksum next to it (`.name.crc`).
 
-        A task has up to FILES_PER_TASK files; small directories share one. As long as a file is
-        there, a removal that was interrupted finds both again.
+        A task has up to FILES_PER_TASK files; small directories share a task. A file goes after its
+        checksum, so a repeated removal after an interruption still finds both.
 
         Args:
-            folders: The names of the files to remove, by their directory.
-            parallel_map: Where the tasks run.
+            folders: The names of the files to remove, by directory.
+            parallel_map: Runs the tasks.
 
         Returns:
-            How many files existed, checksums included.
+            The number of files that existed, checksums included.
 
         Raises:
             ReachedByLink: a name below the root is a link to another location below it.
-            ConfinementError: one is outside the roots; then none was removed.
+            ConfinementError: a file is outside the roots; nothing was removed.
         """
         checked = {self._folder_of(folder, names): names for folder, names in folders.items()}
         tasks: list[list[_Removal]] = []
         left = 0
         for folder, names in checked.items():
-            # a directory of several tasks is listed once for all of them
+            # a directory with several tasks is listed once for all of them
             present = self._present(folder, names) if len(names) > FILES_PER_TASK else None
             for start in range(0, len(names), FILES_PER_TASK):
                 batch = names[start : start + FILES_PER_TASK]
@@ -141,12 +139,12 @@ class Warehouse(Storage):
 
         Args:
             folder: The directory, normalised and below a root.
-            names: Names in it.
+            names: The names of the files.
             are_files: Whether a listing has just shown that none is a link.
 
         Raises:
             ReachedByLink: a name below the root is a link to another location below it.
-            ConfinementError: one is a link to a location outside.
+            ConfinementError: a name is a link to a location outside.
         """
         if "://" in folder:
             return RemoteFiles(self).remove_names(folder, names)
@@ -163,13 +161,13 @@ class Warehouse(Storage):
         return removed
 
     def _present(self, folder: str, names: Sequence[str]) -> AbstractSet[str] | None:
-        """Which of many local files and their checksums are there; None: look at each."""
+        """The existing ones of many local files and checksums; None: check every file instead."""
         if "://" in folder or len(names) < _WORTH_A_LISTING:
             return None
         return local_files.present(self._local(folder), names, _ENTRIES_PER_NAME * len(names))
 
     def _folder_of(self, folder: str, names: Iterable[str]) -> str:
-        """The normalised directory of files, none of which is named as something else."""
+        """The normalised directory of files, after a check that all names are plain file names."""
         where = self.roots.below(folder)
         for name in names:
             if "/" in name or "\0" in name or name in {"", ".", ".."}:
@@ -219,11 +217,11 @@ class Warehouse(Storage):
         Raises:
             NotFound: one of them does not exist.
             ReachedByLink: a name below the root is a link to another location below it.
-            ConfinementError: one is outside the roots.
-            PermanentError: they are on an object store, which can't rename.
+            ConfinementError: a directory is outside the roots.
+            PermanentError: a directory is on an object store, which can't rename.
             OSError: EXDEV: they are on different file systems.
         """
-        paths = [self._to_rename(each) for each in (source, target)]
+        paths = [self._to_rename(location) for location in (source, target)]
         with ExitStack() as opened:
             try:
                 here, there = (opened.enter_context(opened_directory(path)) for path in paths)
@@ -233,7 +231,7 @@ class Warehouse(Storage):
             yield Moves(here, paths[0], there, paths[1])
 
     def remove_if_empty(self, location: str) -> bool:
-        """Remove a local directory that holds nothing; return whether it is gone.
+        """Remove a local directory if it is empty; return whether it is gone.
 
         Raises:
             ReachedByLink: a name below the root is a link to another location below it.
@@ -249,10 +247,10 @@ class Warehouse(Storage):
         return self._local(where)
 
     def _by_folder(self, locations: Iterable[str]) -> dict[str, list[str]]:
-        """Check every location by name; give the names in each normalised directory.
+        """Check every location by name; return the names by normalised directory.
 
-        Files come by the thousand from few directories, so that each directory is normalised and
-        checked only once.
+        Thousands of files come from few directories, so every directory is normalised and checked
+        only once.
         """
         folders: dict[str, list[str]] = {}
         normalised: dict[str, str] = {}
@@ -269,6 +267,6 @@ class Warehouse(Storage):
 
 
 def _with_checksums(names: Iterable[str], present: AbstractSet[str] | None) -> list[str]:
-    """Each file after its checksum, of those that are there."""
-    pairs = (each for name in names for each in (f".{name}.crc", name))
+    """Every file after its checksum; with `present`, only the existing ones."""
+    pairs = (file for name in names for file in (f".{name}.crc", name))
     return list(pairs) if present is None else [pair for pair in pairs if pair in present]
