@@ -22,6 +22,11 @@ def test_a_message_of_hudi_names_the_table_and_the_instant() -> None:
     assert found == Callback("file:/wh/orders", "20260101100000000")
 
 
+def test_a_field_that_is_no_text_between_them_does_no_harm() -> None:
+    message = json.dumps({"commitTime": "2", "tableName": None, "n": -1, "basePath": "/a\u00e9"})
+    assert parse_callback(message.encode()) == Callback("/a\u00e9", "2")
+
+
 @pytest.mark.parametrize(
     "content",
     [

@@ -4,36 +4,27 @@ from __future__ import annotations
 
 import json
 import logging
-import socket
-import sys
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Final
 
 from confluent_kafka import Consumer, TopicPartition
 
 from tidegate.errors import FormatError
-from tidegate.hudi_bridge.callbacks import MAX_BYTES, Callback, parse_callback
+from tidegate.hudi_bridge.callbacks import MAX_BYTES, MAX_HEAD_BYTES, Callback, parse_callback
+from tidegate.runtime.http_server import BoundedHandler, BoundedServer
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.read_to_end import is_end
 from tidegate.runtime.kafka.records import Config
 
 log = logging.getLogger(__name__)
-_Request = socket.socket | tuple[bytes, socket.socket]
-_Address = Any
 Hint = Callable[[Callback], bool]
 """Told of a callback, from any thread; whether the table is one that is watched."""
 _SECONDS: Final = 30
 _WAIT: Final = 0.5
-_CONNECTIONS: Final = 16
-"""Answered at the same time; a further one is closed: the table is looked at all the same."""
-_LONGEST: Final = 60.0
-"""Seconds that a connection may take in all."""
-_LARGE: Final = 256 * 1024
-"""Bytes of a message beyond which messages are read one after the other, for the memory's sake."""
+_PIECE: Final = 64 * 1024
 _LONGEST_LENGTH: Final = len(str(MAX_BYTES))
 
 
@@ -76,61 +67,29 @@ class HttpCallbacks:
         self._server.server_close()
 
 
-class _Server(ThreadingHTTPServer):
-    """A thread for each connection, but never more than a few, and none for long."""
-
-    daemon_threads = True
-    request_queue_size = 4 * _CONNECTIONS
-
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        self._free = threading.BoundedSemaphore(_CONNECTIONS)
-        super().__init__(address, handler)
-
-    def process_request(self, request: _Request, client_address: _Address) -> None:
-        if not self._free.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        try:
-            super().process_request(request, client_address)
-        except BaseException:
-            self._free.release()
-            raise
-
-    def process_request_thread(self, request: _Request, client_address: _Address) -> None:
-        end = threading.Timer(_LONGEST, _hang_up, (request,))
-        end.daemon = True
-        try:
-            end.start()
-            super().process_request_thread(request, client_address)
-        finally:
-            end.cancel()
-            self._free.release()
-
-    def handle_error(self, request: _Request, client_address: _Address) -> None:  # noqa: ARG002
-        log.debug("a callback of %s was not read: %s", client_address, sys.exception())
+class _Server(BoundedServer, HTTPServer):
+    """Listens for callbacks."""
 
 
-def _hang_up(request: _Request) -> None:
-    connection = request[1] if isinstance(request, tuple) else request
-    with suppress(OSError):  # it has ended meanwhile
-        connection.shutdown(socket.SHUT_RDWR)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    one_large = threading.Lock()
+class _Handler(BoundedHandler, BaseHTTPRequestHandler):
     heard: Hint
-    timeout = _SECONDS  # a client that sends nothing holds its thread no longer
 
     def do_POST(self) -> None:
-        """Take a message."""
+        """Take a message: only its beginning is kept, however long it is."""
         length = self.headers.get("Content-Length", "")
         is_number = length.isdecimal() and len(length) <= _LONGEST_LENGTH
         if not is_number or not 0 < int(length) <= MAX_BYTES:
             self._answer(HTTPStatus.BAD_REQUEST, f"a message of 1 to {MAX_BYTES} bytes is expected")
             return
+        left = int(length)
+        content = self.rfile.read(min(left, MAX_HEAD_BYTES))
+        left -= len(content)
+        while left > 0 and (passed := self.rfile.read(min(left, _PIECE))):
+            left -= len(passed)
+        if left:
+            return  # the client has gone
         try:
-            with self.one_large if int(length) > _LARGE else nullcontext():
-                callback = parse_callback(self.rfile.read(int(length)))
+            callback = parse_callback(content)
         except FormatError as error:
             self._answer(HTTPStatus.BAD_REQUEST, str(error))
             return
@@ -205,6 +164,6 @@ class KafkaCallbacks:
                     log.debug("the callbacks' topic: %s", error)
                 continue
             try:
-                self._hint(parse_callback(message.value() or b""))
+                self._hint(parse_callback((message.value() or b"")[:MAX_HEAD_BYTES]))
             except FormatError as fault:
                 log.debug("a message of %s is passed over: %s", self._topic, fault)

@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -14,6 +13,7 @@ from prometheus_client import make_wsgi_app
 
 from tidegate.errors import ConfigError
 from tidegate.monitoring.health import HealthChecks
+from tidegate.runtime.http_server import BoundedHandler, BoundedServer
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class _Server(ThreadingMixIn, WSGIServer):
+class _Server(BoundedServer, WSGIServer):
     """Serves several requests at once; none of them keeps the process from ending."""
 
-    daemon_threads = True
+    longest = 30.0
 
 
-class _Handler(WSGIRequestHandler):
-    timeout = 10  # a client that says nothing gives its thread back
+class _Handler(BoundedHandler, WSGIRequestHandler):
+    """Reads no body: no answer needs one."""
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401 - the base's
         log.debug(format, *args)

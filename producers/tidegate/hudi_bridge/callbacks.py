@@ -7,6 +7,7 @@ for a hint to look at a table's timeline, never for the commit itself.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +15,13 @@ from tidegate.errors import FormatError
 
 MAX_BYTES: Final = 32 * 1024 * 1024
 """A message has a statistic for every file that the commit wrote."""
+MAX_HEAD_BYTES: Final = 64 * 1024
+"""So much of a message is read: Hudi writes both fields before the statistics."""
 _LONGEST: Final = 4_096
+_TEXT: Final = r'"(?:[^"\\]|\\.)*+"'
+_FIELD: Final = rf"\s*(?P<name>{_TEXT})\s*:\s*(?P<value>{_TEXT}|null|true|false|-?[0-9.]{{1,40}})"
+_OPENING: Final = re.compile(r"\s*\{" + _FIELD)
+_NEXT: Final = re.compile(r"\s*," + _FIELD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +36,31 @@ class Callback:
     instant: str
 
 
-def parse_callback(content: bytes) -> Callback:
-    """Read a message.
+def parse_callback(head: bytes) -> Callback:
+    """Read a message, or the first MAX_HEAD_BYTES of a longer one.
 
     Raises:
         FormatError: it is not one of Hudi's.
     """
-    if len(content) > MAX_BYTES:
-        raise FormatError(f"a callback of {len(content)} bytes; at most {MAX_BYTES} are read")
     try:
-        read = json.loads(content)
+        read = _first_fields(head.decode("utf-8", "ignore"))
         location, instant = read["basePath"], read["commitTime"]
-    except (ValueError, RecursionError, KeyError, TypeError) as error:
+    except (ValueError, KeyError) as error:
         raise FormatError(
-            "not a message of Hudi's commit callback: it is JSON with commitTime and basePath"
+            "not a message of Hudi's commit callback: it is JSON that begins with commitTime and"
+            " basePath"
         ) from error
-    for each in (location, instant):
-        if not isinstance(each, str) or not 0 < len(each) <= _LONGEST:
+    for text in (location, instant):
+        if not isinstance(text, str) or not 0 < len(text) <= _LONGEST:
             raise FormatError("commitTime and basePath of a commit callback are text")
-    return Callback(location, instant)
+    return Callback(str(location), str(instant))
+
+
+def _first_fields(text: str) -> dict[object, object]:
+    """The fields of an object up to the first one that is an object or a list."""
+    found: dict[object, object] = {}
+    at, following = 0, _OPENING
+    while (field := following.match(text, at)) is not None:
+        found[json.loads(field["name"])] = json.loads(field["value"])
+        at, following = field.end(), _NEXT
+    return found
