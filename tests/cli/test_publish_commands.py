@@ -218,7 +218,7 @@ def test_a_savepoint_that_there_is_not_is_wrong(tidegate: Tidegate, tmp_path: Pa
         "plan", "restore", "-l", location, "--savepoint", "latest~1", "-c", file
     )
 
-    assert (code, "has 1 completed savepoints" in err) == (2, True)
+    assert (code, "no latest~1: " in err, "has 1 completed savepoints" in err) == (2, True, True)
 
 
 def test_an_empty_plan_says_that_there_is_nothing_to_do(tidegate: Tidegate, tmp_path: Path) -> None:
