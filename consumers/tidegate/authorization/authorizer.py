@@ -79,5 +79,5 @@ class Authorizer:
         return SignedBy(key.name, signature.key_id)
 
     def _check_listed(self, who: str) -> None:
-        if not any(fnmatchcase(who, each) for each in self._restores_by):
+        if not any(fnmatchcase(who, pattern) for pattern in self._restores_by):
             raise Unauthorized(Reason.NOT_ALLOWED, f"{who} is not listed in restores.requested_by")

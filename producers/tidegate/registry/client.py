@@ -60,7 +60,7 @@ class RegistryClient:
         return self._registered(subject, found)
 
     def look_up(self, subject: str, text: str) -> RegisteredSchema:
-        """Look up a schema that somebody else registered.
+        """Look up a schema that another client registered.
 
         Raises:
             RegistryRefusedError: the subject does not have it, or access denied.

@@ -42,7 +42,7 @@ class RegistrySchemas:
         self._writers: dict[RegistryKey, Writer] = {}
 
     def prefix(self, model: type[Event], topic: str) -> bytes:
-        """The magic and id or GUID, after registering or looking up the schema once.
+        """The magic and id or GUID, after one registration or look-up of the schema.
 
         Raises:
             RegistryRefusedError: the registry rejects the schema or does not have it.

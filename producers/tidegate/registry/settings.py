@@ -46,7 +46,7 @@ class RegistrySettings(
         """The configuration of confluent-kafka's client, with secrets in clear text: never log it.
 
         The client's own retries are off, because callers retry; it has a time-out, because its
-        default is to wait for ever.
+        default is to wait forever.
         """
         options = {
             name: value.get_secret_value() if isinstance(value, SecretStr) else value

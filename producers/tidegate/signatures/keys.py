@@ -31,7 +31,7 @@ class PublicKey:
         key = _parsed(pem, "the public key")
         if key.is_private:
             raise ConfigError(
-                "the public key is a private one: whoever reads these settings could sign with it."
+                "the public key is a private one: a reader of these settings could sign with it."
                 " Make a new key, and put what `tidegate keys show` prints into the settings"
             )
         self.jwk = key
@@ -97,7 +97,7 @@ def require_private(file: Path, what: str) -> None:
     """
     try:
         found = file.stat()
-    except OSError:  # whoever opens it has the better error
+    except OSError:  # opening it raises the better error
         return
     _refuse_exposed(file, found, what)
 
@@ -109,7 +109,7 @@ def _refuse_exposed(file: Path, found: os.stat_result, what: str) -> None:
 
 
 def exposure(owner: int, mode: int, user: int) -> str:
-    """Why a private key is no secret in a file of this owner and mode; empty if it is one. Pure.
+    """Why others can read a private key in a file of this owner and mode; empty if not. Pure.
 
     A file of root may be readable for its group, which is then the service's: systemd's credentials
     and the secrets of Kubernetes are so.

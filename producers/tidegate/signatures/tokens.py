@@ -18,7 +18,7 @@ from tidegate.events.signature import (
 from tidegate.signatures.keys import PublicKey, SigningKey
 
 _ALGORITHM: Final = "Ed25519"
-_LATEST: Final = 253_402_300_799  # the year 9999: later ones are no datetime
+_LATEST: Final = 253_402_300_799  # the year 9999: a datetime cannot be later
 
 
 class BadSignatureError(Exception):

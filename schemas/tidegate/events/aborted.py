@@ -17,7 +17,7 @@ class WritesAborted(Fact, frozen=True):
     """Directories hold nothing but rows of aborted writes.
 
     `valid_write_ids` says which ids up to its high-water mark aborted; no id up to it is open, so
-    this can't change any more. `content` says what lies in the directories, see
+    this can't change any more. `content` identifies the directories' content, see
     `tidegate.hive.content_hash`: a table that is dropped and created again under the same name
     begins with the same write ids anew, and there they may have committed.
     """

@@ -1,6 +1,6 @@
 """Names of people, applications and tables: nothing invisible in them, and how they are compared.
 
-A name that differs from another one by what nobody can see would be taken for another person, who
+A name that differs from another one by invisible characters would be taken for another person, who
 may then approve that person's request.
 """
 
@@ -45,7 +45,7 @@ def visible(name: str) -> str:
 
 
 def compared(name: str) -> str:
-    """A name without what tells two spellings of it apart: case, spaces, forms of a letter."""
+    """A name without case, spaces and Unicode forms, for comparison."""
     folded = unicodedata.normalize("NFD", name).casefold()
     folded = unicodedata.normalize("NFKC", folded).casefold()
     return unicodedata.normalize("NFKC", "".join(folded.split()))

@@ -132,7 +132,7 @@ class RestoreCompleted(OfApproval, frozen=True):
     """The savepointed commit is the table's last completed commit again.
 
     With `already_done` it was before this attempt, which deleted nothing; the counts are those of
-    the first time. `metadata_table` says what became of Hudi's metadata table, and why; None
+    the first time. `metadata_table` is the fate of Hudi's metadata table, and why; None
     without one, or if it is not known any more.
     """
 

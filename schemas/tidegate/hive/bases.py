@@ -12,7 +12,7 @@ from tidegate.hive.names import AcidDirectory, parse_name
 from tidegate.hive.write_ids import ValidWriteIds
 
 DATA_FORMAT_FILE: Final = "_metadata_acid"
-"""The file in a base whose name has no `_vT` that says what wrote it; none: an insert overwrite."""
+"""The file in a base without `_vT` in its name that names the writer; none: an insert overwrite."""
 DATA_FORMAT_LIMIT: Final = 10_000
 """How many bytes of it are read at most; Hive writes about 50."""
 _WRITTEN_BY_COMPACTION: Final = {"compacted": True, "truncated": False}
