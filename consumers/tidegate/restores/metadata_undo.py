@@ -21,6 +21,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple, Self
 
+from tidegate.bounded_json import parse_json
 from tidegate.errors import FormatError, TidegateError
 from tidegate.hudi import (
     COMMITS,
@@ -37,6 +38,7 @@ from tidegate.hudi import (
 
 FILES: Final = "files"
 """The partition that lists files: without it there is no metadata table."""
+_LARGEST: Final = 16 * 2**20
 _BUILT: Final = "0" * 14
 """What the instants begin with under which a partition is built."""
 _NAME: Final = re.compile(r"\w[\w.-]{0,200}", re.ASCII)
@@ -97,7 +99,7 @@ class MetadataUndo:
     def decode(cls, text: str) -> Self | None:
         """Read what `encode` wrote; None if it is anything else."""
         try:
-            record = json.loads(text)
+            record = parse_json(text, "the undo of a metadata table", _LARGEST)
             return cls(
                 kept=_all(_NAME, record["kept"]),
                 dropped=_all(_NAME, record["dropped"]),
