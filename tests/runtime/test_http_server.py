@@ -99,6 +99,7 @@ def send_on(client: socket.socket, piece: bytes, total: int) -> None:
             client.sendall(piece)
 
 
+@pytest.mark.slow
 def test_two_thousand_connections_keep_no_honest_client_out(served: Served) -> None:
     with ExitStack() as stack:
         began = time.monotonic()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 
+from tidegate.bounded_json import MAX_SMALL
 from tidegate.cleaning.directory_reader import listed_files
 from tidegate.cleaning.listing import ListedDirectory
 from tidegate.cleaning.plan import CleaningPlan
@@ -132,7 +133,7 @@ def _read_entry(warehouse: Warehouse, path: str, parallel_map: ParallelMap | Non
         found = warehouse.list(path)
         record = QuarantineRecord.parse(warehouse.read(join(path, RECORD), MAX_RECORD_BYTES))
         is_undone = any(each.name == UNDONE for each in found)
-        undone = warehouse.read(join(path, UNDONE), MAX_RECORD_BYTES) if is_undone else None
+        undone = warehouse.read(join(path, UNDONE), MAX_SMALL) if is_undone else None
     except NotFound:
         return None
     directories = [each.name for each in found if each.is_dir and not each.is_link]

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from tidegate.bounded_json import MAX_SMALL, parse_json
 from tidegate.cleaning.plan import CleaningPlan
 from tidegate.errors import FormatError
 from tidegate.events import CleaningReleased
@@ -26,7 +27,8 @@ UNDONE: Final = "undone.json"
 """Says which request put everything back; then the entry is kept until its time is over."""
 LEAVING: Final = ".leaving-"
 """What the names of directories begin with that are being removed: they are never put back."""
-MAX_RECORD_BYTES: Final = 64 * 2**20
+MAX_RECORD_BYTES: Final = 16 * 2**20
+"""A record has up to 1,000 directories, twice: by name, and with the partition."""
 _VERSION: Final = 1
 _NOT_OURS: Final = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
 """What JSON of others raises; it may be nested as deep as its author liked."""
@@ -76,7 +78,7 @@ class QuarantineRecord:
             FormatError: it is not one, or of a later version.
         """
         try:
-            read: dict[str, Any] = json.loads(content)
+            read: dict[str, Any] = parse_json(content, RECORD, MAX_RECORD_BYTES)
             if read["version"] != _VERSION:
                 raise FormatError(f"a quarantine record of version {read['version']}")
             where: dict[str, Any] = read.pop("paths")
@@ -106,7 +108,7 @@ def parse_undone(content: bytes) -> str:
         FormatError: it is not such a file.
     """
     try:
-        return str(json.loads(content)["request"])
+        return str(parse_json(content, UNDONE, MAX_SMALL)["request"])
     except _NOT_OURS as error:
         raise FormatError(f"not the record of an undo: {error!r}") from error
 

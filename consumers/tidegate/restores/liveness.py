@@ -10,11 +10,11 @@ any lock provider.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from tidegate.bounded_json import MAX_SMALL, parse_json
 from tidegate.events.reasons import Reason
 from tidegate.restores.table_lock import is_ours
 from tidegate.storage import FileInfo, NotFound, Storage, join
@@ -96,7 +96,7 @@ def _is_held(lock: FileInfo, now: datetime, expiry: timedelta | None) -> bool:
 def _is_released(storage: Storage, lock: FileInfo, now: datetime) -> bool:
     # a StorageBasedLockProvider marks its file as expired; an unreadable file counts as held
     try:
-        content = json.loads(storage.read(lock.path))
+        content = parse_json(storage.read(lock.path, MAX_SMALL), lock.path, MAX_SMALL)
         return bool(content["expired"]) or int(content["validUntil"]) < now.timestamp() * 1000
     except (NotFound, ValueError, KeyError, TypeError):
         return False

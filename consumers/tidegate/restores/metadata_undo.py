@@ -22,6 +22,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple, Self
 
+from tidegate.bounded_json import parse_json
 from tidegate.errors import FormatError, TidegateError
 from tidegate.hudi import (
     COMMITS,
@@ -38,6 +39,7 @@ from tidegate.hudi import (
 
 FILES: Final = "files"
 """The partition that lists files; a metadata table always has it."""
+_LARGEST: Final = 16 * 2**20
 _BUILT: Final = "0" * 14
 """The prefix of the instants at which partitions are built."""
 _NAME: Final = re.compile(r"\w[\w.-]{0,200}", re.ASCII)
@@ -98,7 +100,7 @@ class MetadataUndo:
     def decode(cls, text: str) -> Self | None:
         """Decode the text of `encode`; None if it is invalid."""
         try:
-            record = json.loads(text)
+            record = parse_json(text, "the undo of a metadata table", _LARGEST)
             return cls(
                 kept=_all(_NAME, record["kept"]),
                 dropped=_all(_NAME, record["dropped"]),

@@ -11,6 +11,7 @@ from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from tidegate.bounded_json import parse_json
 from tidegate.hudi import (
     COMPLETED_AS,
     Action,
@@ -28,6 +29,7 @@ from tidegate.restores.metadata_undo import MetadataUndo
 METADATA_TABLE: Final = ".hoodie/metadata"
 MARKERS: Final = ".hoodie/.temp"
 
+_LARGEST: Final = 16 * 2**20
 STEPS_KEY: Final = "tidegate.steps"
 COMMAND_KEY: Final = "tidegate.command"
 METADATA_KEY: Final = "tidegate.metadata"
@@ -227,7 +229,7 @@ def _covers(
 def _read_summaries(text: str) -> tuple[StepSummary, ...]:
     """Parse the text of `summarise`; empty if it is invalid, as in restores that Hudi began."""
     try:
-        return tuple(_read_summary(*load) for load in json.loads(text))
+        return tuple(_read_summary(*step) for step in parse_json(text, "steps", _LARGEST))
     except (ValueError, TypeError, RecursionError):
         return ()
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from tidegate.bounded_json import parse_json
 from tidegate.errors import FormatError
 from tidegate.hudi import instant_of_data_file
 from tidegate.restores.plan import PlannedFile, Step
@@ -17,6 +18,8 @@ from tidegate.storage import NotFound, join
 from tidegate.tables.hudi.outcome_store import FOLDER
 from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
+_LARGEST: Final = 32 * 2**20
+"""Bytes of the record of 100,000 files."""
 _REMOVALS: Final = f"{FOLDER}/removals"
 
 
@@ -47,7 +50,7 @@ class RemovalRecord:
 
     def _recorded(self, path: str) -> list[PlannedFile]:
         try:
-            content = json.loads(self.warehouse.read(path))
+            content = parse_json(self.warehouse.read(path, _LARGEST), path, _LARGEST)
             return [PlannedFile(str(partition), str(name), 0) for partition, name in content]
         except (NotFound, ValueError, TypeError, RecursionError):
             # foreign or damaged: the report then omits the files that an earlier attempt removed

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from tidegate.bounded_json import MAX_SMALL, parse_json
 from tidegate.errors import FormatError
 from tidegate.events.reasons import Reason
 from tidegate.hudi_reader import NoSuchTable, load_table
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from tidegate.restores.context import RestoreContext
 
 _OWNER: Final = "tidegate restore"
-_LARGEST: Final = 65_536
-"""Maximum size of a lock file in bytes; Hudi's contains the stack of the thread that took it."""
 
 
 def is_ours(storage: Storage, location: str) -> bool:
@@ -124,7 +123,7 @@ def _info(storage: Storage, path: str) -> FileInfo | None:
 def _owner(storage: Storage, path: str) -> str | None:
     """The owner in a lock file; empty if it names none, None if the file is gone."""
     try:
-        read = json.loads(storage.read(path, _LARGEST))
+        read = parse_json(storage.read(path, MAX_SMALL), path, MAX_SMALL)
         return str(read["lockThreadName"])
     except NotFound:
         return None

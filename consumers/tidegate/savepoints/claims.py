@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from tidegate.bounded_json import MAX_SMALL, parse_json
 from tidegate.errors import FormatError, TransientError
 from tidegate.events import SavepointMark, SavepointRequested
 from tidegate.hudi import SavepointMetadata
@@ -112,10 +113,10 @@ def _folder(location: str, instant: str) -> str:
 
 def _read(storage: Storage, path: str) -> Claim:
     try:
-        read = json.loads(storage.read(path))
+        read = parse_json(storage.read(path, MAX_SMALL), path, MAX_SMALL)
         until = read["until"]
         return Claim(str(read["by"]), None if until is None else datetime.fromisoformat(until))
     except NotFound as error:
         raise TransientError(f"{path} was removed while it was being read") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise FormatError(f"the claim {path} can't be read") from error
+        raise FormatError(f"the claim {path} can't be read: {error}") from error

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
+from tidegate.bounded_json import parse_json
 from tidegate.errors import FormatError
 from tidegate.hudi import (
     WRITES,
@@ -96,7 +97,9 @@ class View:
         """
         try:
             inflate = zlib.decompressobj()
-            record = json.loads(inflate.decompress(header[KEY], _LARGEST))
+            record = parse_json(
+                inflate.decompress(header[KEY], _LARGEST), "the savepoint's view", _LARGEST
+            )
             if record["format"] != _FORMAT or inflate.unconsumed_tail:
                 raise FormatError("the savepoint's view is from another version, or too large")
             version, kind = record["table"]

@@ -5,12 +5,12 @@ JSON up to table version 6, Avro from version 8 on; an inflight file has the sam
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Self
 
+from tidegate.bounded_json import parse_json
 from tidegate.errors import FormatError
 from tidegate.hudi import containers
 from tidegate.hudi.json_stats import read_json_stats
@@ -67,6 +67,8 @@ def planned_updates(inflight: bytes) -> tuple[WriteStat, ...]:
     """
     if not inflight:
         return ()
+    if (quick := read_json_stats(inflight, planned=True)) is not None:
+        return tuple(stat for stat in quick.writes if stat.file_id and stat.previous)
     record = _record(inflight)
     with containers.reading("commit metadata"):
         stats = record.get(STATS) or {}
@@ -118,10 +120,7 @@ def _record(content: bytes) -> Mapping[str, Any]:
 
 
 def _object(content: bytes) -> Mapping[str, Any]:
-    try:
-        record = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"commit metadata is neither JSON nor Avro: {error}") from error
+    record = parse_json(content, "commit metadata", containers.MAX_INFLATED)
     if not isinstance(record, dict):
         raise FormatError("commit metadata is not a JSON object")
     return record

@@ -2,7 +2,7 @@
 
 JSON takes a kilobyte per file. Parsing all of it at once needs both text and bytes, and an object
 for every file: 250 MB for a commit of 100,000 files. JSON in any other form than Hudi's is left to
-the `json` module, which accepts it or raises an error.
+`parse_json`, which accepts it or raises an error.
 """
 
 from __future__ import annotations
@@ -11,11 +11,18 @@ import json
 from codecs import getincrementaldecoder
 from typing import Any, Final, NamedTuple
 
+from tidegate.bounded_json import parse_json
+from tidegate.errors import FormatError
 from tidegate.hudi.write_stats import STATS, WriteStat, write_stat
 
 _WINDOW: Final = 2**20
-_MAX_VALUE: Final = 16 * _WINDOW
-"""Maximum length of one file's stat, in characters, for reading in pieces."""
+_MAX_VALUE: Final = _WINDOW
+"""Characters of one file's stat; a larger one is not read in pieces."""
+_MAX_REST: Final = 16 * _WINDOW
+"""Bytes behind the stats: the schema, and the file groups that were replaced."""
+_FEW: Final = 2_000
+_SHORTEST: Final = 100
+"""Bytes of a partition or stat, on average: Hudi's have more, and shorter ones fill memory."""
 _SPACE: Final = " \t\n\r"
 _OPEN_AND_SPACE: Final = frozenset(b"{ \t\n\r")
 
@@ -31,12 +38,22 @@ class JsonStats(NamedTuple):
     """The record without its stats."""
 
 
-def read_json_stats(content: bytes) -> JsonStats | None:
-    """Read the JSON of a commit that begins with its stats; None for any other content."""
+def read_json_stats(content: bytes, *, planned: bool = False) -> JsonStats | None:
+    """Read the JSON of a commit that begins with its stats; None for any other content.
+
+    Args:
+        content: The file.
+        planned: Whether it is of a pending write, whose stats have no path yet. All of them count.
+
+    Raises:
+        FormatError: its stats are more and shorter than those of Hudi.
+    """
     if not content or content[0] not in _OPEN_AND_SPACE or content[1:2] == b"\0":  # UTF-16
         return None
     try:
-        return _read(_Text(content))
+        return _read(_Text(content), _FEW + len(content) // _SHORTEST, planned=planned)
+    except FormatError:
+        raise
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
@@ -76,6 +93,8 @@ class _Text:
 
     def rest(self) -> str:
         """The remaining text."""
+        if len(self._content) - self._next > _MAX_REST:
+            raise ValueError("too much follows")
         while self._more():
             pass
         return self._text[self._at :]
@@ -90,7 +109,7 @@ class _Text:
         return True
 
 
-def _read(text: _Text) -> JsonStats | None:
+def _read(text: _Text, limit: int, *, planned: bool) -> JsonStats | None:
     _expect(text, "{")
     _expect(text, '"')
     if text.value() != STATS:
@@ -105,12 +124,16 @@ def _read(text: _Text) -> JsonStats | None:
         if sign != '"' or (partition := text.value()) in partitions:
             return None
         partitions[partition] = None
+        limit = _one_more(limit)
         _expect(text, ":")
         _expect(text, "[")
         sign = text.sign()
         while sign != "]":
             stat = text.value()
-            if stat.get("path"):
+            limit = _one_more(limit)
+            if planned:
+                stat["path"] = ""
+            if planned or stat.get("path"):
                 made = write_stat(partition, stat)
                 writes.append(
                     made._replace(previous=known.setdefault(made.previous, made.previous))
@@ -121,13 +144,19 @@ def _read(text: _Text) -> JsonStats | None:
     return None if STATS in rest else JsonStats(writes, list(partitions), rest)
 
 
+def _one_more(limit: int) -> int:
+    if limit == 0:
+        raise FormatError("commit metadata has more and shorter stats than Hudi writes")
+    return limit - 1
+
+
 def _rest(text: _Text) -> dict[str, Any]:
     sign = text.sign()
     if sign == "}":
         following = "}" + text.rest()
     elif sign != "," or not (following := text.rest()).lstrip(_SPACE).startswith('"'):
         raise ValueError(sign)
-    found: dict[str, Any] = json.loads("{" + following)
+    found: dict[str, Any] = parse_json("{" + following, "commit metadata", _MAX_REST)
     return found
 
 

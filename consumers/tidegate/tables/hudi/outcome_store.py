@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
+from tidegate.bounded_json import MAX_SMALL, parse_json
 from tidegate.errors import FormatError
 from tidegate.events import Outcome, derived_id
 from tidegate.events.catalogue import EVENT_TYPES
@@ -21,6 +22,8 @@ from tidegate.hudi import is_instant
 from tidegate.storage import NotFound, join
 from tidegate.tables.warehouse import AlreadyExists, Warehouse
 
+_LARGEST: Final = 32 * 2**20
+"""Bytes of an outcome, which fits into a message, as JSON."""
 FOLDER: Final = ".hoodie/.tidegate"
 
 
@@ -44,13 +47,16 @@ class OutcomeStore:
             FormatError: the outcome can't be read.
         """
         try:
-            stored = json.loads(self.warehouse.read(self.path_of(command_id)))
+            path = self.path_of(command_id)
+            stored = parse_json(self.warehouse.read(path, _LARGEST), path, _LARGEST)
             kind = EVENT_TYPES[stored["kind"]]
             outcome = kind.model_validate(stored["outcome"])
         except NotFound:
             return None
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise FormatError(f"the outcome stored for {command_id} can't be read") from error
+            raise FormatError(
+                f"the outcome stored for {command_id} can't be read: {error}"
+            ) from error
         return outcome if isinstance(outcome, Outcome) else None
 
     def put(self, command_id: str, outcome: Outcome) -> None:
@@ -66,10 +72,10 @@ class OutcomeStore:
             FormatError: the instant can't be read.
         """
         try:
-            instant = self.warehouse.read(self.path_of(command_id, "begun")).decode("latin-1")
+            content = self.warehouse.read(self.path_of(command_id, "begun"), MAX_SMALL)
         except NotFound:
             return None
-        if not is_instant(instant):
+        if not is_instant(instant := content.decode("latin-1")):
             raise FormatError(f"{self.path_of(command_id, 'begun')} does not contain an instant")
         return instant
 

@@ -1,0 +1,46 @@
+"""JSON that others wrote: parsed only where it can't become much larger in memory. Pure.
+
+60 MB of `{},{}` become 2 GB of dictionaries. So a text is refused by what it could become, before
+anything of it is parsed.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from tidegate.errors import FormatError
+
+MAX_SMALL: Final = 64 * 1024
+"""Bytes of a file with a few fields: a lock, a claim, the mark of an undo."""
+MAX_VALUES: Final = 2_000_000
+"""Values of a text, of up to about 80 bytes each in memory."""
+_BYTES: Final = (b",", b":", b"{", b"[")
+_SIGNS: Final = (",", ":", "{", "[")
+
+
+def parse_json(content: bytes | str, what: str, limit: int) -> Any:  # noqa: ANN401 - JSON
+    """Parse a text.
+
+    Args:
+        content: The text.
+        what: What it is and where it comes from, for the error.
+        limit: The largest size, in bytes of `bytes` and characters of `str`.
+
+    Raises:
+        FormatError: it is not JSON, is larger, has more than MAX_VALUES values, or is nested too
+            deep.
+    """
+    if len(content) > limit:
+        raise FormatError(f"{what} has {len(content)} bytes; at most {limit} are read")
+    # every value but the first follows one of these signs; those inside of texts count too
+    if isinstance(content, str):
+        values = sum(map(content.count, _SIGNS))
+    else:
+        values = sum(map(content.count, _BYTES))
+    if values > MAX_VALUES:
+        raise FormatError(f"{what} has more than {MAX_VALUES} values")
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{what} is not JSON: {error}") from error
