@@ -156,7 +156,10 @@ def _rest(text: _Text) -> dict[str, Any]:
         following = "}" + text.rest()
     elif sign != "," or not (following := text.rest()).lstrip(_SPACE).startswith('"'):
         raise ValueError(sign)
-    found: dict[str, Any] = parse_json("{" + following, "commit metadata", _MAX_REST)
+    try:
+        found: dict[str, Any] = parse_json("{" + following, "the rest", _MAX_REST)
+    except FormatError as error:
+        raise LookupError(error) from error  # parsing all of it finds the right place
     return found
 
 
