@@ -18,6 +18,8 @@ _BLOCK: Final = re.compile(
     r"^```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 _VARYING: Final = {
+    # Spark and Hudi print these, depending on the machine
+    r"(?m)^(:: loading settings|# WARNING: Unable) .*$\n?": "",
     r"\d{17}": "INSTANT",
     r"\d{4}-\d\d-\d\dT[\d:.]+Z": "TIME",
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}": "ID",

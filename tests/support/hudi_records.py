@@ -141,8 +141,8 @@ class RealHudi:
     root: Path = Path()
     record: Record | None = None
     """None: what it is asked is neither recorded nor replayed."""
-    _shared: dict[tuple[bool, str, str], Any] = field(
-        default_factory=dict[tuple[bool, str, str], Any]
+    _shared: dict[tuple[str, str], tuple[bool, Any]] = field(
+        default_factory=dict[tuple[str, str], tuple[bool, Any]]
     )
 
     def ask(self, table: Path, question: str, live: Callable[[SparkSession], object]) -> Any:  # noqa: ANN401
@@ -169,12 +169,15 @@ class RealHudi:
         return answer
 
     def shared(self, name: str, make: Callable[[], T]) -> T:
-        """A scene that several tests copy, made once in a session."""
-        key = (self.mode == REPLAY, self.module, name)
-        if key not in self._shared:
+        """A scene that several tests copy, made once in a session.
+
+        It is made again when the mode changes, because the scenes of both modes have one folder.
+        """
+        key, is_replayed = (self.module, name), self.mode == REPLAY
+        if key not in self._shared or self._shared[key][0] != is_replayed:
             with self.recorded(name):
-                self._shared[key] = make()
-        found: T = self._shared[key]
+                self._shared[key] = is_replayed, make()
+        found: T = self._shared[key][1]
         return found
 
     @contextmanager

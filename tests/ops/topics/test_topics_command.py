@@ -68,7 +68,7 @@ def test_topics_are_described_without_a_broker(topics: Topics, topic_prefix: str
         },
         "events": ["LockReleased"],
         "written_by": "upstream-writers, bridges",
-        "read_by": "reader-gate, bridges",
+        "read_by": "reader-gate, bridges, people",
     }
 
 
