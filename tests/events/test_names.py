@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from typing import Literal
 
 import pytest
 from hypothesis import example, given
@@ -46,6 +47,7 @@ IGNORABLE = (
     "\u200e\u200f\u202a\u202e\u2060\u2065\u2069\u3164\ufe00\ufe0f\ufeff\uffa0\ufff0\U000e0001"
     "\U000e0100\U000e01ef\U000e0fff\u2800"
 )
+FORMS: tuple[Literal["NFC", "NFD", "NFKC", "NFKD"], ...] = ("NFC", "NFD", "NFKC", "NFKD")
 SIGNS = st.one_of(
     st.sampled_from(
         "aAnN\u00c9\u00e9e\u0301\u0308\u0345\u03b1\u1fb3\u00df\u1e9e\ufb03 \u00a0\u3000"
@@ -82,7 +84,7 @@ def test_names_that_are_accepted_and_look_the_same_compare_equal(
 
 def _disguised(name: str, data: st.DataObject) -> str:
     """The name in another form, with other signs in it that are not seen."""
-    form = data.draw(st.sampled_from(("NFC", "NFD", "NFKC", "NFKD")))
+    form = data.draw(st.sampled_from(FORMS))
     signs = list(unicodedata.normalize(form, name))
     for _ in range(data.draw(st.integers(0, 3))):
         place = data.draw(st.integers(0, len(signs)))

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,7 +64,7 @@ EMPTY = b'{"path": ""},' * 4_600_000 + b'{"path": ""}'
 WRITTEN = b'{"fileId":"f","path":"p"},' * 2_300_000 + b'{"fileId":"f","path":"p"}'
 OUTCOME = ".hoodie/.tidegate/restores/4f5d168e-8d16-5cb7-9da2-e87435da3eaf.json"
 QUARANTINE = ".tidegate_quarantine/run"
-RECORD = {
+RECORD: dict[str, Any] = {
     "cleaning": "c",
     "vacuum": "v",
     "table": "lake.sales.orders",

@@ -116,7 +116,9 @@ def stored_ids(servers: str, topic: str, partitions: int) -> dict[tuple[int, int
             assert message.error() is None
             headers = dict(message.headers() or [])
             offset = (message.offset() or 0) + 1
-            found[partition, offset - 1] = (headers["ce_id"] or b"").decode()
+            event_id = headers["ce_id"]
+            assert isinstance(event_id, bytes)
+            found[partition, offset - 1] = event_id.decode()
     consumer.close()
     return found
 

@@ -167,6 +167,7 @@ class _Connection:
     def _serve(self) -> None:
         while (job := self._next_job()) is not None:
             job()
+            del job  # it refers to the producer, with whose end this thread ends
         self._jobs.put(None)  # for a second thread, if there is one
         self._ended.put(None)
 
@@ -245,7 +246,8 @@ class ConfirmedProducer:
             for index in reports.too_large():
                 reports.forget(index)
                 self._attempt(connection, {index: messages[index]}, reports)
-        if reports.arrived == len(messages) and not (failed := reports.failed()):
+        failed = reports.failed()
+        if not failed and reports.arrived == len(messages):
             return
         if any(error.fatal() or error.code() == KafkaError._FATAL for error in failed):  # noqa: SLF001
             self._replace(connection)
