@@ -91,15 +91,18 @@ def test_threads_that_share_a_publisher_never_poll_without_a_report(
     assert client.empty == 0
 
 
-def test_the_polling_thread_ends_with_its_publisher(shared: ConfirmedProducer) -> None:
+@pytest.mark.usefixtures("shared")
+def test_the_polling_thread_ends_with_its_publisher() -> None:
     def polling() -> list[str]:
         return [thread.name for thread in threading.enumerate() if thread.name == "publisher"]
 
     others = polling()
-    shared.send([Message("t", b"k", b"v")])
+    own = ConfirmedProducer({"bootstrap.servers": "nowhere:9092"})
+    own.send([Message("t", b"k", b"v")])
     assert len(polling()) == len(others) + 1
-    shared.close()
+    own.close()
     wait_for("its end", lambda: polling() == others, 10)
 
-    assert shared.send([Message("t", b"k", b"v")])[0].offset == 0  # a client of its own
-    del shared
+    assert own.send([Message("t", b"k", b"v")])[0].offset == 0  # a client of its own
+    del own
+    wait_for("the end without close", lambda: polling() == others, 10)
