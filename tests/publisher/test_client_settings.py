@@ -36,7 +36,7 @@ BREAKING: list[ClientConfig] = [
     {"transactional.id": "mine"},
     {"partitioner": "consistent_random"},
     {"allow.auto.create.topics": True},
-    {"enable.partition.eof": True},
+    {"enable.partition.eof": False},
     {"delivery.report.only.error": True},
     {"group.instance.id": "one"},
 ]
@@ -86,7 +86,7 @@ def test_what_breaks_no_guarantee_is_accepted(config: ClientConfig) -> None:
 
 def test_our_own_clients_set_every_protected_setting_that_has_a_value() -> None:
     own = {**DEFAULTS, **CONSUMER}
-    by_default = {"group.protocol", "enable.partition.eof", "delivery.report.only.error"}
+    by_default = {"group.protocol", "delivery.report.only.error"}
 
     assert {
         setting.name for setting in PROTECTED_SETTINGS if setting.allowed

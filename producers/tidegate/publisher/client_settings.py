@@ -97,8 +97,8 @@ PROTECTED_SETTINGS: Final = (
     ),
     ProtectedSetting(
         "enable.partition.eof",
-        _FALSE,
-        "a service would take the end of a partition for a fault",
+        _TRUE,
+        "a service would not notice the end of a partition behind a transaction's marker",
     ),
     ProtectedSetting(
         "allow.auto.create.topics",
