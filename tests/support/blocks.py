@@ -57,7 +57,7 @@ def without_varying(output: str) -> str:
 
 def is_as_shown(printed: str, shown: str) -> bool:
     """Whether an output is the one that a page shows; `...` stands for any part of it."""
-    parts = (re.escape(part) for part in without_varying(shown).split("..."))
+    parts = map(re.escape, re.split(r" ?\.\.\. ?", without_varying(shown)))
     return re.fullmatch(".*".join(parts), without_varying(printed), re.DOTALL) is not None
 
 
