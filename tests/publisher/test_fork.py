@@ -41,7 +41,7 @@ def test_what_a_fork_inherits_is_never_destroyed(monkeypatch: pytest.MonkeyPatch
 
     def connections() -> int:
         gc.collect()
-        return sum(type(each).__name__ == "_Connection" for each in gc.get_objects())
+        return sum(type(each).__name__ == "Connection" for each in gc.get_objects())
 
     before = connections()
     producer = ConfirmedProducer({"bootstrap.servers": "127.0.0.1:1", "delivery.timeout.ms": 100})

@@ -280,7 +280,7 @@ def test_after_a_fatal_fault_the_next_call_has_a_producer_of_its_own(
     bootstrap_servers: str, topic_prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create_topic(bootstrap_servers, f"{topic_prefix}.commits")
-    monkeypatch.setattr("tidegate.publisher.delivery.Producer", Mortal)
+    monkeypatch.setattr("tidegate.publisher.connection.Producer", Mortal)
     with Publisher(bootstrap_servers, source="ingest", prefix=topic_prefix) as publisher:
         with pytest.raises(DeliveryError, match="out of order"):
             publisher.commit(**TABLE, instant=INSTANT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -70,7 +71,7 @@ class CountingClient:
 
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> ConfirmedProducer:
-    monkeypatch.setattr("tidegate.publisher.delivery.Producer", CountingClient)
+    monkeypatch.setattr("tidegate.publisher.connection.Producer", CountingClient)
     return ConfirmedProducer({"bootstrap.servers": "nowhere:9092"})
 
 
@@ -93,16 +94,13 @@ def test_threads_that_share_a_publisher_never_poll_without_a_report(
 
 @pytest.mark.usefixtures("shared")
 def test_the_polling_thread_ends_with_its_publisher() -> None:
-    def polling() -> list[str]:
-        return [thread.name for thread in threading.enumerate() if thread.name == "publisher"]
-
-    others = polling()
+    others = _thread._count()
     own = ConfirmedProducer({"bootstrap.servers": "nowhere:9092"})
     own.send([Message("t", b"k", b"v")])
-    assert len(polling()) == len(others) + 1
+    assert _thread._count() == others + 1
     own.close()
-    wait_for("its end", lambda: polling() == others, 10)
+    wait_for("its end", lambda: _thread._count() == others, 10)
 
     assert own.send([Message("t", b"k", b"v")])[0].offset == 0  # a client of its own
     del own
-    wait_for("the end without close", lambda: polling() == others, 10)
+    wait_for("the end without close", lambda: _thread._count() == others, 10)

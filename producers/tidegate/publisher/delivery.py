@@ -6,16 +6,14 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import inf
-from queue import Empty, SimpleQueue
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tidegate.errors import (
-    ConfigError,
     DeliveryError,
     DeliveryRefusedError,
     MessageTooLargeError,
@@ -25,6 +23,7 @@ from tidegate.events.limits import MAX_WIDE_BYTES
 from tidegate.events.message import Message
 from tidegate.events.topics import PARTITIONER
 from tidegate.publisher.client_settings import require_protected_settings
+from tidegate.publisher.connection import CHECK_SECONDS, POLL_SECONDS, Connection
 from tidegate.publisher.reports import Reports
 
 DEFAULTS: Final[Mapping[str, str | int | bool]] = {
@@ -40,10 +39,6 @@ DEFAULTS: Final[Mapping[str, str | int | bool]] = {
     "log_level": 0,
 }
 _ANY_PARTITION: Final = -1
-_POLL_SECONDS: Final = 0.01
-"""How long the main thread's messages wait at most for the reports of other threads'."""
-_CHECK_SECONDS: Final = 1.0
-"""How often a waiting call checks that the polling thread is alive."""
 _CLOSE_SECONDS: Final = 5.0
 _EXIT_SECONDS: Final = 1.0
 _REPORT_SECONDS: Final = 10.0
@@ -71,131 +66,6 @@ _NOT_STORED: Final = {
 _PURGED: Final = {KafkaError._PURGE_INFLIGHT, KafkaError._PURGE_QUEUE}  # noqa: SLF001
 
 
-class _Denial:
-    """The last answer by which the broker denied access.
-
-    Apart from `_Connection`: a cycle would leave the client's end to the garbage collector.
-    """
-
-    def __init__(self) -> None:
-        self.error: KafkaError | None = None
-        self.is_new = False
-        """Whether messages wait that will be denied too."""
-
-    def record(self, error: KafkaError) -> None:
-        if error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001
-            self.error, self.is_new = error, True
-
-
-class _Connection:
-    """A client, and the one thread that polls it for reports.
-
-    That thread takes no lock that a publishing thread may hold, and no callback runs in any other
-    thread: an exception that a signal handler raises in a publishing thread can't stop it. Signal
-    handlers run in the main thread, and `Producer.produce` replaces what they raise by a TypeError
-    of its own: the main thread's messages are sent by this thread too.
-    """
-
-    def __init__(self, config: Mapping[str, str | int | bool]) -> None:
-        """Connect; the thread starts with the first message."""
-        self.process = os.getpid()
-        self.is_closed = False
-        self.denial = _Denial()
-        try:
-            self.producer = Producer({**config, "error_cb": self.denial.record})
-        except KafkaException as error:
-            raise ConfigError(f"Kafka producer: {error.args[0].str()}") from error
-        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._starting = threading.Lock()
-        self._ended: SimpleQueue[None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        """Make sure that the thread is there."""
-        if self._is_served():
-            return
-        # the end of the wait: an exception out of a signal handler may have left the lock taken,
-        # and a second thread does no harm
-        is_ours = self._starting.acquire(timeout=_CHECK_SECONDS)
-        try:
-            if not self._is_served():
-                self._thread = threading.Thread(target=self._serve, name="publisher", daemon=True)
-                self._thread.start()
-        finally:
-            if is_ours:
-                self._starting.release()
-
-    def run(self, job: Callable[[], None]) -> None:
-        """Send messages: run the job in this thread, or the main thread's in the polling one."""
-        if threading.current_thread() is threading.main_thread():
-            self._jobs.put(job)
-            return
-        try:
-            job()
-        finally:
-            self.wake()
-
-    def wake(self) -> None:
-        """Have the reports served of what was sent."""
-        self._jobs.put(_nothing)
-
-    def wait_for_room(self) -> None:
-        """The client's queue is full: wait a moment."""
-        if threading.current_thread() is self._thread:
-            self.producer.poll(_POLL_SECONDS)
-        else:
-            self.start()
-            self.wake()
-            time.sleep(_POLL_SECONDS)
-
-    def stop(self, seconds: float) -> None:
-        """End the thread once every message has a report; wait for that at most so many seconds."""
-        if self.process != os.getpid():
-            return
-        self.is_closed = True
-        self._jobs.put(None)
-        if self._is_served() and self._thread is not threading.current_thread():
-            try:
-                self._ended.get(timeout=seconds)
-            except Empty:
-                return
-            self._ended.put(None)  # for the next call
-
-    def _is_served(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
-
-    def _serve(self) -> None:
-        while (job := self._next_job()) is not None:
-            job()
-        self._jobs.put(None)  # for a second thread, if there is one
-        self._ended.put(None)
-
-    def _next_job(self) -> Callable[[], None] | None:
-        """The next job; without one, serve reports. The end comes when all are served."""
-        while len(self.producer):
-            self.producer.poll(_POLL_SECONDS)
-            if self.denial.is_new:
-                self.producer.purge()
-            if (job := self._waiting_job()) is not None:
-                return job
-        self.denial.is_new = False
-        return self._jobs.get()
-
-    def _waiting_job(self) -> Callable[[], None] | None:
-        """A job that waits already; None for none, and for the end."""
-        try:
-            job = self._jobs.get_nowait()
-        except Empty:
-            return None
-        if job is None:
-            self._jobs.put(None)
-        return job
-
-
-def _nothing() -> None:
-    """A job that only wakes the polling thread."""
-
-
 class ConfirmedProducer:
     """An idempotent producer that waits for confirmation.
 
@@ -213,8 +83,8 @@ class ConfirmedProducer:
         require_protected_settings(config)
         self._config = {**DEFAULTS, **config}
         self._seconds = _report_seconds(self._config)
-        self._replacing = threading.Lock()
-        self._connect()
+        self._connection = self._owned(Connection(self._config))
+        self._connection.connect()
 
     def send(self, messages: Sequence[Message]) -> list[Receipt]:
         """Send messages and wait until each is confirmed or has failed.
@@ -238,26 +108,28 @@ class ConfirmedProducer:
         self._confirm(messages, Reports(len(messages), places=False))
 
     def _confirm(self, messages: Sequence[Message], reports: Reports) -> None:
-        connection = self._own_connection()
-        self._attempt(connection, dict(enumerate(messages)), reports)
+        connection = self._attempt(dict(enumerate(messages)), reports)
         if len(messages) > 1:
             # the broker refuses all that the client put into one request with what is too large
             for index in reports.too_large():
                 reports.forget(index)
-                self._attempt(connection, {index: messages[index]}, reports)
+                connection = self._attempt({index: messages[index]}, reports)
         failed = reports.failed()
-        if reports.arrived == len(messages) and not failed:
+        if not failed and reports.arrived == len(messages):
             return
         if any(error.fatal() or error.code() == KafkaError._FATAL for error in failed):  # noqa: SLF001
             self._replace(connection)
         raise self._fault(messages, reports, connection.denial.error)
 
-    def _attempt(
-        self, connection: _Connection, messages: Mapping[int, Message], reports: Reports
-    ) -> None:
-        connection.start()
-        connection.run(partial(self._produce_all, connection, messages, reports))
-        self._wait(connection, reports)
+    def _attempt(self, messages: Mapping[int, Message], reports: Reports) -> Connection:
+        """Send messages and wait for their reports; the connection that took them."""
+        while True:
+            connection = self._own_connection()
+            connection.start()
+            connection.run(partial(_send_all, self._seconds, messages, reports))
+            self._wait(connection, reports)
+            if not reports.was_handed_back():
+                return connection
 
     def close(self) -> None:
         """Wait up to five seconds for messages that other threads are sending.
@@ -266,43 +138,34 @@ class ConfirmedProducer:
         """
         self._connection.stop(_CLOSE_SECONDS)
 
-    def _wait(self, connection: _Connection, reports: Reports) -> None:
+    def _wait(self, connection: Connection, reports: Reports) -> None:
         """Wait for the reports: as long as they come, and once none comes, for a time."""
         arrived, since = -1, time.monotonic()
-        while not reports.wait(_CHECK_SECONDS):
+        while not reports.wait(CHECK_SECONDS):
             connection.start()
-            connection.wake()
             if reports.arrived > arrived:
                 arrived, since = reports.arrived, time.monotonic()
             elif time.monotonic() - since > self._seconds:
                 return
 
-    def _own_connection(self) -> _Connection:
+    def _own_connection(self) -> Connection:
         """The connection of this process: after a fork, one that has librdkafka's threads."""
         connection = self._connection
         if connection.process != os.getpid():
             _keep_for_ever(connection)
-            self._replacing = threading.Lock()
-            return self._connect()
+            connection = self._connection = self._owned(Connection(self._config))
         return self._replace(connection) if connection.is_closed else connection
 
-    def _connect(self) -> _Connection:
-        connection = self._connection = _Connection(self._config)
-        # the thread ends with this producer, and before the interpreter
+    def _owned(self, connection: Connection) -> Connection:
+        # its thread ends with this producer, and before the interpreter
         weakref.finalize(self, _end, weakref.ref(connection))
         return connection
 
-    def _replace(self, dead: _Connection) -> _Connection:
+    def _replace(self, dead: Connection) -> Connection:
         """Replace a connection that was closed, or had a fatal error and never sends again."""
-        is_ours = self._replacing.acquire(timeout=_CHECK_SECONDS)  # as in `_Connection.start`
-        try:
-            if self._connection is dead:
-                dead.stop(0)
-                self._connect()
-            return self._connection
-        finally:
-            if is_ours:
-                self._replacing.release()
+        dead.stop(0)
+        connection = self._connection = self._owned(dead.successor())
+        return connection
 
     def _fault(
         self, messages: Sequence[Message], reports: Reports, denied: KafkaError | None
@@ -326,46 +189,51 @@ class ConfirmedProducer:
         fault.results = tuple(results)
         return fault
 
-    def _produce_all(
-        self, connection: _Connection, messages: Mapping[int, Message], reports: Reports
-    ) -> None:
-        for index, message in messages.items():
-            try:
-                self._produce(connection, message, index, reports)
-            except Exception as error:  # noqa: BLE001 - it may be another thread than the caller's
-                reports.fail(error)
-                return
 
-    def _produce(
-        self, connection: _Connection, message: Message, index: int, reports: Reports
-    ) -> None:
-        topic, key, value, headers, partition = message
-        where = _ANY_PARTITION if partition is None else partition
-        on_delivery = partial(reports.record, index)
-        deadline = None
-        while True:
-            try:
-                # positional arguments, because this runs for every message
-                connection.producer.produce(
-                    topic, value, key, where, on_delivery, None, 0, list(headers)
-                )
-            except BufferError:  # the local queue is full: wait for the broker
-                connection.wait_for_room()
-                deadline = deadline or time.monotonic() + self._seconds
-                if time.monotonic() > deadline:
-                    reports.not_sent.add(index)
-                    on_delivery(KafkaError(KafkaError._QUEUE_FULL), None)  # noqa: SLF001
-                    return
-            except KafkaException as error:
+def _send_all(
+    seconds: float, messages: Mapping[int, Message], reports: Reports, producer: Producer | None
+) -> None:
+    """A job of the polling thread; without a producer the connection was closed before it ran."""
+    if producer is None:
+        reports.hand_back()
+        return
+    for index, message in messages.items():
+        try:
+            _send(seconds, message, index, reports, producer)
+        except Exception as error:  # noqa: BLE001 - the caller, in another thread, raises it
+            reports.fail(error)
+            return
+
+
+def _send(
+    seconds: float, message: Message, index: int, reports: Reports, producer: Producer
+) -> None:
+    topic, key, value, headers, partition = message
+    where = _ANY_PARTITION if partition is None else partition
+    on_delivery = partial(reports.record, index)
+    deadline = None
+    while True:
+        try:
+            # positional arguments, because this runs for every message
+            producer.produce(topic, value, key, where, on_delivery, None, 0, list(headers))
+        except BufferError:  # the local queue is full: wait for the broker
+            producer.poll(POLL_SECONDS)
+            deadline = deadline or time.monotonic() + seconds
+            if time.monotonic() > deadline:
                 reports.not_sent.add(index)
-                on_delivery(error.args[0], None)
+                on_delivery(KafkaError(KafkaError._QUEUE_FULL), None)  # noqa: SLF001
                 return
-            else:
-                return
+        except KafkaException as error:
+            reports.not_sent.add(index)
+            on_delivery(error.args[0], None)
+            return
+        else:
+            return
 
 
-def _end(connection: weakref.ref[_Connection]) -> None:
-    if (found := connection()) is not None:
+def _end(connection: weakref.ref[Connection]) -> None:
+    found = connection()
+    if found is not None and found.is_served:  # at the interpreter's end none can be started
         found.stop(_EXIT_SECONDS)
 
 

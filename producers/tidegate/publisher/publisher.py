@@ -55,7 +55,8 @@ class Publisher:
     All calls raise `DeliveryError` if the broker does not confirm. Before anything is sent they
     raise pydantic's `ValidationError` for an invalid value, and `InvalidEventError` for a vacuum
     whose fields are not in Hive's form or contradict each other; both are `ValueError`s. Safe to
-    share between threads.
+    share between threads. An exception that a signal handler raises (Ctrl-C, a time limit) may
+    leave any call: what that call sent may be stored, and the publisher works on.
     """
 
     def __init__(  # noqa: PLR0913 - settings, all by name

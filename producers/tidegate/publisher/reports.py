@@ -21,7 +21,7 @@ class Reports:
     raises in the waiting call leaves no lock taken that `record` would wait for.
     """
 
-    __slots__ = ("_by_index", "_complete", "_count", "_fault", "_places", "not_sent")
+    __slots__ = ("_by_index", "_complete", "_count", "_fault", "_is_back", "_places", "not_sent")
 
     def __init__(self, count: int, *, places: bool = True) -> None:
         """Expect reports of so many messages; `places`: whether the receipts are needed."""
@@ -29,6 +29,7 @@ class Reports:
         self._by_index: dict[int, KafkaError | Receipt] = {}
         self._complete: SimpleQueue[None] = SimpleQueue()
         self._fault: Exception | None = None
+        self._is_back = False
         self.not_sent: set[int] = set()
         """The messages that the client did not take."""
 
@@ -54,8 +55,20 @@ class Reports:
         self._fault = error
         self._complete.put(None)
 
+    def hand_back(self) -> None:
+        """The connection was closed before it took the messages."""
+        self._is_back = True
+        self._complete.put(None)
+
+    def was_handed_back(self) -> bool:
+        """Whether the messages have to be sent again; then it expects their reports again."""
+        is_back, self._is_back = self._is_back, False
+        return is_back
+
     def wait(self, seconds: float) -> bool:
         """Wait until every message has a report, at most so many seconds; whether it has.
+
+        It is true, too, where the messages were handed back.
 
         Raises:
             Exception: what `fail` was called with.
@@ -67,7 +80,7 @@ class Reports:
                 return False
         if self._fault is not None:
             raise self._fault
-        return len(self._by_index) >= self._count
+        return self._is_back or len(self._by_index) >= self._count
 
     def too_large(self) -> list[int]:
         """The messages that the broker refused for their size."""

@@ -1,0 +1,151 @@
+"""A Kafka client, and the one thread that uses it."""
+
+from __future__ import annotations
+
+import _thread
+import os
+import threading
+from collections.abc import Callable, Mapping
+from queue import Empty, SimpleQueue
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from tidegate.errors import ConfigError
+
+Job = Callable[[Producer | None], None]
+"""Sends messages; without a producer the connection was closed before the job ran."""
+POLL_SECONDS: Final = 0.01
+"""How long a call's messages wait at most for the reports of other calls."""
+CHECK_SECONDS: Final = 1.0
+"""How often a waiting call checks that the thread is alive."""
+
+
+class _Denial:
+    """The last answer by which the broker denied access.
+
+    Apart from `Connection`: a cycle would leave the client's end to the garbage collector.
+    """
+
+    def __init__(self) -> None:
+        self.error: KafkaError | None = None
+        self.is_new = False
+        """Whether messages wait that will be denied too."""
+
+    def record(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001
+            self.error, self.is_new = error, True
+
+
+class Connection:
+    """A client, and the one thread that uses it: it sends, polls, and ends the client.
+
+    Signal handlers run in the main thread. An exception that one raises would stop a callback
+    there, is replaced by a TypeError in `Producer.produce`, and is left pending by the end of a
+    client. And it may leave a lock of Python's `threading` taken for ever. So no other thread
+    touches the client, and the threads meet in `SimpleQueue`s alone, whose calls are atomic.
+    """
+
+    def __init__(self, config: Mapping[str, str | int | bool]) -> None:
+        """Neither the client nor the thread is there before they are needed."""
+        self.process = os.getpid()
+        self.is_closed = False
+        self.denial = _Denial()
+        self._config = config
+        self._producer: Producer | None = None
+        self._successors: dict[str, Connection] = {}
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._starting = threading.Lock()
+        self._began: SimpleQueue[None] = SimpleQueue()
+        self._ended: SimpleQueue[None] = SimpleQueue()
+        self.is_served = False
+        self._thread = 0
+
+    def connect(self) -> Producer:
+        """Create the client.
+
+        Raises:
+            ConfigError: librdkafka rejects a setting.
+        """
+        try:
+            self._producer = Producer({**self._config, "error_cb": self.denial.record})
+        except KafkaException as error:
+            raise ConfigError(f"Kafka producer: {error.args[0].str()}") from error
+        return self._producer
+
+    def successor(self) -> Connection:
+        """The connection that replaces this one: the same for all who ask, without a lock."""
+        return self._successors.setdefault("", Connection(self._config))
+
+    def start(self) -> None:
+        """Make sure that the thread is there."""
+        if self.is_served:
+            return
+        # the wait has an end: an exception out of a signal handler may have left the lock taken,
+        # and a second thread does no harm
+        is_ours = self._starting.acquire(timeout=CHECK_SECONDS)
+        try:
+            if not self.is_served:
+                # not `Thread.start`: left by an exception, it may hang the new thread
+                _thread.start_new_thread(self._serve, ())
+                self._began.get(timeout=CHECK_SECONDS)
+        except Empty:
+            return
+        finally:
+            if is_ours:
+                self._starting.release()
+
+    def run(self, job: Job) -> None:
+        """Have messages sent and their reports served."""
+        self._jobs.put(job)
+
+    def stop(self, seconds: float) -> None:
+        """End the client once every message has a report; wait at most so many seconds."""
+        if self.process != os.getpid():
+            return
+        self._jobs.put(None)
+        self.is_closed = True
+        if self._thread == threading.get_ident():
+            return
+        self.start()
+        try:
+            self._ended.get(timeout=seconds)
+        except Empty:
+            return
+        self._ended.put(None)  # for the next call
+
+    def _serve(self) -> None:
+        self.is_served, self._thread = True, threading.get_ident()
+        self._began.put(None)
+        try:
+            self._work()
+        finally:
+            self.is_served = False
+        self._jobs.put(None)  # for a second thread, if there is one
+        self._ended.put(None)
+
+    def _work(self) -> None:
+        """Run jobs and serve reports, until the end and the last report have come."""
+        if self._producer is None and not self.is_closed:
+            self.connect()
+        producer, is_ending = self._producer, False
+        while producer is not None and not (is_ending and not len(producer)):
+            try:
+                # without messages under way there is nothing to poll for
+                job = self._jobs.get(block=not is_ending and not len(producer))
+            except Empty:
+                producer.poll(POLL_SECONDS)
+                if self.denial.is_new:
+                    producer.purge()
+                    self.denial.is_new = len(producer) > 0
+                continue
+            if job is None:
+                is_ending = True
+            else:
+                job(producer)
+            del job  # it refers to what ends this thread when it is collected
+        self.is_closed, self._producer = True, None
+        while not self._jobs.empty():  # what came too late
+            if (job := self._jobs.get()) is not None:
+                job(None)
+            del job
