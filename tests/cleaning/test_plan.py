@@ -91,7 +91,7 @@ def test_another_transactions_compaction_is_not_taken_for_the_product() -> None:
 def test_a_release_of_an_earlier_table_at_the_same_place_is_refused_by_its_transaction() -> None:
     """Write ids begin at 1 again in a table that was dropped and created anew; transactions don't.
 
-    Hive 3's names have no transaction: there the two can't be told apart (README, Limits).
+    Hive 3's names have no transaction: there the two can't be told apart (docs/limits.md).
     """
     anew = listed(*INSERTS, "delta_0000001_0000003_v0000041")
     for directories, own in (((MINOR_3,), 7), (("delta_0000001_0000003_v0000007",), None)):
