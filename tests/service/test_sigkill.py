@@ -152,8 +152,8 @@ def _said(event: Event) -> dict[str, Any]:
     left_out = RUN_DEPENDENT | ATTEMPT_DEPENDENT
     if isinstance(event, DirectoriesCleaned):  # CleaningStarted tells all; this, what was left
         left_out |= {"directories", "files", "bytes"}
-    if isinstance(event, SavepointCreated):  # times; and an attempt that died has listed the sizes
-        left_out |= {"decided_at", "savepoints", "bytes"}
+    if isinstance(event, SavepointCreated):  # times, and what an attempt that died did not record
+        left_out |= {"decided_at", "savepoints", "bytes", "derived_from", "listed_because"}
     if isinstance(event, SavepointRemoved):
         left_out |= {"made_at"}
     said = event.model_dump(exclude=left_out, mode="json")

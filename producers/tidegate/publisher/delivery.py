@@ -40,7 +40,7 @@ DEFAULTS: Final[Mapping[str, str | int | bool]] = {
 }
 _ANY_PARTITION: Final = -1
 _CLOSE_SECONDS: Final = 5.0
-_EXIT_SECONDS: Final = 1.0
+_EXIT_SECONDS: Final = 0.2
 _REPORT_SECONDS: Final = 10.0
 """How long after its time-out the client may take to report a message."""
 _TIMEOUTS: Final = ("delivery.timeout.ms", "message.timeout.ms")
