@@ -41,7 +41,7 @@ from tidegate.service.assembly import SERVICES
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(900)]
 
-ROUNDS = 8
+ROUNDS = 5
 """Of SIGKILL alone; the twenty with more disturbances are among the tests that take minutes."""
 ROUNDS_OF_ALL = 20
 KILL_WINDOW = 3.0

@@ -31,7 +31,7 @@ class BoundedServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     daemon_threads = True
     connections = 16
-    longest = 60.0
+    longest = 30.0
     """Seconds that a connection may take in all."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as the library's
