@@ -137,7 +137,7 @@ def show(
             has = "have ids that start" if found[1:] else "has an id that starts"
             noun = "dead letters" if found[1:] else "dead letter"
             raise TidegateError(f"{count} {noun} {has} with {dead_letter_id}")
-        letter = box.whole(found[0].dead_letter)
+        letter = box.with_value(found[0].dead_letter)
         record, event = letter.record, letter.event(box.wire)
     fields: dict[str, Any] = row_of(found[0]) | {
         "key": text_of(record.key),
@@ -183,7 +183,9 @@ def redrive(
         for batch in chosen.batches():
             originals = box.originals([each.dead_letter for each in batch])
             destructive_ones.update(_destructive(originals))
-            events = {original.dead_letter.place: original.event for original in originals}
+            events = {
+                original.dead_letter.origin_location: original.event for original in originals
+            }
             summary.add(batch, partial(_with_event, events))
         summary.require_any()
         if execute:
@@ -297,7 +299,7 @@ def _check_destructive(found: Mapping[str, int], *, allowed: bool) -> None:
 
 
 def _with_event(events: Mapping[str, Event | None], listed: ListedDeadLetter) -> dict[str, Any]:
-    event = events.get(listed.dead_letter.place)
+    event = events.get(listed.dead_letter.origin_location)
     if event is None:
         return {"event": None}
     return {"event": {"kind": type(event).__name__, **event.model_dump(mode="json")}}

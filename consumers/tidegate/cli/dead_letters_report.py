@@ -22,7 +22,7 @@ def row_of(listed: ListedDeadLetter) -> dict[str, Any]:
         "id": dead_letter.dead_letter_id,
         "at": dead_letter.at.isoformat(timespec="milliseconds"),
         "service": dead_letter.service,
-        "origin": dead_letter.place,
+        "origin": dead_letter.origin_location,
         "table": dead_letter.table,
         "state": listed.state,
         "reason": dead_letter.error,

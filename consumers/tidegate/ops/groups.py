@@ -91,7 +91,7 @@ class Groups:
             partitions: Those of interest.
         """
         found = self.retries.call(lambda: self.metadata.committed(group, partitions))
-        return {part: each.offset for part, each in found.items()}
+        return {part: position.offset for part, position in found.items()}
 
     def set_offsets(self, group: str, offsets: Mapping[Partition, int]) -> None:
         """Commit offsets in the group's name.
@@ -109,7 +109,7 @@ class Groups:
                 [request], request_timeout=_REQUEST_TIMEOUT
             ).values()
             done = future.result(_RESULT_TIMEOUT).topic_partitions or []
-            _check(each.error for each in done)
+            _check(partition.error for partition in done)
         except KafkaException as error:
             if error.args[0].code() in _IN_USE:
                 raise GroupInUseError(
@@ -143,7 +143,7 @@ def lags_of(
     """
     committed = {part: at.offset for part, at in metadata.committed(group, list(ends)).items()}
     new = [part for part in ends if part not in committed]
-    first = {part: each.first for part, each in metadata.watermarks(new).items()} if new else {}
+    first = {part: marks.first for part, marks in metadata.watermarks(new).items()} if new else {}
     return {
         # a commit may be newer than the end that was read before it
         part: Lag(committed.get(part), max(0, end - (committed | first)[part]))

@@ -28,14 +28,14 @@ def compare_rights(service: str, needed: Sequence[Acl], allowed: Allowed) -> Fin
     """Compare the needed rights with those that the broker reports. Pure."""
     check = f"access {service}"
     missing = [
-        each
-        for each in needed
-        if each.operation not in allowed.get((each.resource, each.name), {each.operation})
+        right
+        for right in needed
+        if right.operation not in allowed.get((right.resource, right.name), {right.operation})
     ]
-    unreported = [each for each in needed if (each.resource, each.name) not in allowed]
-    unknown = sorted({each.resource for each in unreported})
+    unreported = [right for right in needed if (right.resource, right.name) not in allowed]
+    unknown = sorted({right.resource for right in unreported})
     if missing:
-        rights = ", ".join(f"{each.operation} {each.resource} {each.name}" for each in missing)
+        rights = ", ".join(f"{right.operation} {right.resource} {right.name}" for right in missing)
         advice = "run the doctor as the service's principal, or grant them: tidegate topics acls"
         return Finding(check, Status.FAIL, f"this principal may not {rights}", advice)
     known = "this principal has all rights that the broker reports"
@@ -45,7 +45,7 @@ def compare_rights(service: str, needed: Sequence[Acl], allowed: Allowed) -> Fin
 
 def _allowed(broker: Broker, needed: Sequence[Acl]) -> dict[tuple[str, str], frozenset[str]]:
     names = {
-        kind: sorted({each.name for each in needed if each.resource == kind})
+        kind: sorted({right.name for right in needed if right.resource == kind})
         for kind in ("topic", "group")
     }
     options: dict[str, Any] = {

@@ -63,24 +63,24 @@ class Broker:
         """Whether every topic exists as declared."""
         declared = deployment(self.topics, DECIDERS)
         try:
-            found = describe_topics(self.admin, [each.name for each in declared], REQUEST_TIMEOUT)
+            found = describe_topics(self.admin, [topic.name for topic in declared], REQUEST_TIMEOUT)
         except ConfigError as error:
             return not_permitted("topics", error)
         if wrong := differences(declared, found):
             seen = "; ".join(map(str, wrong))
-            hidden = all(each.what == "settings" for each in wrong)
+            hidden = all(difference.what == "settings" for difference in wrong)
             state = Status.WARN if hidden else Status.FAIL
             return Finding("topics", state, seen, "see: tidegate topics check")
         return Finding("topics", Status.OK, f"all {len(declared)} are as declared")
 
     def check_copartitioning(self) -> Finding:
         """Whether all topics of each decider have the same number of partitions."""
-        names = [each.name for each in deployment(self.topics, DECIDERS)]
+        names = [topic.name for topic in deployment(self.topics, DECIDERS)]
         try:
             found = describe_topics(self.admin, names, REQUEST_TIMEOUT)
         except ConfigError as error:
             return not_permitted("co-partitioning", error)
-        counts = {name: each.partitions for name, each in found.items()}
+        counts = {name: topic.partitions for name, topic in found.items()}
         return copartitioning(decider_topics(self.topics), counts)
 
     def _why(self, error: KafkaError) -> str:

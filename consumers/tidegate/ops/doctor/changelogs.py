@@ -169,7 +169,7 @@ def _read(broker: Broker, decider: str, partitions: int, progress: Observer) -> 
     marks = metadata.watermarks(parts)
     for number, store in positions.items():
         own = (Partition(name, number) for name in inputs)
-        whole.compare(store, [(each.topic, marks[each], starts.get(each)) for each in own])
+        whole.compare(store, [(part.topic, marks[part], starts.get(part)) for part in own])
     return whole
 
 

@@ -22,7 +22,7 @@ _CHECK: Final = "clock"
 
 def check_clock(broker: Broker) -> Finding:
     """Compare the newest outcome's own time with the time at which the broker appended it."""
-    newest = max(_last(broker), key=lambda each: each.timestamp_ms, default=None)
+    newest = max(_last(broker), key=lambda record: record.timestamp_ms, default=None)
     written = dict(newest.headers).get("ce_time") if newest else None
     if newest is None or written is None:
         return Finding(_CHECK, Status.SKIPPED, "unknown: there is no outcome yet to compare")
@@ -44,7 +44,7 @@ def _last(broker: Broker) -> Iterator[Record]:
     """The last record of each partition of the outcomes."""
     outcomes = OUTCOME_TOPIC.name(broker.topics.prefix)
     spans = offset_ranges(broker.admin, [outcomes])
-    last = [TopicPartition(*each, span.stop - 1) for each, span in spans.items() if span]
+    last = [TopicPartition(*part, span.stop - 1) for part, span in spans.items() if span]
     consumer = Consumer(
         {
             **broker.connection,

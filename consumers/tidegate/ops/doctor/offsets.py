@@ -67,8 +67,8 @@ def offset_ranges(admin: AdminClient, topics: Sequence[str]) -> dict[Partition, 
     end = LatestSpec()  # type: ignore[no-untyped-call]
     ends = [
         {
-            Partition(each.topic, each.partition): future.result(RESULT_TIMEOUT).offset
-            for each, future in admin.list_offsets(
+            Partition(part.topic, part.partition): future.result(RESULT_TIMEOUT).offset
+            for part, future in admin.list_offsets(
                 dict.fromkeys(partitions, spec), request_timeout=REQUEST_TIMEOUT
             ).items()
         }

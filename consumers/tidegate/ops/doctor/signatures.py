@@ -32,7 +32,7 @@ def check_signatures(settings: Settings) -> Finding:
         return Finding(_CHECK, Status.WARN, _UNSIGNED + (_APPROVALS if asks else ""), advice)
     now = datetime.now(UTC)
     valid = [key for key in security.keys if key.not_after is None or key.not_after > now]
-    names = ", ".join(sorted({each.name for each in valid}))
+    names = ", ".join(sorted({key.name for key in valid}))
     seen = f"required; {len(valid)} keys count: {names}"
     if expired := len(security.keys) - len(valid):
         advice = "remove them from [[security.keys]] once their commands are worked off"

@@ -75,7 +75,7 @@ class NewestEvents(Sequence[LoggedEvent]):
     def __getitem__(self, index: int | slice) -> LoggedEvent | Sequence[LoggedEvent]:
         """One of them; or several, unpacked."""
         if isinstance(index, slice):
-            return [_whole(each) for each in list(self._kept)[index]]
+            return [_whole(event) for event in list(self._kept)[index]]
         return _whole(self._kept[index])
 
 

@@ -48,7 +48,7 @@ class EventFilter:
 
     def may_have_ids(self, value: bytes | None) -> bool:
         """Whether a value contains the ids that are wanted: else it is not worth decoding."""
-        ids = (each for each in (self.caused_by, self.event_id) if each is not None)
+        ids = (id_ for id_ in (self.caused_by, self.event_id) if id_ is not None)
         return all(id_.encode() in (value or b"") for id_ in ids)
 
     @property
@@ -60,7 +60,7 @@ class EventFilter:
         exact = self.exact_tables
         if exact is not None:
             return table in exact
-        return any(fnmatchcase(table, each) for each in self.tables)
+        return any(fnmatchcase(table, pattern) for pattern in self.tables)
 
 
 def _text(key: bytes | None) -> str:

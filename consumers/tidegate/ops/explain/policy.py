@@ -71,7 +71,7 @@ def policy_story(policy: SavepointPolicy, table: str, events: Sequence[LoggedEve
     ]
     return PolicyStory(
         _sentence(policy, rule, table),
-        [_decided(rule, each, at, asked) for each, at in _once(_commits(events))],
+        [_decided(rule, commit, at, asked) for commit, at in _once(_commits(events))],
     )
 
 
@@ -81,7 +81,7 @@ _Asked = tuple[CommitCompleted, datetime, SavepointRequested]
 def _decided(
     rule: PolicyRule | None, commit: CommitCompleted, at: datetime, asked: Sequence[_Asked]
 ) -> DecidedCommit:
-    own = next((request for each, _, request in asked if each.event_id == commit.event_id), None)
+    own = next((request for other, _, request in asked if other.event_id == commit.event_id), None)
     if own is not None:
         tiers = ", ".join(own.tiers) or Tier.EVERY_COMMIT
         why = f"policy {own.policy or 'default'}, tier {tiers}"
@@ -98,7 +98,7 @@ def _why_not(
         return "no rule asks for one"
     if commit.action not in SAVEPOINTABLE:
         return f"a {commit.action} gets none"
-    before = [each for each in asked if each[1] <= at]
+    before = [earlier for earlier in asked if earlier[1] <= at]
     if rule.min_gap and before and at < before[-1][1] + rule.min_gap:
         return f"within {span(rule.min_gap)} of the one on commit {before[-1][0].instant}"
     return "; ".join(_not_due(tier, commit, at, before) for tier in rule.tiers)

@@ -53,7 +53,7 @@ def _of_table(
         newest = NewestEvents(limit, events)
     with DeadLetterBox(settings) as box:
         letters = list(box.list(DeadLetterFilter(table=table), include_resolved=True))
-    shown = {each.event.event_id for each in newest if each.event}
+    shown = {logged.event.event_id for logged in newest if logged.event}
     also = set[str]()
 
     def wanted(vacuum: StoredVacuum) -> bool:
@@ -75,23 +75,23 @@ def _of_event(
         chain = ids_of_chain(event_id, (event.event for event in events if event.event))
     related = NewestEvents(limit)
     held = HeldIds.of(
-        each.event
-        for each in _decoded(log.read(VACUUMS, EventFilter((table,)), since=since))
-        if isinstance(each.event, VacuumFinished) and each.event.event_id in chain
+        logged.event
+        for logged in _decoded(log.read(VACUUMS, EventFilter((table,)), since=since))
+        if isinstance(logged.event, VacuumFinished) and logged.event.event_id in chain
     )
     with closing(_all_of(log, table, since)) as events:
-        for each in events:
-            event = each.event
+        for logged in events:
+            event = logged.event
             if event and (event.event_id in chain or held.has_ended_by(event)):
-                related.add(each)
+                related.add(logged)
     with DeadLetterBox(settings) as box:
         wanted = DeadLetterFilter(table=table)
         letters = [
-            each.without_value()
-            for each in box.list(wanted, include_resolved=True, values=True)
-            if (event := each.dead_letter.event(box.wire)) and event.event_id in chain
+            listed.without_value()
+            for listed in box.list(wanted, include_resolved=True, values=True)
+            if (event := listed.dead_letter.event(box.wire)) and event.event_id in chain
         ]
-    in_chain = OldestVacuums(limit, lambda each: each.waiting.event_id in chain)
+    in_chain = OldestVacuums(limit, lambda vacuum: vacuum.waiting.event_id in chain)
     waiting = _waiting(settings, table, in_chain)
     return Story(event_id, related, waiting.vacuums, letters, related.dropped, waiting.count)
 
@@ -106,9 +106,9 @@ def _event(log: EventLog, event_id: str, since: datetime | None) -> LoggedEvent 
     """The newest event whose id begins so, on whatever topic; all partitions are read for it."""
     found: LoggedEvent | None = None
     for topic in _TOPICS:
-        for each in _decoded(log.read(topic, EventFilter(event_id=event_id), since=since)):
-            if found is None or each.at >= found.at:
-                found = each
+        for logged in _decoded(log.read(topic, EventFilter(event_id=event_id), since=since)):
+            if found is None or logged.at >= found.at:
+                found = logged
     return found
 
 
@@ -120,7 +120,7 @@ def _all_of(log: EventLog, table: str, since: datetime | None) -> Generator[Logg
 
 
 def _decoded(found: Iterator[LoggedEvent | None]) -> Iterator[LoggedEvent]:
-    return (each for each in found if each is not None)
+    return (logged for logged in found if logged is not None)
 
 
 def _table(subject: str) -> str | None:

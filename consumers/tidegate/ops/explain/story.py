@@ -93,19 +93,19 @@ class Story:
                 yield step
 
     def _vacuums(self) -> Iterator[str]:
-        known = {each.event_id for each in self.waiting}.union(self.also_waiting)
+        known = {vacuum.event_id for vacuum in self.waiting}.union(self.also_waiting)
         released = {e.caused_by for e in self._events() if isinstance(e, CleaningReleased)}
-        for each in self.waiting:
-            holds = ", ".join(str(hold) for hold in each.lacks[:5])
-            more = f" and {len(each.lacks) - 5} more" if len(each.lacks) > 5 else ""  # noqa: PLR2004
-            more += "; it is overdue" if each.overdue_since else ""
+        for vacuum in self.waiting:
+            holds = ", ".join(str(hold) for hold in vacuum.lacks[:5])
+            more = f" and {len(vacuum.lacks) - 5} more" if len(vacuum.lacks) > 5 else ""  # noqa: PLR2004
+            more += "; it is overdue" if vacuum.overdue_since else ""
             yield (
-                f"the cleaning after vacuum {each.event_id} is released when these have ended:"
+                f"the cleaning after vacuum {vacuum.event_id} is released when these have ended:"
                 f" {holds}{more}"
-                if each.lacks
-                else f"the cleaning after vacuum {each.event_id} is released once the table is held"
-                f" no more ({each.held_by}): tidegate hold remove {each.table}"
-                if each.held_by
+                if vacuum.lacks
+                else f"the cleaning after vacuum {vacuum.event_id} is released once the table is held"
+                f" no more ({vacuum.held_by}): tidegate hold remove {vacuum.table}"
+                if vacuum.held_by
                 else f"the cleaning after vacuum {each.event_id} is released with the next event"
             )
         if (younger := self.waiting_in_all - len(self.waiting)) > 0:
@@ -208,10 +208,10 @@ def ids_of_chain(event_id: str, events: Iterable[Event]) -> frozenset[str]:
         root = cause
     found, left = set[str](), [root]
     while left:
-        each = left.pop()
-        if each not in found:
-            found.add(each)
-            left += effects[each]
+        current = left.pop()
+        if current not in found:
+            found.add(current)
+            left += effects[current]
     return frozenset(found)
 
 

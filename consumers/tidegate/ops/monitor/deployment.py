@@ -195,8 +195,8 @@ class DeploymentMonitor:
                 pattern = next((it for it in found if fnmatchcase(what.table, it)), None)
                 if pattern is not None:
                     found[pattern] = found[pattern].plus(what)
-        for each in _ABOUT_WAITING:
-            self._metrics.forget(each)
+        for gauge in _ABOUT_WAITING:
+            self._metrics.forget(gauge)
         for pattern, waiting in found.items():
             self._metrics.set(catalog.WAITING, waiting.vacuums, pattern)
             self._metrics.set(catalog.OVERDUE, waiting.overdue, pattern)
@@ -210,7 +210,7 @@ class DeploymentMonitor:
 
     def _ends(self) -> dict[Partition, int]:
         read = {topic_of(kind) for kinds in CONSUMED_EVENTS.values() for kind in kinds}
-        names = sorted(each.name(self._prefix) for each in {*read, OUTCOME_TOPIC, DEAD_LETTERS})
+        names = sorted(topic.name(self._prefix) for topic in {*read, OUTCOME_TOPIC, DEAD_LETTERS})
         parts = [
             Partition(name, number)
             for name in names
@@ -234,11 +234,11 @@ class DeploymentMonitor:
 
     def _count_appended(self, ends: Mapping[Partition, int]) -> None:
         outcomes, letters = OUTCOME_TOPIC.name(self._prefix), DEAD_LETTERS.name(self._prefix)
-        counted = {each: end for each, end in ends.items() if each.topic in {outcomes, letters}}
+        counted = {part: end for part, end in ends.items() if part.topic in {outcomes, letters}}
         if not self._read:  # counting begins with what comes after the start
             for fault in (*Fault, "unknown"):
                 self._metrics.add(catalog.NEW_DEAD_LETTERS, 0, fault)
-        spans = {each: range(self._read.get(each, end), end) for each, end in counted.items()}
+        spans = {part: range(self._read.get(part, end), end) for part, end in counted.items()}
         for record in read_spans(self._config, spans):
             if record.partition.topic == letters:
                 fault, count = _fault_and_count(record)
