@@ -29,7 +29,7 @@ from tidegate.ops.growth import Growth
 from tidegate.ops.monitor.deployment import DeploymentMonitor
 from tidegate.ops.replay import Replays, Selection
 from tidegate.ops.replay.targets import ToMoment
-from tidegate.ops.status import look
+from tidegate.ops.status import read_snapshot
 from tidegate.restores.approval import ApprovalRules
 from tidegate.restores.approval_records import ApprovalRecords
 from tidegate.runtime.bus import Partition
@@ -96,7 +96,7 @@ def lags(settings: Settings) -> dict[str, int]:
     now = datetime.now(UTC)
     return {
         service.name: service.lag
-        for service in look(settings, now - timedelta(hours=1), now).services
+        for service in read_snapshot(settings, now - timedelta(hours=1), now).services
     }
 
 

@@ -110,11 +110,11 @@ def test_waiting_lists_what_the_gate_holds_back_and_for_whom(place: Place) -> No
     assert set(by_table) == {ORDERS, CUSTOMERS}
     orders = by_table[ORDERS]
     assert orders["directories"] == ["delta_0000001_0000009"]
-    assert [(order["lock_id"], order["owner"]) for order in orders["lacks"]] == [
+    assert [(order["lock_id"], order["owner"]) for order in orders["outstanding"]] == [
         (18, "user18"),
         (None, None),
     ]
-    assert orders["lacks"][1]["transaction_id"] == 90
+    assert orders["outstanding"][1]["transaction_id"] == 90
     assert orders["event_id"] == vacuum(17, 18, transactions=(90,), last=9).event_id
 
 

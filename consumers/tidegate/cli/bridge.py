@@ -129,7 +129,7 @@ def _fields(plan: Acceptance) -> dict[str, object]:
 def _described(plan: Acceptance) -> list[str]:
     before, now = plan.before, plan.now
     was = "what is stored can't be read" if before is None else _named(before)
-    lacks = sum(len(each.lacks) for each in plan.waiting)
+    lacks = sum(len(each.outstanding) for each in plan.waiting)
     tables = len({each.table for each in plan.waiting})
     needed = "" if plan.is_needed else " (the bridges would go on as it is)"
     return [

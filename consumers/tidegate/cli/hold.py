@@ -90,13 +90,13 @@ def list_holds(
     config: ConfigFile = None,
 ) -> None:
     """Show who holds which table since when, and why; as far as the reader gate has read."""
-    from tidegate.ops.waiting import HeldTable, gate_stores, held_and_kept  # noqa: PLC0415 - heavy
+    from tidegate.ops.waiting import HeldTable, gate_stores, holds_and_quarantines  # noqa: PLC0415 - heavy
 
     pattern = None if table is None else table_pattern(table)
     found = [
         each
         for store in gate_stores(Settings.load(config), pattern)
-        for each in held_and_kept(store)
+        for each in holds_and_quarantines(store)
         if isinstance(each, HeldTable)
     ]
     found.sort(key=lambda each: (each.since, each.table))

@@ -45,13 +45,13 @@ def status(
     It asks Kafka, never a service. Lag is the number of records that a service has not committed.
     """
     from tidegate.ops.moments import duration  # noqa: PLC0415 - heavy
-    from tidegate.ops.status import look  # noqa: PLC0415
+    from tidegate.ops.status import read_snapshot  # noqa: PLC0415
 
     settings, pause = Settings.load(config), duration(every).total_seconds()
     while True:
         now = datetime.now(UTC)
         try:
-            snapshot = look(settings, since_of(since) or now, now)
+            snapshot = read_snapshot(settings, since_of(since) or now, now)
         except TransientError as error:
             if not watch:
                 raise
@@ -110,12 +110,12 @@ def _show(snapshot: Snapshot) -> None:
 def _show_held_and_kept(snapshot: Snapshot) -> None:
     for held in snapshot.held:
         write(str(held))
-    if snapshot.kept:
-        directories = sum(each.directories for each in snapshot.kept)
-        size = sum(each.bytes for each in snapshot.kept)
+    if snapshot.quarantined:
+        directories = sum(each.directories for each in snapshot.quarantined)
+        size = sum(each.bytes for each in snapshot.quarantined)
         write(
-            f"in quarantine: {directories} directories of {len(snapshot.kept)} cleanings, {size}"
-            f" bytes; the first to be removed: {snapshot.kept[0]}"
+            f"in quarantine: {directories} directories of {len(snapshot.quarantined)} cleanings, {size}"
+            f" bytes; the first to be removed: {snapshot.quarantined[0]}"
         )
 
 
@@ -125,7 +125,7 @@ def _saved(saved: SavedTable, now: datetime) -> str:
     said, newest = f"{saved.written} written{removed}", saved.newest_saved
     if newest is None:
         return said
-    by = f" asked by {newest.requested_by}" if newest.requested_by else ""
+    by = f" requested by {newest.requested_by}" if newest.requested_by else ""
     return f"{said}, the newest {saved.newest} {age_of(now - newest.at)} ago{by}"
 
 

@@ -15,7 +15,7 @@ from tidegate.cli.output import write
 from tidegate.service.settings import Settings
 
 if TYPE_CHECKING:
-    from tidegate.ops.waiting import HeldTable, KeptCleaning, LackingVacuum, OldestVacuums
+    from tidegate.ops.waiting import HeldTable, QuarantinedDirectories, PendingVacuum, OldestVacuums
 
 _HOLDS: Final = 10
 _ANY_TIME: Final = datetime.max.replace(tzinfo=UTC)
@@ -50,7 +50,7 @@ def waiting(
     from tidegate.ops.waiting import (  # noqa: PLC0415
         OldestVacuums,
         gate_stores,
-        held_and_kept,
+        holds_and_quarantines,
         stored_vacuums,
     )
 
@@ -68,10 +68,10 @@ def waiting(
             count = lines.write()
     else:
         oldest = OldestVacuums(limit, lambda each: each.waiting.since <= latest)
-        others: list[HeldTable | KeptCleaning] = []
+        others: list[HeldTable | QuarantinedDirectories] = []
         for store in stores:
             oldest.take(store)
-            others += held_and_kept(store)
+            others += holds_and_quarantines(store)
         count = oldest.count
         chosen = table is not None or older_than is not None
         _show(oldest, "no such vacuum waits" if chosen else "no vacuum waits")
@@ -89,26 +89,28 @@ def _show(found: OldestVacuums, nothing: str) -> None:
         write(f"only the oldest {listed} of {found.count} are listed; use --limit or --table")
 
 
-def show_vacuums(found: Sequence[LackingVacuum], now: datetime, indent: str = "") -> None:
+def show_vacuums(found: Sequence[PendingVacuum], now: datetime, indent: str = "") -> None:
     """Print waiting vacuums, each with the holds that it lacks."""
     for each in found:
         write(f"{indent}{headline(each, now)}")
-        for hold in each.lacks[:_HOLDS]:
+        for hold in each.outstanding[:_HOLDS]:
             write(f"{indent}    waits for {hold}")
-        if len(each.lacks) > _HOLDS:
-            write(f"{indent}    ... and for {len(each.lacks) - _HOLDS} more; --json lists all")
+        if len(each.outstanding) > _HOLDS:
+            write(
+                f"{indent}    ... and for {len(each.outstanding) - _HOLDS} more; --json lists all"
+            )
         if each.held_by:
             write(f"{indent}    held by {each.held_by}")
-        elif not each.lacks:
+        elif not each.outstanding:
             write(f"{indent}    waits for nothing more: it goes with the table's next event")
 
 
-def headline(vacuum: LackingVacuum, now: datetime) -> str:
+def headline(vacuum: PendingVacuum, now: datetime) -> str:
     """One line on a waiting vacuum: table, age, what it made, how many holds are left."""
     where = f"/{vacuum.partition}" if vacuum.partition else ""
     made = ", ".join(vacuum.directories[:3])
     since = f"{vacuum.since.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    holds = f"{len(vacuum.lacks)} of {vacuum.holds} holds left"
+    holds = f"{len(vacuum.outstanding)} of {vacuum.holds} holds left"
     age = age_of(now - vacuum.since) + (", overdue" if vacuum.overdue_since else "")
     return f"{vacuum.table}{where}  {vacuum.kind} {made}  since {since} ({age})  {holds}"
 

@@ -276,13 +276,13 @@ WAITING_HOLDS: Final = Metric(
     "Locks and transactions that waiting vacuums still lack.",
     ("tables", "kind"),
 )
-KEPT: Final = Metric(
+QUARANTINED: Final = Metric(
     "tidegate_quarantine_directories",
     Kind.GAUGE,
     "Directories in quarantine that wait to be removed, by the patterns of [monitoring].",
     ("tables",),
 )
-KEPT_BYTES: Final = Metric(
+QUARANTINED_BYTES: Final = Metric(
     "tidegate_quarantine_bytes",
     Kind.GAUGE,
     "Bytes of the files in quarantine, by the patterns of [monitoring].",
@@ -307,7 +307,7 @@ PINNED_SINCE: Final = Metric(
     "When the oldest savepoint of those reviews was made, in seconds since the epoch.",
     ("tables",),
 )
-LAST_LOOK: Final = Metric(
+LAST_POLL: Final = Metric(
     "tidegate_monitor_last_look_timestamp_seconds",
     Kind.GAUGE,
     "When the monitor last saw the whole deployment, in seconds since the epoch.",
@@ -316,7 +316,7 @@ LAST_LOOK: Final = Metric(
 
 DEPLOYMENT_METRICS: Final = (
     *(BUILD_INFO, LAG, CURRENT, MEMBERS, END, HIDDEN, SEEN, NEW_DEAD_LETTERS, WAITING),
-    *(KEPT, KEPT_BYTES, HELD),
-    *(OVERDUE, OLDEST_WAITING, WAITING_HOLDS, PINNED, PINNED_SINCE, LAST_LOOK),
+    *(QUARANTINED, QUARANTINED_BYTES, HELD),
+    *(OVERDUE, OLDEST_WAITING, WAITING_HOLDS, PINNED, PINNED_SINCE, LAST_POLL),
 )
 """What `tidegate monitor` exports, read off the broker: a service that stands still is seen too."""

@@ -18,7 +18,7 @@ from tidegate.events import LockReleased, ReleaseReason
 from tidegate.hive_bridge.baseline import Baseline, MetastoreReplacedError
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.ops.groups import Groups
-from tidegate.ops.waiting import LackingVacuum, waiting_vacuums
+from tidegate.ops.waiting import PendingVacuum, waiting_vacuums
 from tidegate.publisher import Publisher
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.service.settings import Settings
@@ -32,7 +32,7 @@ class Acceptance:
     before: Baseline | None
     """None: the stored baseline can't be read."""
     now: Baseline
-    waiting: tuple[LackingVacuum, ...]
+    waiting: tuple[PendingVacuum, ...]
 
     @property
     def is_needed(self) -> bool:
@@ -45,7 +45,7 @@ class Acceptance:
     def releases(self, source: str) -> Iterator[LockReleased]:
         """Releases of every outstanding hold, as expired: its reader may still be alive."""
         for vacuum in self.waiting:
-            for hold in vacuum.lacks:
+            for hold in vacuum.outstanding:
                 yield LockReleased(
                     table=vacuum.table,
                     location=vacuum.location,

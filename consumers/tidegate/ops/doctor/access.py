@@ -1,4 +1,4 @@
-"""Does this principal have the access rights that a service needs."""
+"""Check whether this principal has the access rights that a service needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.ops.topics.acls import Acl, acls
 from tidegate.service.catalogue import DECIDERS, EXECUTORS
 
 Allowed = Mapping[tuple[str, str], frozenset[str]]
-"""The allowed operations by resource and name; without those that the broker does not report."""
+"""The allowed operations by resource and name; unreported resources are left out."""
 
 
 def check_access(broker: Broker, service: str) -> Finding:
@@ -25,7 +25,7 @@ def check_access(broker: Broker, service: str) -> Finding:
 
 
 def compare_rights(service: str, needed: Sequence[Acl], allowed: Allowed) -> Finding:
-    """Compare the needed rights with those that the broker reports. Pure."""
+    """Compare the needed rights with the rights that the broker reports. Pure."""
     check = f"access {service}"
     missing = [
         right

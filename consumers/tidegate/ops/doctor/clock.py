@@ -1,4 +1,4 @@
-"""How far the clocks of services and broker differ. Nothing is decided by them."""
+"""How far the clocks of services and broker differ. No decision depends on them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def compare_clocks(written: datetime, appended: datetime) -> Finding:
     seen = f"the newest outcome was appended {between:+.1f} s after its writer's clock"
     if abs(between) <= _APART.total_seconds():
         return Finding(_CHECK, Status.OK, seen)
-    advice = "synchronise the clocks (NTP): nothing is decided by them, but people read these times"
+    advice = "synchronise the clocks (NTP): no decision depends on them, but people read the times"
     return Finding(_CHECK, Status.WARN, seen, advice)
 
 
