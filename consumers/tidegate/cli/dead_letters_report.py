@@ -73,7 +73,7 @@ def show_resolved(
     """
     if as_json:
         more = {"more": count > len(rows), "count": count, "executed": executed}
-        write_json({"letters": rows} | more)
+        write_json({"dead_letters": rows} | more)
         return
     write_table(rows)
     shown = f" (the newest {len(rows)} are listed)" if count > len(rows) else ""

@@ -104,10 +104,10 @@ def _report(answers: Iterable[Answered], receipt: Receipt, bar: OutcomeBar) -> E
 
 
 class ReachablePublisher(Publisher):
-    """A publisher that first looks whether the broker and the topics are there.
+    """A publisher that first checks that the broker and the topics exist.
 
-    What is wrong with an event is said before that. A producer alone would wait for half a minute
-    for a broker that is down, or a topic that is missing, and then not say which.
+    An invalid event is reported before that. A producer alone would wait half a minute for a broker
+    that is down or a missing topic, and then not report which.
     """
 
     def __init__(self, settings: Settings, source: str, sign_with: Path | None) -> None:

@@ -46,20 +46,24 @@ def list_savepoints(
     now = datetime.now(UTC)
     rows = [
         {
-            "savepoint": each.instant,
-            "state": each.state,
-            "requested_by": each.by,
-            "at": each.at.isoformat(timespec="seconds") if each.at else None,
-            "age": age_of(now - each.at) if each.at else None,
-            "policy": each.mark.policy if each.mark else None,
-            "tiers": ",".join(each.mark.tiers) if each.mark and each.mark.tiers else None,
+            "savepoint": listed.instant,
+            "state": listed.state,
+            "requested_by": listed.by,
+            "at": listed.at.isoformat(timespec="seconds") if listed.at else None,
+            "age": age_of(now - listed.at) if listed.at else None,
+            "policy": listed.mark.policy if listed.mark else None,
+            "tiers": ",".join(listed.mark.tiers) if listed.mark and listed.mark.tiers else None,
             "expires": expires.isoformat(timespec="seconds") if expires else None,
-            "files": each.files,
+            "files": listed.files,
         }
-        | ({"pinned_files": each.pinned_files, "pinned_bytes": each.pinned_bytes} if pins else {})
-        | {"comment": each.comment}
-        for each in savepoints_of(warehouse, location, parallel_map if pins else None)
-        for expires in (each.expires_at(rule),)
+        | (
+            {"pinned_files": listed.pinned_files, "pinned_bytes": listed.pinned_bytes}
+            if pins
+            else {}
+        )
+        | {"comment": listed.comment}
+        for listed in savepoints_of(warehouse, location, parallel_map if pins else None)
+        for expires in (listed.expires_at(rule),)
     ]
     if as_json:
         for row in rows:

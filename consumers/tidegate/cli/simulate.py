@@ -39,7 +39,7 @@ def simulate(
 
     settings = Settings.load(config)
     simulation = Simulation(SavepointPolicyService(savepoint_policy(settings)))
-    tables = tuple(table_pattern(each) for each in table or ())
+    tables = tuple(table_pattern(pattern) for pattern in table or ())
     commits = 0
     for logged in EventLog.of(settings).read(
         COMMITS, EventFilter(tables=tables), since=since_of(since)

@@ -120,9 +120,9 @@ def test_a_letter_is_shown_whole(place: Place) -> None:
 
 def test_a_dry_run_sends_nothing_and_tells_nothing(place: Place) -> None:
     told = place.call("redrive", "--service", "savepoint-policy")
-    assert (told["executed"], len(told["letters"])) == (False, 1)
+    assert (told["executed"], len(told["dead_letters"])) == (False, 1)
     told = place.call("discard", "--service", "restorer", "--because", "a test")
-    assert (told["executed"], len(told["letters"])) == (False, 1)
+    assert (told["executed"], len(told["dead_letters"])) == (False, 1)
 
     assert len(place.audience.records("commits")) == 1
     assert place.audience.records("outcomes") == []
@@ -165,7 +165,7 @@ def test_an_original_of_two_letters_is_sent_once_however_many_batches_they_are(
 
     told = place.call("redrive", "--topic", "commits", "--limit", "1", "--execute")
 
-    assert (told["count"], len(told["letters"]), told["more"]) == (2, 1, True)
+    assert (told["count"], len(told["dead_letters"]), told["more"]) == (2, 1, True)
     assert [record.offset for record in place.audience.records("commits")] == [0, 1]
     assert {outcome.caused_by for outcome in place.audience.outcomes()} == {
         row["id"] for row in place.rows("--all", "--topic", "commits")
@@ -287,7 +287,7 @@ def test_what_destroys_is_redriven_with_an_explicit_word_only(place: Place) -> N
 
     [row] = place.call(
         "redrive", "--reason", "a bug", "-t", "lake.sales.orders", "--service", "restorer"
-    )["letters"]
+    )["dead_letters"]
     assert row["event"]["kind"] == "RestoreRequested"
     assert row["event"]["savepoint"] == "20261121041551845"
     with pytest.raises(TidegateError, match=r"destroy data .*add --destructive"):

@@ -14,11 +14,11 @@ from tidegate.ops.event_log.summary import content_of
 @pytest.mark.parametrize(
     ("kind", "changed", "line"),
     [
-        ("SavepointRequested", {}, "of 20261121041551845, for hourly, daily"),
+        ("SavepointRequested", {}, "on 20261121041551845, for hourly, daily"),
         (
             "SavepointRequested",
             {"instant": None, "before": "20261121041551845"},
-            "of the commit before 20261121041551845, for hourly, daily",
+            "on the commit before 20261121041551845, for hourly, daily",
         ),
         (
             "SavepointCreated",

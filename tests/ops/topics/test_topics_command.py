@@ -81,7 +81,7 @@ def test_the_table_names_every_topic_its_writers_its_readers_and_its_events(
         "lake.reader-gate.changelog",
         "2 partitions",
         "kept 30 days",
-        "kept for ever",
+        "retained forever",
         "compact",
         "LogAppendTime",
         "upstream-writers",

@@ -51,13 +51,13 @@ def test_what_is_lacked_is_looked_up_for_those_that_are_listed_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked_up = list[StoredVacuum]()
-    lacking = StoredVacuum.lacking
+    pending = StoredVacuum.pending
 
     def counted(self: StoredVacuum) -> object:
         looked_up.append(self)
-        return lacking(self)
+        return pending(self)
 
-    monkeypatch.setattr(StoredVacuum, "lacking", counted)
+    monkeypatch.setattr(StoredVacuum, "pending", counted)
     OldestVacuums(2).take(store_with(*range(20)))
 
     assert len(looked_up) == 2

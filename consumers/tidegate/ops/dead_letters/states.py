@@ -38,8 +38,8 @@ class Topics(Protocol):
 class Resolutions:
     """The resolutions by dead letter id; the latest one per dead letter counts.
 
-    A resolution is younger than its dead letter. So only outcomes younger than the requested dead
-    letters are read, each once: the newest dead letters cost little, even with many outcomes.
+    A resolution is younger than its dead letter. So only outcomes younger than the requested ones
+    are read, each once: the newest dead letters cost little, even with many outcomes.
     """
 
     topics: Topics

@@ -183,7 +183,7 @@ class DeploymentMonitor:
             labels = part.topic, str(part.number)
             self._metrics.set(catalog.END, end, *labels)
             self._metrics.set(catalog.HIDDEN, max(0, appended[part] - end), *labels)
-        self._metrics.set(catalog.LAST_POLL, time.time())
+        self._metrics.set(catalog.MONITOR_LAST_POLL, time.time())
 
     def poll_waiting(self) -> None:
         """Count waiting vacuums and their outstanding holds, by pattern of tables.

@@ -16,9 +16,9 @@ from tidegate.ops.status.snapshot import ServiceStatus, Snapshot
 from tidegate.ops.topics.creating import connect
 from tidegate.ops.waiting import (
     HeldTable,
-    QuarantinedDirectories,
-    PendingVacuum,
     OldestVacuums,
+    PendingVacuum,
+    QuarantinedDirectories,
     gate_stores,
     holds_and_quarantines,
 )

@@ -10,7 +10,7 @@ from typing import Any
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.event_log.summary import line_of, row_of
 from tidegate.ops.status.recent import SavedTable
-from tidegate.ops.waiting import HeldTable, QuarantinedDirectories, PendingVacuum
+from tidegate.ops.waiting import HeldTable, PendingVacuum, QuarantinedDirectories
 
 
 @dataclass(frozen=True, slots=True)

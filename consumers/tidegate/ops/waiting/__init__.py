@@ -9,9 +9,9 @@ from tidegate.ops.waiting.outstanding import PendingVacuum, StoredVacuum, stored
 
 __all__ = [
     "HeldTable",
-    "QuarantinedDirectories",
-    "PendingVacuum",
     "OldestVacuums",
+    "PendingVacuum",
+    "QuarantinedDirectories",
     "StoredVacuum",
     "gate_stores",
     "holds_and_quarantines",
