@@ -171,7 +171,7 @@ def redrive(
 ) -> None:
     """Publish the original messages again, unchanged, on the topics that they came from.
 
-    Each dead dead_letter is compared with the record at its origin before any is published, and refused
+    Every dead letter is compared with the record at its origin before any is published, and refused
     if they differ.
     """
     from tidegate.ops.dead_letters import DeadLetterBox  # noqa: PLC0415 - heavy

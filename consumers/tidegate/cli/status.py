@@ -114,8 +114,8 @@ def _show_holds_and_quarantines(snapshot: Snapshot) -> None:
         directories = sum(quarantine.directories for quarantine in snapshot.quarantined)
         size = sum(quarantine.bytes for quarantine in snapshot.quarantined)
         write(
-            f"in quarantine: {directories} directories of {len(snapshot.quarantined)} cleanings, {size}"
-            f" bytes; the first to be removed: {snapshot.quarantined[0]}"
+            f"in quarantine: {directories} directories of {len(snapshot.quarantined)} cleanings,"
+            f" {size} bytes; the first to be removed: {snapshot.quarantined[0]}"
         )
 
 

@@ -121,7 +121,7 @@ def grow(
 def _show(declared: Sequence[DeclaredTopic]) -> None:
     rows: list[dict[str, object]] = []
     for declared_topic in declared:
-        topic, settings = declared_topic.topic, each.settings()
+        topic, settings = declared_topic.topic, declared_topic.settings()
         shape = (
             f"{declared_topic.partitions} partitions",
             f"{declared_topic.replication} replicas",

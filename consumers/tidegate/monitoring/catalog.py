@@ -107,7 +107,7 @@ QUARANTINED: Final = Metric(
     Kind.COUNTER,
     "Obsolete directories moved into quarantine; they count as removed once they are.",
 )
-QUARANTINED_BYTES: Final = Metric(
+IN_QUARANTINE_BYTES: Final = Metric(
     "tidegate_quarantined_bytes_total", Kind.COUNTER, "Bytes of the files moved into quarantine."
 )
 PUT_BACK: Final = Metric(
@@ -276,13 +276,13 @@ WAITING_HOLDS: Final = Metric(
     "Outstanding locks and transactions of waiting vacuums.",
     ("tables", "kind"),
 )
-QUARANTINED: Final = Metric(
+IN_QUARANTINE: Final = Metric(
     "tidegate_quarantine_directories",
     Kind.GAUGE,
     "Directories in quarantine that are not removed yet, by the patterns of [monitoring].",
     ("tables",),
 )
-QUARANTINED_BYTES: Final = Metric(
+IN_QUARANTINE_BYTES: Final = Metric(
     "tidegate_quarantine_bytes",
     Kind.GAUGE,
     "Bytes of the files in quarantine, by the patterns of [monitoring].",
@@ -316,7 +316,7 @@ MONITOR_LAST_POLL: Final = Metric(
 
 DEPLOYMENT_METRICS: Final = (
     *(BUILD_INFO, LAG, CURRENT, MEMBERS, END, HIDDEN, SEEN, NEW_DEAD_LETTERS, WAITING),
-    *(QUARANTINED, QUARANTINED_BYTES, HELD),
+    *(IN_QUARANTINE, IN_QUARANTINE_BYTES, HELD),
     *(OVERDUE, OLDEST_WAITING, WAITING_HOLDS, PINNED, PINNED_SINCE, MONITOR_LAST_POLL),
 )
 """What `tidegate monitor` exports, read off the broker: a service that stands still is seen too."""

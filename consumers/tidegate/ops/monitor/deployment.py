@@ -86,8 +86,8 @@ _NONE: Final = _Waiting()
 _ABOUT_WAITING: Final = (
     catalog.WAITING,
     catalog.OVERDUE,
-    catalog.QUARANTINED,
-    catalog.QUARANTINED_BYTES,
+    catalog.IN_QUARANTINE,
+    catalog.IN_QUARANTINE_BYTES,
     catalog.HELD,
     catalog.OLDEST_WAITING,
     catalog.WAITING_HOLDS,
@@ -202,8 +202,8 @@ class DeploymentMonitor:
         for pattern, waiting in found.items():
             self._metrics.set(catalog.WAITING, waiting.vacuums, pattern)
             self._metrics.set(catalog.OVERDUE, waiting.overdue, pattern)
-            self._metrics.set(catalog.QUARANTINED, waiting.quarantined, pattern)
-            self._metrics.set(catalog.QUARANTINED_BYTES, waiting.quarantined_bytes, pattern)
+            self._metrics.set(catalog.IN_QUARANTINE, waiting.quarantined, pattern)
+            self._metrics.set(catalog.IN_QUARANTINE_BYTES, waiting.quarantined_bytes, pattern)
             self._metrics.set(catalog.HELD, waiting.held, pattern)
             self._metrics.set(catalog.WAITING_HOLDS, waiting.locks, pattern, "lock")
             self._metrics.set(catalog.WAITING_HOLDS, waiting.transactions, pattern, "transaction")

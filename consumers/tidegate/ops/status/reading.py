@@ -1,4 +1,4 @@
-"""Read a deployment's status: groups, offsets, outcomes, dead dead_letters, the gate's changelog."""
+"""Read a deployment's status from groups, offsets, outcomes, dead letters and the gate."""
 
 from __future__ import annotations
 
