@@ -87,7 +87,7 @@ def test_a_kill_is_seen(place: Deployment, stack: ExitStack) -> None:
             "TidegateServiceWithoutMembers", consumergroup=watched.group
         ),
     )
-    assert watched.status().problem == "it does not run"
+    assert watched.status().problem == "it is not running"
     again = place.run("reader-gate", "again")
     wait_for("it runs again", lambda: get(f"http://127.0.0.1:{port_of(again)}/readyz") == "ok\n")
     assert any("owns" in str(line["event"]) for line in lines_of(again))

@@ -212,7 +212,7 @@ def test_status_shows_services_lag_waiting_and_running_at_one_look(place: Place)
     services = {each["service"]: each for each in told["services"]}
     gate, cleaner = services["reader-gate"], services["cleaner"]
     assert (len(gate["members"]), gate["problem"]) == (1, None)
-    assert (cleaner["members"], cleaner["problem"]) == ([], "it does not run")
+    assert (cleaner["members"], cleaner["problem"]) == ([], "it is not running")
     assert cleaner["lag"] == len(TopicMonitor(place.servers, place.prefix, 2).commands())
     assert (cleaner["dead_letters"], services["restorer"]["dead_letters"]) == (1, 0)
     assert cleaner["last_outcome"]["kind"] == "DirectoriesCleaned"
@@ -245,7 +245,7 @@ def test_status_for_people_is_a_table_and_lines(place: Place) -> None:
         "outcome",
         "problem",
     ]
-    assert any(line.startswith("cleaner") and "it does not run" in line for line in lines)
+    assert any(line.startswith("cleaner") and "it is not running" in line for line in lines)
     assert "2 vacuums wait; the oldest:" in told
     assert f"{ORDERS}  RestoreStarted  to 20261121041551845" in told
     assert f"savepoints of {ORDERS}: 1 written" in told

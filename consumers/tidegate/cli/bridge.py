@@ -135,8 +135,7 @@ def _described(plan: Acceptance) -> list[str]:
     return [
         f"before: {was}",
         f"now: {_named(now)}{needed}",
-        f"{len(plan.waiting)} vacuums of {tables} tables wait for {outstanding} locks and"
-        " transactions",
+        f"{len(plan.waiting)} vacuums of {tables} tables wait for {outstanding} holds",
     ]
 
 

@@ -135,7 +135,7 @@ def show(
         if len(found) != 1:
             count = len(found) or "no"
             has = "have ids that start" if found[1:] else "has an id that starts"
-            noun = "dead letters" if found[1:] else "dead dead_letter"
+            noun = "dead letters" if found[1:] else "dead letter"
             raise TidegateError(f"{count} {noun} {has} with {dead_letter_id}")
         dead_letter = box.with_value(found[0].dead_letter)
         record, event = dead_letter.record, dead_letter.event(box.wire)

@@ -107,7 +107,7 @@ QUARANTINED: Final = Metric(
     Kind.COUNTER,
     "Obsolete directories moved into quarantine; they count as removed once they are.",
 )
-IN_QUARANTINE_BYTES: Final = Metric(
+QUARANTINED_BYTES: Final = Metric(
     "tidegate_quarantined_bytes_total", Kind.COUNTER, "Bytes of the files moved into quarantine."
 )
 PUT_BACK: Final = Metric(

@@ -24,8 +24,8 @@ from tidegate.ops.event_log.summary import content_of
             "SavepointCreated",
             {},
             (
-                "20261121041551845: 3 files in 3 partitions, for hourly, daily; the table's savepoints"
-                " pin 850.9 KiB"
+                "20261121041551845: 3 files in 3 partitions, for hourly, daily;"
+                " the table's savepoints pin 850.9 KiB"
             ),
         ),
         (
