@@ -112,7 +112,7 @@ def test_services_have_no_lag_behind_markers_and_no_tool_shows_any(
     leave_markers(deployment)
     running = read_everything(deployment, settings)
     metrics = Metrics(DEPLOYMENT_METRICS)
-    DeploymentMonitor(settings, metrics).look()
+    DeploymentMonitor(settings, metrics).poll()
     shown = [
         sample.value
         for family in metrics.registry.collect()
@@ -173,7 +173,7 @@ def test_what_reads_to_the_end_ends_at_markers_and_before_an_open_transaction(
 def hidden(settings: Settings, where: Partition) -> float | None:
     """What the monitor shows of a partition."""
     metrics = Metrics(DEPLOYMENT_METRICS)
-    DeploymentMonitor(settings, metrics).look()
+    DeploymentMonitor(settings, metrics).poll()
     labels = {"topic": where.topic, "partition": str(where.number)}
     return metrics.registry.get_sample_value("tidegate_hidden_offsets", labels)
 
