@@ -1,4 +1,4 @@
-"""`tidegate savepoints`: the savepoints of a table, as the table itself says."""
+"""`tidegate savepoints`: the savepoints of a table, from its own timeline."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def list_savepoints(
     as_json: AsJsonLines = False,
     config: ConfigFile = None,
 ) -> None:
-    """List the savepoints that a table has now, oldest first: by whom, since when, why.
+    """List the savepoints of a table, oldest first, with requester, time and reason.
 
     A policy's expire at the end of their lifetime at the latest, the newest of each tier never.
     """

@@ -26,7 +26,7 @@ def simulate(
     as_json: AsJsonLines = False,
     config: ConfigFile = None,
 ) -> None:
-    """Show which savepoints a policy would have now, had it seen the commits of the topic.
+    """Show the savepoints that a policy would have made for the commits of the topic.
 
     Nothing is published or written, and no table is read: which files Hudi cleaned is not known.
     """

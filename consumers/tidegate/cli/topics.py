@@ -22,7 +22,7 @@ topics = typer.Typer(help="Describe, create and check topics.", no_args_is_help=
 
 @topics.command()
 def create(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
-    """Create the topics that are missing; refuse those that differ from their declaration."""
+    """Create missing topics; refuse existing topics that differ from their declarations."""
     from tidegate.ops.topics import create_topics  # noqa: PLC0415 - heavy
     from tidegate.service.catalogue import DECIDERS  # noqa: PLC0415 - heavy
 
@@ -36,7 +36,7 @@ def create(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
 
 @topics.command()
 def describe(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
-    """Show the declared topics. No broker is asked."""
+    """Show the declared topics, without contacting a broker."""
     from tidegate.ops.topics import deployment  # noqa: PLC0415 - heavy
     from tidegate.service.catalogue import DECIDERS  # noqa: PLC0415 - heavy
 
@@ -49,7 +49,7 @@ def describe(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
 
 @topics.command()
 def check(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
-    """Compare topics with their declarations: a line for each difference; exit code 1 if any."""
+    """Compare topics with their declarations: one line per difference; exit code 1 if there are any."""
     from tidegate.ops.topics import check_topics  # noqa: PLC0415 - heavy
     from tidegate.service.catalogue import DECIDERS  # noqa: PLC0415 - heavy
 
