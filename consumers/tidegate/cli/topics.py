@@ -49,7 +49,7 @@ def describe(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
 
 @topics.command()
 def check(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
-    """Compare topics with their declarations: one line per difference; exit code 1 if there are any."""
+    """Compare topics with their declarations: one line per difference; exit code 1 if any."""
     from tidegate.ops.topics import check_topics  # noqa: PLC0415 - heavy
     from tidegate.service.catalogue import DECIDERS  # noqa: PLC0415 - heavy
 
