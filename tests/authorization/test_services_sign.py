@@ -113,10 +113,10 @@ def test_the_doctor_says_plainly_what_guards_an_unsigned_deployment(tmp_path: Pa
     assert "approval" not in unsigned.seen
     rules = {"rules": [{"locations": ["/lake"], "approval": True}]}
     approved = check_signatures(Settings.model_validate({"restores": rules}))
-    assert (approved.state, "from mistakes only" in approved.seen) == ("warn", True)
+    assert (approved.state, "against mistakes" in approved.seen) == ("warn", True)
 
     signed = check_signatures(deployment(tmp_path, key=key_file(tmp_path)))
-    assert (signed.state, signed.seen) == ("ok", "required; 1 keys count: reader-gate")
+    assert (signed.state, signed.seen) == ("ok", "required; 1 valid keys: reader-gate")
 
 
 def test_the_doctor_says_that_others_can_read_the_private_key(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_a_hold_an_expired_lock_quarantine_undo_and_the_end_of_one(
     assert "mara" in run("hold", "list").stdout
     metrics = Metrics(DEPLOYMENT_METRICS)
     monitor = DeploymentMonitor(Settings.load(config), metrics)
-    monitor.look_at_waiting()
+    monitor.poll_waiting()
     assert metrics.registry.get_sample_value("tidegate_held_tables", {"tables": "*"}) == 1
     assert "held by mara" in run("explain", TABLE).stdout
     assert visible(long) == sorted(AFTER_MINOR)
@@ -99,7 +99,7 @@ def test_a_hold_an_expired_lock_quarantine_undo_and_the_end_of_one(
     cleaned = wait_for("the outcome", lambda: outcome(deployment, command["event_id"]))
     assert (cleaned["mode"], cleaned["keep_ms"]) == ("quarantine", 72 * 3_600_000)
 
-    monitor.look_at_waiting()
+    monitor.poll_waiting()
     kept = metrics.registry.get_sample_value("tidegate_quarantine_directories", {"tables": "*"})
     assert kept is not None
     assert kept >= len(INSERTS)

@@ -28,7 +28,7 @@ from tidegate.events import (
     RestoreRequested,
 )
 from tidegate.local.embedded.process import Child
-from tidegate.ops.status import look
+from tidegate.ops.status import read_snapshot
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Record
@@ -315,7 +315,7 @@ def test_what_a_killed_process_has_recorded_its_successor_writes(
         now = datetime.now(UTC)
         gates = [
             service
-            for service in look(settings, now, now).services
+            for service in read_snapshot(settings, now, now).services
             if service.name == "reader-gate"
         ]
         return gates[0].lag == 0

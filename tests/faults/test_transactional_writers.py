@@ -29,7 +29,7 @@ from tidegate.ops.growth import Growth
 from tidegate.ops.monitor.deployment import DeploymentMonitor
 from tidegate.ops.replay import Replays, Selection
 from tidegate.ops.replay.targets import ToMoment
-from tidegate.ops.status import look
+from tidegate.ops.status import read_snapshot
 from tidegate.restores.approval import ApprovalRules
 from tidegate.restores.approval_records import ApprovalRecords
 from tidegate.runtime.bus import Partition
@@ -96,7 +96,7 @@ def lags(settings: Settings) -> dict[str, int]:
     now = datetime.now(UTC)
     return {
         service.name: service.lag
-        for service in look(settings, now - timedelta(hours=1), now).services
+        for service in read_snapshot(settings, now - timedelta(hours=1), now).services
     }
 
 
@@ -112,7 +112,7 @@ def test_services_have_no_lag_behind_markers_and_no_tool_shows_any(
     leave_markers(deployment)
     running = read_everything(deployment, settings)
     metrics = Metrics(DEPLOYMENT_METRICS)
-    DeploymentMonitor(settings, metrics).look()
+    DeploymentMonitor(settings, metrics).poll()
     shown = [
         sample.value
         for family in metrics.registry.collect()
@@ -173,7 +173,7 @@ def test_what_reads_to_the_end_ends_at_markers_and_before_an_open_transaction(
 def hidden(settings: Settings, where: Partition) -> float | None:
     """What the monitor shows of a partition."""
     metrics = Metrics(DEPLOYMENT_METRICS)
-    DeploymentMonitor(settings, metrics).look()
+    DeploymentMonitor(settings, metrics).poll()
     labels = {"topic": where.topic, "partition": str(where.number)}
     return metrics.registry.get_sample_value("tidegate_hidden_offsets", labels)
 

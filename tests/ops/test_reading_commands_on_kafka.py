@@ -110,11 +110,11 @@ def test_waiting_lists_what_the_gate_holds_back_and_for_whom(place: Place) -> No
     assert set(by_table) == {ORDERS, CUSTOMERS}
     orders = by_table[ORDERS]
     assert orders["directories"] == ["delta_0000001_0000009"]
-    assert [(order["lock_id"], order["owner"]) for order in orders["lacks"]] == [
+    assert [(order["lock_id"], order["owner"]) for order in orders["outstanding"]] == [
         (18, "user18"),
         (None, None),
     ]
-    assert orders["lacks"][1]["transaction_id"] == 90
+    assert orders["outstanding"][1]["transaction_id"] == 90
     assert orders["event_id"] == vacuum(17, 18, transactions=(90,), last=9).event_id
 
 
@@ -212,7 +212,7 @@ def test_status_shows_services_lag_waiting_and_running_at_one_look(place: Place)
     services = {each["service"]: each for each in told["services"]}
     gate, cleaner = services["reader-gate"], services["cleaner"]
     assert (len(gate["members"]), gate["problem"]) == (1, None)
-    assert (cleaner["members"], cleaner["problem"]) == ([], "it does not run")
+    assert (cleaner["members"], cleaner["problem"]) == ([], "it is not running")
     assert cleaner["lag"] == len(TopicMonitor(place.servers, place.prefix, 2).commands())
     assert (cleaner["dead_letters"], services["restorer"]["dead_letters"]) == (1, 0)
     assert cleaner["last_outcome"]["kind"] == "DirectoriesCleaned"
@@ -245,7 +245,7 @@ def test_status_for_people_is_a_table_and_lines(place: Place) -> None:
         "outcome",
         "problem",
     ]
-    assert any(line.startswith("cleaner") and "it does not run" in line for line in lines)
+    assert any(line.startswith("cleaner") and "it is not running" in line for line in lines)
     assert "2 vacuums wait; the oldest:" in told
     assert f"{ORDERS}  RestoreStarted  to 20261121041551845" in told
     assert f"savepoints of {ORDERS}: 1 written" in told

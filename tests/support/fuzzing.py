@@ -338,7 +338,7 @@ def dead_letter_headers() -> Decoder:
         letter = read_dead_letter(record)
         redriven_message(letter, record)
         redriven_event(letter, "ana", letter.at, wire)
-        return letter.table, letter.place, letter.event(wire), difference(letter, record)
+        return letter.table, letter.origin_location, letter.event(wire), difference(letter, record)
 
     return Decoder(inputs, decode, ())
 

@@ -28,7 +28,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "waiting": (
         "tidegate waiting --older-than 1h --check",
         "tidegate waiting --table lake.sales.orders",
-        "tidegate waiting --json | jq -r '.lacks[].owner' | sort | uniq -c",
+        "tidegate waiting --json | jq -r '.outstanding[].owner' | sort | uniq -c",
     ),
     "explain": (
         "tidegate explain lake.sales.orders",

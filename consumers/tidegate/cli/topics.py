@@ -22,7 +22,7 @@ topics = typer.Typer(help="Describe, create and check topics.", no_args_is_help=
 
 @topics.command()
 def create(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
-    """Create the topics that are missing; refuse those that differ from their declaration."""
+    """Create missing topics; refuse existing topics that differ from their declarations."""
     from tidegate.ops.topics import create_topics  # noqa: PLC0415 - heavy
     from tidegate.service.catalogue import DECIDERS  # noqa: PLC0415 - heavy
 
@@ -36,30 +36,30 @@ def create(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
 
 @topics.command()
 def describe(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
-    """Show the declared topics. No broker is asked."""
+    """Show the declared topics, without contacting a broker."""
     from tidegate.ops.topics import deployment  # noqa: PLC0415 - heavy
     from tidegate.service.catalogue import DECIDERS  # noqa: PLC0415 - heavy
 
     declared = deployment(Settings.load(config).topics, DECIDERS)
     if as_json:
-        write_json_lines(each.as_json() for each in declared)
+        write_json_lines(topic.as_json() for topic in declared)
     else:
         _show(declared)
 
 
 @topics.command()
 def check(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
-    """Compare topics with their declarations: a line for each difference; exit code 1 if any."""
+    """Compare topics with their declarations: one line per difference; exit code 1 if any."""
     from tidegate.ops.topics import check_topics  # noqa: PLC0415 - heavy
     from tidegate.service.catalogue import DECIDERS  # noqa: PLC0415 - heavy
 
     settings = reachable(config)
     found = check_topics(settings.connection(), settings.topics, DECIDERS)
     if as_json:
-        write_json_lines(asdict(each) for each in found)
+        write_json_lines(asdict(difference) for difference in found)
     else:
-        for each in found or ["the topics are as declared"]:
-            write(str(each))
+        for difference in found or ["the topics are as declared"]:
+            write(str(difference))
     raise typer.Exit(1 if found else 0)
 
 
@@ -120,19 +120,19 @@ def grow(
 
 def _show(declared: Sequence[DeclaredTopic]) -> None:
     rows: list[dict[str, object]] = []
-    for each in declared:
-        topic, settings = each.topic, each.settings()
+    for declared_topic in declared:
+        topic, settings = declared_topic.topic, declared_topic.settings()
         shape = (
-            f"{each.partitions} partitions",
-            f"{each.replication} replicas",
-            f"kept {topic.retention.days} days" if topic.retention else "kept for ever",
+            f"{declared_topic.partitions} partitions",
+            f"{declared_topic.replication} replicas",
+            f"retained {topic.retention.days} days" if topic.retention else "retained forever",
             settings["cleanup.policy"],
             settings["message.timestamp.type"],
         )
         events = [kind.__name__ for kind in topic.events]
         rows.append(
             {
-                "topic": each.name,
+                "topic": declared_topic.name,
                 "shape": shape,
                 "written by": tuple(topic.writers),
                 "read by": tuple(topic.readers),

@@ -23,8 +23,8 @@ class BridgeMetrics:
 
     def looked(self, seconds: float, holds: int, unmarked: int) -> None:
         """Take how long a look took, and what waits."""
-        self._metrics.observe(catalog.BRIDGE_LOOK, seconds, NAME)
-        self._metrics.set(catalog.BRIDGE_LAST_LOOK, time.time(), NAME)
+        self._metrics.observe(catalog.BRIDGE_POLL, seconds, NAME)
+        self._metrics.set(catalog.BRIDGE_LAST_POLL, time.time(), NAME)
         self._metrics.set(catalog.BRIDGE_HOLDS, holds, NAME)
         self._metrics.set(catalog.BRIDGE_VACUUMS, unmarked, NAME)
 

@@ -149,10 +149,10 @@ FORGED = RestoreRequested(
     ("change", "said"),
     [
         pytest.param({}, "", id="the record itself"),
-        pytest.param({"value": b"other"}, "its value is not that", id="another value"),
-        pytest.param({"key": b"other"}, "its key is not that", id="another key"),
-        pytest.param({"headers": (("a", b"b"),)}, "its headers are not those", id="other headers"),
-        pytest.param({"timestamp_ms": 999}, "its time is not that", id="another time"),
+        pytest.param({"value": b"other"}, "value and record", id="another value"),
+        pytest.param({"key": b"other"}, "key and record", id="another key"),
+        pytest.param({"headers": (("a", b"b"),)}, "headers and record", id="other headers"),
+        pytest.param({"timestamp_ms": 999}, "timestamp and record", id="another time"),
     ],
 )
 def test_a_dead_letter_is_what_the_record_at_its_origin_is(
@@ -189,13 +189,13 @@ def test_messages_that_were_not_copied_are_published_again_from_their_topic() ->
     where = Partition(sent.topic, 2)
     found = read_dead_letter(Record(where, 0, sent.key, sent.value, sent.headers, 2_000))
 
-    assert found.place == "lake.commits/2/3"
+    assert found.origin_location == "lake.commits/2/3"
     assert found.error.startswith(
         "7 more messages of lake.commits[2] are invalid, too many to copy them all: offsets 3-8,12;"
         " the last one: junk."
     )
     assert difference(found, None) == (
-        "it stands for 7 messages that were not copied. Publish what is there again with: tidegate"
+        "it stands for 7 messages that were not copied. To publish them again, run: tidegate"
         " replay events --topic lake.commits --partition 2 --from-offset 3 --to-offset 13."
         " Then discard it"
     )

@@ -120,9 +120,9 @@ def test_a_letter_is_shown_whole(place: Place) -> None:
 
 def test_a_dry_run_sends_nothing_and_tells_nothing(place: Place) -> None:
     told = place.call("redrive", "--service", "savepoint-policy")
-    assert (told["executed"], len(told["letters"])) == (False, 1)
+    assert (told["executed"], len(told["dead_letters"])) == (False, 1)
     told = place.call("discard", "--service", "restorer", "--because", "a test")
-    assert (told["executed"], len(told["letters"])) == (False, 1)
+    assert (told["executed"], len(told["dead_letters"])) == (False, 1)
 
     assert len(place.audience.records("commits")) == 1
     assert place.audience.records("outcomes") == []
@@ -157,7 +157,7 @@ def test_a_redriven_letter_is_back_as_it_was_told_of_and_listed_no_more(place: P
 def test_an_original_of_two_letters_is_sent_once_however_many_batches_they_are(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.ops.dead_letters.batches.MAX_LETTERS", 1)
+    monkeypatch.setattr("tidegate.ops.dead_letters.batches.MAX_DEAD_LETTERS", 1)
     [record] = place.audience.records("commits")
     bus = KafkaBus({"bootstrap.servers": place.servers})
     bus.send([dead_letter(record, "gate", PermanentError("x"), f"{place.prefix}.dead-letters")])
@@ -165,7 +165,7 @@ def test_an_original_of_two_letters_is_sent_once_however_many_batches_they_are(
 
     told = place.call("redrive", "--topic", "commits", "--limit", "1", "--execute")
 
-    assert (told["count"], len(told["letters"]), told["more"]) == (2, 1, True)
+    assert (told["count"], len(told["dead_letters"]), told["more"]) == (2, 1, True)
     assert [record.offset for record in place.audience.records("commits")] == [0, 1]
     assert {outcome.caused_by for outcome in place.audience.outcomes()} == {
         row["id"] for row in place.rows("--all", "--topic", "commits")
@@ -176,14 +176,14 @@ def test_an_original_of_two_letters_is_sent_once_however_many_batches_they_are(
 def test_nothing_is_sent_if_one_of_many_is_not_what_is_at_its_origin(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.ops.dead_letters.batches.MAX_LETTERS", 1)
+    monkeypatch.setattr("tidegate.ops.dead_letters.batches.MAX_DEAD_LETTERS", 1)
     [record] = place.audience.records("commits")
     lie = record._replace(value=b"something else")
     bus = KafkaBus({"bootstrap.servers": place.servers})
     bus.send([dead_letter(lie, "liar", PermanentError("x"), f"{place.prefix}.dead-letters")])
     bus.close()
 
-    with pytest.raises(TidegateError, match="value is not that of the record"):
+    with pytest.raises(TidegateError, match="value and record at its origin differ"):
         place.call("redrive", "--topic", "commits", "--execute")
     assert len(place.audience.records("commits")) == 1
     assert place.audience.outcomes() == []
@@ -258,7 +258,7 @@ def test_a_forged_dead_letter_of_a_restore_that_nobody_requested_is_not_sent(pla
     bus.close()
 
     for row in place.rows("--service", "cleaner"):
-        with pytest.raises(TidegateError, match=r"(key is not that|no longer in the topic)"):
+        with pytest.raises(TidegateError, match=r"(key and record|no longer in the topic)"):
             place.call("redrive", row["id"], "--destructive", "--execute")
     assert len(place.audience.records("commands")) == 1
     assert place.audience.outcomes() == []
@@ -287,7 +287,7 @@ def test_what_destroys_is_redriven_with_an_explicit_word_only(place: Place) -> N
 
     [row] = place.call(
         "redrive", "--reason", "a bug", "-t", "lake.sales.orders", "--service", "restorer"
-    )["letters"]
+    )["dead_letters"]
     assert row["event"]["kind"] == "RestoreRequested"
     assert row["event"]["savepoint"] == "20261121041551845"
     with pytest.raises(TidegateError, match=r"destroy data .*add --destructive"):

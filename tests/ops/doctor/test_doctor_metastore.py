@@ -22,7 +22,7 @@ LOCKLESS = "hive.acid.lockless.reads.enabled"
         # Hive 3 has no setting for it: it comes with the Initiator
         ({INITIATOR: "true"}, Status.FAIL, f"{INITIATOR} is true"),
         ({INITIATOR: "false"}, Status.OK, "Cleaner is off"),
-        ({}, Status.WARN, "does not tell its settings"),
+        ({}, Status.WARN, "does not report its settings"),
         ({CLEANER: "false", LOCKLESS: "true"}, Status.WARN, "readers take no locks"),
     ],
 )

@@ -55,7 +55,7 @@ def test_a_savepoint_on_every_commit_names_its_tier() -> None:
 
     assert story.rule == (
         "rule 1 of [[savepoints]] (policy default, tables 'lake.sales.*'):"
-        " every-commit (kept: the newest 3 for 30d)"
+        " every-commit (retained: the newest 3 for 30d)"
     )
     assert sentences(story) == ["True: policy default, tier every-commit"] * 2
 
@@ -65,7 +65,7 @@ def test_one_a_day_says_which_commit_has_it() -> None:
 
     assert sentences(story) == [
         "True: policy default, tier daily",
-        f"False: daily: that of {NOON:%Y-%m-%d} is on commit {commit(1).instant}",
+        f"False: daily: the savepoint of {NOON:%Y-%m-%d} is on commit {commit(1).instant}",
     ]
 
 

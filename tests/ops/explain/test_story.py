@@ -20,19 +20,19 @@ from support.told import (
 from tidegate.events import Event, LackedHold, RestoreFailed, UnknownTableReleased
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.explain.story import HeldIds, Story, ids_of_chain
-from tidegate.ops.waiting import LackingVacuum
+from tidegate.ops.waiting import PendingVacuum
 from tidegate.runtime.bus import Partition, Record
 
 NOTHING = ["nothing: every request has its outcome, and no vacuum waits"]
 
 
-def story(*events: Event, waiting: tuple[LackingVacuum, ...] = ()) -> Story:
+def story(*events: Event, waiting: tuple[PendingVacuum, ...] = ()) -> Story:
     record = Record(Partition("t", 0), 0, b"", b"", (), 0)
     return Story("t", [LoggedEvent(record, event) for event in events], waiting, ())
 
 
-def lacking(event: Event, *holds: LackedHold) -> LackingVacuum:
-    return LackingVacuum(event.table, "/l", None, event.event_id, NOON, "minor", ("d",), 3, holds)
+def lacking(event: Event, *holds: LackedHold) -> PendingVacuum:
+    return PendingVacuum(event.table, "/l", None, event.event_id, NOON, "minor", ("d",), 3, holds)
 
 
 @pytest.mark.parametrize(

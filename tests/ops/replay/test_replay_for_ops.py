@@ -155,7 +155,7 @@ def test_a_decider_goes_on_after_its_topic_was_deleted_and_created_again(place: 
 
     told = place.call("group", SERVICE, "--to-earliest")
     assert [(each["partition"], each["to_offset"]) for each in told["changes"]] == [(0, 0), (1, 0)]
-    assert {each["repairs"] for each in told["changes"]} == {"the topic was created again"}
+    assert {each["repairs"] for each in told["changes"]} == {"the topic was recreated"}
     with pytest.raises(OffsetGapError, match="deleted and created again"):
         starts(place)  # it was a dry run
 

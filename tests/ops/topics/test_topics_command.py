@@ -80,8 +80,8 @@ def test_the_table_names_every_topic_its_writers_its_readers_and_its_events(
     for word in (
         "lake.reader-gate.changelog",
         "2 partitions",
-        "kept 30 days",
-        "kept for ever",
+        "retained 30 days",
+        "retained forever",
         "compact",
         "LogAppendTime",
         "upstream-writers",

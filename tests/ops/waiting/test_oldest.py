@@ -10,7 +10,7 @@ from support.told import vacuum
 from tidegate.cleaning import ReaderGate
 from tidegate.cleaning.gate_state import GateState
 from tidegate.ops.waiting import OldestVacuums
-from tidegate.ops.waiting.lack import StoredVacuum
+from tidegate.ops.waiting.outstanding import StoredVacuum
 from tidegate.runtime.decider.state_store import StateStore, store_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def test_the_oldest_of_all_partitions_are_listed_in_order_and_all_are_counted() 
 
     hours = [(each.since - NOON) // timedelta(hours=1) for each in oldest.vacuums]
     assert (hours, oldest.count) == ([1, 2, 4], 6)
-    assert [hold.lock_id for hold in oldest.vacuums[0].lacks] == [1, 2]
+    assert [hold.lock_id for hold in oldest.vacuums[0].outstanding] == [1, 2]
 
 
 def test_only_those_that_are_wanted_are_counted() -> None:
@@ -51,13 +51,13 @@ def test_what_is_lacked_is_looked_up_for_those_that_are_listed_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked_up = list[StoredVacuum]()
-    lacking = StoredVacuum.lacking
+    pending = StoredVacuum.pending
 
     def counted(self: StoredVacuum) -> object:
         looked_up.append(self)
-        return lacking(self)
+        return pending(self)
 
-    monkeypatch.setattr(StoredVacuum, "lacking", counted)
+    monkeypatch.setattr(StoredVacuum, "pending", counted)
     OldestVacuums(2).take(store_with(*range(20)))
 
     assert len(looked_up) == 2
@@ -69,10 +69,10 @@ def test_what_a_stored_vacuum_lacks_is_counted_as_it_is_listed() -> None:
     counts = list[tuple[int, int]]()
 
     def wanted(each: StoredVacuum) -> bool:
-        counts.append(each.count_lacks())
+        counts.append(each.count_outstanding())
         return True
 
     OldestVacuums(1, wanted).take(store)
     oldest.take(store)
 
-    assert counts == [(len(oldest.vacuums[0].lacks), 0)]
+    assert counts == [(len(oldest.vacuums[0].outstanding), 0)]

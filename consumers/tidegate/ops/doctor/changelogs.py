@@ -1,4 +1,4 @@
-"""Can a decider's state be restored from its changelog, and does it fit the topics of today."""
+"""Check that a decider's state can be restored from its changelog and matches its topics."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from tidegate.service.settings import Settings
 
 _NEARLY_FULL: Final = 0.5
 _TOGETHER: Final = 8
-"""Changelog partitions that are read by one consumer, and in memory, at the same time, at most."""
+"""The maximum number of changelog partitions that one consumer reads into memory together."""
 _BYTES_TOGETHER: Final = 32 * 2**20
-"""Of their records, unless one partition alone has more; a decider holds each of its own, too."""
+"""The bytes of their records together, unless one partition alone has more."""
 _MEGA: Final = 2**20
 Records = Iterable[tuple[bytes, bytes | None]]
 
 
 @dataclass(slots=True)
 class ChangelogSummary:
-    """What was found in a decider's changelog, some partitions after others."""
+    """The findings of a decider's changelog, added up over its partitions."""
 
     tables: int = 0
     largest: int = 0
@@ -42,14 +42,14 @@ class ChangelogSummary:
     """The table of that record."""
     faults: list[str] = field(default_factory=list[str])
     separated: str = ""
-    """Why tables have their state on another partition than their events; empty if none has."""
+    """Why tables have their state on another partition than their events; empty if they match."""
 
     def add(self, store: StateStore[Any], partitions: int | None = None) -> None:
-        """Count what a partition's state holds, once its changelog is read.
+        """Count the tables of a partition's state after its changelog was read.
 
         Args:
-            store: With the partition's records.
-            partitions: How many partitions the topics have; None: not compared.
+            store: The state with the partition's records.
+            partitions: The number of partitions of the topics; None: not compared.
 
         Raises:
             StopService: the record of a table cannot be decoded.
@@ -64,11 +64,12 @@ class ChangelogSummary:
     def compare(
         self, store: StateStore[Any], inputs: Iterable[tuple[str, Watermarks, int | None]]
     ) -> None:
-        """Compare a partition's positions with its inputs as they are once it was read.
+        """Compare a partition's positions with its input topics.
 
         Args:
-            store: With the partition's positions.
-            inputs: For each input topic its name, its watermarks and the group's committed offset.
+            store: The state with the partition's positions.
+            inputs: The name, watermarks and committed offset of each input topic, read after the
+                changelog.
         """
         for topic, watermarks, start in inputs:
             try:
@@ -77,7 +78,7 @@ class ChangelogSummary:
                 self.faults.append(str(error))
 
     def merge(self, other: ChangelogSummary) -> None:
-        """Add what was found in other partitions."""
+        """Add the findings of other partitions."""
         self.tables += other.tables
         if other.largest > self.largest:
             self.largest, self.largest_of = other.largest, other.largest_of
@@ -85,14 +86,14 @@ class ChangelogSummary:
         self.separated = self.separated or other.separated
 
     def measured(self, records: Records) -> Iterator[tuple[bytes, bytes | None]]:
-        """The same records, of which the largest is noted."""
+        """Yield the records unchanged, and remember the largest one."""
         for key, value in records:
             if (size := len(value or b"")) > self.largest:
                 self.largest, self.largest_of = size, key.decode(errors="replace")
             yield key, value
 
     def finding(self, decider: str, max_bytes: int | None) -> Finding:
-        """The result of the check; `max_bytes` is the largest record that the changelog accepts."""
+        """The result of the check; `max_bytes` is the changelog's `max.message.bytes`."""
         check = f"state {decider}"
         if self.separated:
             advice = "stop all services, then run: tidegate topics grow --partitions N --execute"
@@ -108,14 +109,17 @@ class ChangelogSummary:
             f"; the record of {self.largest_of} has {self.largest / _MEGA:.1f} MB before"
             f" compression, and the changelog accepts {max_bytes / _MEGA:.1f} MB after it"
         )
-        advice = "see what this table waits for, or raise max.message.bytes of the changelog"
+        advice = (
+            "run tidegate waiting to see why this table's state is large, or raise"
+            " max.message.bytes of the changelog"
+        )
         return Finding(check, Status.WARN, seen, advice)
 
 
 def check_state(broker: Broker, decider: str, progress: Observer = iter) -> Finding:
-    """Restore a decider's changelog read-only: no decider is fenced, nothing is written.
+    """Restore a decider's changelog read-only: fence no decider, and write nothing.
 
-    Its records pass through `progress`.
+    The records pass through `progress`.
     """
     check, prefix = f"state {decider}", broker.topics.prefix
     topic = changelog(decider).name(prefix)
@@ -132,7 +136,7 @@ def check_state(broker: Broker, decider: str, progress: Observer = iter) -> Find
             return not_permitted(check, error)
         advice = (
             f"stop it, delete {topic}, then run: tidegate topics create, and tidegate replay group"
-            f" {decider} --to-earliest --execute; events older than its topics are lost to it"
+            f" {decider} --to-earliest --execute; it loses events that its topics no longer have"
         )
         return Finding(check, Status.FAIL, str(error), advice)
     limit = (found.settings or {}).get("max.message.bytes")
@@ -143,14 +147,14 @@ def _read(broker: Broker, decider: str, partitions: int, progress: Observer) -> 
     prefix, kind = broker.topics.prefix, decider_of(decider, Settings())
     topic = changelog(decider).name(prefix)
     inputs = sorted({topic_of(event).name(prefix) for event in CONSUMED_EVENTS[decider]})
-    # offsets, then changelog, then watermarks: a running decider writes its changelog before it
-    # commits, and its inputs grow meanwhile
+    # This order avoids false alarms while the decider runs: it writes its changelog before it
+    # commits, and its inputs grow meanwhile.
     parts = [Partition(name, number) for name in inputs for number in range(partitions)]
     starts = broker.groups.committed(f"{prefix}.{decider}", parts)
     metadata = KafkaMetadata(broker.connection)
     spans = metadata.spans(topic)
-    whole, positions = ChangelogSummary(), dict[int, StateStore[Any]]()
-    first, largest = 0, _BYTES_TOGETHER  # nothing is known of them yet, so the first is read alone
+    summary, positions = ChangelogSummary(), dict[int, StateStore[Any]]()
+    first, largest = 0, _BYTES_TOGETHER  # sizes are not known yet: the first partition comes alone
     while first < partitions:
         together = max(1, min(_TOGETHER, _BYTES_TOGETHER // max(1, largest)))
         numbers = range(first, min(first + together, partitions))
@@ -158,28 +162,28 @@ def _read(broker: Broker, decider: str, partitions: int, progress: Observer) -> 
         stores = {number: store_of(kind) for number in numbers}
         chosen = {part: span for part, span in spans.items() if part.number in stores}
         records = read_spans(broker.connection, chosen, on_missing_offset="earliest")
-        read = _restore(stores, progress(records), whole)
+        read = _restore(stores, progress(records), summary)
         largest = max(read.values(), default=0)
         for number in numbers:
             store = stores.pop(number)
-            whole.add(store, partitions)
+            summary.add(store, partitions)
             positions[number] = _without_tables(store, store_of(kind))
-            del store  # or the last one is in memory beside the next ones
+            del store  # else it stays in memory while the next ones are read
     parts = [Partition(name, number) for number in positions for name in inputs]
     marks = metadata.watermarks(parts)
     for number, store in positions.items():
         own = (Partition(name, number) for name in inputs)
-        whole.compare(store, [(each.topic, marks[each], starts.get(each)) for each in own])
-    return whole
+        summary.compare(store, [(part.topic, marks[part], starts.get(part)) for part in own])
+    return summary
 
 
 def _restore(
     stores: Mapping[int, StateStore[Any]], records: Iterable[Record], summary: ChangelogSummary
 ) -> Counter[int]:
-    """Restore partitions as their decider would, from records of all of them.
+    """Restore partitions from their records, as their decider would.
 
     Returns:
-        The bytes of each partition's records.
+        The bytes of the records, by partition.
     """
     read = Counter[int]()
     for record in records:
@@ -193,6 +197,6 @@ def _restore(
 
 
 def _without_tables(store: StateStore[Any], empty: StateStore[Any]) -> StateStore[Any]:
-    """The positions of a store: many partitions' tables together would take much memory."""
+    """A store with the positions only: all partitions' tables together take too much memory."""
     empty.positions, empty.topic_ids = store.positions, store.topic_ids
     return empty

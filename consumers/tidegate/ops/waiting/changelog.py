@@ -1,4 +1,4 @@
-"""Reading the reader gate's changelog from the side: the gate is neither asked nor disturbed."""
+"""Read the reader gate's changelog, without contacting or fencing the gate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.cleaning import ReaderGate
 from tidegate.cleaning.gate_state import GateState
 from tidegate.events.keys import partition_of
 from tidegate.events.topics import changelog
-from tidegate.ops.waiting.lack import LackingVacuum, lacking_vacuums
+from tidegate.ops.waiting.outstanding import PendingVacuum, pending_vacuums
 from tidegate.runtime.bus import ChangelogRecord
 from tidegate.runtime.decider.state_store import StateStore, store_of
 from tidegate.runtime.kafka.metadata import KafkaMetadata
@@ -21,25 +21,25 @@ from tidegate.runtime.retry import RetryPolicy
 from tidegate.service.settings import Settings
 
 _RETRIES: Final = RetryPolicy(attempts=6, first=0.1, longest=1.0).quiet()
-"""The caller says that the broker is away: the monitor once an outage, a command with its end."""
+"""Quiet, because the caller reports an outage: the monitor logs it, a command fails."""
 _SEPARATOR: Final = b"\x00"
 _SIGNS: Final = frozenset("*?[")
 
 
-def waiting_vacuums(settings: Settings, table: str | None = None) -> Iterator[LackingVacuum]:
-    """The vacuums that wait now, as far as the gate has read, in no particular order.
+def waiting_vacuums(settings: Settings, table: str | None = None) -> Iterator[PendingVacuum]:
+    """The vacuums that wait now, according to the gate, in no particular order.
 
     Arguments and errors are those of `gate_stores`.
     """
     for store in gate_stores(settings, table):
-        yield from lacking_vacuums(store)
+        yield from pending_vacuums(store)
 
 
 def gate_stores(settings: Settings, table: str | None = None) -> Iterator[StateStore[GateState]]:
-    """What the gate has stored, partition by partition.
+    """The gate's state, partition by partition.
 
-    One partition's state is in memory at a time: a store is empty once the next is asked for. Of a
-    table named exactly, only its partition is read, and nothing of other tables is kept.
+    One partition's state is in memory at a time: a store is cleared when the next one is requested.
+    For an exact table name only its partition is read, and other tables are left out.
 
     Args:
         settings: The deployment.
@@ -60,7 +60,7 @@ def gate_stores(settings: Settings, table: str | None = None) -> Iterator[StateS
     for number in numbers:
         store = _RETRIES.call(partial(_store, settings, topic, number, table))
         yield store
-        store.clear()  # whoever iterates still refers to it while the next one is read
+        store.clear()  # the caller still refers to it while the next one is read
 
 
 def _store(settings: Settings, topic: str, number: int, table: str | None) -> StateStore[GateState]:

@@ -1,4 +1,4 @@
-"""Who holds which table, and what waits in quarantine, as the reader gate has stored it."""
+"""The holds of tables and the quarantines that the reader gate has stored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegate.runtime.decider.state_store import StateStore
 
 @dataclass(frozen=True, slots=True)
 class HeldTable:
-    """A table that somebody holds. `since` is the broker's time."""
+    """A table whose cleaning is on hold. `since` is the broker's time."""
 
     table: str
     requested_by: str
@@ -27,7 +27,7 @@ class HeldTable:
     """Cleanings that were released before the hold and wait for its end."""
 
     def __str__(self) -> str:
-        """Who holds it since when, and why."""
+        """The table, the holder, the time and the reason."""
         since = f"{self.since.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
         return f"{self.table}  held by {self.requested_by} since {since}: {self.reason}"
 
@@ -37,8 +37,8 @@ class HeldTable:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptCleaning:
-    """What one cleaning has in quarantine. `until` is the broker's time."""
+class QuarantinedDirectories:
+    """The directories of one cleaning in quarantine. `until` is the broker's time."""
 
     table: str
     partition: str | None
@@ -48,7 +48,7 @@ class KeptCleaning:
     until: datetime
 
     def __str__(self) -> str:
-        """What is kept until when."""
+        """The table, the number of directories, the end of the quarantine and the cleaning."""
         where = f"/{self.partition}" if self.partition else ""
         until = f"{self.until.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
         count = "1 directory" if self.directories == 1 else f"{self.directories} directories"
@@ -59,7 +59,9 @@ class KeptCleaning:
         return asdict(self) | {"until": self.until.isoformat(timespec="milliseconds")}
 
 
-def held_and_kept(store: StateStore[GateState]) -> Iterator[HeldTable | KeptCleaning]:
+def holds_and_quarantines(
+    store: StateStore[GateState],
+) -> Iterator[HeldTable | QuarantinedDirectories]:
     """The holds and the quarantines of every table in a store, in no particular order.
 
     Raises:
@@ -68,15 +70,15 @@ def held_and_kept(store: StateStore[GateState]) -> Iterator[HeldTable | KeptClea
     for table, _ in store.tables():
         pieces = store.state(table).loaded.pieces
         found = [pieces.get(name) for name in pieces.names() if is_ours(name)]
-        deferred = sum(isinstance(each, DeferredCleaning) for each in found)
-        for each in found:
-            if isinstance(each, TableHold):
-                since = datetime.fromisoformat(each.since)
+        deferred = sum(isinstance(piece, DeferredCleaning) for piece in found)
+        for piece in found:
+            if isinstance(piece, TableHold):
+                since = datetime.fromisoformat(piece.since)
                 yield HeldTable(
-                    table, each.requested_by, each.reason, since, each.event_id, deferred
+                    table, piece.requested_by, piece.reason, since, piece.event_id, deferred
                 )
-            elif isinstance(each, KeptQuarantine) and not each.undone:
-                until = datetime.fromtimestamp(each.due_ms / 1000, UTC)
-                yield KeptCleaning(
-                    table, each.partition, each.cleaning, each.directories, each.bytes, until
+            elif isinstance(piece, KeptQuarantine) and not piece.undone:
+                until = datetime.fromtimestamp(piece.due_ms / 1000, UTC)
+                yield QuarantinedDirectories(
+                    table, piece.partition, piece.cleaning, piece.directories, piece.bytes, until
                 )

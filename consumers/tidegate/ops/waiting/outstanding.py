@@ -1,4 +1,4 @@
-"""Which holds of a waiting vacuum have not ended, and whose they are. Pure."""
+"""The outstanding holds of waiting vacuums, with their owners. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tidegate.runtime.decider.state_store import StateStore
 
 
 @dataclass(frozen=True, slots=True)
-class LackingVacuum:
-    """A vacuum that waits, and what it waits for. `since` is the broker's time."""
+class PendingVacuum:
+    """A waiting vacuum and its outstanding holds. `since` is the broker's time."""
 
     table: str
     location: str
@@ -27,24 +27,24 @@ class LackingVacuum:
     kind: str
     directories: tuple[str, ...]
     holds: int
-    """How many it had when it became visible."""
-    lacks: tuple[LackedHold, ...]
+    """The number of holds when the vacuum's result became visible."""
+    outstanding: tuple[LackedHold, ...]
     overdue_since: datetime | None = None
-    """When VacuumOverdue was published for it; None where it has not waited for that long."""
+    """When VacuumOverdue was published for it; None if it is not overdue."""
     held_by: str | None = None
-    """Who holds the table, and why; None: nobody does."""
+    """The person who put the table on hold, and the reason; None if it is not on hold."""
 
     @property
     def age(self) -> tuple[datetime, str]:
-        """What it is sorted by: the oldest first, and those of one time by their ids."""
+        """The sort key: the time, then the id."""
         return self.since, self.event_id
 
     def as_json(self) -> dict[str, Any]:
-        """Everything about it, for scripts."""
+        """All fields, for scripts."""
         # not dataclasses.asdict: it copies every hold
-        return {each.name: getattr(self, each.name) for each in fields(self)} | {
+        return {field_.name: getattr(self, field_.name) for field_ in fields(self)} | {
             "since": _iso(self.since),
-            "lacks": [reader.model_dump() for reader in self.lacks],
+            "outstanding": [reader.model_dump() for reader in self.outstanding],
             "overdue_since": self.overdue_since and _iso(self.overdue_since),
         }
 
@@ -55,9 +55,9 @@ def _iso(at: datetime) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StoredVacuum:
-    """A vacuum that waits, as the gate has stored it: what it lacks is looked up when asked for.
+    """A waiting vacuum in the gate's state; its outstanding holds are looked up on demand.
 
-    It keeps the records of its table in memory; a `LackingVacuum` does not.
+    It refers to its table's records, which stay in memory; a `PendingVacuum` does not.
     """
 
     table: str
@@ -66,21 +66,21 @@ class StoredVacuum:
 
     @property
     def age(self) -> tuple[datetime, str]:
-        """What it is sorted by."""
+        """The sort key: the time, then the id."""
         return self.waiting.since, self.waiting.event_id
 
-    def lacking(self) -> LackingVacuum:
-        """It, and what it waits for."""
-        return _lacking(self.table, self.waiting, self.index)
+    def pending(self) -> PendingVacuum:
+        """The vacuum with its outstanding holds."""
+        return _pending(self.table, self.waiting, self.index)
 
-    def count_lacks(self) -> tuple[int, int]:
-        """How many locks, and how many transactions without a known lock, have not ended."""
+    def count_outstanding(self) -> tuple[int, int]:
+        """The numbers of outstanding locks, and of outstanding transactions without a lock."""
         locks, transactions = unended(self.waiting, self.index)
         return len(locks), len(transactions)
 
 
 def stored_vacuums(store: StateStore[GateState]) -> Iterator[StoredVacuum]:
-    """The vacuums that wait, of every table in a store, in no particular order.
+    """The waiting vacuums of every table in a store, in no particular order.
 
     Raises:
         StopService: a record can't be read.
@@ -93,14 +93,14 @@ def stored_vacuums(store: StateStore[GateState]) -> Iterator[StoredVacuum]:
                 yield StoredVacuum(table, piece.whole(), index)
 
 
-def lacking_vacuums(store: StateStore[GateState]) -> Iterator[LackingVacuum]:
-    """The same, each with what it waits for."""
-    return (vacuum.lacking() for vacuum in stored_vacuums(store))
+def pending_vacuums(store: StateStore[GateState]) -> Iterator[PendingVacuum]:
+    """The same, with their outstanding holds."""
+    return (vacuum.pending() for vacuum in stored_vacuums(store))
 
 
-def _lacking(table: str, waiting: WaitingVacuum, index: GateIndex) -> LackingVacuum:
+def _pending(table: str, waiting: WaitingVacuum, index: GateIndex) -> PendingVacuum:
     made, hold = waiting.vacuum, hold_of(index.pieces)
-    return LackingVacuum(
+    return PendingVacuum(
         table=table,
         location=made.location,
         partition=made.partition,
@@ -109,7 +109,7 @@ def _lacking(table: str, waiting: WaitingVacuum, index: GateIndex) -> LackingVac
         kind=str(made.kind),
         directories=made.directories,
         holds=holds_of(waiting),
-        lacks=tuple(lacks_of(waiting, index)),
+        outstanding=tuple(lacks_of(waiting, index)),
         overdue_since=waiting.overdue_since,
         held_by=None if hold is None else f"{hold.requested_by}: {hold.reason}",
     )
