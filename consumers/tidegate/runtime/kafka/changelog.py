@@ -64,7 +64,7 @@ class _Signatures:
 
 
 class _Seen:
-    """Passes on the batches of partitions that are not known, and collects all partition numbers."""
+    """Passes on the batches of unknown partitions, and collects the numbers of all partitions."""
 
     def __init__(self, known: frozenset[int]) -> None:
         self._known = known

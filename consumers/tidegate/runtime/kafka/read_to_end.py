@@ -7,8 +7,8 @@ reports the offset that it would read next, and every comparison with an end use
 
 An open transaction hides the records that were appended after it began. For tools and for the lag
 the partition ends there. `APPENDED` is the end behind it. Two readers use it, because they must not
-miss hidden records: the owner of a changelog, and a service that looks up reasons against a
-destructive step. That look-up fails while a transaction hides records.
+miss hidden records: the owner of a changelog, and a service that checks for reasons against a
+destructive step. That check fails while a transaction hides records.
 """
 
 from __future__ import annotations

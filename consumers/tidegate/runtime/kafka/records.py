@@ -24,7 +24,8 @@ _headers: Final = methodcaller("headers")
 MAX_RECEIVED: Final = 2**28
 """The largest fetched batch in bytes, uncompressed. Of a larger one only the location is read.
 
-It is twice what our own producers put into a batch. A few kilobytes of zstd can unpack to gigabytes.
+Our own producers put at most half of that into a batch. A few kilobytes of zstd can unpack to
+gigabytes.
 """
 LARGE: Final[Config] = {
     "compression.type": "lz4",

@@ -185,7 +185,7 @@ class KafkaSubscription:
     def _start(
         self, partition: Partition, committed: TopicPartition | None, marks: Watermarks
     ) -> TopicPartition:
-        """Where to start reading. Nothing is skipped: only a new group starts at the first offset."""
+        """Where to start reading without a gap: only a new group starts at the first offset."""
         topic, with_ids = partition.topic, self._guard.with_ids
         if committed is None:
             return TopicPartition(*partition, marks.first, metadata=with_ids(topic, ""))

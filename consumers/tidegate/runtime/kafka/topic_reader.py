@@ -37,7 +37,7 @@ class TopicReader:
         return self._readable(self._bus.spans(topic))
 
     def offsets_at(self, topic: str, moment: datetime) -> dict[Partition, int]:
-        """By partition, the offset of the first record that the broker appended at `moment` or later.
+        """By partition, the first offset that the broker appended at `moment` or later.
 
         If there is no such record, it is the partition's end.
         """
