@@ -178,7 +178,7 @@ BRIDGE_LOOK: Final = Metric(
     "How long one look at the Metastore took, publication included.",
     buckets=_QUICK,
 )
-BRIDGE_LAST_LOOK: Final = Metric(
+BRIDGE_LAST_POLL: Final = Metric(
     "tidegate_metastore_last_look_timestamp_seconds",
     Kind.GAUGE,
     "When the last look at the Metastore succeeded, in seconds since the epoch.",
@@ -204,7 +204,7 @@ BRIDGE_REFUSED: Final = Metric(
     "Tables, compactions and events that the bridge can't handle; its log says why, once each.",
 )
 BRIDGE_METRICS: Final = (
-    *(BRIDGE_ACTIVE, BRIDGE_CALLS, BRIDGE_LOOK, BRIDGE_LAST_LOOK),
+    *(BRIDGE_ACTIVE, BRIDGE_CALLS, BRIDGE_LOOK, BRIDGE_LAST_POLL),
     *(BRIDGE_HOLDS, BRIDGE_VACUUMS, BRIDGE_MARKED, BRIDGE_REFUSED),
 )
 """What `tidegate bridge metastore` exports besides."""

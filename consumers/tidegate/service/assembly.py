@@ -259,12 +259,12 @@ def authorizer(settings: Settings) -> Authorizer:
 
 
 def _cleaner(settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
-    """The cleaner reads the holds off the broker, each time before it removes anything."""
+    """The cleaner reads the holds from the broker before every removal."""
     wire = wire_for(settings.registry)
     holds = HoldLookup(bus, wire, settings.topics.prefix, authorizer(settings))
 
     def cleaner(warehouse: Warehouse, files: AdaptiveMap, clock: Callable[[], datetime]) -> Cleaner:
-        # the roots were checked: what is wrong with a store is said before what it can't do
+        # the roots were checked first: a store's fault is reported before its missing abilities
         return Cleaner(warehouse, files, clock, cleaning_rules(settings), holds)
 
     return _executor(cleaner, settings, bus, observed)
