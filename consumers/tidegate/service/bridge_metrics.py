@@ -33,7 +33,7 @@ class BridgeMetrics:
         self._metrics.add(catalog.BRIDGE_MARKED, count, NAME)
 
     def refused(self) -> None:
-        """Count a refusal."""
+        """Count a table, compaction or event that the bridge can't handle."""
         self._metrics.add(catalog.BRIDGE_REFUSED, 1, NAME)
 
     def is_active(self, *, active: bool) -> None:

@@ -186,7 +186,7 @@ def _run_loops(
 
 
 def _join(threads: Sequence[threading.Thread], stop: threading.Event, seconds: float) -> list[str]:
-    """Wait for threads, after `stop` at most `seconds`; return the names of those that still run."""
+    """Wait for threads, after `stop` at most `seconds`; return the names of running ones."""
     for thread in threads:
         while thread.is_alive() and not stop.is_set():
             thread.join(_CHECK_SECONDS)

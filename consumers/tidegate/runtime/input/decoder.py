@@ -108,7 +108,7 @@ class Decoder:
         return event
 
     def _misplaced(self, event: Event, record: Record) -> FormatError:
-        """The error of an event on the wrong partition: its owner may not have the table's state."""
+        """The error of an event on a partition whose owner may not have the table's state."""
         right = partition_of(event.table, self.partitions)
         return FormatError(
             f"events of {event.table} belong on partition {right} of {self.partitions}, not on"

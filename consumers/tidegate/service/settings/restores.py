@@ -23,8 +23,8 @@ class RestoreRuleSettings(Section, frozen=True):
     """
 
     tables: str = "*"
-    """A shell pattern of the tables, as catalog.database.table. Rules about approvals need locations
-    instead, because the requester chooses the catalog's name."""
+    """A shell pattern of the tables, as catalog.database.table. Rules about approvals need
+    locations instead, because the requester chooses the catalog's name."""
     locations: tuple[str, ...] = ()
     """Directories; a rule covers the tables in them, at any depth. `*` stands for any part of one
     name: `/lake/*/sales`. By default it covers all locations."""
@@ -38,9 +38,9 @@ class RestoreRuleSettings(Section, frozen=True):
     or as text with a unit: `24h`; at most 21 days."""
 
     condemned: Literal["nothing", "plan", "restore"] = "nothing"
-    """The reaction to a commit that its writer condemns (`CommitCondemned`). plan: publish the plan of
-    a restore to the newest known savepoint before the commit. restore: request that restore, which
-    then waits for its approval."""
+    """The reaction to a commit that its writer condemns (`CommitCondemned`). plan: publish the plan
+    of a restore to the newest known savepoint before the commit. restore: request that restore,
+    which then waits for its approval."""
     engine: Literal["tidegate", "hudi"] = "tidegate"
     """Who executes it: Tidegate; or Hudi's own procedure `rollback_to_savepoint` in the Spark
     session of `[spark]`, after the same checks, for bootstrapped tables and others that Tidegate
