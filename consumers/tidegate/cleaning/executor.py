@@ -50,7 +50,7 @@ _NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Cleaner:
-    """An executor (see `tidegate.runtime.protocols`) of cleanings, of their undo, and of final removals.
+    """An executor (see `tidegate.runtime.protocols`) of cleanings, undos and final removals.
 
     It may run the same command twice, even concurrently. A partly removed directory has the same
     name as before, so the next run finds it. The cleaner checks for a hold on the table before each
@@ -121,7 +121,7 @@ class Cleaner:
                 raise PermanentError(f"the cleaner cannot execute a {type(command).__name__}")
 
     def _clean(self, command: Cleaning) -> Iterator[Outcome]:
-        """Remove obsolete directories; if there are none, report at once that the table is clean."""
+        """Remove obsolete directories; without any, report at once that the table is clean."""
         if (hold := self.holds.hold_on(command)) is not None:
             yield self._deferred(command, hold)
             return
@@ -211,7 +211,7 @@ class Cleaner:
         return self.rules.handling(command)
 
     def _deferred(self, command: Cleaning, hold: CleaningHoldRequested) -> Outcome:
-        """The outcome for a held table. Aborted writes are found again, so their cleaning is refused."""
+        """The outcome for a held table: a refusal for aborted writes, which are found again."""
         if isinstance(command, AbortedCleaningReleased):
             return self._refused(command, Refused(Reason.TABLE_HELD, held(hold)))
         return deferred(command, hold, self.clock())
@@ -244,11 +244,11 @@ class Cleaner:
 
 
 def _fault(plan: CleaningPlan, failed: Sequence[NotRemoved]) -> Exception:
-    """Why directories are left: the file system's own error, unless any of them may pass."""
+    """The error for directories that are left: a lasting one only if all of them are lasting."""
     cause = failed[0].reason if failed else "they were created again"
     names = ", ".join(plan.directories[:_NAMED])
     more = f" and {len(plan.remove) - _NAMED} more" if len(plan.remove) > _NAMED else ""
-    lasting = [each.fault for each in failed if each.fault is not None and is_lasting(each.fault)]
+    lasting = [left.fault for left in failed if left.fault is not None and is_lasting(left.fault)]
     if lasting and len(lasting) == len(failed):
         return lasting[0]
     return TransientError(f"not removed: {names}{more}: {cause}")

@@ -45,10 +45,9 @@ class NoHolds:
 
 
 class HoldLookup:
-    """Reads the holds from the commands topic: a partition from a week before the command, then its new
-    records.
+    """Reads the holds from the commands topic.
 
-    It ignores an unauthorized hold, as the reader gate does.
+    It reads a partition from a week before the command, and later only its new records. It ignores an unauthorized hold, as the reader gate does.
     """
 
     def __init__(
@@ -67,8 +66,8 @@ class HoldLookup:
         self._lock = threading.Lock()
         self._held: dict[str, CleaningHoldRequested] = {}
         self._read: dict[Partition, tuple[int, int, str]] = {}
-        """By partition, the time (ms) from which it was read, the offset up to which it was read, and
-        the id of its topic."""
+        """By partition, the time (ms) at which its reading began, the offset at which it ended, and the
+        id of its topic."""
         self._count = 0
         """Partitions of the topic; another number stops the service."""
 

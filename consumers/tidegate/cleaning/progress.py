@@ -17,7 +17,7 @@ LONG: Final = 100
 
 @dataclass(slots=True)
 class CleaningProgress:
-    """Counts the directories of a plan that are left. A directory's name stays until it is empty."""
+    """Counts a plan's remaining directories. A directory is listed until it is empty."""
 
     command: Cleaning
     plan: CleaningPlan

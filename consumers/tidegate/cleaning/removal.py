@@ -23,8 +23,8 @@ class NotRemoved:
     reason: str
     """The directory and the cause."""
     fault: OSError | None = None
-    """The file system's error; None if the cause is another. Picklable, so that Spark can return it:
-    its errno decides whether another attempt may succeed."""
+    """The file system's error; None if the cause is another. Spark can return it, because it can
+    be pickled. Its errno decides whether another attempt may succeed."""
 
 
 def remove_directories(

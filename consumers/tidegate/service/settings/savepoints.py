@@ -102,8 +102,8 @@ class SavepointRule(Section, frozen=True):
     It protects from storms of commits: a due savepoint is made at the first commit after the gap.
     """
     full_every: int = Field(default=25, ge=1, le=25)
-    """At least one of this many savepoints of a table lists all files; the others are derived. Only a
-    listing notices a file that was removed by hand. 1: every savepoint is a full one."""
+    """At least one of this many savepoints of a table lists all files; the others are derived. A
+    listing notices a file that was removed by hand. 1: every savepoint lists all files."""
     every_commit: TierSettings | None = None
     """A savepoint of every commit."""
     every_n: EveryNSettings | None = None
