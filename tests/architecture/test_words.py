@@ -35,6 +35,7 @@ PLAIN = (
     *("avro", "errors", "hive", "hudi"),
     *("hudi_reader", "registry", "signatures", "storage"),
     *("authorization", "compute", "restores", "savepoints", "tables"),
+    *("local", "service"),
 )
 # Made from the code's texts by `make docs`.
 GENERATED = ("commands.md", "events.md", "settings.md", "metrics.md", "reasons.md")

@@ -47,7 +47,8 @@ class NoHolds:
 class HoldLookup:
     """Reads the holds from the commands topic.
 
-    It reads a partition from a week before the command, and later only its new records. It ignores an unauthorized hold, as the reader gate does.
+    It reads a partition from a week before the command, and later only its new records. Like the
+    reader gate, it ignores an unauthorized hold.
     """
 
     def __init__(
@@ -66,8 +67,8 @@ class HoldLookup:
         self._lock = threading.Lock()
         self._held: dict[str, CleaningHoldRequested] = {}
         self._read: dict[Partition, tuple[int, int, str]] = {}
-        """By partition, the time (ms) at which its reading began, the offset at which it ended, and the
-        id of its topic."""
+        """By partition, the earliest time (ms) and the end offset of the reading, and the id of the
+        topic."""
         self._count = 0
         """Partitions of the topic; another number stops the service."""
 

@@ -42,7 +42,7 @@ class CleaningPlan:
     Attributes:
         remove: The directories, sorted by name.
         products: The vacuum's complete products: while they are there, `remove` is not needed.
-        superseded_by: Names of later vacuums' directories, if their cleaning has removed everything;
+        superseded_by: Names of later vacuums' directories, if their cleaning has removed them all;
             then `remove` is empty.
     """
 

@@ -210,4 +210,4 @@ def _set_apart(warehouse: Warehouse, entry: Entry) -> Iterator[str]:
         return
 
 
-_always: MayGo = lambda _: True  # noqa: E731 - typed as what it stands for
+_always: MayGo = lambda _: True  # noqa: E731 - typed as a MayGo
