@@ -36,6 +36,7 @@ PLAIN = (
     *("hudi_reader", "registry", "signatures", "storage"),
     *("authorization", "compute", "restores", "savepoints", "tables"),
     *("cli", "monitoring", "ops"),
+    *("local", "service"),
 )
 # Made from the code's texts by `make docs`.
 GENERATED = ("commands.md", "events.md", "settings.md", "metrics.md", "reasons.md")

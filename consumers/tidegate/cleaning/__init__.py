@@ -3,8 +3,8 @@
 Hive calls such a vacuum a compaction: it has merged directories of row events into new ones. Delta
 Lake's VACUUM deletes files; here, that is the step after the vacuum, the cleaning.
 
-The reader gate releases a vacuum once nobody reads what it replaced. The plan says which
-directories are obsolete, or why none may be removed. The cleaner removes them.
+The reader gate releases a vacuum once no reader uses the directories that it replaced. The plan
+lists the obsolete directories, or has the reason why none may be removed. The cleaner removes them.
 """
 
 from __future__ import annotations

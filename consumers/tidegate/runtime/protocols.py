@@ -144,7 +144,7 @@ class PiecewiseDecider(Decider[S], Protocol[S]):
 class PiecewiseTimedDecider(PiecewiseDecider[S], Protocol[S]):
     """A piecewise decider that also decides when time alone has passed: its pieces can fall due.
 
-    Unlike a TimedDecider's, its tables need not be loaded to know what is due: there may be very
+    Unlike a TimedDecider's, its tables need not be loaded to find due pieces: there may be very
     many pieces. Time is the broker's (`runtime/decider/ticks.py`).
 
     When a piece is due follows from the piece; it is stored nowhere else. What was decided once has
@@ -155,7 +155,7 @@ class PiecewiseTimedDecider(PiecewiseDecider[S], Protocol[S]):
         """When a piece is due, in ms of the broker's time since the epoch; None: never.
 
         Asked for every piece that is written or was read back, so a piece that can never be due
-        should be told by its name, without loading it.
+        should be recognised by its name, without loading it.
         """
         ...
 
@@ -169,7 +169,7 @@ class PiecewiseTimedDecider(PiecewiseDecider[S], Protocol[S]):
 
 
 class Executor(Protocol):
-    """Carries out the commands of some kinds and yields their outcomes.
+    """Executes commands of some kinds and yields their outcomes.
 
     The loop calls `execute` once or more for each command, from several threads for different
     tables. It may block for as long as it takes. Outcomes are published as they are yielded; the
@@ -188,7 +188,7 @@ class Executor(Protocol):
     def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:
         """Whether a command that has these outcomes, oldest first, must not be run again.
 
-        All name the command as their cause. Anybody who may write outcomes can claim that: one
+        All name the command as their cause. Every writer of outcomes can claim that, so an outcome
         counts only if it is about the command's own table and subject.
 
         Called before `execute`, for every command, and only where `checks_past_outcomes` is set.

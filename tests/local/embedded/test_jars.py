@@ -273,5 +273,5 @@ def test_a_metastore_whose_lock_does_not_say_what_it_unpacks_to_does_not_start(
     bare = [jar.model_copy(update={"unpacked": None}) for jar in content.jars]
     lock.write_text(content.model_copy(update={"jars": tuple(bare)}).dumps())
 
-    with pytest.raises(ConfigError, match="does not say what"):
+    with pytest.raises(ConfigError, match="has no digest of the unpacked"):
         unpack()

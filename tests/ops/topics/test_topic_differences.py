@@ -65,14 +65,14 @@ def test_with_three_replicas_a_write_is_confirmed_by_two_of_them_at_least() -> N
 @pytest.mark.parametrize(
     "declared", deployment(TopicSettings(), ["gate"]), ids=lambda each: each.name
 )
-def test_a_replica_that_lacks_confirmed_records_may_lead_no_topic(declared: DeclaredTopic) -> None:
+def test_a_replica_without_all_confirmed_records_may_lead_no_topic(declared: DeclaredTopic) -> None:
     settings = {**declared.settings(), "unclean.leader.election.enable": "true"}
 
     [found] = differences([declared], {declared.name: ActualTopic(6, 1, settings)})
     assert str(found) == (
         f"topic {declared.name} has unclean.leader.election.enable = true, declared: false: a"
-        " replica that lacks confirmed records may become the leader, and nothing shows that they"
-        " are lost; kafka-configs --alter --entity-type topics --entity-name"
+        " replica without all confirmed records may become the leader, and their loss is not"
+        " noticed; kafka-configs --alter --entity-type topics --entity-name"
         f" {declared.name} --add-config unclean.leader.election.enable=false"
     )
 

@@ -22,7 +22,7 @@ _KNOWN_KEYS: Final = 65_536
 
 
 def _pass_over(_value: bytes, _at: int) -> None:
-    """Stands for the reader of events that are for other services; nobody calls it."""
+    """A placeholder for the reader of other services' events; it is never called."""
 
 
 @dataclass(slots=True)
@@ -32,15 +32,15 @@ class Decoder:
     consumes: tuple[type[Event], ...]
     prefix: str
     partitions: int
-    """Of each topic: it decides on which one the events of a table belong."""
+    """Of each topic. The number decides to which partition the events of a table belong."""
     retries: RetryPolicy = field(default_factory=RetryPolicy)
     wire: Wire = field(default_factory=Wire)
     _topics: dict[type[Event], str] = field(init=False)
     _readers: dict[str, dict[bytes, Read]] = field(init=False)
-    """By topic and by the first bytes of a value its compiled reader. Of other services' events
-    there it is `_pass_over`."""
+    """By topic and first bytes of a value, the compiled reader. For other services' events it is
+    `_pass_over`."""
     _places: dict[bytes | None, tuple[str, int]] = field(default_factory=dict)
-    """By key the table and the partition of an event that was right there."""
+    """By key, the table and the partition of an event that was on the right partition."""
 
     def __post_init__(self) -> None:
         """Look up each event type's topic and reader once: `decode` runs for every record."""
@@ -66,16 +66,16 @@ class Decoder:
         except TidegateError:
             raise
         except Exception as error:
-            # the bytes may be a stranger's: a bug that they meet must not stop the service
+            # a stranger may have written the bytes: a bug in decoding must not stop the service
             raise FormatError(f"can't be decoded: {type(error).__name__}: {error}") from error
 
     def _decoded(self, record: Record) -> Event | None:
         (topic, number), _, key, value, _, _, _ = record
         if value is not None and len(value) <= MAX_WIDE_BYTES and topic in self._readers:
             read = self._readers[topic].get(value[:OBJECT_PREFIX_BYTES])
-            if read is _pass_over:  # as every command that a decider itself has published
+            if read is _pass_over:  # for example the commands that a decider itself published
                 return None
-            # what a compiled reader gives None for, and a new key, are left to the general way
+            # a value for which a compiled reader returns None, and a new key, are decoded below
             if read is not None and key in self._places:
                 table, right = self._places[key]
                 event = read(value, OBJECT_PREFIX_BYTES) if number == right else None
@@ -108,7 +108,7 @@ class Decoder:
         return event
 
     def _misplaced(self, event: Event, record: Record) -> FormatError:
-        """On another partition, another process may hold the table's state."""
+        """The error of an event on a partition whose owner may not have the table's state."""
         right = partition_of(event.table, self.partitions)
         return FormatError(
             f"events of {event.table} belong on partition {right} of {self.partitions}, not on"

@@ -36,13 +36,13 @@ class KafkaBus:
         """Connect.
 
         Args:
-            config: For every client.
-            consumer: For group members only (time-outs).
-            instance_ids: By group, as which static member this process joins; in other groups it is
-                a dynamic one.
+            config: Settings for every client.
+            consumer: Further settings for group members (time-outs).
+            instance_ids: By group, the static member's id of this process. In other groups it joins
+                as a dynamic member.
 
         Raises:
-            ConfigError: librdkafka rejects a setting, or it would break a guarantee.
+            ConfigError: librdkafka rejects a setting, or the setting would break a guarantee.
         """
         require_protected_settings({**config, **(consumer or {})})
         self._config = config
@@ -66,11 +66,11 @@ class KafkaBus:
         self._metadata.require_connection()
 
     def partitions(self, topic: str) -> int:
-        """Look it up in the cluster."""
+        """Ask the cluster."""
         return self._metadata.partitions(topic)
 
     def watermarks(self, partitions: Collection[Partition]) -> dict[Partition, Watermarks]:
-        """Look them up in the cluster."""
+        """Ask the cluster."""
         return self._metadata.watermarks(partitions)
 
     def subscribe(
@@ -98,7 +98,7 @@ class KafkaBus:
         return map(as_record, read_partition(self._config, *partition, since_ms=since_ms))
 
     def spans(self, topic: str, since_ms: int = 0) -> dict[Partition, range]:
-        """Look them up in the cluster."""
+        """Ask the cluster."""
         return self._metadata.spans(topic, since_ms, APPENDED)
 
     def read(self, spans: Mapping[Partition, range]) -> Iterator[Record]:
@@ -106,7 +106,7 @@ class KafkaBus:
         return self._reader.read(spans)
 
     def changelog(self, topic: str) -> KafkaChangelog:
-        """Give access to a changelog; owns nothing yet."""
+        """Open a changelog; it owns no partition yet."""
         return KafkaChangelog(self._config, topic, self._metadata)
 
     def close(self) -> None:
@@ -116,10 +116,10 @@ class KafkaBus:
             self._producer.close()
 
     def _own_producer(self) -> ConfirmedProducer:
-        """Made with the first message: a principal that may write nothing could not even start it.
+        """The producer, created with the first message.
 
-        An idempotent producer asks for its id in the background, and fails without a right to write
-        any topic.
+        An idempotent producer requests its id in the background, which fails without the right to
+        write to any topic. A principal without that right must still be able to read.
         """
         with self._making:
             if self._producer is None:

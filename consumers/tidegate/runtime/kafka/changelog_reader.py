@@ -19,22 +19,22 @@ from tidegate.runtime.kafka.records import Config
 
 _WAIT: Final = 30.0
 _GRACE: Final = 0.5
-"""A transaction that is committed is decided in all its partitions within some milliseconds."""
+"""A committed transaction is visible in all its partitions within a few milliseconds."""
 
 
 class ChangelogReader:
-    """One consumer for any number of partitions; `positions` says how far each was read."""
+    """One consumer for any number of partitions; `positions` has the next offset of each."""
 
     def __init__(
         self, config: Config, topic: str, starts: Mapping[int, int], *, committed: bool = True
     ) -> None:
-        """Begin at these offsets, or where the partition begins.
+        """Begin at these offsets, or at the partition's first offset if that is later.
 
         Args:
             config: librdkafka's settings.
             topic: The changelog.
             starts: By partition the first offset to read.
-            committed: Whether to leave out what is not committed, or never will be.
+            committed: Whether to leave out records of open and aborted transactions.
         """
         self._consumer = standalone_consumer(
             {**config, **QUICK}, topic, on_missing_offset="earliest", committed=committed
@@ -63,15 +63,15 @@ class ChangelogReader:
 
         Args:
             until: By partition the offset at which to stop.
-            decided: Stop also where the transactions from there on are open for longer than a
-                moment: their records can't be read before they are committed or aborted.
+            decided: Also stop at a transaction that stays open for more than half a second: its
+                records can't be read before it is committed or aborted.
 
         Raises:
-            TransientError: nothing could be read for too long.
+            TransientError: nothing could be read for 30 seconds.
             StopService: the broker refuses access.
         """
         began = progress = time.monotonic()
-        while missing := [each for each, end in until.items() if self.positions[each] < end]:
+        while missing := [part for part, end in until.items() if self.positions[part] < end]:
             waited = time.monotonic() - began
             if decided and waited > _GRACE and self._at_end.issuperset(missing):
                 return
@@ -87,7 +87,7 @@ class ChangelogReader:
                 )
 
     def _advance(self, message: Received) -> bool:
-        """Move on past a message; tell whether it is a record."""
+        """Advance the position past a message; return whether it is a record."""
         number, error = int(message.partition() or 0), message.error()
         if (position := read_up_to(message)) is not None:
             self.positions[number] = max(self.positions[number], position)

@@ -220,9 +220,9 @@ class SparkSettings(Section, frozen=True):
 
 
 class MonitoringSettings(Section, frozen=True):
-    """Where `tidegate run` answers /metrics, /livez and /readyz; without a port, nowhere.
+    """The address at which `tidegate run` serves /metrics, /livez and /readyz, if it has a port.
 
-    Whoever reaches the port can read all of it: there is no login.
+    There is no login: every client that can reach the port can read all of it.
     """
 
     host: str = "127.0.0.1"
@@ -271,7 +271,7 @@ class Settings(BaseSettings):
     security: SecuritySettings = SecuritySettings()
 
     @model_validator(mode="after")
-    def _somebody_can_approve(self) -> Self:
+    def _approvals_can_be_signed(self) -> Self:
         if not self.security.require_signatures:
             return self
         signers = [
@@ -281,10 +281,10 @@ class Settings(BaseSettings):
         ]
         for rule in self.restores.rules:
             if rule.approval and not any(
-                fnmatchcase(name, each) for name in signers for each in rule.approved_by
+                fnmatchcase(name, pattern) for name in signers for pattern in rule.approved_by
             ):
                 raise ValueError(
-                    f"restores.rules for {rule.about}: nobody could approve, because no key in"
+                    f"restores.rules for {rule.about}: an approval is impossible: no key in"
                     " [[security.keys]] of a name in approved_by may sign a RestoreApproved"
                 )
         return self
