@@ -64,7 +64,7 @@ def test_the_fact_says_what_the_cleaner_will_find(table: Path) -> None:
     before = ids(4, "4")
     found = look(Metastore(table, ids(9, "4")), before)
     assert found is not None
-    [fact] = found.facts("lake", "test")
+    [event] = found.events("lake", "test")
     listed = read_acid_directories(Storage(), str(table), ThreadMap(1)) or ()
     assert fact.content == content_of(each for each in listed if each.name == ABORTED)
 
