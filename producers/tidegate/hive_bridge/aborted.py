@@ -224,7 +224,9 @@ class _Walk:
             if is_acid_name(entry.name) or self._is_hidden(inner, entry.name):
                 continue
             if entry.is_link:
-                raise ConfinementError(f"{entry.path} is a symbolic link: the walk skips its target")
+                raise ConfinementError(
+                    f"{entry.path} is a symbolic link: the walk skips its target"
+                )
             if entry.is_dir:
                 yield from self.places(inner)
         names = acid_names(entries)

@@ -44,7 +44,7 @@ def published_key(event: VacuumFinished) -> Key:
 class Compactions:
     """The compactions whose results are visible to readers, until they are published.
 
-    A look-up may be slow. It runs on a thread, so it delays neither other look-ups nor releases.
+    Lookups may be slow. They run on threads and delay neither each other nor the releases of locks.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Compactions:
         clock: Callable[[], float] = time.monotonic,
         observer: Observer = UNOBSERVED,
     ) -> None:
-        """Create the threads; `describe` looks a compaction up and is called on several of them."""
+        """Create the threads; `describe` describes a compaction, on any of them."""
         self._catalog, self._describe, self._clock = catalog.lower(), describe, clock
         self._observer = observer
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="describe")
@@ -66,7 +66,7 @@ class Compactions:
         """When to look up again the compactions that must not be cleaned now."""
         self._asked: dict[Key, Future[Description]] = {}
         self._ended: frozenset[Future[Description]] = frozenset()
-        """Look-ups that ended before the current poll asked for the locks."""
+        """Lookups that ended before the current poll asked for the locks."""
         self._highest: dict[int, int] = {}
         """The highest write ids that Hive 3 does not report, by compaction id."""
 
@@ -123,7 +123,7 @@ class Compactions:
         )
 
     def described(self, queue: Iterable[Compaction]) -> Iterator[tuple[Compaction, Description]]:
-        """The compactions that can be published now; starts the look-ups of the others."""
+        """The compactions that can be published now; starts the lookups of the others."""
         visible = {
             key_of(compaction, self._catalog): compaction
             for compaction in queue
@@ -152,7 +152,7 @@ class Compactions:
                     yield made, found
 
     def _is_over(self, compaction: Compaction, asked: Future[Description]) -> bool:
-        """Whether this poll may use the look-up's result.
+        """Whether this poll may use the result of a lookup.
 
         In Hive 3 the directory may show the result of a compaction that became visible after the
         poll asked for the locks.
@@ -166,7 +166,7 @@ class Compactions:
         return replace(compaction, highest_write_id=found.max_write_id)
 
     def wait(self, seconds: float) -> None:
-        """Wait for the running look-ups, for at most `seconds` each."""
+        """Wait for the running lookups, for at most `seconds` each."""
         for lookup in list(self._asked.values()):
             try:
                 lookup.exception(seconds)
@@ -174,7 +174,7 @@ class Compactions:
                 return
 
     def close(self) -> None:
-        """Cancel the look-ups."""
+        """Cancel the lookups."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _result(
