@@ -9,7 +9,7 @@ from tidegate.events.limits import Count, Id, Message, Text
 from tidegate.events.names import Name
 
 
-class LackedHold(Value, frozen=True):
+class OutstandingReader(Value, frozen=True):
     """A lock, or a transaction without a known lock, that a vacuum still waits for."""
 
     lock_id: Id | None = None
@@ -30,7 +30,7 @@ class LackedHold(Value, frozen=True):
 class VacuumOverdue(Outcome, frozen=True):
     """A vacuum has waited for its readers for longer than the limit. It goes on waiting.
 
-    `since` is the time at which the broker appended the vacuum. `lacks` has the first 100 of the
+    `since` is the time at which the broker appended the vacuum. `waits_for` lists the first 100 of the
     `holds_left` locks and transactions that have not ended.
     """
 
@@ -38,7 +38,7 @@ class VacuumOverdue(Outcome, frozen=True):
     since: AwareDatetime
     limit_seconds: Count
     holds_left: Count
-    lacks: tuple[LackedHold, ...] = ()
+    waits_for: tuple[OutstandingReader, ...] = ()
     message: Message
 
 

@@ -11,7 +11,7 @@ from tidegate.cleaning.gate_holds import hold_of
 from tidegate.cleaning.gate_index import GateIndex
 from tidegate.cleaning.gate_lacks import holds_of, lacks_of, unended
 from tidegate.cleaning.gate_state import VACUUM, GateState, VacuumRecord, WaitingVacuum
-from tidegate.events import LackedHold
+from tidegate.events import OutstandingReader
 from tidegate.runtime.decider.state_store import StateStore
 
 
@@ -28,7 +28,7 @@ class LackingVacuum:
     directories: tuple[str, ...]
     holds: int
     """How many it had when it became visible."""
-    lacks: tuple[LackedHold, ...]
+    lacks: tuple[OutstandingReader, ...]
     overdue_since: datetime | None = None
     """When VacuumOverdue was published for it; None where it has not waited for that long."""
     held_by: str | None = None
