@@ -40,10 +40,10 @@ class _Denial:
 class Connection:
     """A client, and the one thread that uses it: it sends, polls, and ends the client.
 
-    Signal handlers run in the main thread. An exception that one raises would stop a callback
-    there, is replaced by a TypeError in `Producer.produce`, and is left pending by the end of a
-    client. And it may leave a lock of Python's `threading` taken for ever. So no other thread
-    touches the client, and the threads meet in `SimpleQueue`s alone, whose calls are atomic.
+    Signal handlers run in the main thread. There, an exception that a handler raises would stop a
+    callback, turn into a TypeError in `Producer.produce`, stay pending after the end of a client,
+    or leave a lock of Python's `threading` taken forever. So no other thread touches the client,
+    and the threads communicate only through `SimpleQueue`s, whose calls are atomic.
     """
 
     def __init__(self, config: Mapping[str, str | int | bool]) -> None:

@@ -152,7 +152,7 @@ class ConfirmedProducer:
         """The connection of this process: after a fork, one that has librdkafka's threads."""
         connection = self._connection
         if connection.process != os.getpid():
-            _keep_for_ever(connection)
+            _keep_forever(connection)
             connection = self._connection = self._owned(Connection(self._config))
         return self._replace(connection) if connection.is_closed else connection
 
@@ -238,12 +238,12 @@ def _end(connection: weakref.ref[Connection]) -> None:
 
 
 def _report_seconds(config: Mapping[str, str | int | bool]) -> float:
-    """How long after its last report a call waits for the next one; a time-out of 0 is none."""
+    """The seconds that a call waits after its last report; endless with a time-out of 0."""
     given = [float(value) for name, value in config.items() if name.endswith(_TIMEOUTS)]
     return inf if 0 in given else max(given) / 1000 + _REPORT_SECONDS
 
 
-def _keep_for_ever(inherited: object) -> None:
+def _keep_forever(inherited: object) -> None:
     """Hold a reference that not even the end of the interpreter drops.
 
     Destroying a client that a fork inherited may wait for a lock that a thread of the parent held.
