@@ -34,7 +34,7 @@ BANNED_IN_PRODUCT = {
 PLAIN = (
     *("avro", "errors", "hive", "hudi"),
     *("hudi_reader", "registry", "signatures", "storage"),
-    "hive_bridge",
+    *("bridges", "events", "hive_bridge", "hive_metastore", "hudi_bridge", "publisher"),
     *("authorization", "compute", "restores", "savepoints", "tables"),
 )
 # Made from the code's texts by `make docs`.

@@ -30,8 +30,8 @@ class OutstandingReader(Value, frozen=True):
 class VacuumOverdue(Outcome, frozen=True):
     """A vacuum has waited for its readers for longer than the limit. It goes on waiting.
 
-    `since` is the time at which the broker appended the vacuum. `waits_for` lists the first 100 of the
-    `holds_left` locks and transactions that have not ended.
+    `since` is the time at which the broker appended the vacuum. `waits_for` lists the first 100 of
+    the `holds_left` locks and transactions that have not ended.
     """
 
     partition: Text | None = None
