@@ -1,4 +1,4 @@
-"""Take what has arrived: the client's own call for many messages waits until there are so many."""
+"""Read the messages that have arrived, without waiting for a complete batch."""
 
 from __future__ import annotations
 

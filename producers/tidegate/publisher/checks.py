@@ -18,7 +18,7 @@ _SIGNS: Final = re.compile(r"[\\\x00-\x1f]")
 
 
 def check_publishable(event: Event) -> None:
-    """Check what the fields of an event say of each other.
+    """Check that the fields of an event are consistent.
 
     Raises:
         InvalidEventError: a service would refuse it; it says why.

@@ -43,7 +43,7 @@ class VacuumOverdue(Outcome, frozen=True):
 
 
 class VacuumOverdueResolved(Outcome, frozen=True):
-    """A vacuum that was overdue waits no longer: its cleaning was released, or it was replaced.
+    """An overdue vacuum no longer waits: its cleaning was released, or it was replaced.
 
     `replaced_by` is the later publication of the same vacuum that counts instead; None where the
     cleaning was released. `overdue_since` is when it was reported as overdue.
@@ -56,7 +56,7 @@ class VacuumOverdueResolved(Outcome, frozen=True):
 
 
 class UnknownTableReleased(Outcome, frozen=True):
-    """A release came for a table of which no vacuum has come within the limit.
+    """A release came for a table, but no vacuum of that table within the limit.
 
     Either the release names another table than the vacuum does, or vacuums of this table are not
     published. `since` is when the broker appended the first release of the table.
@@ -71,7 +71,7 @@ class UnknownTableReleased(Outcome, frozen=True):
 
 
 class UnknownTableResolved(Outcome, frozen=True):
-    """A vacuum came of a table of which only releases were known; it is the cause of this event."""
+    """The first vacuum of a table with releases only has come; it is the cause of this event."""
 
     since: AwareDatetime
     unknown_since: AwareDatetime
