@@ -34,6 +34,7 @@ BANNED_IN_PRODUCT = {
 PLAIN = (
     *("avro", "errors", "hive", "hudi"),
     *("hudi_reader", "registry", "signatures", "storage"),
+    *("bridges", "events", "hive_bridge", "hive_metastore", "hudi_bridge", "publisher"),
     *("authorization", "compute", "restores", "savepoints", "tables"),
     *("cli", "monitoring", "ops"),
     *("local", "service"),

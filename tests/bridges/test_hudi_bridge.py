@@ -53,7 +53,7 @@ def until(deployment: Deployment, *wanted: tuple[str, str]) -> list[CommitComple
 
 def posted(bridge: Child, body: bytes) -> int:
     def port() -> list[str]:
-        return re.findall(r"callback is heard on port (\d+)", bridge.log.read_text())
+        return re.findall(r"HTTP callback on port (\d+)", bridge.log.read_text())
 
     connection = HTTPConnection("127.0.0.1", int(wait_for("a port", port, 60)[0]), timeout=60)
     connection.request("POST", "/any/path", body)

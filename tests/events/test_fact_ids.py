@@ -31,7 +31,7 @@ VACUUM: dict[str, Any] = {
     "own_lock_id": 7,
     "locks": (LockHold(lock_id=7),),
 }
-_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://tidegate.dev/events")
+_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "tidegate.events")
 
 
 def forged(event: Event, event_id: str) -> Event:

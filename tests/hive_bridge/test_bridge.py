@@ -355,7 +355,7 @@ def test_what_cannot_be_published_is_said_once(
         assert watched.vacuums(db) == []
 
     [said] = [message for message in caplog.messages if db in message]
-    assert "nothing that it made is in" in said
+    assert "no directory that it made is in" in said
 
 
 @on_both_versions
@@ -370,7 +370,7 @@ def test_a_table_that_is_dropped_or_not_acid_is_refused_by_name(engine: HiveEngi
         )
         with pytest.raises(NotDescribed, match="not transactional"):
             describe(replace(queued, table="plain"), client, Storage())
-        why = "nothing that it made" if engine.is_hive_3 else "exceeds its highest write id 2"
+        why = "no directory that it made" if engine.is_hive_3 else "exceeds its highest write id 2"
         with pytest.raises(NotDescribed, match=why):
             describe(replace(queued, highest_write_id=2), client, Storage())
         with pytest.raises(NotDescribed, match=r"get_partition_by_name"):

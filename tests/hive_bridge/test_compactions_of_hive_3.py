@@ -205,7 +205,7 @@ def test_while_another_one_renames_its_directories_nothing_is_concluded(
     queues: list[tuple[Compaction, ...]] = [
         (FIRST, replace(SECOND, state=state)) for state in (before, after)
     ]
-    with pytest.raises(NotYet, match="under way"):
+    with pytest.raises(NotYet, match="is running"):
         Metastore(tmp_path, queues).describe()
 
 

@@ -185,7 +185,7 @@ def test_a_table_whose_timeline_outgrows_the_memory_is_not_published_over_and_ov
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hudi archives nothing after the first savepoint: a timeline may have any length."""
-    monkeypatch.setattr("tidegate.hudi_bridge.watched._KEPT", 2)
+    monkeypatch.setattr("tidegate.hudi_bridge.watched._REMEMBERED", 2)
     table = four_commits(tmp_path / "orders", 9)
     watch = watched(table, start="earliest")
     assert taken(watch, watch.look(STORAGE)) == [at(1), at(2), at(3), at(4)]

@@ -39,8 +39,8 @@ CONTRADICTIONS = [
         None,
         id="more directories than a vacuum makes",
     ),
-    pytest.param({"partition": "../customers"}, "no path below the table", id="a way out"),
-    pytest.param({"partition": "/day=1"}, "no path below the table", id="an absolute partition"),
+    pytest.param({"partition": "../customers"}, "not a path below the table", id="a way out"),
+    pytest.param({"partition": "/day=1"}, "not a path below the table", id="an absolute partition"),
 ]
 
 

@@ -117,7 +117,7 @@ class Alarms:
             | {
                 "limit_seconds": limit // timedelta(seconds=1),
                 "holds_left": len(lacks),
-                "lacks": lacks[:_SHOWN],
+                "waits_for": lacks[:_SHOWN],
                 "message": f"it has waited for its readers for longer than {span(limit)} and still"
                 f" lacks {named}{more}: end them, or publish a release that was lost",
             }

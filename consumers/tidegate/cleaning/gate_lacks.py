@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tidegate.cleaning.gate_index import GateIndex, lock_token, transaction_token
 from tidegate.cleaning.gate_state import HeldLock, WaitingVacuum
-from tidegate.events import LackedHold
+from tidegate.events import OutstandingReader
 
 
 def unended(waiting: WaitingVacuum, index: GateIndex) -> tuple[list[HeldLock], list[int]]:
@@ -27,12 +27,12 @@ def holds_of(waiting: WaitingVacuum) -> int:
     return len(waiting.locks) + len(set(waiting.transactions) - in_locks)
 
 
-def lacks_of(waiting: WaitingVacuum, index: GateIndex) -> Iterator[LackedHold]:
+def lacks_of(waiting: WaitingVacuum, index: GateIndex) -> Iterator[OutstandingReader]:
     """The same, for people."""
     locks, transactions = unended(waiting, index)
     for lock in locks:
         kind = None if lock.lock_type is None else str(lock.lock_type)
-        yield LackedHold(
+        yield OutstandingReader(
             lock_id=lock.lock_id,
             transaction_id=lock.transaction_id,
             partition=lock.partition,
@@ -42,7 +42,7 @@ def lacks_of(waiting: WaitingVacuum, index: GateIndex) -> Iterator[LackedHold]:
     # a lock that has ended may still name the owner of a transaction that has not
     owners = {lock.transaction_id: lock.owner for lock in waiting.locks if lock.owner}
     for txn in transactions:
-        yield LackedHold(transaction_id=txn, owner=owners.get(txn))
+        yield OutstandingReader(transaction_id=txn, owner=owners.get(txn))
 
 
 def _tokens(lock: HeldLock) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from tidegate.compute.parallel_map import AdaptiveMap, SparkMap
 from tidegate.compute.spark import lazy_session
 from tidegate.errors import ConfigError
 from tidegate.events import CleaningMode
-from tidegate.hudi_bridge.watched import SAID_BY as HUDI_BRIDGE
+from tidegate.hudi_bridge.watched import SOURCE as HUDI_BRIDGE
 from tidegate.monitoring.measured import measured_decider, measured_executor
 from tidegate.monitoring.observed import ObservedBus, ObservedService
 from tidegate.monitoring.process import ProcessMonitoring

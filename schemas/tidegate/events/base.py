@@ -62,7 +62,7 @@ class Event(Value, frozen=True):
         return self
 
     def checked_id(self) -> str:
-        """The id that the event has: the one that it came with, else the derived one.
+        """The event's id: the one that it came with, else the derived one.
 
         Raises:
             ValueError: the event can't have the id that it came with.
@@ -116,7 +116,7 @@ class Command(Event, frozen=True):
 
     @property
     def asked_by(self) -> str:
-        """Who asks, as the command itself says: anybody can write any name there."""
+        """The requester's name in the command. It is not verified: any writer can set it."""
         return self.source
 
     @property
@@ -156,7 +156,7 @@ class Caused(Event, frozen=True):
 
     @classmethod
     def id_after(cls, cause: str) -> str:
-        """The id of the event of this kind that the event with the id `cause` gives rise to."""
+        """The id of the event of this kind that the event with the id `cause` causes."""
         return derived_id(cls.__name__, cause)
 
     @model_validator(mode="after")

@@ -44,7 +44,7 @@ DirectoryName = Annotated[str, Field(pattern=r"^[^/\\\x00-\x1f\x7f]{1,255}$")]
 Snapshot = Annotated[str, Field(min_length=1, max_length=250_000)]
 """A ValidWriteIdList."""
 ContentHash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-"""What lies in directories, see `tidegate.hive.content_hash`."""
+"""A hash of the contents of directories, see `tidegate.hive.content_hash`."""
 MetadataKey = Annotated[str, Field(max_length=1_000)]
 MetadataValue = Annotated[str, Field(max_length=100_000)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]

@@ -17,7 +17,7 @@ from support.told import (
     started,
     vacuum,
 )
-from tidegate.events import Event, LackedHold, RestoreFailed, UnknownTableReleased
+from tidegate.events import Event, OutstandingReader, RestoreFailed, UnknownTableReleased
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.explain.story import HeldIds, Story, ids_of_chain
 from tidegate.ops.waiting import PendingVacuum
@@ -31,7 +31,7 @@ def story(*events: Event, waiting: tuple[PendingVacuum, ...] = ()) -> Story:
     return Story("t", [LoggedEvent(record, event) for event in events], waiting, ())
 
 
-def lacking(event: Event, *holds: LackedHold) -> PendingVacuum:
+def lacking(event: Event, *holds: OutstandingReader) -> PendingVacuum:
     return PendingVacuum(event.table, "/l", None, event.event_id, NOON, "minor", ("d",), 3, holds)
 
 
@@ -60,7 +60,7 @@ def test_a_request_without_an_outcome_will_be_carried_out() -> None:
 def test_a_vacuum_that_waits_is_known_to_wait_even_if_older_ones_alone_are_listed() -> None:
     young, old = vacuum(17), vacuum(7)
     record = Record(Partition("t", 0), 0, b"", b"", (), 0)
-    oldest = (lacking(old, LackedHold(lock_id=7)),)
+    oldest = (lacking(old, OutstandingReader(lock_id=7)),)
     told = Story("t", [LoggedEvent(record, young)], oldest, (), 0, 5, {young.event_id})
 
     [first, second] = told.next_steps()
@@ -108,7 +108,7 @@ def test_a_restore_that_failed_is_resumed_by_its_request() -> None:
 def test_a_vacuum_that_waits_is_released_when_its_holds_have_ended() -> None:
     event = vacuum(7, 8)
     [step] = story(
-        event, waiting=(lacking(event, LackedHold(lock_id=8, owner="ana")),)
+        event, waiting=(lacking(event, OutstandingReader(lock_id=8, owner="ana")),)
     ).next_steps()
 
     assert step.endswith("is released when these have ended: lock 8 of ana")

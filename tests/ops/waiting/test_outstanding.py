@@ -12,7 +12,7 @@ from support.samples import NOON, release
 from support.told import ORDERS, vacuum
 from tidegate.cleaning import ReaderGate
 from tidegate.cli.waiting import age_of, headline
-from tidegate.events import Event, LackedHold, LockHold, LockReleased, VacuumFinished
+from tidegate.events import Event, LockHold, LockReleased, OutstandingReader, VacuumFinished
 from tidegate.ops.waiting import PendingVacuum
 from tidegate.ops.waiting.outstanding import pending_vacuums
 from tidegate.runtime.decider.state_store import store_of
@@ -46,7 +46,7 @@ def test_a_vacuum_waits_for_the_holds_that_have_not_ended_and_names_their_owners
     [found] = waiting_after(vacuum(7, 8, 9), release(7), release(9))
 
     assert (found.table, found.since, found.holds) == (ORDERS, NOON, 3)
-    assert found.outstanding == (LackedHold(lock_id=8, owner="user8"),)
+    assert found.outstanding == (OutstandingReader(lock_id=8, owner="user8"),)
     assert str(found.outstanding[0]) == "lock 8 of user8"
     assert "1 of 3 holds left" in headline(found, NOON + timedelta(hours=2))
 
@@ -83,8 +83,8 @@ def test_a_transaction_with_a_lock_is_one_hold_and_one_without_is_another() -> N
     [found] = waiting_after(with_locks(lock, transactions=(80, 90)), release(7))
 
     assert found.outstanding == (
-        LackedHold(lock_id=8, transaction_id=80, owner="ana", partition="day=1"),
-        LackedHold(transaction_id=90),
+        OutstandingReader(lock_id=8, transaction_id=80, owner="ana", partition="day=1"),
+        OutstandingReader(transaction_id=90),
     )
     assert [str(reader) for reader in found.outstanding] == [
         "lock 8 in transaction 80 of ana",
@@ -100,8 +100,8 @@ def test_a_transaction_that_has_ended_is_not_waited_for() -> None:
     [found] = waiting_after(vacuum(7, transactions=(90, 91)), ended)
 
     assert found.outstanding == (
-        LackedHold(lock_id=7, owner="user7"),
-        LackedHold(transaction_id=91),
+        OutstandingReader(lock_id=7, owner="user7"),
+        OutstandingReader(transaction_id=91),
     )
 
 
@@ -109,7 +109,7 @@ def test_the_owner_of_a_transaction_is_known_from_a_lock_that_has_ended() -> Non
     lock = LockHold(lock_id=8, transaction_id=80, owner="ana")
     [found] = waiting_after(with_locks(lock, transactions=(80,)), release(8))
 
-    assert LackedHold(transaction_id=80, owner="ana") in found.outstanding
+    assert OutstandingReader(transaction_id=80, owner="ana") in found.outstanding
 
 
 def test_tables_do_not_mix() -> None:

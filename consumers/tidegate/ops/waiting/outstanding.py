@@ -11,7 +11,7 @@ from tidegate.cleaning.gate_holds import hold_of
 from tidegate.cleaning.gate_index import GateIndex
 from tidegate.cleaning.gate_lacks import holds_of, lacks_of, unended
 from tidegate.cleaning.gate_state import VACUUM, GateState, VacuumRecord, WaitingVacuum
-from tidegate.events import LackedHold
+from tidegate.events import OutstandingReader
 from tidegate.runtime.decider.state_store import StateStore
 
 
@@ -28,7 +28,7 @@ class PendingVacuum:
     directories: tuple[str, ...]
     holds: int
     """The number of holds when the vacuum's result became visible."""
-    outstanding: tuple[LackedHold, ...]
+    outstanding: tuple[OutstandingReader, ...]
     overdue_since: datetime | None = None
     """When VacuumOverdue was published for it; None if it is not overdue."""
     held_by: str | None = None
