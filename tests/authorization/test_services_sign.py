@@ -60,7 +60,7 @@ def cleaned(settings: Settings, bus: MemoryBus) -> list[CleaningRefused]:
     work_off(loop)
     loop.close()
     found = events_on(bus, "tidegate.outcomes")
-    return [each for each in found if isinstance(each, CleaningRefused)]
+    return [event for event in found if isinstance(event, CleaningRefused)]
 
 
 def test_the_gate_signs_and_the_cleaner_obeys_nobody_else(tmp_path: Path) -> None:

@@ -42,8 +42,8 @@ def test_a_signed_request_from_the_command_line_is_carried_out_and_an_unsigned_o
         def two_outcomes() -> list[Answer] | None:
             loop.step(0.1)
             log = bus.log(Partition(f"{topic_prefix}.outcomes", 0))
-            found = [Wire().deserialize(each.key, each.value, each.headers) for each in log]
-            answers = [each for each in found if isinstance(each, Answer)]
+            found = [Wire().deserialize(record.key, record.value, record.headers) for record in log]
+            answers = [event for event in found if isinstance(event, Answer)]
             return answers if len(answers) == 2 else None
 
         signed, unsigned = wait_for("two outcomes", two_outcomes)

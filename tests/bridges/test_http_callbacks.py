@@ -55,7 +55,7 @@ def test_a_message_is_heard(endpoint: Endpoint) -> None:
 
     assert b" 202 " in endpoint.ask(post(BODY, length))
     assert b" 404 " in endpoint.ask(post(BODY.replace(b"/wh/a", b"/wh/b"), length))
-    assert [each.location for each in endpoint.heard[-2:]] == ["/wh/a", "/wh/b"]
+    assert [commit.location for commit in endpoint.heard[-2:]] == ["/wh/a", "/wh/b"]
 
 
 @pytest.mark.parametrize(

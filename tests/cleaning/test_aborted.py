@@ -44,7 +44,7 @@ def fact(location: object = "/wh/t", ids: str = "", **fields: object) -> WritesA
 def seen_in(directory: Path, *names: str) -> str:
     """What the bridge sees in directories of a table's or a partition's directory."""
     found = read_acid_directories(Storage(), str(directory), ThreadMap(1)) or ()
-    return content_of(each for each in found if each.name in names)
+    return content_of(directory_ for directory_ in found if directory_.name in names)
 
 
 @pytest.mark.parametrize(("data_format", "gone"), [(TRUNCATED, True), (COMPACTED, False)])
@@ -63,7 +63,7 @@ def test_what_an_aborted_truncate_left_goes_and_a_compactions_base_stays(
 
 
 def removed(*names: str, ids: str = "", gone: Collection[str] = ()) -> list[str]:
-    seen = content_of(each for each in listed(*names) if each.name in gone)
+    seen = content_of(item for item in listed(*names) if item.name in gone)
     its = fact(ids=ids, content=seen)
     return list(plan_aborted_cleaning(listed(*names), aborted_command(its, NOON)).directories)
 

@@ -188,7 +188,7 @@ def test_the_base_of_a_table_whose_rows_were_all_deleted_holds_its_version_file_
 def test_deletes_outlive_the_rows_that_they_delete() -> None:
     """Else a reader sees those again, and after a crash nothing says why a base is empty."""
     plan = plan_cleaning((emptied(MAJOR_4), *listed(*INSERTS, DELETE_4)), EMPTYING)
-    assert [[each.name for each in phase] for phase in plan.phases] == [[*INSERTS], [DELETE_4]]
+    assert [[move.name for move in phase] for phase in plan.phases] == [[*INSERTS], [DELETE_4]]
 
 
 @pytest.mark.parametrize(

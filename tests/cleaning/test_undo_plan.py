@@ -168,7 +168,7 @@ def _is_legal(name: str) -> bool:
 def _snapshots() -> Iterable[ValidWriteIds]:
     for high in range(10):
         for opened in ((), (1,), (2,), (3,), (4,), (2, 4)):
-            ids = tuple(each for each in opened if each <= high)
+            ids = tuple(write_id for write_id in opened if write_id <= high)
             if len(ids) == len(opened):
                 least = min(ids, default=NOTHING_OPEN)
                 yield ValidWriteIds("default.t", high, least, IdRanges.of(*ids))

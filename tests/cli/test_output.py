@@ -130,7 +130,7 @@ def test_whatever_the_text_it_is_one_printable_line(text: str) -> None:
     shown = visible(text)
 
     assert "\n" not in shown
-    assert not any(ord(each) < 32 or 127 <= ord(each) < 160 for each in shown)
+    assert not any(ord(character) < 32 or 127 <= ord(character) < 160 for character in shown)
     shown.encode()
 
 

@@ -58,7 +58,7 @@ def savepointed(folder: Path, *minutes: int) -> str:
 def test_every_exit_code_has_a_meaning_and_every_final_verdict_a_code() -> None:
     assert set(MEANINGS) == set(ExitCode)
     assert set(OF_VERDICT) == set(Verdict) - {Verdict.UNDER_WAY}
-    assert all(f"  {each.value}  " in table() for each in ExitCode)
+    assert all(f"  {code.value}  " in table() for code in ExitCode)
 
 
 @pytest.mark.parametrize("kind", EVENT_TYPES)

@@ -36,8 +36,8 @@ WITHOUT_JSON: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def commands(found: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - typer's
-    for name, each in getattr(found, "commands", {}).items():
-        yield from commands(each, f"{path}{name} ")
+    for name, command in getattr(found, "commands", {}).items():
+        yield from commands(command, f"{path}{name} ")
     if not hasattr(found, "commands"):
         yield path.strip(), found
 

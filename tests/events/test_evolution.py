@@ -46,7 +46,7 @@ def changed(text: str, change: Callable[[dict[str, Any]], object]) -> str:
 
 
 def field(raw: dict[str, Any], name: str) -> dict[str, Any]:
-    return next(each for each in raw["fields"] if each["name"] == name)
+    return next(entry for entry in raw["fields"] if entry["name"] == name)
 
 
 def avro_breaks(reader: str, writer: str) -> list[str]:

@@ -170,8 +170,8 @@ def test_who_reads_outside_of_a_group_goes_on_after_it_too(
 
     topics = TopicReader({"bootstrap.servers": bootstrap_servers}, bus)
     found = list(topics.read(topics.spans(outcomes.topic)))
-    assert [each.offset for each in found] == [0, 1, 2, at]
-    assert [bool(each.unreadable) for each in found] == [True, True, False, True]
+    assert [item.offset for item in found] == [0, 1, 2, at]
+    assert [bool(item.unreadable) for item in found] == [True, True, False, True]
     bus.close()
 
 

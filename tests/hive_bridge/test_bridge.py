@@ -63,8 +63,8 @@ def test_a_compaction_is_published_with_its_snapshot_and_its_holds(
     assert {reader, compiling} <= set(event.open_transactions)
     assert (later in event.open_transactions) == engine.is_hive_3
     assert len(watched.vacuums(db)) == 1  # published once
-    for each in (reader, compiling, later):
-        engine.commit(each)
+    for transaction in (reader, compiling, later):
+        engine.commit(transaction)
 
 
 @on_both_versions
@@ -99,7 +99,7 @@ def test_every_hold_is_released_when_it_ends_and_none_before(
     assert reasons[plain, None] is ReleaseReason.UNLOCKED
     assert reasons[None, compiled] is ReleaseReason.COMMITTED
     assert reasons[None, aborts] in {ReleaseReason.ABORTED, ReleaseReason.COMMITTED}
-    assert [each.lock_id for each in last] == [on_database]
+    assert [hold.lock_id for hold in last] == [on_database]
 
 
 @on_both_versions
@@ -191,8 +191,8 @@ def test_a_reader_that_died_is_released_as_expired(tmp_path: Path) -> None:
 
         found = wait_for("the time-out", both, 120)
 
-        assert {each.lock_id or each.transaction_id for each in found} == {dead, dead_lock}
-        assert {each.reason for each in found} == {ReleaseReason.EXPIRED}
+        assert {event.lock_id or event.transaction_id for event in found} == {dead, dead_lock}
+        assert {event.reason for event in found} == {ReleaseReason.EXPIRED}
         watched.bridge.close()
         engine.close()
 

@@ -184,5 +184,5 @@ def test_every_rule_says_what_to_do() -> None:
     parsed = yaml.safe_load(generated()["compose/prometheus/alerts.yaml"])
     found = parsed["groups"][0]["rules"]
 
-    assert len({each["alert"] for each in found}) == len(ALERTS)
-    assert all(each["annotations"]["action"].endswith(".") for each in found)
+    assert len({alert["alert"] for alert in found}) == len(ALERTS)
+    assert all(alert["annotations"]["action"].endswith(".") for alert in found)

@@ -129,7 +129,7 @@ def test_what_waits_is_counted_by_pattern(deployment: Deployment, metrics: Metri
 
     def counted() -> bool:
         monitor.look_at_waiting()
-        both = [waiting("waiting_vacuums", each) for each in ("lake.hr.*", "lake.*")]
+        both = [waiting("waiting_vacuums", pattern) for pattern in ("lake.hr.*", "lake.*")]
         return both == [1, 1]
 
     wait_for("both wait", counted)

@@ -166,10 +166,10 @@ def test_waiting_does_not_disturb_the_gate(place: Place) -> None:
 def test_explain_tells_the_story_of_a_table_in_order(place: Place) -> None:
     [told] = place.rows("explain", ORDERS)
 
-    kinds = [each["kind"] for each in told["events"]]
+    kinds = [row["kind"] for row in told["events"]]
     assert kinds[:4] == ["VacuumFinished", "LockReleased", "VacuumFinished", "LockReleased"]
     assert kinds[-2:] == ["DirectoriesCleaned", "RestoreStarted"]
-    assert [each["event_id"] for each in told["waiting"]] == [
+    assert [row["event_id"] for row in told["waiting"]] == [
         vacuum(17, 18, transactions=(90,), last=9).event_id
     ]
     [step] = told["next"]
@@ -180,8 +180,8 @@ def test_explain_tells_the_story_of_a_table_in_order(place: Place) -> None:
 
 def test_explain_follows_an_event_from_its_first_cause_to_its_outcome(place: Place) -> None:
     done = vacuum(7)
-    for each in (done.event_id, released(done).event_id, cleaned(released(done)).event_id[:13]):
-        [told] = place.rows("explain", each)
+    for event_id in (done.event_id, released(done).event_id, cleaned(released(done)).event_id[:13]):
+        [told] = place.rows("explain", event_id)
         assert [row["kind"] for row in told["events"]] == [
             "VacuumFinished",
             "LockReleased",
@@ -209,7 +209,7 @@ def test_status_shows_services_lag_waiting_and_running_at_one_look(place: Place)
     """The commands that nobody has read are the lag of the executors, which do not run."""
     [told] = place.rows("status", code=1)
 
-    services = {each["service"]: each for each in told["services"]}
+    services = {row["service"]: row for row in told["services"]}
     gate, cleaner = services["reader-gate"], services["cleaner"]
     assert (len(gate["members"]), gate["problem"]) == (1, None)
     assert (cleaner["members"], cleaner["problem"]) == ([], "it does not run")
@@ -218,7 +218,7 @@ def test_status_shows_services_lag_waiting_and_running_at_one_look(place: Place)
     assert cleaner["last_outcome"]["kind"] == "DirectoriesCleaned"
     assert told["waiting"] == 2
     assert told["oldest_waiting"]["table"] == ORDERS
-    assert [each["kind"] for each in told["running"]] == ["RestoreStarted"]
+    assert [row["kind"] for row in told["running"]] == ["RestoreStarted"]
     [saved] = told["savepoints"]
     assert (saved["table"], saved["written"], saved["requested_by"]) == (ORDERS, 1, "ana")
 

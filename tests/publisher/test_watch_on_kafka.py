@@ -64,7 +64,7 @@ def test_an_outcome_that_came_before_the_waiting_began_is_not_lost(place: Place)
 
         seen = list(watch.answers(receipt, 60))
 
-    assert [each.verdict for each in seen] == [Verdict.UNDER_WAY, Verdict.DONE]
+    assert [outcome.verdict for outcome in seen] == [Verdict.UNDER_WAY, Verdict.DONE]
     assert seen[-1].outcome == completed(request)
 
 
@@ -137,9 +137,9 @@ def test_a_request_that_was_dead_lettered_has_failed(place: Place) -> None:
         [receipt] = place.publisher.publish(request)
         bus = KafkaBus({"bootstrap.servers": place.servers})
         [record] = [
-            each
-            for each in bus.log(Partition(receipt.topic, receipt.partition))
-            if each.offset == receipt.offset
+            record
+            for record in bus.log(Partition(receipt.topic, receipt.partition))
+            if record.offset == receipt.offset
         ]
         letter = dead_letter(
             record, "restorer", PermanentError("no such code"), f"{place.prefix}.dead-letters"
@@ -218,7 +218,7 @@ def bus_partition(bus: KafkaBus, prefix: str) -> list[Partition]:
 
 def is_there(bus: KafkaBus, parts: list[Partition], request: RestoreRequested) -> bool:
     sought = request.event_id.encode()
-    return any(sought in (each.value or b"") for part in parts for each in bus.log(part))
+    return any(sought in (record.value or b"") for part in parts for record in bus.log(part))
 
 
 def call(*arguments: str) -> int | str | None:

@@ -255,7 +255,7 @@ def test_a_backward_registry_refuses_a_breaking_schema_and_we_say_so(
 ) -> None:
     subject = subject_of(CommitCompleted, topic_prefix)
     raw = json.loads(schema_text("CommitCompleted"))
-    raw["fields"] = [each for each in raw["fields"] if each["name"] != "instant"]
+    raw["fields"] = [field for field in raw["fields"] if field["name"] != "instant"]
     client.register_schema(subject, Schema(json.dumps(raw), "AVRO"))
     client.set_config(subject, ServerConfig(compatibility=ConfigCompatibilityLevel.BACKWARD))
 

@@ -165,7 +165,7 @@ def test_a_service_waits_for_its_registry_and_loses_nothing(in_memory: RegistryS
     while loop.step(0):
         pass
 
-    assert [type(each) for each in events_on(bus, "tidegate.commands")] == [SavepointRequested]
+    assert [type(event) for event in events_on(bus, "tidegate.commands")] == [SavepointRequested]
     assert bus.records("tidegate.dead-letters") == []
 
 

@@ -37,8 +37,8 @@ def shape(
     steps: Sequence[Step], files: Mapping[str, Sequence[Instant]], layout: Layout = Layout.TWO
 ) -> list[list[str]]:
     divided = list(passes(steps, files, layout))
-    assert [each for group in divided for each in group] == list(steps)
-    return [[each.target.timestamp[10:12] for each in group] for group in divided]
+    assert [undo for group in divided for undo in group] == list(steps)
+    return [[undo.target.timestamp[10:12] for undo in group] for group in divided]
 
 
 def test_commits_newest_first_are_one_pass() -> None:

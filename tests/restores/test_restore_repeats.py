@@ -119,7 +119,7 @@ def test_a_rejected_request_stays_rejected_when_its_reason_is_gone(tmp_path: Pat
     bus.send([message(request)])
     work_off(loop)
     assert snapshot(tmp_path) == {n: c for n, c in before.items() if not n.endswith("/lock")}
-    assert [type(each) for each in events_on(bus, "tidegate.outcomes")] == [RestoreRejected]
+    assert [type(event) for event in events_on(bus, "tidegate.outcomes")] == [RestoreRejected]
 
     bus.send([message(restore_request(table, at(2), occurred_at=TOMORROW))])
     work_off(loop)
@@ -297,7 +297,7 @@ def test_a_completed_restore_of_anything_else_does_not_stand_for_this_one(
     work_off(ExecutorLoop(Restorer(warehouse_over(tmp_path), ThreadMap(), ticking()), bus))
 
     done = [e for e in events_on(bus, "tidegate.outcomes") if isinstance(e, RestoreCompleted)]
-    assert len([each for each in done if each.restore_instant != "1"]) == 1
+    assert len([restore for restore in done if restore.restore_instant != "1"]) == 1
     assert not [name for name in timeline_names(table) if name.startswith((at(3), at(4)))]
 
 

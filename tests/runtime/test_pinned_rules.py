@@ -78,7 +78,7 @@ class NoDeadLetters(MemoryBus):
     """The broker is away whenever a dead letter is written."""
 
     def send(self, messages: Sequence[Message]) -> None:
-        if any(each.topic == DEAD for each in messages):
+        if any(sent.topic == DEAD for sent in messages):
             raise DeliveryError("the broker is away")
         super().send(messages)
 

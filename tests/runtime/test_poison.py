@@ -36,9 +36,9 @@ class LimitedBus(MemoryBus):
     """Its dead-letter topic has a limit, as on a real broker."""
 
     def send(self, messages: Sequence[Message]) -> None:
-        for each in messages:
-            parts = [each.key, each.value, *(content for _, content in each.headers)]
-            if each.topic == DEAD and sum(len(part or b"") for part in parts) > LIMIT:
+        for sent in messages:
+            parts = [sent.key, sent.value, *(content for _, content in sent.headers)]
+            if sent.topic == DEAD and sum(len(part or b"") for part in parts) > LIMIT:
                 raise MessageTooLargeError("Message size too large")
         super().send(messages)
 

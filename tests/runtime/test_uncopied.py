@@ -43,7 +43,7 @@ class Clock:
 
 
 def copies(known: Uncopied, records: Sequence[Record]) -> int:
-    return sum(known.may_copy(each) for each in records)
+    return sum(known.may_copy(one) for one in records)
 
 
 def test_of_one_key_some_messages_a_minute_are_copied_and_others_keys_are_not_affected() -> None:
@@ -77,8 +77,8 @@ def test_offsets_that_come_in_any_order_and_twice_are_each_recorded_once(seed: i
         known.add(record(offset), "junk")
     again.restore(known.serialize())
 
-    for each in (known, again):
-        found = each.offsets()
+    for either in (known, again):
+        found = either.offsets()
         assert found is not None
         assert [n for span in found.ranges for n in span] == sorted(set(offsets))
         assert found.count == len(set(offsets))
@@ -100,8 +100,8 @@ def test_what_another_tool_committed_counts_as_nothing(text: str) -> None:
 def offsets_of(bus: MemoryBus) -> list[int]:
     """The offsets that the dead letters name, one by one."""
     found: list[int] = []
-    for each in bus.records(DEAD):
-        headers = dict(each.headers)
+    for copy in bus.records(DEAD):
+        headers = dict(copy.headers)
         if OFFSETS_HEADER in headers:
             spans = parse_ranges((headers[OFFSETS_HEADER] or b"").decode())
             found += [offset for span in spans for offset in span]
@@ -132,7 +132,7 @@ def test_a_decider_that_stops_in_order_leaves_every_invalid_message_in_the_dead_
 
     assert offsets_of(bus) == [n for n in range(903) if n not in (300, 601, 902)]
     assert len(bus.records(DEAD)) == OF_A_KEY + 1
-    assert sum(counted(each.headers)[1] for each in bus.records(DEAD)) == 900
+    assert sum(counted(copy.headers)[1] for copy in bus.records(DEAD)) == 900
     assert len(bus.records(COMMANDS)) == 1
 
 
@@ -196,5 +196,5 @@ def test_every_input_topic_has_dead_letters_with_the_fault_in_them() -> None:
         pass
     loop.close()
 
-    faults = {counted(each.headers)[0] for each in bus.records(DEAD) if each.headers}
+    faults = {counted(copy.headers)[0] for copy in bus.records(DEAD) if copy.headers}
     assert faults == {"message"}

@@ -85,10 +85,10 @@ def test_of_any_history_a_derived_savepoint_is_that_of_a_listing(
 def test_of_very_many_histories_too(tmp_path: Path, version: int, kind: str) -> None:
     """And both verdicts are among them, with each kind of doubt that these histories have."""
     told = [story(tmp_path, seed, version, kind) for seed in range(100, 160)]
-    for each in told:
-        each.steps(45)
-    doubts = {doubt for each in told for doubt in each.doubts}
-    assert sum(each.derived for each in told) > 60
+    for one in told:
+        one.steps(45)
+    doubts = {doubt for one in told for doubt in one.doubts}
+    assert sum(one.derived for one in told) > 60
     for part in ("rollback began", "no earlier savepoint"):
         assert any(part in doubt for doubt in doubts)
 

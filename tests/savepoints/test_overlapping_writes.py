@@ -257,5 +257,5 @@ def test_no_plan_is_asked_for_that_is_not_on_the_timeline(
 
     assert isinstance(savepoint(table, at(6)), SavepointCreated)
 
-    assert not [each for each in asked if "compaction" in each]
+    assert not [path for path in asked if "compaction" in path]
     assert kept(table, at(6)) == {base(3), log(2)}

@@ -306,7 +306,7 @@ def test_a_review_of_the_table_heals_a_lost_memory() -> None:
     decision = policy.decide(first.state, outcome, START)
 
     asked_for = [e.instant for e in decision.commands if isinstance(e, SavepointRemovalRequested)]
-    assert asked_for == [each.instant for each in there[:4]]
+    assert asked_for == [savepoint.instant for savepoint in there[:4]]
     next_day = policy.decide(decision.state, commit(START + HOUR * 25), START + HOUR * 25)
     assert [e.review for e in next_day.commands if isinstance(e, SavepointRequested)] == [True]
 
@@ -379,7 +379,7 @@ def test_a_review_forgets_what_is_gone() -> None:
     outcome = created(request, START + 9 * DAY, reviewed=True, savepoints=alone)
     reviewed = policy.decide(state, outcome, START + 9 * DAY).state
 
-    assert [each.instant for each in reviewed.kept] == [alone[0].instant]
+    assert [savepoint.instant for savepoint in reviewed.kept] == [alone[0].instant]
 
 
 @pytest.mark.parametrize(

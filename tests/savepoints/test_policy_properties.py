@@ -241,7 +241,7 @@ def test_whatever_happens_the_rules_of_a_policy_hold(
     world = play(rule, steps, refusals)
 
     # each commit is saved for its own sake at most once
-    saved = [each.instant for _, each in world.requested if each.instant is not None]
+    saved = [request.instant for _, request in world.requested if request.instant is not None]
     assert len(saved) == len(set(saved))
     # routine savepoints keep their distance from any savepoint before
     for (earlier, one), (later, other) in pairwise(world.requested):
@@ -283,20 +283,22 @@ def test_once_time_has_passed_only_what_each_tier_keeps_is_left(
     while (due := world.service.due(TABLE, world.state)) is not None and due <= world.at:
         world.hear(None)
 
-    for each in world.own():
-        tiers = [found for name in each.tiers if (found := rule.tier(name))]
+    for request in world.own():
+        tiers = [found for name in request.tiers if (found := rule.tier(name))]
         newest = all(
-            other.occurred_at <= each.occurred_at
+            other.occurred_at <= request.occurred_at
             for other in world.own()
-            if set(other.tiers) & set(each.tiers)
+            if set(other.tiers) & set(request.tiers)
         )
-        assert newest or any(tier.lifetime is None for tier in tiers) or _newest_of_one(world, each)
+        assert (
+            newest or any(tier.lifetime is None for tier in tiers) or _newest_of_one(world, request)
+        )
     people = [savepoint for savepoint in world.savepoints.values() if savepoint.policy is None]
     assert all(person.lifetime_seconds is None for person in people)
 
 
-def _newest_of_one(world: World, each: SavepointRequested) -> bool:
+def _newest_of_one(world: World, request: SavepointRequested) -> bool:
     return any(
-        all(o.occurred_at <= each.occurred_at for o in world.own() if tier in o.tiers)
-        for tier in each.tiers
+        all(o.occurred_at <= request.occurred_at for o in world.own() if tier in o.tiers)
+        for tier in request.tiers
     )

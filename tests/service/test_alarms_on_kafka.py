@@ -49,7 +49,7 @@ def test_an_alarm_is_heard_once_and_its_end_too(deployment: Deployment) -> None:
 
     assert over.caused_by == waits.event_id
     assert known.table == STRANGER
-    assert [each.table for each in late] == [STRANGER]
+    assert [event.table for event in late] == [STRANGER]
     assert len(said(deployment, UnknownTableReleased)) == 1
 
     file = deployment.settings_file("people", {})

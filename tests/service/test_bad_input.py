@@ -73,7 +73,7 @@ def say(bus: MemoryBus, loops: list[Loop]) -> Say:
     """Publish events or raw messages, let the services come to rest, give the outcomes."""
 
     def publish(*said: Event | Message) -> Sequence[Event]:
-        bus.send([each if isinstance(each, Message) else message(each) for each in said])
+        bus.send([item if isinstance(item, Message) else message(item) for item in said])
         come_to_rest(loops)
         return events_on(bus, OUTCOMES)
 
@@ -99,7 +99,7 @@ def dead(bus: MemoryBus) -> list[tuple[str, str, str]]:
 
 def tables(root: Path) -> dict[str, bytes]:
     """All bytes of all tables, but for the answers that Tidegate keeps beside a timeline."""
-    return {name: each for name, each in snapshot(root).items() if f"/{FOLDER}/" not in name}
+    return {name: content for name, content in snapshot(root).items() if f"/{FOLDER}/" not in name}
 
 
 def orders(lake: Path, name: str = "orders") -> HandMade:

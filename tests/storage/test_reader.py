@@ -46,7 +46,9 @@ def test_names_are_those_of_the_listing(place: str, put: Put) -> None:
     for name in ("b", "a/deep", ".hidden"):
         put(f"{place}/t/{name}", b"")
     storage = Storage()
-    assert sorted(storage.names(f"{place}/t")) == [each.name for each in storage.list(f"{place}/t")]
+    assert sorted(storage.names(f"{place}/t")) == [
+        entry.name for entry in storage.list(f"{place}/t")
+    ]
     with pytest.raises(NotFound):
         storage.names(f"{place}/none")
 

@@ -38,7 +38,7 @@ def writes(source: str) -> list[str]:
     """
     seen = [f"{line}: import {name}" for line, name in _imports(source) if name in _WRITING_MODULES]
     seen += [f"{call.lineno}: {ast.unparse(call.func)}" for call in _calls(source) if _writes(call)]
-    return sorted(seen, key=lambda each: int(each.split(":")[0]))
+    return sorted(seen, key=lambda line: int(line.split(":")[0]))
 
 
 def impure(source: str) -> list[str]:

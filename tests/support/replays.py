@@ -123,7 +123,7 @@ def savepoints_asked(place: Place) -> list[tuple[str, str | None]]:
     asked = (
         command for command in place.audience.commands() if isinstance(command, SavepointRequested)
     )
-    return [(each.table.rsplit(".", 1)[-1], each.instant) for each in asked]
+    return [(event.table.rsplit(".", 1)[-1], event.instant) for event in asked]
 
 
 def publish_commits(place: Place, minutes: Sequence[int], *tables: str) -> None:

@@ -73,7 +73,7 @@ class SecureKafka:
         scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         users: list[UserScramCredentialAlteration] = [
             UserScramCredentialUpsertion(role, scram, password(role).encode(), None)
-            for role in sorted({each.role for each in needed})
+            for role in sorted({acl.role for acl in needed})
         ]
         for made in client.alter_user_scram_credentials(users).values():
             made.result(60)

@@ -134,7 +134,7 @@ def outcomes(deployment: Settings, *messages: Message) -> list[Answer]:
     work_off(loop)
     loop.close()
     assert bus.records("tidegate.dead-letters") == []
-    return [each for each in events_on(bus, "tidegate.outcomes") if isinstance(each, Answer)]
+    return [event for event in events_on(bus, "tidegate.outcomes") if isinstance(event, Answer)]
 
 
 def reason_of(deployment: Settings, *messages: Message) -> str:

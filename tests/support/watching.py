@@ -97,5 +97,5 @@ class Prometheus:
     def would_alert(self, name: str, **labels: str) -> bool:
         """Whether the condition of an alert holds for a series with these labels."""
         [alert] = [alert for alert in ALERTS if alert.name == name]
-        found = [each["metric"] for each in self.query(alert.expression)]
-        return any(labels.items() <= each.items() for each in found)
+        found = [series["metric"] for series in self.query(alert.expression)]
+        return any(labels.items() <= labels_found.items() for labels_found in found)

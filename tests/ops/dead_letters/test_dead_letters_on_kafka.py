@@ -252,8 +252,8 @@ def test_a_forged_dead_letter_of_a_restore_that_nobody_requested_is_not_sent(pla
     [record] = place.audience.records("commands")
     bus = KafkaBus({"bootstrap.servers": place.servers})
     topic = f"{place.prefix}.dead-letters"
-    for each in (record, record._replace(offset=77)):
-        lie = each._replace(key=forged.key, value=forged.value, headers=forged.headers)
+    for original in (record, record._replace(offset=77)):
+        lie = original._replace(key=forged.key, value=forged.value, headers=forged.headers)
         bus.send([dead_letter(lie, "cleaner", PermanentError("x"), topic)])
     bus.close()
 

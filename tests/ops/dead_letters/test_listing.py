@@ -128,7 +128,7 @@ def test_of_large_letters_only_so_many_bytes_are_in_memory_and_little_is_read_tw
                 yield Counted(part, offset, None, value, (), NOW + 4 * offset + part.number)
 
     listed = newest_first(dict.fromkeys(parts, range(7, count + 7)), read)
-    found = [(each.partition.number, each.offset) for each in listed]
+    found = [(dead_letter.partition.number, dead_letter.offset) for dead_letter in listed]
 
     assert found == [(n, at) for at in range(count + 6, 6, -1) for n in (3, 2, 1, 0)]
     assert most * size <= MAX_BYTES + 2 * len(parts) * size + 2 * 500 * len(parts)

@@ -53,7 +53,7 @@ def look(kafka: SecureKafka, login: dict[str, str], service: str) -> dict[str, F
     settings = Settings.model_validate(
         {"kafka": {**login, "bootstrap.servers": kafka.servers}, "topics": DEPLOYMENT}
     )
-    return {each.check: each for each in examine(settings, [service], Extras())}
+    return {finding.check: finding for finding in examine(settings, [service], Extras())}
 
 
 def test_a_principal_with_every_right_is_well(kafka: SecureKafka) -> None:

@@ -436,11 +436,11 @@ def test_without_a_broker_that_alone_fails_and_the_rest_is_looked_at(
 
     found = list(examine(settings, list(SERVICES), Extras()))
 
-    assert [each.check for each in found if each.state is Status.FAIL] == ["broker"]
+    assert [finding.check for finding in found if finding.state is Status.FAIL] == ["broker"]
     assert told in found[0].seen
-    skipped = [each for each in found if each.state is Status.SKIPPED]
-    assert {each.seen for each in skipped} == {"no broker"}
-    assert [each.check for each in skipped] == [
+    skipped = [finding for finding in found if finding.state is Status.SKIPPED]
+    assert {finding.seen for finding in skipped} == {"no broker"}
+    assert [finding.check for finding in skipped] == [
         "topics",
         "co-partitioning",
         "offset retention",
@@ -450,7 +450,7 @@ def test_without_a_broker_that_alone_fails_and_the_rest_is_looked_at(
         *(f"access {name}" for name in SERVICES),
         "clock",
     ]
-    made = [each.check for each in found if each.state is Status.OK]
+    made = [finding.check for finding in found if finding.state is Status.OK]
     assert made == [
         "partitioner",
         "client settings",
@@ -509,7 +509,9 @@ def test_a_client_setting_that_breaks_a_guarantee_fails_with_its_reason() -> Non
 def test_a_partitioner_of_the_settings_is_checked_though_its_value_is_hidden() -> None:
     settings = Settings.model_validate({"kafka": {"partitioner": "random"}})
 
-    [found] = [each for each in examine(settings, [], Extras()) if each.check == "partitioner"]
+    [found] = [
+        finding for finding in examine(settings, [], Extras()) if finding.check == "partitioner"
+    ]
 
     assert (found.state, "random puts" in found.seen) == (Status.FAIL, True)
 
@@ -521,7 +523,7 @@ def test_a_store_that_was_never_tested_is_told_with_its_faults(
     warehouse = {"roots": ["s3://lake/tables"], "allow_untested_stores": allowed}
     settings = Settings.model_validate({"warehouse": warehouse})
 
-    checks = {each.check: each for each in examine(settings, [], Extras())}
+    checks = {finding.check: finding for finding in examine(settings, [], Extras())}
 
     found = checks["store s3://lake/tables"]
     assert (found.state, "bulk request may count as removed" in found.seen) == (state, True)
@@ -643,7 +645,7 @@ def test_of_large_partitions_only_so_many_are_in_memory_as_fit(
                 key = f"lake.db.t{part.number}-{number}".ljust(3000, "x").encode()
                 yield Record(part, number, key, ORDERS[1], (), 0)
         alive = [made for store in stores if (made := store()) is not None]
-        open_stores.append(sum(any(each.tables()) for each in alive))
+        open_stores.append(sum(any(service.tables()) for service in alive))
 
     class Watched(StateStore[Any]):
         """Has no slots, so that it can be referred to weakly."""

@@ -64,5 +64,5 @@ def test_a_metastore_with_its_cleaner_on_fails(tmp_path_factory: pytest.TempPath
 
 
 def test_without_a_metastore_there_is_nothing_to_say() -> None:
-    names = [each.check for each in examine(Settings(), [], Extras())]
+    names = [finding.check for finding in examine(Settings(), [], Extras())]
     assert not [name for name in names if "metastore" in name]

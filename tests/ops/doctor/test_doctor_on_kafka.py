@@ -84,7 +84,7 @@ def test_a_deployment_that_is_well_has_nothing_but_well_checks(tidegate: Tidegat
     answer = tidegate("doctor", "--json", "--write")
 
     assert answer.exit_code == 0
-    states = {check: each["state"] for check, each in findings(answer).items()}
+    states = {check: finding["state"] for check, finding in findings(answer).items()}
     assert states.pop("clock") == "skipped"
     assert states.pop("signatures") == "warn"  # none are required here
     assert set(states.values()) == {"ok"}
@@ -224,7 +224,7 @@ def test_the_newest_outcome_tells_of_the_clocks_and_no_more_than_a_warning(
     answer = tidegate("doctor", "cleaner", "--json")
 
     told = findings(answer)
-    assert [each for each in told.values() if each["state"] == "fail"] == []
+    assert [finding for finding in told.values() if finding["state"] == "fail"] == []
     assert (answer.exit_code, told["clock"]["state"]) == (0, state)
 
 

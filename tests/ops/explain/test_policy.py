@@ -22,12 +22,12 @@ def told(policy: SavepointPolicy, *commits: CommitCompleted, gap: timedelta = HO
     """What is said after the real policy has decided on these commits, an hour apart."""
     service, events = SavepointPolicyService(policy), list[LoggedEvent]()
     state = service.initial()
-    for number, each in enumerate(commits):
+    for number, commit_ in enumerate(commits):
         at = NOON + number * gap
-        decision = service.decide(state, each, at)
+        decision = service.decide(state, commit_, at)
         state = decision.state
         events += [
-            logged(event, int(at.timestamp() * 1000)) for event in (each, *decision.commands)
+            logged(event, int(at.timestamp() * 1000)) for event in (commit_, *decision.commands)
         ]
     return policy_story(policy, TABLE, events)
 
@@ -43,7 +43,7 @@ def rule(
 
 
 def sentences(story: PolicyStory) -> list[str]:
-    return [f"{each.requested}: {each.why}" for each in story.commits]
+    return [f"{commit_.requested}: {commit_.why}" for commit_ in story.commits]
 
 
 def test_a_savepoint_on_every_commit_names_its_tier() -> None:
@@ -106,7 +106,7 @@ def test_a_commit_that_was_published_twice_is_one_and_a_persons_request_is_not_t
     asked = SavepointRequested.about(
         commit(1), source="ana", occurred_at=NOON, requested_by="ana", instant=commit(1).instant
     )
-    events = [logged(each, 1_000) for each in (commit(1), commit(1), asked)]
+    events = [logged(event, 1_000) for event in (commit(1), commit(1), asked)]
     [only] = policy_story(policy, TABLE, events).commits
 
     assert not only.requested

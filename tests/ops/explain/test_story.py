@@ -81,8 +81,8 @@ def test_an_approval_is_answered_by_the_outcomes_of_its_request() -> None:
     request = restore_request()
     under = {"approval": "approval-1", "approved_by": "ben"}
     ran = [
-        type(each).model_validate(each.model_dump() | under)
-        for each in (started(request), completed(request))
+        type(outcome).model_validate(outcome.model_dump() | under)
+        for outcome in (started(request), completed(request))
     ]
     known = (request, awaiting(request), approved(request))
 
@@ -121,8 +121,8 @@ def test_a_chain_goes_from_the_first_cause_to_the_last_outcome() -> None:
     events = [completed(other), cleaned(released(event)), other, released(event), event]
     ids = {event.event_id for event in events[1:2] + events[3:]}
 
-    for each in (event, released(event), cleaned(released(event))):
-        assert ids_of_chain(each.event_id, events) == ids
+    for event_ in (event, released(event), cleaned(released(event))):
+        assert ids_of_chain(event_.event_id, events) == ids
     assert ids_of_chain("alone", events) == {"alone"}
 
 

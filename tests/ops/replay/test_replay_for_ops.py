@@ -116,7 +116,7 @@ def test_of_an_executor_s_commands_those_of_other_tables_come_along(place: Place
     with place.running("savepoint-writer"):
         place.wait_until_idle("savepoint-writer")
 
-    assert [(each["of_tables"], each["of_others"]) for each in told["changes"]] == [(1, 1)]
+    assert [(row["of_tables"], row["of_others"]) for row in told["changes"]] == [(1, 1)]
     assert place.outcome_ids() == outcomes
 
 
@@ -154,13 +154,13 @@ def test_a_decider_goes_on_after_its_topic_was_deleted_and_created_again(place: 
         starts(place)
 
     told = place.call("group", SERVICE, "--to-earliest")
-    assert [(each["partition"], each["to_offset"]) for each in told["changes"]] == [(0, 0), (1, 0)]
-    assert {each["repairs"] for each in told["changes"]} == {"the topic was created again"}
+    assert [(row["partition"], row["to_offset"]) for row in told["changes"]] == [(0, 0), (1, 0)]
+    assert {row["repairs"] for row in told["changes"]} == {"the topic was created again"}
     with pytest.raises(OffsetGapError, match="deleted and created again"):
         starts(place)  # it was a dry run
 
     told = place.call("group", SERVICE, "--to-earliest", *CUSTOMERS, "--execute")
-    assert [each["partition"] for each in told["changes"]] == [1]
+    assert [row["partition"] for row in told["changes"]] == [1]
     place.call("group", SERVICE, "--to-earliest", "--execute")
     work_off(place, EVERYTHING)
 
@@ -198,12 +198,12 @@ def test_records_that_can_t_be_read_are_told_of_and_not_published_again(place: P
 
     told = place.call("events", "--topic", "commits", *CUSTOMERS, "--execute")
 
-    assert [each["table"] for each in told["changes"]] == ["lake.shop.customers"]
-    assert [(each["from"], each["key"]) for each in told["unreadable"]] == [
+    assert [row["table"] for row in told["changes"]] == ["lake.shop.customers"]
+    assert [(row["from"], row["key"]) for row in told["unreadable"]] == [
         (f"{topic}/1/1", "lake.shop.customers"),
         (f"{topic}/1/3", None),
     ]
-    assert all(each["reason"] for each in told["unreadable"])
+    assert all(row["reason"] for row in told["unreadable"])
     values = [record.value for record in place.audience.records("commits")]
     assert (len(values), values.count(b"no avro"), values.count(None)) == (6, 1, 1)
     everything = place.call("events", "--topic", "commits", "--from-offset", "0")

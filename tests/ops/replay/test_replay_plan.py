@@ -274,7 +274,7 @@ def test_an_id_goes_out_once_and_what_can_t_be_read_is_left_out() -> None:
     plan = plan_of(select_events(replayed, Selection(), Wire()), {}, Selection(), 10)
 
     assert [found.origin for found in plan.listed] == ["tidegate.commits/2/10"]
-    assert [each.origin for each in plan.listed_unreadable] == ["tidegate.commits/2/14"]
+    assert [unreadable.origin for unreadable in plan.listed_unreadable] == ["tidegate.commits/2/14"]
     assert plan.listed_unreadable[0].reason
     assert (plan.events, plan.unreadable) == (1, 1)
 
@@ -288,8 +288,8 @@ def test_what_can_t_be_read_is_told_of_unless_its_key_or_its_id_is_another() -> 
     def told(**conditions: object) -> list[int]:
         selection = Selection(**conditions)  # type: ignore[arg-type]
         found = list(select_events(records, selection, Wire()))
-        assert all(isinstance(each, Unreadable) for each in found)
-        return [each.record.offset for each in found]
+        assert all(isinstance(item, Unreadable) for item in found)
+        return [item.record.offset for item in found]
 
     assert told() == [1, 2, 3]
     assert told(table="lake.sales.orders") == [1, 2]
@@ -303,7 +303,7 @@ def test_events_of_one_batch_keep_their_order() -> None:
 
     found = select_events(batch, Selection(), Wire())
 
-    assert [each.record.offset for each in found] == [9, 10, 11]
+    assert [item.record.offset for item in found] == [9, 10, 11]
 
 
 def test_only_what_offsets_and_times_can_cover_is_read() -> None:
@@ -347,12 +347,12 @@ def test_a_plan_of_many_holds_what_is_listed_and_decodes_what_may_be_selected() 
         found: Iterable[SelectedEvent | Unreadable],
     ) -> Iterator[SelectedEvent | Unreadable]:
         nonlocal most
-        for each in found:
-            if isinstance(each, SelectedEvent):
-                made.append(weakref.ref(each.event))
+        for item in found:
+            if isinstance(item, SelectedEvent):
+                made.append(weakref.ref(item.event))
             if len(made) % 500 == 0:
                 most = max(most, sum(event() is not None for event in made))
-            yield each
+            yield item
 
     wire, wanted = Counting(), Selection(table="lake.sales.orders")
     plan = plan_of(watched(select_events(history(), wanted, wire)), {}, wanted, 10)

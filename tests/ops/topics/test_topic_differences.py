@@ -63,7 +63,7 @@ def test_with_three_replicas_a_write_is_confirmed_by_two_of_them_at_least() -> N
 
 
 @pytest.mark.parametrize(
-    "declared", deployment(TopicSettings(), ["gate"]), ids=lambda each: each.name
+    "declared", deployment(TopicSettings(), ["gate"]), ids=lambda topic: topic.name
 )
 def test_a_replica_that_lacks_confirmed_records_may_lead_no_topic(declared: DeclaredTopic) -> None:
     settings = {**declared.settings(), "unclean.leader.election.enable": "true"}
@@ -161,7 +161,7 @@ def test_all_that_differs_is_told_in_the_order_of_the_declarations() -> None:
 
     found = differences([MEMORY, WANTED], {"lake.locks": odd})
 
-    assert [(each.topic, each.what) for each in found] == [
+    assert [(difference.topic, difference.what) for difference in found] == [
         ("lake.gate.changelog", "topic"),
         ("lake.locks", "partitions"),
         ("lake.locks", "replication"),
@@ -177,7 +177,7 @@ def test_a_deployment_has_the_shared_topics_and_a_changelog_for_each_decider() -
 
     declared = deployment(settings, ["gate"])
 
-    assert [each.name for each in declared] == [
+    assert [topic.name for topic in declared] == [
         "lake.commits",
         "lake.vacuums",
         "lake.locks",
@@ -186,4 +186,4 @@ def test_a_deployment_has_the_shared_topics_and_a_changelog_for_each_decider() -
         "lake.dead-letters",
         "lake.gate.changelog",
     ]
-    assert {(each.partitions, each.replication) for each in declared} == {(3, 2)}
+    assert {(topic.partitions, topic.replication) for topic in declared} == {(3, 2)}

@@ -112,7 +112,7 @@ def test_the_owner_of_a_transaction_is_known_from_a_lock_that_has_ended() -> Non
 def test_tables_do_not_mix() -> None:
     found = waiting_after(vacuum(7), vacuum(7, table=CUSTOMERS), release(7))
 
-    assert [each.table for each in found] == [CUSTOMERS]
+    assert [vacuum_.table for vacuum_ in found] == [CUSTOMERS]
     assert json.loads(json.dumps(found[0].as_json()))["lacks"][0]["owner"] == "user7"
 
 

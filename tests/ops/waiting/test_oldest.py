@@ -34,16 +34,16 @@ def test_the_oldest_of_all_partitions_are_listed_in_order_and_all_are_counted() 
     for store in (store_with(9, 2, 7), store_with(), store_with(4, 8, 1)):
         oldest.take(store)
 
-    hours = [(each.since - NOON) // timedelta(hours=1) for each in oldest.vacuums]
+    hours = [(vacuum_.since - NOON) // timedelta(hours=1) for vacuum_ in oldest.vacuums]
     assert (hours, oldest.count) == ([1, 2, 4], 6)
     assert [hold.lock_id for hold in oldest.vacuums[0].lacks] == [1, 2]
 
 
 def test_only_those_that_are_wanted_are_counted() -> None:
-    oldest = OldestVacuums(9, lambda each: each.table == "lake.sales.t1")
+    oldest = OldestVacuums(9, lambda vacuum_: vacuum_.table == "lake.sales.t1")
     oldest.take(store_with(1, 2, 3, 4))
 
-    assert [each.table for each in oldest.vacuums] == ["lake.sales.t1"] * 2
+    assert [vacuum_.table for vacuum_ in oldest.vacuums] == ["lake.sales.t1"] * 2
     assert oldest.count == 2
 
 
@@ -68,8 +68,8 @@ def test_what_a_stored_vacuum_lacks_is_counted_as_it_is_listed() -> None:
     oldest = OldestVacuums(1)
     counts = list[tuple[int, int]]()
 
-    def wanted(each: StoredVacuum) -> bool:
-        counts.append(each.count_lacks())
+    def wanted(vacuum_: StoredVacuum) -> bool:
+        counts.append(vacuum_.count_lacks())
         return True
 
     OldestVacuums(1, wanted).take(store)

@@ -100,9 +100,9 @@ class Bridge:
         told = self._told(world)[0]
         queue = [self._queued(index, vacuum) for index, vacuum in enumerate(world.vacuums)]
         return tuple(
-            each.compaction_id
-            for each in queue
-            if each.is_visible and key_of(each, "hive") not in told
+            entry.compaction_id
+            for entry in queue
+            if entry.is_visible and key_of(entry, "hive") not in told
         )
 
     def _queued(self, index: int, vacuum: Vacuum) -> Compaction:
@@ -122,12 +122,12 @@ class Bridge:
 
     def _relevant(self, world: World, waiting: WaitingHolds) -> tuple[int, ...]:
         """Of the locks those that can matter to what waits: fewer worlds differ."""
-        waits = {each for kind in _waited(waiting) for each in kind}
-        held = {each: self._lock(world, each) for each in locked(world)}
+        waits = {id_ for kind in _waited(waiting) for id_ in kind}
+        held = {lock_id: self._lock(world, lock_id) for lock_id in locked(world)}
         return tuple(
             index
-            for index, each in held.items()
-            if each.lock_id in waits or each.transaction_id in waits
+            for index, hold in held.items()
+            if hold.lock_id in waits or hold.transaction_id in waits
         )
 
     def _concluded(self, world: World, look: Looking) -> list[Event]:
@@ -137,8 +137,8 @@ class Bridge:
         held = HeldTables([self._lock(world, lock) for lock in look.locks or ()])
         waiting = self._told(world)[1]
         found: list[Event] = [
-            _release(each.lock_id, each.transaction_id)
-            for each in waiting.ended(waiting.begin(), held, transactions)
+            _release(event.lock_id, event.transaction_id)
+            for event in waiting.ended(waiting.begin(), held, transactions)
         ]
         for index in look.visible:
             vacuum = world.vacuums[index]
@@ -160,7 +160,7 @@ class Bridge:
         vacuum = world.vacuums[index]
         place = (DATABASE, TABLE, PARTITION)
         holds = self._model.rules.holds_of(held, transactions, place, vacuum.next_txn)
-        products = [parse_name(each.name) for each in vacuum.made]
+        products = [parse_name(directory.name) for directory in vacuum.made]
         lows = [product.min_write_id for product in products if isinstance(product, Delta)]
         answer = snapshot_of(world, self._scenario).write_ids
         return VacuumFinished(
@@ -170,7 +170,7 @@ class Bridge:
             source="bridge",
             partition=PARTITION,
             kind=VacuumKind(self._scenario.vacuums[index]),
-            directories=tuple(each.name for each in vacuum.made),
+            directories=tuple(directory.name for directory in vacuum.made),
             min_write_id=min(lows, default=1),
             max_write_id=max(product.max_write_id for product in products),
             valid_write_ids=str(self._model.rules.write_ids(answer, vacuum.highest)),

@@ -126,7 +126,7 @@ class Model:
         return next((found for disk in disks if (found := self._misses(world, disk))), None)
 
     def _misses(self, world: World, disk: Directories) -> str | None:
-        full = {each.name for each in disk if each.rows is not None}
+        full = {directory.name for directory in disk if directory.rows is not None}
         snapshots = [("a new reader", snapshot_of(world, self.scenario))]
         for index, reader in enumerate(world.readers):
             if self.scenario.readers[index] == "elsewhere" or reader.snapshot is None:
@@ -154,8 +154,8 @@ class Model:
         now = snapshot_of(world, self.scenario)
         key = (world.directories, now)
         if key not in self._ends:
-            made = [each.name for vacuum in world.vacuums for each in vacuum.made]
-            highest = max((parse_name(each).max_write_id for each in made), default=0)
+            made = [directory.name for vacuum in world.vacuums for directory in vacuum.made]
+            highest = max((parse_name(name).max_write_id for name in made), default=0)
             # empty directories too: a cleaner sees them. What an overwrite replaced, the vacuums'
             # products among it, is a later vacuum's to remove
             whole = tuple(
