@@ -18,11 +18,11 @@ class Endpoint:
     """An endpoint that listens, and what it heard."""
 
     def __init__(self) -> None:
-        self.heard: list[Callback] = []
-        self.http = HttpCallbacks("127.0.0.1", 0, self._hear)
+        self.received: list[Callback] = []
+        self.http = HttpCallbacks("127.0.0.1", 0, self._receive)
 
-    def _hear(self, callback: Callback) -> bool:
-        self.heard.append(callback)
+    def _receive(self, callback: Callback) -> bool:
+        self.received.append(callback)
         return callback.location == "/wh/a"
 
     def connect(self) -> socket.socket:
@@ -55,7 +55,7 @@ def test_a_message_is_heard(endpoint: Endpoint) -> None:
 
     assert b" 202 " in endpoint.ask(post(BODY, length))
     assert b" 404 " in endpoint.ask(post(BODY.replace(b"/wh/a", b"/wh/b"), length))
-    assert [commit.location for commit in endpoint.heard[-2:]] == ["/wh/a", "/wh/b"]
+    assert [commit.location for commit in endpoint.received[-2:]] == ["/wh/a", "/wh/b"]
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,8 @@ def tidegate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
         monkeypatch.setattr(sys, "argv", ["tidegate", *arguments])
         with pytest.raises(SystemExit) as ended:
             main()
-        told = capsys.readouterr()
-        return Answer(ended.value.code or 0, told.out, told.err)
+        shown = capsys.readouterr()
+        return Answer(ended.value.code or 0, shown.out, shown.err)
 
     return call
 
@@ -306,11 +306,11 @@ def test_a_signal_stops_the_services_cleanly(
         assert any("reader-gate owns partitions" in line for line in running.stderr)
         watchdog.cancel()
         running.send_signal(number)
-        _, told = running.communicate(timeout=120)
+        _, shown = running.communicate(timeout=120)
 
     assert running.returncode == 0
-    assert "Traceback" not in told
-    assert told.count("has left its group") == 5
+    assert "Traceback" not in shown
+    assert shown.count("has left its group") == 5
 
 
 def test_the_version_is_the_installed_one(tidegate: Tidegate) -> None:

@@ -42,11 +42,11 @@ def test_an_example_is_one_that_the_command_accepts(example: str) -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_help_ends_with_the_examples(name: str) -> None:
-    told = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "300"}).output
+    shown = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "300"}).output
 
-    assert "Examples:" in told
+    assert "Examples:" in shown
     for line in EXAMPLES[name]:
-        assert f"  {line}\n" in told
+        assert f"  {line}\n" in shown
 
 
 @pytest.mark.parametrize("name", [*EXAMPLES, ""])

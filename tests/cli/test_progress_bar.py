@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from support.deployment_events import completed, restore_request, started
 from support.samples import NOON
-from support.told import completed, restore_request, started
 from tidegate.cli.progress_bar import OutcomeBar, Share, drawn, share_of
 from tidegate.events import CleaningProgressed, RestoreProgressed
 

@@ -40,8 +40,8 @@ def tidegate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
         monkeypatch.setattr(sys, "argv", ["tidegate", *arguments])
         with pytest.raises(SystemExit) as ended:
             main()
-        told = capsys.readouterr()
-        return int(ended.value.code or 0), told.out, told.err
+        shown = capsys.readouterr()
+        return int(ended.value.code or 0), shown.out, shown.err
 
     return call
 

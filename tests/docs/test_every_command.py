@@ -128,8 +128,8 @@ def test_a_row_on_a_wider_terminal_is_folded_and_whole(
 
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= int(columns)
-    letters = "".join(sorted("".join("".join(lines[1:]).split())))
-    assert letters == "".join(sorted("".join("".join(ROW.values()).split())))
+    dead_letters = "".join(sorted("".join("".join(lines[1:]).split())))
+    assert dead_letters == "".join(sorted("".join("".join(ROW.values()).split())))
     assert "…" not in "".join(lines)
 
 

@@ -86,9 +86,9 @@ def test_a_version_that_differs_from_todays_is_read_by_its_own_fingerprint(
     monkeypatch.setattr("tidegate.events.schema.previous_texts", lambda: [("0.0.9", earlier)])
     previous_writers.cache_clear()
     written = make_schema(CommitCompleted, earlier)
-    told = commit(1).model_copy(update={"operation": "upsert"})
+    shown = commit(1).model_copy(update={"operation": "upsert"})
 
-    read = decode(SINGLE_OBJECT + written.fingerprint + body(written.parsed, told))
+    read = decode(SINGLE_OBJECT + written.fingerprint + body(written.parsed, shown))
 
     assert read == commit(1)
     previous_writers.cache_clear()
@@ -244,9 +244,9 @@ def test_tomorrows_bytes_without_their_schema_say_why_they_cannot_be_read() -> N
 
 def test_a_symbol_that_only_tomorrow_knows_is_a_format_error() -> None:
     text = changed(COMMIT, lambda raw: field(raw, "format")["type"]["symbols"].insert(0, "iceberg"))
-    told = {**commit(1).model_dump(), "format": "iceberg"}
+    shown = {**commit(1).model_dump(), "format": "iceberg"}
     out = BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(text)), told)
+    fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(text)), shown)
 
     with pytest.raises(FormatError, match="corrupt CommitCompleted"):
         decode_body(out.getvalue(), 0, writer_from(text))

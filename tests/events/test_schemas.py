@@ -71,8 +71,8 @@ def plain(schema: Any, named: dict[str, Any]) -> Any:  # noqa: ANN401 - Avro sch
 
 def example(kind: type[Event]) -> tuple[bytes, Event]:
     folder = files("tidegate.events").joinpath("examples")
-    told = folder.joinpath(f"{kind.__name__}.json").read_text("utf-8")
-    return folder.joinpath(f"{kind.__name__}.bin").read_bytes(), kind.model_validate_json(told)
+    shown = folder.joinpath(f"{kind.__name__}.json").read_text("utf-8")
+    return folder.joinpath(f"{kind.__name__}.bin").read_bytes(), kind.model_validate_json(shown)
 
 
 @every_event

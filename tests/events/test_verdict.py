@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.told import (
+from support.deployment_events import (
     awaiting,
     cleaned,
     cleaning_refused,

@@ -15,7 +15,7 @@ import pytest
 ROOT: Final = Path(__file__).parents[1]
 _HUDI, _RESUMED = "hudi/test_hudi_hostile.py", "restores/test_restore_resumed.py"
 _READS, _SWAPS = "storage/test_confined_reads.py", "tables/warehouse/test_link_swaps.py"
-_LETTERS = "ops/dead_letters/test_dead_letters"
+_DEAD_LETTERS = "ops/dead_letters/test_dead_letters"
 _SIGNED, _SPARK = "authorization/test_signed_commands.py", "compute/test_spark.py"
 
 ATTACKS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
@@ -111,11 +111,11 @@ ATTACKS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         ),
     },
     "a forged dead letter is redriven and becomes a command": {
-        f"{_LETTERS}.py": (
+        f"{_DEAD_LETTERS}.py": (
             "test_a_dead_letter_is_what_the_record_at_its_origin_is",
             "test_headers_that_no_broker_has_written_can_still_be_listed_and_discarded",
         ),
-        f"{_LETTERS}_on_kafka.py": (
+        f"{_DEAD_LETTERS}_on_kafka.py": (
             "test_a_forged_dead_letter_of_a_restore_that_nobody_requested_is_not_sent",
             "test_what_destroys_is_redriven_with_an_explicit_word_only",
         ),

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from support.deployment import Deployment, end
+from support.deployment_events import cleaned, publish, vacuum
+from support.deployment_events import released as command
 from support.samples import savepoint_request
-from support.told import cleaned, publish, vacuum
-from support.told import released as command
 from support.waiting import wait_for
 from tidegate.events import SavepointRejected
 from tidegate.events.reasons import Reason

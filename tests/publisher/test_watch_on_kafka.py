@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.samples import commit
-from support.told import (
+from support.deployment_events import (
     ORDERS,
     SAVEPOINT,
     cleaned,
@@ -25,6 +24,7 @@ from support.told import (
     started,
     vacuum,
 )
+from support.samples import commit
 from support.waiting import wait_for
 from tidegate.errors import ConfigError, PermanentError
 from tidegate.events import DirectoriesCleaned, RestoreRequested
@@ -203,11 +203,11 @@ def test_the_command_waits_and_its_exit_code_is_the_outcomes(  # noqa: PLR0913, 
     ended = call(*arguments, "-c", _settings(place, tmp_path))
     answering.join()
 
-    told = capsys.readouterr()
-    receipt, last = map(json.loads, told.out.splitlines())
+    shown = capsys.readouterr()
+    receipt, last = map(json.loads, shown.out.splitlines())
     assert (ended, receipt["event_id"], last["verdict"]) == (code, request_id, verdict)
     if callable(answer):
-        assert "tidegate: RestoreStarted to 20261121041551845" in told.err
+        assert "tidegate: RestoreStarted to 20261121041551845" in shown.err
         assert last["event"]["requested_by"] == "ana"
 
 

@@ -121,13 +121,13 @@ def test_a_service_hears_and_speaks_through_the_registry(
         pass
     loop.close()
 
-    [heard] = consumed(bootstrap_servers, f"{topic_prefix}.commits", 1)
+    [consumed_] = consumed(bootstrap_servers, f"{topic_prefix}.commits", 1)
     [said] = consumed(bootstrap_servers, COMMAND_TOPIC.name(topic_prefix), 1)
 
     command = deserialized(wire(registry), said)
     assert isinstance(command, SavepointRequested)
     assert command.caused_by == commit(1).event_id
-    for message, event in ((heard, commit(1)), (said, command)):
+    for message, event in ((consumed_, commit(1)), (said, command)):
         in_header = dict(message.headers).get(VALUE_HEADER)
         name = in_header if schema_id_in == "headers" else (message.value or b"")[:5]
         assert name is not None
@@ -173,11 +173,11 @@ def test_what_we_write_the_clients_own_deserializer_reads_with_the_real_registry
 ) -> None:
     serialized = wire(registry).serialize(commit(1), topic_prefix)
 
-    told = AvroDeserializer(client)(
+    shown = AvroDeserializer(client)(
         serialized.value, SerializationContext(topic_prefix, MessageField.VALUE)
     )
 
-    assert CommitCompleted.model_validate(told) == commit(1)
+    assert CommitCompleted.model_validate(shown) == commit(1)
 
 
 def test_an_id_in_a_header_is_read_by_the_clients_own_deserializer_with_the_real_registry(
@@ -189,10 +189,10 @@ def test_an_id_in_a_header_is_read_by_the_clients_own_deserializer_with_the_real
         topic_prefix, MessageField.VALUE, headers=list(serialized.headers)
     )
 
-    told = AvroDeserializer(client)(serialized.value, context)
+    shown = AvroDeserializer(client)(serialized.value, context)
 
     assert serialized.value == encode_body(commit(1))
-    assert CommitCompleted.model_validate(told) == commit(1)
+    assert CommitCompleted.model_validate(shown) == commit(1)
     assert deserialized(wire(registry), serialized) == commit(1)
 
 

@@ -83,9 +83,9 @@ def test_the_clients_own_deserializer_reads_it(schemas: RegistrySchemas) -> None
     serialized = Wire(schemas).serialize(commit(1), TOPIC)
     context = SerializationContext(TOPIC, MessageField.VALUE, headers=list(serialized.headers))
 
-    told = AvroDeserializer(client_of(schemas))(serialized.value, context)
+    shown = AvroDeserializer(client_of(schemas))(serialized.value, context)
 
-    assert CommitCompleted.model_validate(told) == commit(1)
+    assert CommitCompleted.model_validate(shown) == commit(1)
 
 
 def test_it_is_read_whatever_the_reader_itself_writes(schemas: RegistrySchemas) -> None:
@@ -145,8 +145,8 @@ def registry_that_answers(answer: dict[str, object]) -> Iterator[str]:
 def test_the_header_holds_the_guid_or_else_the_id(
     answer: dict[str, object], expected: bytes, *, auto_register: bool
 ) -> None:
-    told = {"subject": "s", "version": 1, "schema": "{}", **answer}
-    with registry_that_answers(told) as url:
+    shown = {"subject": "s", "version": 1, "schema": "{}", **answer}
+    with registry_that_answers(shown) as url:
         settings = RegistrySettings(url=url, schema_id_in="headers", auto_register=auto_register)
         serialized = wire_for(settings).serialize(commit(1), TOPIC)
 

@@ -31,19 +31,19 @@ class Log:
 
     def __init__(self) -> None:
         self.held: set[Partition] = set()
-        self.told: list[str] = []
+        self.calls: list[str] = []
 
     def assigned(self, starts: Mapping[Partition, int]) -> None:
         self.held |= set(starts)
-        self.told.append("assigned")
+        self.calls.append("assigned")
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
         self.held -= set(partitions)
-        self.told.append("revoked")
+        self.calls.append("revoked")
 
     def lost(self, partitions: Sequence[Partition]) -> None:
         self.held -= set(partitions)
-        self.told.append("lost")
+        self.calls.append("lost")
 
 
 @pytest.fixture

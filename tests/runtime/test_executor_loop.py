@@ -307,8 +307,8 @@ def test_partitions_taken_away_are_not_acknowledged_by_who_lost_them() -> None:
     go_on.set()
     slow.step(0.1)
 
-    told = events_on(bus, OUTCOMES)
-    assert {event.event_id for event in told} == {event.event_id for event in told[:3]}
+    shown = events_on(bus, OUTCOMES)
+    assert {event.event_id for event in shown} == {event.event_id for event in shown[:3]}
     assert slow._offsets == {}
     assert committed(bus) == 3
 

@@ -131,8 +131,8 @@ def test_commands_keep_their_order_around_a_large_one() -> None:
     bus.send([message(asking(n, large if n == 5 else 10)) for n in range(9)])
     work_off(bus)
 
-    told = [event.caused_by for event in events_on(bus, COMMANDS)]
-    assert told == [asking(n, large if n == 5 else 10).event_id for n in (2, 5, 8)]
+    shown = [event.caused_by for event in events_on(bus, COMMANDS)]
+    assert shown == [asking(n, large if n == 5 else 10).event_id for n in (2, 5, 8)]
 
 
 def test_a_topic_that_refuses_even_small_commands_stops_the_service_and_says_what_to_do() -> None:

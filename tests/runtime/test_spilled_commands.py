@@ -160,10 +160,10 @@ def test_commands_that_the_topic_no_longer_has_stop_the_service_and_are_named() 
         work_off(loop)
     loop.close()
 
-    told = str(caught.value)
-    assert told.startswith("recorder: tidegate.commands[0] no longer has the commands at 7")
-    assert f", of {HOT}. They waited for their turn and were not carried out" in told
-    assert "tidegate replay group recorder --to-earliest --execute" in told
+    shown = str(caught.value)
+    assert shown.startswith("recorder: tidegate.commands[0] no longer has the commands at 7")
+    assert f", of {HOT}. They waited for their turn and were not carried out" in shown
+    assert "tidegate replay group recorder --to-earliest --execute" in shown
     assert outcomes(bus, HOT) == requests(50)[: len(outcomes(bus, HOT))]
     assert bus.committed[GROUP][ONLY] <= 7
 

@@ -84,11 +84,11 @@ def test_of_any_history_a_derived_savepoint_is_that_of_a_listing(
 @KINDS
 def test_of_very_many_histories_too(tmp_path: Path, version: int, kind: str) -> None:
     """And both verdicts are among them, with each kind of doubt that these histories have."""
-    told = [story(tmp_path, seed, version, kind) for seed in range(100, 160)]
-    for one in told:
+    stories = [story(tmp_path, seed, version, kind) for seed in range(100, 160)]
+    for one in stories:
         one.steps(45)
-    doubts = {doubt for one in told for doubt in one.doubts}
-    assert sum(one.derived for one in told) > 60
+    doubts = {doubt for one in stories for doubt in one.doubts}
+    assert sum(one.derived for one in stories) > 60
     for part in ("rollback began", "no earlier savepoint"):
         assert any(part in doubt for doubt in doubts)
 

@@ -32,7 +32,7 @@ def test_a_secret_reaches_the_client_and_is_in_no_text(name: str) -> None:
 
 
 def test_what_is_no_secret_is_passed_through_untouched() -> None:
-    told: dict[str, str | int | bool] = {
+    shown: dict[str, str | int | bool] = {
         "bootstrap.servers": "b:1",
         "security.protocol": "SASL_SSL",
         "ssl.ca.location": "/etc/ca.pem",
@@ -41,7 +41,7 @@ def test_what_is_no_secret_is_passed_through_untouched() -> None:
         "enable.ssl.certificate.verification": False,
     }
 
-    assert Settings.model_validate({"kafka": told}).connection() == told
+    assert Settings.model_validate({"kafka": shown}).connection() == shown
 
 
 def test_the_options_of_the_storage_and_of_spark_are_in_no_text() -> None:

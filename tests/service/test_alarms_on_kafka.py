@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from support.deployment import Deployment
+from support.deployment_events import vacuum
 from support.samples import release
-from support.told import vacuum
 from support.waiting import wait_for
 from tidegate.cli import app
 from tidegate.events import (

@@ -88,8 +88,8 @@ class Place:
         if answer.exception and not isinstance(answer.exception, SystemExit):
             raise answer.exception
         assert answer.exit_code == 0, answer.output
-        told: dict[str, Any] = json.loads(answer.output)
-        return told
+        shown: dict[str, Any] = json.loads(answer.output)
+        return shown
 
     def subject(self, table: str) -> dict[str, Any]:
         return {"table": f"lake.shop.{table}", "location": str(self.lake / table)}

@@ -284,7 +284,7 @@ def story(folder: Path, seed: int, version: int, kind: str) -> Story:
     """A new table with one commit and its savepoint."""
     chance = random.Random(f"{seed} {version} {kind}")  # noqa: S311 - the same in every run
     table = HandMade(folder / f"t{seed}", version).create(hoodie__table__type=kind)
-    told = Story(table, chance)
-    told.write()
-    told.savepoint()
-    return told
+    shown = Story(table, chance)
+    shown.write()
+    shown.savepoint()
+    return shown

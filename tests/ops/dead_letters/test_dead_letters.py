@@ -39,7 +39,7 @@ def event(number: int = 1) -> tuple[Event, Message]:
 
 
 def test_a_letter_says_what_it_was_where_it_came_from_and_why() -> None:
-    told, sent = event()
+    shown, sent = event()
 
     letter = set_aside(sent)
 
@@ -48,7 +48,7 @@ def test_a_letter_says_what_it_was_where_it_came_from_and_why() -> None:
     assert letter.error == "no luck"
     assert letter.table == "lake.sales.orders"
     assert letter.headers == sent.headers
-    assert letter.event(Wire()) == told
+    assert letter.event(Wire()) == shown
 
 
 def test_a_letter_sent_back_is_the_message_that_it_was_and_says_so() -> None:

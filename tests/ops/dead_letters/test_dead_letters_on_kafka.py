@@ -106,23 +106,23 @@ def test_letters_are_listed_once_and_by_filter(place: Place) -> None:
 def test_a_letter_is_shown_whole(place: Place) -> None:
     poison, event = place.rows()
 
-    told = place.call("show", event["id"][:13])
-    assert told["decodes_as"] == "CommitCompleted"
-    assert told["event"]["event_id"] == commit(1).event_id
-    assert ["ce_type", "io.tidegate.CommitCompleted"] in told["headers"]
-    assert ["__connect.errors.exception.message", "a bug of the code"] in told["headers"]
-    told = place.call("show", poison["id"])
-    assert (told["decodes_as"], told["value_text"]) == (None, '{"no": "event"}')
-    assert (told["key"], told["value_hex"]) == ("\\xff\x00", b'{"no": "event"}'.hex())
+    shown = place.call("show", event["id"][:13])
+    assert shown["decodes_as"] == "CommitCompleted"
+    assert shown["event"]["event_id"] == commit(1).event_id
+    assert ["ce_type", "io.tidegate.CommitCompleted"] in shown["headers"]
+    assert ["__connect.errors.exception.message", "a bug of the code"] in shown["headers"]
+    shown = place.call("show", poison["id"])
+    assert (shown["decodes_as"], shown["value_text"]) == (None, '{"no": "event"}')
+    assert (shown["key"], shown["value_hex"]) == ("\\xff\x00", b'{"no": "event"}'.hex())
     with pytest.raises(TidegateError, match="no dead letter has an id that starts with"):
         place.call("show", "nothing")
 
 
 def test_a_dry_run_sends_nothing_and_tells_nothing(place: Place) -> None:
-    told = place.call("redrive", "--service", "savepoint-policy")
-    assert (told["executed"], len(told["letters"])) == (False, 1)
-    told = place.call("discard", "--service", "restorer", "--because", "a test")
-    assert (told["executed"], len(told["letters"])) == (False, 1)
+    shown = place.call("redrive", "--service", "savepoint-policy")
+    assert (shown["executed"], len(shown["letters"])) == (False, 1)
+    shown = place.call("discard", "--service", "restorer", "--because", "a test")
+    assert (shown["executed"], len(shown["letters"])) == (False, 1)
 
     assert len(place.audience.records("commits")) == 1
     assert place.audience.records("outcomes") == []
@@ -138,13 +138,13 @@ def test_a_redriven_letter_is_back_as_it_was_told_of_and_listed_no_more(place: P
     assert (back.key, back.value) == (place.event.key, place.event.value)
     mark = ("tidegate-redriven-from", row["id"].encode())
     assert back.headers == (*place.event.headers, mark)
-    [told] = place.audience.outcomes()
-    assert isinstance(told, DeadLetterRedriven)
-    assert (told.table, told.location) == ("lake.sales.orders", "/lake/orders")
-    assert (told.caused_by, told.requested_by) == (row["id"], "ana")
-    assert (told.service, told.error) == ("savepoint-policy", "a bug of the code")
+    [shown] = place.audience.outcomes()
+    assert isinstance(shown, DeadLetterRedriven)
+    assert (shown.table, shown.location) == ("lake.sales.orders", "/lake/orders")
+    assert (shown.caused_by, shown.requested_by) == (row["id"], "ana")
+    assert (shown.service, shown.error) == ("savepoint-policy", "a bug of the code")
     [original, _] = place.audience.records("commits")
-    assert (told.origin_topic, told.origin_partition, told.origin_offset) == (
+    assert (shown.origin_topic, shown.origin_partition, shown.origin_offset) == (
         f"{place.prefix}.commits",
         original.partition.number,
         original.offset,
@@ -163,9 +163,9 @@ def test_an_original_of_two_letters_is_sent_once_however_many_batches_they_are(
     bus.send([dead_letter(record, "gate", PermanentError("x"), f"{place.prefix}.dead-letters")])
     bus.close()
 
-    told = place.call("redrive", "--topic", "commits", "--limit", "1", "--execute")
+    shown = place.call("redrive", "--topic", "commits", "--limit", "1", "--execute")
 
-    assert (told["count"], len(told["letters"]), told["more"]) == (2, 1, True)
+    assert (shown["count"], len(shown["letters"]), shown["more"]) == (2, 1, True)
     assert [record.offset for record in place.audience.records("commits")] == [0, 1]
     assert {outcome.caused_by for outcome in place.audience.outcomes()} == {
         row["id"] for row in place.rows("--all", "--topic", "commits")
@@ -192,9 +192,9 @@ def test_nothing_is_sent_if_one_of_many_is_not_what_is_at_its_origin(
 def test_a_discarded_letter_stays_and_is_listed_no_more(place: Place) -> None:
     place.call("discard", "--reason", "avro", "--because", "a test message", "--execute")
 
-    [told] = place.audience.outcomes()
-    assert isinstance(told, DeadLetterDiscarded)
-    assert (told.table, told.reason) == ("unknown.unknown.unknown", "a test message")
+    [shown] = place.audience.outcomes()
+    assert isinstance(shown, DeadLetterDiscarded)
+    assert (shown.table, shown.reason) == ("unknown.unknown.unknown", "a test message")
     assert place.listed() == ["a bug of the code"]
     assert len(place.audience.dead_letters()) == 3
     assert len(place.audience.records("commands")) == 1

@@ -153,7 +153,7 @@ def test_offsets_that_outlive_the_commands_are_well(minutes: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("minutes", "kept", "told", "needed"),
+    ("minutes", "kept", "shown", "needed"),
     [
         pytest.param(
             10_080,
@@ -168,7 +168,7 @@ def test_offsets_that_outlive_the_commands_are_well(minutes: int) -> None:
     ],
 )
 def test_offsets_that_are_forgotten_before_the_commands_are_a_warning(
-    minutes: int, kept: int, told: str, needed: int
+    minutes: int, kept: int, shown: str, needed: int
 ) -> None:
     found = compare_retention(minutes, {"lake.other": DAY, "lake.commands": kept})
 
@@ -176,7 +176,7 @@ def test_offsets_that_are_forgotten_before_the_commands_are_a_warning(
         Status.WARN,
         f"set offsets.retention.minutes={needed} on the brokers",
     )
-    assert told in found.seen
+    assert shown in found.seen
 
 
 def test_retention_without_a_topic_is_not_judged() -> None:
@@ -210,7 +210,7 @@ def test_a_memory_that_fits_its_topics_is_well() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "told"),
+    ("seen", "shown"),
     [
         pytest.param(
             remembered(IDS, POSITIONS, watermarks=Watermarks("tomorrow", 0, 10)),
@@ -225,14 +225,14 @@ def test_a_memory_that_fits_its_topics_is_well() -> None:
         ),
     ],
 )
-def test_a_memory_that_does_not_fit_its_topics_fails(seen: ChangelogSummary, told: str) -> None:
+def test_a_memory_that_does_not_fit_its_topics_fails(seen: ChangelogSummary, shown: str) -> None:
     found = seen.finding("reader-gate", 2**24)
 
     assert (found.state, found.advice) == (
         Status.FAIL,
         "stop it, then run: tidegate replay group reader-gate --to-earliest --execute",
     )
-    assert told in found.seen
+    assert shown in found.seen
 
 
 @pytest.mark.parametrize("key", [b"\x00positions", b"lake.sales.orders"])
@@ -277,12 +277,12 @@ def test_clocks_a_little_apart_are_well(seconds: int) -> None:
     assert compare_clocks(NOON, NOON + timedelta(seconds=seconds)).state is Status.OK
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(-6, "-6.0 s"), (3600, "+3600.0 s")])
-def test_clocks_far_apart_are_a_warning_only(seconds: int, told: str) -> None:
+@pytest.mark.parametrize(("seconds", "shown"), [(-6, "-6.0 s"), (3600, "+3600.0 s")])
+def test_clocks_far_apart_are_a_warning_only(seconds: int, shown: str) -> None:
     found = compare_clocks(NOON, NOON + timedelta(seconds=seconds))
 
     assert found.state is Status.WARN
-    assert told in found.seen
+    assert shown in found.seen
 
 
 def test_the_client_puts_known_keys_where_kafkas_java_client_does() -> None:
@@ -422,7 +422,7 @@ def test_a_registry_that_does_not_answer_fails() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kafka", "told"),
+    ("kafka", "shown"),
     [
         pytest.param({"bootstrap.servers": CLOSED}, "Connection refused", id="none answers"),
         pytest.param({}, "no broker is configured", id="none is named"),
@@ -430,14 +430,14 @@ def test_a_registry_that_does_not_answer_fails() -> None:
     ],
 )
 def test_without_a_broker_that_alone_fails_and_the_rest_is_looked_at(
-    tmp_path: Path, kafka: dict[str, str | int], told: str
+    tmp_path: Path, kafka: dict[str, str | int], shown: str
 ) -> None:
     settings = Settings.model_validate({"kafka": kafka, "warehouse": {"roots": [str(tmp_path)]}})
 
     found = list(examine(settings, list(SERVICES), Extras()))
 
     assert [finding.check for finding in found if finding.state is Status.FAIL] == ["broker"]
-    assert told in found[0].seen
+    assert shown in found[0].seen
     skipped = [finding for finding in found if finding.state is Status.SKIPPED]
     assert {finding.seen for finding in skipped} == {"no broker"}
     assert [finding.check for finding in skipped] == [

@@ -7,7 +7,7 @@ from importlib.resources import files
 
 import pytest
 
-from support.told import cleaned, released, vacuum
+from support.deployment_events import cleaned, released, vacuum
 from tidegate.events import DirectoriesCleaned
 from tidegate.events.catalogue import EVENT_TYPES
 from tidegate.events.framing import Headers

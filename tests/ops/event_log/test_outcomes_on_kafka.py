@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from support.samples import NOON
-from support.told import (
+from support.deployment_events import (
     ORDERS,
     cleaned_in_parts,
     completed,
@@ -27,6 +26,7 @@ from support.told import (
     started,
     vacuum,
 )
+from support.samples import NOON
 from support.waiting import wait_for
 from tidegate.cli import app
 from tidegate.errors import ConfigError

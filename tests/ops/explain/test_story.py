@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.samples import NOON, commit, release, savepoint_request
-from support.told import (
+from support.deployment_events import (
     approved,
     awaiting,
     cleaned,
@@ -17,6 +16,7 @@ from support.told import (
     started,
     vacuum,
 )
+from support.samples import NOON, commit, release, savepoint_request
 from tidegate.events import Event, LackedHold, RestoreFailed, UnknownTableReleased
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.explain.story import HeldIds, Story, ids_of_chain
@@ -61,9 +61,9 @@ def test_a_vacuum_that_waits_is_known_to_wait_even_if_older_ones_alone_are_liste
     young, old = vacuum(17), vacuum(7)
     record = Record(Partition("t", 0), 0, b"", b"", (), 0)
     oldest = (lacking(old, LackedHold(lock_id=7)),)
-    told = Story("t", [LoggedEvent(record, young)], oldest, (), 0, 5, {young.event_id})
+    shown = Story("t", [LoggedEvent(record, young)], oldest, (), 0, 5, {young.event_id})
 
-    [first, second] = told.next_steps()
+    [first, second] = shown.next_steps()
 
     assert old.event_id in first
     assert second == "4 younger vacuums wait, too: tidegate waiting --table t"

@@ -51,8 +51,8 @@ def work(bus: MemoryBus) -> None:
 
 def waiting(bus: MemoryBus, table: str) -> list[WaitingVacuum]:
     store = store_of(FORGETFUL)
-    told = bus.records("tidegate.reader-gate.changelog")
-    store.restore((record.key or b"", record.value) for record in told)
+    shown = bus.records("tidegate.reader-gate.changelog")
+    store.restore((record.key or b"", record.value) for record in shown)
     pieces = store.state(table).loaded.pieces
     found = (pieces.get(name) for name in pieces.names())
     return [e.whole() for e in found if isinstance(e, WaitingVacuum | VacuumRecord)]

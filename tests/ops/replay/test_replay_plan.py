@@ -285,17 +285,17 @@ def test_what_can_t_be_read_is_told_of_unless_its_key_or_its_id_is_another() -> 
     other = Message("tidegate.commits", b"lake.sales.other", b"{}", (("ce_id", b"y"),))
     records = [record(nameless, 1), record(named, 2), record(other, 3)]
 
-    def told(**conditions: object) -> list[int]:
+    def shown(**conditions: object) -> list[int]:
         selection = Selection(**conditions)  # type: ignore[arg-type]
         found = list(select_events(records, selection, Wire()))
         assert all(isinstance(item, Unreadable) for item in found)
         return [item.record.offset for item in found]
 
-    assert told() == [1, 2, 3]
-    assert told(table="lake.sales.orders") == [1, 2]
-    assert told(event_ids=frozenset({"x"})) == [1, 2]
-    assert told(from_offset=2) == [2, 3]
-    assert told(partition=1) == []
+    assert shown() == [1, 2, 3]
+    assert shown(table="lake.sales.orders") == [1, 2]
+    assert shown(event_ids=frozenset({"x"})) == [1, 2]
+    assert shown(from_offset=2) == [2, 3]
+    assert shown(partition=1) == []
 
 
 def test_events_of_one_batch_keep_their_order() -> None:

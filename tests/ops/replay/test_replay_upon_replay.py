@@ -50,8 +50,8 @@ def asked(bus: MemoryBus) -> list[tuple[str, int]]:
 def bus() -> MemoryBus:
     """Two commits of each table, which no rule covered then."""
     made = memory_bus(DECIDER, partitions=1)
-    told = enumerate([ORDERS, OTHER, THIRD] * 2, start=1)
-    made.send([message(commit(number, table)) for number, table in told])
+    shown = enumerate([ORDERS, OTHER, THIRD] * 2, start=1)
+    made.send([message(commit(number, table)) for number, table in shown])
     work(made, "none.none.none")
     return made
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from support.samples import NOON, commit, release
-from support.told import (
+from support.deployment_events import (
     awaiting,
     completed,
     rejected,
@@ -15,6 +14,7 @@ from support.told import (
     started,
     vacuum,
 )
+from support.samples import NOON, commit, release
 from tidegate.events import (
     Event,
     SavepointCreated,

@@ -99,7 +99,7 @@ def test_a_list_of_policies_has_no_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("found", "shown"),
     [
         pytest.param(
             replace(AS_DECLARED, partitions=3),
@@ -143,9 +143,9 @@ def test_a_list_of_policies_has_no_order() -> None:
         ),
     ],
 )
-def test_each_difference_is_one_line_that_says_what_to_do(found: ActualTopic, told: str) -> None:
+def test_each_difference_is_one_line_that_says_what_to_do(found: ActualTopic, shown: str) -> None:
     assert [str(difference) for difference in differences([WANTED], {"lake.locks": found})] == [
-        told
+        shown
     ]
 
 

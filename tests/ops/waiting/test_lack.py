@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 
+from support.deployment_events import ORDERS, vacuum
 from support.samples import NOON, release
-from support.told import ORDERS, vacuum
 from tidegate.cleaning import ReaderGate
 from tidegate.cli.waiting import age_of, headline
 from tidegate.events import Event, LackedHold, LockHold, LockReleased, VacuumFinished

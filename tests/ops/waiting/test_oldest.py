@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from support.deployment_events import vacuum
 from support.samples import NOON
-from support.told import vacuum
 from tidegate.cleaning import ReaderGate
 from tidegate.cleaning.gate_state import GateState
 from tidegate.ops.waiting import OldestVacuums

@@ -81,8 +81,8 @@ def test_the_broker_of_the_environment_wins_and_the_rest_of_the_file_stays(
     file.write_text('[kafka]\n"bootstrap.servers" = "file:1"\n"security.protocol" = "SSL"')
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "environment:2")
 
-    told = Settings.load(file).connection()
-    assert told == {"bootstrap.servers": "environment:2", "security.protocol": "SSL"}
+    shown = Settings.load(file).connection()
+    assert shown == {"bootstrap.servers": "environment:2", "security.protocol": "SSL"}
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ class Bridge:
         """The next call of a look; a look that can find nothing is left out."""
         look, rules = world.looking, self._model.rules
         if look is None:
-            waiting, visible = self._told(world)[1], self._visible(world)
+            waiting, visible = self._state_of_events(world)[1], self._visible(world)
             if visible or (not rules.queue_first and self._is_under_way(world)):
                 asked = Looking(visible if rules.queue_first else ())
                 yield "bridge asks for compactions", False, world._replace(looking=asked)
@@ -76,10 +76,10 @@ class Bridge:
                     label = f"bridge dies after {count} of {len(found)} events"
                     yield label, True, published(dead, found[:count], self._model)
 
-    def _told(self, world: World) -> tuple[set[Key], WaitingHolds]:
+    def _state_of_events(self, world: World) -> tuple[set[Key], WaitingHolds]:
         """What it knows from the topics: the vacuums that are published, and what waits."""
-        told = self._from_topics.get(world.published)
-        if told is None:
+        exported = self._from_topics.get(world.published)
+        if exported is None:
             events = [self._model.events[number] for number in sorted(world.published)]
             vacuums = [event for event in events if isinstance(event, VacuumFinished)]
             waiting = WaitingHolds("hive", free_elsewhere=self._model.rules.frees_elsewhere)
@@ -88,21 +88,21 @@ class Bridge:
             for release in events:
                 if isinstance(release, LockReleased):
                     waiting.release(release)
-            told = {published_key(vacuum) for vacuum in vacuums}, waiting
-            self._from_topics[world.published] = told
-        return told
+            exported = {published_key(vacuum) for vacuum in vacuums}, waiting
+            self._from_topics[world.published] = exported
+        return exported
 
     def _is_under_way(self, world: World) -> bool:
         return any(vacuum.phase in {"begun", "written"} for vacuum in world.vacuums)
 
     def _visible(self, world: World) -> tuple[int, ...]:
         """The vacuums, by index, that are to be published."""
-        told = self._told(world)[0]
+        exported = self._state_of_events(world)[0]
         queue = [self._queued(index, vacuum) for index, vacuum in enumerate(world.vacuums)]
         return tuple(
             entry.compaction_id
             for entry in queue
-            if entry.is_visible and key_of(entry, "hive") not in told
+            if entry.is_visible and key_of(entry, "hive") not in exported
         )
 
     def _queued(self, index: int, vacuum: Vacuum) -> Compaction:
@@ -135,7 +135,7 @@ class Bridge:
         opened = open_txns(world, self._scenario) if look.open is None else look.open
         transactions = Transactions(high_water_mark(world), dict.fromkeys(opened, 0))
         held = HeldTables([self._lock(world, lock) for lock in look.locks or ()])
-        waiting = self._told(world)[1]
+        waiting = self._state_of_events(world)[1]
         found: list[Event] = [
             _release(event.lock_id, event.transaction_id)
             for event in waiting.ended(waiting.begin(), held, transactions)
