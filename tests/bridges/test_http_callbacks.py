@@ -15,7 +15,7 @@ BODY = json.dumps({"commitTime": "20260301100400000", "basePath": "/wh/a"}).enco
 
 
 class Endpoint:
-    """An endpoint that listens, and what it heard."""
+    """An endpoint that listens, and the messages it received."""
 
     def __init__(self) -> None:
         self.received: list[Callback] = []
@@ -50,7 +50,7 @@ def post(body: bytes, *headers: bytes) -> bytes:
     return b"\r\n".join((b"POST / HTTP/1.1", *headers, b"", body))
 
 
-def test_a_message_is_heard(endpoint: Endpoint) -> None:
+def test_a_message_is_received(endpoint: Endpoint) -> None:
     length = b"Content-Length: %d" % len(BODY)
 
     assert b" 202 " in endpoint.ask(post(BODY, length))

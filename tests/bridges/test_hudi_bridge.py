@@ -104,7 +104,7 @@ def test_commits_are_published_once_through_deaths_and_by_two(
 def test_a_kafka_callback_makes_it_look_at_once(
     bootstrap_servers: str, topic_prefix: str, tmp_path: Path
 ) -> None:
-    topic = f"{topic_prefix}.locks"  # any topic: what Hudi sends is told from the rest
+    topic = f"{topic_prefix}.locks"  # any topic: its own messages are recognised
     settings = f"""
         [bridge.hudi]
         tables = ["{tmp_path}/wh/*"]

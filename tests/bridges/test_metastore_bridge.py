@@ -113,7 +113,7 @@ def is_active(bridge: Child) -> bool | None:
 def test_two_bridges_one_active_and_the_other_takes_over_when_it_is_killed(
     bridged: Bridged,
 ) -> None:
-    """What ended while nobody was watching is published by the second one, as reconciled."""
+    """A hold that ended while no bridge watched is published by the second one, as reconciled."""
     engine = bridged.engine
     both = [bridged.bridge("first"), bridged.bridge("second")]
     wait_for("one of the two", lambda: {is_active(e) for e in both} == {True, False}, 90)

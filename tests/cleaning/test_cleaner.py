@@ -180,8 +180,8 @@ def test_only_the_partition_of_the_vacuum_is_cleaned(warehouse: Path, cleaner: C
     assert tree(other) == before
 
 
-def test_what_is_no_acid_directory_stays(warehouse: Path, cleaner: Cleaner) -> None:
-    """Hive calls original files obsolete below a base; here they stay, and harm nobody."""
+def test_what_is_not_an_acid_directory_stays(warehouse: Path, cleaner: Cleaner) -> None:
+    """Hive calls original files obsolete below a base; here they stay, without harm."""
     case = FIVE_LISTINGS[2]
     table = build(warehouse / "t", case.directories)
     (table / "000000_0").write_text("an original file")

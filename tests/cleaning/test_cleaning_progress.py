@@ -32,7 +32,7 @@ AT_ONCE = timedelta(milliseconds=5)
 
 
 class HalfWay:
-    """Works on the first batch, then waits until somebody has heard of it."""
+    """Works on the first batch, then waits until its report is read."""
 
     def __init__(self) -> None:
         self.go_on = threading.Event()
@@ -94,7 +94,7 @@ def test_what_the_work_raises_is_raised_and_a_time_out_of_its_own_ends_it() -> N
         list(while_working(failing, lambda: 1, AT_ONCE))
 
 
-def test_whoever_stops_listening_waits_for_the_work() -> None:
+def test_a_caller_that_stops_reading_waits_for_the_work() -> None:
     go_on, ended = threading.Event(), threading.Event()
 
     def work() -> None:

@@ -107,7 +107,7 @@ def as_hives_cleaner(
 
 
 def with_the_mark_lowered(answer: ValidWriteIds, highest: int) -> ValidWriteIds:
-    """What is valid now, as Hive's cleaner takes it: open ids above the mark are still known."""
+    """The valid state now, as Hive's cleaner takes it: open ids above the mark are still known."""
     return replace(answer, high_water_mark=min(highest, answer.high_water_mark))
 
 
@@ -119,7 +119,7 @@ def all_as_committed(answer: ValidWriteIds, _: int) -> ValidWriteIds:
 def never_the_aborted(
     listing: Sequence[ListedDirectory], command: CleaningReleased
 ) -> CleaningPlan:
-    """What aborted writes left is nobody's: openLooKeng."""
+    """The leftovers of aborted writes belong to no reader: openLooKeng."""
     plan = plan_cleaning(listing, command)
     kept = tuple(item for item in plan.remove if "delta_0000002_0000002" not in item.name)
     return replace(plan, remove=kept)

@@ -247,7 +247,7 @@ def test_a_topic_with_another_number_of_partitions_is_refused_and_none_is_made(
 
 
 @pytest.mark.kafka
-def test_a_topic_that_somebody_else_made_a_moment_ago_is_compared_too(
+def test_a_topic_that_another_client_made_a_moment_ago_is_compared_too(
     tidegate: Tidegate, tmp_path: Path, bootstrap_servers: str, topic_prefix: str
 ) -> None:
     create_topic(bootstrap_servers, f"{topic_prefix}.locks", partitions=3)
@@ -329,7 +329,7 @@ def test_h_is_short_for_help(tidegate: Tidegate, command: tuple[str, ...]) -> No
     ("servers", "cause"),
     [
         pytest.param("no-such-host.invalid:9092", "Failed to resolve", id="no such host"),
-        pytest.param(CLOSED, "refused", id="nobody listens"),
+        pytest.param(CLOSED, "refused", id="no listener"),
     ],
 )
 def test_a_broker_that_is_not_there_is_named_with_the_cause_within_seconds(

@@ -69,7 +69,7 @@ def test_a_key_that_names_another_table_is_refused() -> None:
         event_of(b"lake.sales.returns", encode(COMMIT))
 
 
-def test_the_same_commit_told_twice_has_one_id() -> None:
+def test_the_same_commit_published_twice_has_one_id() -> None:
     later = COMMIT.model_dump() | {"event_id": "", "occurred_at": datetime.now(UTC)}
 
     assert CommitCompleted.model_validate(later).event_id == COMMIT.event_id
@@ -160,7 +160,7 @@ REQUEST = {
         {"occurred_at": "2026-11-21T13:00:00+01:00"},
     ],
 )
-def test_the_same_event_told_in_another_form_has_the_same_id(shown: dict[str, object]) -> None:
+def test_the_same_event_in_another_form_has_the_same_id(shown: dict[str, object]) -> None:
     first = RestoreRequested.model_validate(REQUEST)
     assert RestoreRequested.model_validate(REQUEST | shown).event_id == first.event_id
     assert RestoreRequested.model_validate(REQUEST | {"plan_only": True}).event_id != first.event_id
@@ -180,7 +180,7 @@ def test_a_list_and_a_tuple_make_the_same_event() -> None:
     assert listed.event_id == VacuumFinished.model_validate(shown | {"directories": made}).event_id
 
 
-def test_a_fault_of_an_event_without_an_id_is_told_once_and_at_its_field() -> None:
+def test_a_fault_of_an_event_without_an_id_is_reported_once_and_at_its_field() -> None:
     with pytest.raises(ValidationError) as shown:
         RestoreRequested.model_validate(REQUEST | {"reason": ""})
     assert [error["loc"] for error in shown.value.errors()] == [("reason",)]

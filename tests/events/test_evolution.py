@@ -270,7 +270,7 @@ def test_a_symbol_that_only_tomorrow_knows_is_a_format_error() -> None:
         ),
     ],
 )
-def test_a_schema_that_is_none_of_ours_is_refused(text: str, said: str) -> None:
+def test_a_schema_of_another_system_is_refused(text: str, said: str) -> None:
     with pytest.raises(FormatError, match=said):
         writer_from(text)
 

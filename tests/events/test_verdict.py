@@ -1,4 +1,4 @@
-"""What outcomes mean for whoever asked."""
+"""The meaning of outcomes for the requester."""
 
 from __future__ import annotations
 

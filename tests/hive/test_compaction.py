@@ -147,7 +147,7 @@ def test_a_product_is_known_with_or_without_its_transaction() -> None:
     assert minor(1, 3, "delta_1_3_v7").is_product(visible)
 
 
-def test_another_transactions_directory_is_no_product() -> None:
+def test_another_transactions_directory_is_not_a_product() -> None:
     assert not minor(1, 3, txn=8).is_product(parse_name("delta_1_3_v7"))
     assert not minor(1, 3, "delta_1_3_v8").is_product(parse_name("delta_1_3_v7"))
     assert not minor(1, 3).is_product(parse_name("delete_delta_1_3"))

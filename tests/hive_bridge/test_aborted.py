@@ -51,7 +51,7 @@ class Sweep(Unobserved):
         self.refusals += 1
 
     def after(self, seconds: float, db: str) -> list[WritesAborted]:
-        """What is published of a database so much later."""
+        """The events of a database, published so much later."""
         self.now += seconds
         with MetastoreClient(self.engine.settings) as client:
             aborted = client.transactions().aborted
@@ -112,7 +112,7 @@ def test_what_aborted_is_published_after_its_grace_time_and_only_that_is_cleaned
 
 
 @on_both_versions
-def test_partitions_that_the_metastore_has_never_heard_of_are_met_too(
+def test_partitions_that_the_metastore_does_not_know_are_met_too(
     engine: HiveEngine, sweep: Sweep
 ) -> None:
     """Of a write with dynamic partitions that aborted early; a base in one decides about none."""

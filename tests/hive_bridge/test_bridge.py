@@ -57,7 +57,7 @@ def test_a_compaction_is_published_with_its_snapshot_and_its_holds(
     assert event.directories == (product("delta_0000002_0000004", txn),)
     assert (event.min_write_id, event.max_write_id) == (2, 4)
     assert event.valid_write_ids == f"{db}.orders:4:9223372036854775807::{aborted}"
-    # whoever is later sees what the compaction made; Hive 3 does not say who is
+    # a later reader sees what the compaction made; Hive 3 does not say who is
     beside = {later_lock} if engine.is_hive_3 else set[int]()
     assert {lock.lock_id for lock in event.locks} == {0, locked} | beside
     assert {reader, compiling} <= set(event.open_transactions)
@@ -124,7 +124,7 @@ def test_a_reader_that_locks_its_tables_one_by_one_holds_until_its_end(
 
 
 @on_both_versions
-def test_where_readers_lock_at_once_a_long_query_on_another_table_holds_nobody_back(
+def test_where_readers_lock_at_once_a_long_query_on_another_table_holds_no_cleaning_back(
     engine: HiveEngine,
 ) -> None:
     watched = Watched(engine, readers_lock_at_once=True)

@@ -1,4 +1,4 @@
-"""What was cleaned is marked in the queue: on a real Metastore, with the real cleaner."""
+"""A cleaned compaction is marked in the queue: on a real Metastore, with the real cleaner."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_what_was_released_is_not_waited_for_any_more() -> None:
         pytest.param([lock(1, table="stock", transaction_id=8)], False, id="another one did"),
     ],
 )
-def test_an_open_transaction_that_locked_other_tables_only_holds_nobody_back(
+def test_an_open_transaction_that_locked_other_tables_only_holds_no_cleaning_back(
     locks: list[Lock], *, is_free: bool
 ) -> None:
     holds = waiting()

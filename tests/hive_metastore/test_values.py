@@ -30,7 +30,7 @@ HIVE_4 = Compaction(1, "sales", "orders", None, MINOR, READY_FOR_CLEANING, 3, 20
             {"transaction_id": None, "next_transaction_id": None}, True, id="Hive 3 has renamed it"
         ),
         pytest.param({"state": "working"}, False, id="at work"),
-        pytest.param({"state": "succeeded"}, False, id="cleaned by somebody"),
+        pytest.param({"state": "succeeded"}, False, id="cleaned by another"),
         pytest.param({"state": "failed"}, False, id="failed"),
     ],
 )

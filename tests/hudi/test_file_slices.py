@@ -217,7 +217,7 @@ def test_a_log_file_is_kept_with_both_slices_if_the_compaction_is_archived_too()
         ),
         pytest.param(
             [log(2), base(5)], {}, 4, [log(2)],
-            id="a group that began with log files, before a base file that is no compaction's",
+            id="a group that began with log files, before a base file that is not of a compaction",
         ),
     ],
 )  # fmt: skip
@@ -255,7 +255,7 @@ def test_no_plan_is_read_where_the_timeline_says_it_all() -> None:
 
 
 @given(histories())
-def test_the_newest_slice_has_every_committed_log_file_that_its_base_lacks(
+def test_the_newest_slice_has_every_committed_log_file_that_its_base_misses(
     history: tuple[list[Instant], list[str], int],
 ) -> None:
     instants, files, until = history

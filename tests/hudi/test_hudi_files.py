@@ -51,7 +51,7 @@ def test_a_log_file_s_name_reads_back(token: str) -> None:
 @pytest.mark.parametrize(
     "name", [".hoodie_partition_metadata", f".a_0-1-2_{ONE}.parquet.crc", "a.parquet", "_SUCCESS"]
 )
-def test_other_files_are_no_data(name: str) -> None:
+def test_other_files_are_not_data(name: str) -> None:
     assert BaseFile.parse(name) is None
     assert LogFile.parse(name) is None
 

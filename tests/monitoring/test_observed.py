@@ -1,4 +1,4 @@
-"""What is measured while the real loops work, and that measuring changes nothing."""
+"""Measurements while the real loops work, and that measuring changes nothing."""
 
 from __future__ import annotations
 

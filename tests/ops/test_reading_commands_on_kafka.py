@@ -150,7 +150,7 @@ def test_the_newest_of_a_table_are_explained_and_older_ones_counted(place: Place
 
 
 def test_waiting_does_not_disturb_the_gate(place: Place) -> None:
-    """The changelog is fenced by whoever opens it to write: reading it must not."""
+    """The changelog is fenced by every writer that opens it: reading it must not."""
     before = TopicMonitor(place.servers, place.prefix, 2).commands()
     place.call("waiting")
     publish(
@@ -206,7 +206,7 @@ def test_explain_says_what_it_does_not_know(place: Place) -> None:
 
 
 def test_status_shows_services_lag_waiting_and_running_at_one_look(place: Place) -> None:
-    """The commands that nobody has read are the lag of the executors, which do not run."""
+    """The unread commands are the lag of the executors, which do not run."""
     [shown] = place.rows("status", code=1)
 
     services = {row["service"]: row for row in shown["services"]}
@@ -251,7 +251,7 @@ def test_status_for_people_is_a_table_and_lines(place: Place) -> None:
     assert f"savepoints of {ORDERS}: 1 written" in shown
 
 
-def test_status_watches_until_it_is_told_to_stop(place: Place) -> None:
+def test_status_watches_until_it_is_stopped(place: Place) -> None:
     command = [sys.executable, "-u", "-m", "tidegate.cli", "status", "--watch", "--every", "1s"]
     command += ["--json", "-c", str(place.file)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:

@@ -141,11 +141,11 @@ def test_a_request_that_was_dead_lettered_has_failed(place: Place) -> None:
             for record in bus.log(Partition(receipt.topic, receipt.partition))
             if record.offset == receipt.offset
         ]
-        letter = dead_letter(
+        written = dead_letter(
             record, "restorer", PermanentError("no such code"), f"{place.prefix}.dead-letters"
         )
         of_another = Record(record.partition, 0, record.key, b"", (("ce_id", b"other"),), 1)
-        bus.send([dead_letter(of_another, "x", PermanentError("x"), letter.topic), letter])
+        bus.send([dead_letter(of_another, "x", PermanentError("x"), written.topic), written])
         bus.close()
         answered = watch.wait_for(receipt, 60)
 
@@ -229,7 +229,7 @@ def call(*arguments: str) -> int | str | None:
     return ended.value.code
 
 
-def test_what_nobody_answers_cannot_be_waited_for(place: Place, tmp_path: Path) -> None:
+def test_an_event_without_answer_cannot_be_waited_for(place: Place, tmp_path: Path) -> None:
     from tidegate.cli import app  # noqa: PLC0415
 
     file = tmp_path / "commit.json"

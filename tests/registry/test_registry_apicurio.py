@@ -94,7 +94,7 @@ def consumed(servers: str, topic: str, count: int) -> Iterator[Message]:
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("schema_id_in", ["value", "headers"])
-def test_a_service_hears_and_speaks_through_the_registry(
+def test_a_service_consumes_and_produces_through_the_registry(
     registry: RunningRegistry,
     bootstrap_servers: str,
     topic_prefix: str,
@@ -135,7 +135,7 @@ def test_a_service_hears_and_speaks_through_the_registry(
         assert message.value == (b"" if in_header else name) + encode_body(event)
 
 
-def test_a_registry_that_is_away_or_is_none_is_named_in_the_error(
+def test_a_registry_that_is_away_or_is_not_a_registry_is_named_in_the_error(
     registry: RunningRegistry,
 ) -> None:
     with pytest.raises(TransientError, match="read schema 1"):

@@ -107,7 +107,7 @@ def test_an_unknown_id_is_a_format_error(in_memory: RegistrySchemas) -> None:
         Wire(in_memory).deserialize(KEY, id_prefix(404) + encode_body(commit(1)))
 
 
-def test_a_schema_of_somebody_else_is_a_format_error(in_memory: RegistrySchemas) -> None:
+def test_a_schema_of_another_system_is_a_format_error(in_memory: RegistrySchemas) -> None:
     from confluent_kafka.schema_registry import Schema  # noqa: PLC0415
 
     foreign = '{"type": "record", "name": "Order", "namespace": "shop", "fields": []}'

@@ -139,7 +139,7 @@ def registry_that_answers(answer: dict[str, object]) -> Iterator[str]:
     [
         pytest.param({"id": 7, "guid": str(GUID)}, b"\x01" + GUID.bytes, id="a GUID"),
         pytest.param({"id": 7}, b"\x00\x00\x00\x00\x07", id="no GUID"),
-        pytest.param({"id": 7, "guid": "7"}, b"\x00\x00\x00\x00\x07", id="a GUID that is none"),
+        pytest.param({"id": 7, "guid": "7"}, b"\x00\x00\x00\x00\x07", id="not a valid GUID"),
     ],
 )
 def test_the_header_holds_the_guid_or_else_the_id(
@@ -165,7 +165,7 @@ def test_before_the_body_stands_the_id_even_where_there_is_a_guid(
     assert VALUE_HEADER not in dict(serialized.headers)
 
 
-def test_deciders_and_executors_hear_and_speak_with_ids_in_headers(
+def test_deciders_and_executors_consume_and_produce_with_ids_in_headers(
     schemas: RegistrySchemas,
 ) -> None:
     bus, recorder, wire = memory_bus(EveryThird.name), Recorder(), Wire(schemas)
@@ -197,11 +197,11 @@ def test_a_message_that_was_set_aside_and_sent_back_is_still_read(
     bus.send([wire.serialize(command, "tidegate.commands")])
     loop = ExecutorLoop(recorder, bus, wire=wire)
     work_off(loop)
-    [letter] = [read_dead_letter(record) for record in bus.records("tidegate.dead-letters")]
-    assert letter.event(wire) == command
+    [listed] = [read_dead_letter(record) for record in bus.records("tidegate.dead-letters")]
+    assert listed.event(wire) == command
 
     [original] = bus.records("tidegate.commands")
-    bus.send([redriven_message(letter, original)])
+    bus.send([redriven_message(listed, original)])
     work_off(loop)
 
     assert events_read(bus, "tidegate.commands", wire) == [command, command]

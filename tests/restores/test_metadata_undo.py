@@ -1,4 +1,4 @@
-"""What is undone in a metadata table, and every reason to drop it instead."""
+"""The undone parts of a metadata table, and every reason to drop it instead."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_a_compaction_on_top_of_such_a_one_goes_too(tmp_path: Path) -> None:
     assert metadata.names() == before - of(before, at(3), at(4))
 
 
-def test_a_compaction_that_nobody_completed_goes(tmp_path: Path) -> None:
+def test_a_compaction_that_did_not_complete_goes(tmp_path: Path) -> None:
     table, metadata = indexed(tmp_path)
     before = metadata.names()
     metadata.schedule(at(6), {"files": []})

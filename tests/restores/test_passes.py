@@ -71,7 +71,7 @@ def test_an_instant_that_needs_rollback_blocks_is_alone() -> None:
 
 
 def test_a_delta_commit_of_layout_1_is_alone() -> None:
-    """Once it is inflight, what it wrote is told from its inflight file."""
+    """Once it is inflight, its writes are known from its inflight file."""
     files = timeline(m1="deltacommit deltacommit", m2="deltacommit deltacommit")
 
     assert shape([step(2), step(1)], files, Layout.ONE) == [["02"], ["01"]]

@@ -203,7 +203,7 @@ def test_an_approval_before_its_request_is_refused_and_a_later_one_counts(place:
 def test_an_approval_that_was_published_before_the_request_was_planned_counts(
     place: Place, tmp_path: Path
 ) -> None:
-    # whoever makes the plan offline knows its id: the same table gives the same
+    # an operator who makes the plan offline knows its id: the same table gives the same
     other = tmp_path / "other"
     other.mkdir()
     known = Place(other)
@@ -598,7 +598,7 @@ def test_an_id_that_was_used_before_approves_no_other_plan(place: Place) -> None
     approval = place.approval(request)
     place.table.commit("20260301130000000", at(4))
     before = snapshot(place.root)
-    place.run(place.request(event_id="request-2"))  # it shows the plan that nobody has approved
+    place.run(place.request(event_id="request-2"))  # it shows the unapproved plan
     forged = place.approval(request, approved_by="ada")
     assert forged.plan_id != approval.plan_id
 

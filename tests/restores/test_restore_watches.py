@@ -159,7 +159,7 @@ def test_no_time_is_lost_where_nothing_is_pending(tmp_path: Path) -> None:
     assert wait.waited == []
 
 
-def test_a_watch_of_no_time_is_none(tmp_path: Path) -> None:
+def test_without_a_watch_nothing_is_watched(tmp_path: Path) -> None:
     table = writing(tmp_path)
     wait = Meanwhile(lambda: another_marker(table))
 
@@ -187,7 +187,7 @@ def test_a_restore_is_not_resumed_either_while_a_pending_write_moves(tmp_path: P
     assert message.startswith("writer-alive")
 
 
-def test_another_process_at_the_same_restore_is_no_writer(tmp_path: Path) -> None:
+def test_another_process_at_the_same_restore_is_not_a_writer(tmp_path: Path) -> None:
     table = half_done(tmp_path)
 
     def roll_back() -> None:

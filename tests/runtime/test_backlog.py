@@ -1,4 +1,4 @@
-"""Which commands of a partition are in memory: order, bounds, and nobody waits for ever."""
+"""Which commands of a partition are in memory: order, bounds, and none waits without end."""
 
 from __future__ import annotations
 

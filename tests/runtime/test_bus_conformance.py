@@ -27,7 +27,7 @@ def group(topics: Topics) -> str:
 
 
 class Log:
-    """A listener that writes down what it is told."""
+    """A listener that records its calls."""
 
     def __init__(self) -> None:
         self.held: set[Partition] = set()
@@ -142,7 +142,7 @@ def test_a_group_goes_on_at_the_committed_offset(bus: Bus, topics: Topics) -> No
     assert [record.offset for record in records] == [3, 4]
 
 
-def test_metadata_is_kept_with_its_offset_by_whoever_owns_the_partition(
+def test_metadata_is_kept_with_its_offset_by_the_owner_of_the_partition(
     bus: Bus, topics: Topics
 ) -> None:
     part = Partition(topics[0], 1)

@@ -195,7 +195,7 @@ def test_invalid_messages_in_between_do_not_hide_a_bug() -> None:
     assert dead_letters_until_flood(limit, ZERO, keys=TABLES[50:]) == 0
 
 
-def test_a_batch_of_messages_that_the_client_cannot_read_stops_nobody() -> None:
+def test_a_batch_of_messages_that_the_client_cannot_read_stops_no_service() -> None:
     class Bomb(MemoryBus):
         """The first batch of the commits unpacks to more than the client takes."""
 

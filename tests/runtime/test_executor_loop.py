@@ -314,7 +314,7 @@ def test_partitions_taken_away_are_not_acknowledged_by_who_lost_them() -> None:
 
 
 class LateCommits(MemoryBus):
-    """Commits that nobody waits for reach the broker with the member's next poll, as on Kafka."""
+    """Asynchronous commits reach the broker with the member's next poll, as on Kafka."""
 
     def subscribe(
         self,
@@ -437,7 +437,7 @@ def test_a_flood_says_what_to_look_at_and_what_to_do_next() -> None:
 
 
 class Watched(MemoryBus):
-    """Counts how often somebody looks back at outcomes; may lose the broker's answer once."""
+    """Counts the lookups of outcomes; may lose the broker's answer once."""
 
     looks = taken = 0
     loses_answer = False

@@ -155,7 +155,7 @@ class Away(LimitedBus):
         super().send(messages)
 
 
-def test_a_large_command_that_was_not_delivered_is_no_dead_letter() -> None:
+def test_a_large_command_that_was_not_delivered_is_not_a_dead_letter() -> None:
     bus = Away([*(topic.name() for topic in TOPICS), changelog("wordy").name()], partitions=1)
     bus.send([message(asking(n, ALWAYS_ACCEPTED_BYTES + 1)) for n in range(3)])
 

@@ -1,4 +1,4 @@
-"""After a leader was elected anew librdkafka's admin client must be told to look for it."""
+"""After a leader was elected anew librdkafka's admin client must search for it again."""
 
 from __future__ import annotations
 

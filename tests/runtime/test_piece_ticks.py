@@ -1,4 +1,4 @@
-"""What is due although no event comes: decided at the broker's time, once, and never too early."""
+"""Work that is due without an event: decided at the broker's time, once, and never too early."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_rule_3_a_dead_letter_that_is_written_again_has_the_same_id() -> None:
 
 
 class LateCommits(MemorySubscription):
-    """A commit that nobody waits for does not arrive: the member is gone before."""
+    """An asynchronous commit does not arrive: the member is gone before."""
 
     def commit(
         self, at: Offsets, metadata: CommitMetadata = NO_METADATA, *, wait: bool = False

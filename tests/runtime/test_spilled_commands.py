@@ -181,7 +181,7 @@ def test_what_was_not_kept_is_read_once_more_when_its_partition_comes_back() -> 
     loop.close()
 
 
-def test_what_was_not_kept_is_left_to_whoever_gets_the_partition() -> None:
+def test_what_was_not_kept_is_left_to_the_next_owner() -> None:
     bus, executor, loop = with_a_table_that_waits()
     loop.lost([ONLY])
     executor.go_on.set()

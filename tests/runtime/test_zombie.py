@@ -56,7 +56,7 @@ def states_written(deployment: Deployment) -> int:
 
 
 def entries(records: list[Record]) -> list[tuple[bytes | None, bytes | None]]:
-    """What was written, but for positions: the successor reads the zombie's commands too."""
+    """The written messages without the positions: the successor reads the zombie's commands too."""
     return [(record.key, record.value) for record in records if record.key != POSITIONS_KEY]
 
 

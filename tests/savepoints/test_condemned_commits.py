@@ -149,7 +149,7 @@ def test_a_savepoint_that_was_removed_is_not_known_any_more() -> None:
 
     assert isinstance(request, RestoreRequested)
     assert request.savepoint == "20260301090000000"
-    # and is kept from removal, as long as somebody may restore to it
+    # and is kept from removal, as long as a restore may use it
     assert made.decide(state, condemned(), AT).state.is_wanted(request.savepoint, AT)
 
 
@@ -216,7 +216,7 @@ def test_a_savepoint_is_kept_while_a_restore_to_it_waits_for_its_approval() -> N
     assert not forged.is_wanted(FIRST, AT + timedelta(days=21))
 
 
-def test_a_restore_without_approval_is_no_answer_to_a_condemned_commit() -> None:
+def test_a_restore_without_approval_is_not_an_answer_to_a_condemned_commit() -> None:
     rule = {"tables": "*", "approval": False, "condemned": "restore"}
     with pytest.raises(ValidationError, match="needs approval = true"):
         Settings.model_validate({"restores": {"rules": [rule]}})

@@ -204,7 +204,7 @@ def test_a_file_that_is_missing_in_a_partition_that_changed_is_missed(tmp_path: 
 
 
 def test_after_many_derived_savepoints_everything_is_listed(tmp_path: Path) -> None:
-    """So what somebody removed by hand where nothing else happened is noticed then."""
+    """So a file removed by hand where nothing else happened is noticed then."""
     table = begun(tmp_path)
     (table.path / f"p3/g3_0-1-2_{at(1)}.parquet").unlink()
     for minute in range(3, 3 + MOST_DERIVED):
@@ -366,7 +366,7 @@ def test_files_of_unknown_instants_are_a_doubt_once_the_timeline_begins_after_th
 def test_commits_that_were_archived_beyond_a_savepoint_are_a_doubt_once_they_count(
     tmp_path: Path,
 ) -> None:
-    """Nobody listed their partitions: they began, and were archived, between two savepoints."""
+    """Their partitions were not listed: they began, and were archived, between two savepoints."""
     table = begun(tmp_path)
     table.commit(at(3), at(1), {"p3": "g3"})
     table.commit(at(4), at(1), {"p1": "g1"})

@@ -2,7 +2,7 @@
 
 Hudi chooses the slices of a savepoint by the times at which writes were requested, and rolls back
 those that completed later (compactions: that were requested later). Where both differ, its own
-savepoint lacks files of the table that its restore leaves.
+savepoint misses files of the table that its restore leaves.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Clocks that jump, marks that somebody wrote by hand: what a policy must bear."""
+"""Clocks that jump, marks written by hand: what a policy must bear."""
 
 from __future__ import annotations
 

@@ -281,7 +281,7 @@ def test_a_tier_whose_savepoint_was_rejected_is_due_again() -> None:
     assert set(again.tiers) == {Tier.DAILY, Tier.EVERY_N}
 
 
-def test_a_commit_of_long_ago_is_no_backup_of_today() -> None:
+def test_a_commit_of_long_ago_is_not_a_backup_of_today() -> None:
     policy = service(TierRule(tier=Tier.DAILY, keep=2))
 
     assert policy.decide(policy.initial(), commit(START - 9 * DAY), START).commands == ()
@@ -407,7 +407,7 @@ def test_a_mark_is_read_back_from_a_comment(mark: SavepointMark, comment: str) -
         " [tidegate policy=sales decided=2026-03-01T00:00:00+00:00]",
     ],
 )
-def test_what_only_looks_like_a_mark_is_none(comment: str) -> None:
+def test_what_only_resembles_a_mark_is_not_one(comment: str) -> None:
     assert SavepointMark.parse(comment) == (None, comment)
 
 

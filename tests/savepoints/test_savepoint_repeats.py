@@ -93,7 +93,7 @@ def test_a_rejected_request_leaves_nothing_on_the_table(tmp_path: Path) -> None:
 
 
 @VERSIONS
-def test_killed_at_any_step_and_heard_again_there_is_one_savepoint(
+def test_killed_at_any_step_and_repeated_there_is_one_savepoint(
     tmp_path: Path, version: int
 ) -> None:
     for step in range(1, 4):

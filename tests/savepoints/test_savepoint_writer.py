@@ -286,7 +286,7 @@ def test_a_partition_behind_a_link_is_refused(tmp_path: Path) -> None:
 
 @takes_any_bytes
 @pytest.mark.parametrize("act", [Path.mkdir, Path.touch], ids=["a folder", "a file"])
-def test_a_name_that_is_no_text_is_refused_and_shown(
+def test_a_name_that_is_not_text_is_refused_and_shown(
     tmp_path: Path, act: Callable[[Path], None]
 ) -> None:
     table = four_commits(tmp_path / "orders", 9)
@@ -300,7 +300,7 @@ def test_a_name_that_is_no_text_is_refused_and_shown(
 
 
 @takes_any_bytes
-def test_a_link_whose_name_is_no_text_is_refused_and_shown(tmp_path: Path) -> None:
+def test_a_link_whose_name_is_not_text_is_refused_and_shown(tmp_path: Path) -> None:
     table = four_commits(tmp_path / "orders", 9)
     (table.path / STRANGE).symlink_to(tmp_path)
 
@@ -320,7 +320,7 @@ def test_a_table_under_another_name_is_refused(tmp_path: Path, linked: str) -> N
     assert refusal(tmp_path, savepoint_request(table, at(2))) == "link-inside"
 
 
-def test_no_table_is_no_table(tmp_path: Path) -> None:
+def test_a_folder_without_a_table_is_refused(tmp_path: Path) -> None:
     table = HandMade(tmp_path / "orders", 9)
 
     assert refusal(tmp_path, savepoint_request(table, None)) == "no-such-table"

@@ -1,4 +1,4 @@
-"""TLS, SCRAM and access rights on a real broker: who may say what, and who may hear it."""
+"""TLS, SCRAM and access rights on a real broker: who may produce, and who may consume."""
 
 from __future__ import annotations
 

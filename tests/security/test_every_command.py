@@ -105,7 +105,7 @@ CASES = (
     Case("upstream-writers", "publish lock-released", (*AT, "--lock-id", "77")),
     Case("upstream-writers", "publish vacuum", ("--file", "{vacuum}")),
     Case("upstream-writers", "publish event", ("VacuumFinished", "{vacuum}")),
-    # whose facts are answered is no writer's business: refused, and before anything is published
+    # whose facts are answered does not concern a writer: refused, and before anything is published
     Case(
         "upstream-writers",
         "publish vacuum",

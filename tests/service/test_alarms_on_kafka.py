@@ -32,7 +32,7 @@ def said(deployment: Deployment, kind: type[Event]) -> list[Event]:
     return [event for event in deployment.events("outcomes") if type(event) is kind]
 
 
-def test_an_alarm_is_heard_once_and_its_end_too(deployment: Deployment) -> None:
+def test_an_alarm_is_raised_once_and_its_end_too(deployment: Deployment) -> None:
     publisher = deployment.publisher()
     waits = vacuum(7, 8)
     publisher.publish(waits, release(7), release(1, STRANGER))

@@ -160,7 +160,7 @@ def test_good_input_is_worked_off_by_these_very_services(
         pytest.param(b"\xc3\x01" + b"\x00" * 8, "unknown schema", id="an unknown schema"),
     ],
 )
-def test_an_undecodable_message_goes_to_the_dead_letters_of_each_who_hears_it(  # noqa: PLR0913, PLR0917 - fixtures and a case
+def test_an_undecodable_message_goes_to_the_dead_letters_of_each_consumer(  # noqa: PLR0913, PLR0917 - fixtures and a case
     say: Say,
     lake: Path,
     bus: MemoryBus,

@@ -139,7 +139,7 @@ class Round:
         return sorted(re.sub(r"\.tidegate/.*", "ANSWER", name) for name in shown)
 
     def outcomes(self) -> list[dict[str, Any]]:
-        """What was said of this round's tables, without what differs from run to run."""
+        """The events of this round's tables, without what differs from run to run."""
         events = (e for e in self.stage.monitor.outcomes() if e.table.startswith(self.name))
         return sorted((_said(event) for event in events), key=str)
 

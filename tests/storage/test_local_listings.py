@@ -41,7 +41,7 @@ def test_the_files_of_a_directory_have_names_sizes_and_times(lake: Path, storage
     assert files == (("a", 1, False, 5), ("b", 2, False, 10))
 
 
-def test_what_is_missing_empty_or_a_file_is_told_apart(lake: Path, storage: Storage) -> None:
+def test_what_is_missing_empty_or_a_file_is_distinguished(lake: Path, storage: Storage) -> None:
     (lake / "t/empty").mkdir()
     (lake / "t/file").touch()
     found = storage.walk_each(str(lake / "t"), ["missing", "empty", "file"], ONE)

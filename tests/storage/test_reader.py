@@ -68,7 +68,7 @@ def test_a_file_is_read_whole(place: str, put: Put) -> None:
 
 
 @pytest.mark.parametrize("name", ["none", "t/f", "t/f/x"])
-def test_listing_what_is_no_directory_finds_nothing(place: str, put: Put, name: str) -> None:
+def test_listing_what_is_not_a_directory_finds_nothing(place: str, put: Put, name: str) -> None:
     put(f"{place}/t/f", b"")
 
     with pytest.raises(NotFound):
@@ -76,7 +76,7 @@ def test_listing_what_is_no_directory_finds_nothing(place: str, put: Put, name: 
 
 
 @pytest.mark.parametrize("name", ["none", "t", "t/f/x"])
-def test_reading_what_is_no_file_finds_nothing(place: str, put: Put, name: str) -> None:
+def test_reading_what_is_not_a_file_finds_nothing(place: str, put: Put, name: str) -> None:
     put(f"{place}/t/f", b"")
 
     with pytest.raises(NotFound):
@@ -111,6 +111,6 @@ def test_the_modification_time_is_in_milliseconds(tmp_path: Path) -> None:
     assert Storage().list(str(tmp_path))[0].modified_ms == 1_772_366_400_123
 
 
-def test_a_place_that_is_no_location_is_never_opened() -> None:
+def test_a_place_that_is_not_a_location_is_never_opened() -> None:
     with pytest.raises(FormatError):
         Storage().read("relative")

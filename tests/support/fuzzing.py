@@ -335,10 +335,10 @@ def dead_letter_headers() -> Decoder:
     def decode(it: tuple[bytes | None, bytes, list[tuple[str, bytes | None]]]) -> object:
         key, value, headers = it
         record = Record(Partition("tidegate.dead-letters", 0), 7, key, value, headers, 1)
-        letter = read_dead_letter(record)
-        redriven_message(letter, record)
-        redriven_event(letter, "ana", letter.at, wire)
-        return letter.table, letter.place, letter.event(wire), difference(letter, record)
+        listed = read_dead_letter(record)
+        redriven_message(listed, record)
+        redriven_event(listed, "ana", listed.at, wire)
+        return listed.table, listed.place, listed.event(wire), difference(listed, record)
 
     return Decoder(inputs, decode, ())
 

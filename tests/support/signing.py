@@ -127,7 +127,7 @@ class Obeying:
 
 
 def outcomes(deployment: Settings, *messages: Message) -> list[Answer]:
-    """What is answered, in the order of the messages of a table."""
+    """The answers, in the order of the messages of a table."""
     bus = memory_bus()
     bus.send(list(messages))
     loop = ExecutorLoop(Obeying(), bus, authorization=authorizer(deployment))

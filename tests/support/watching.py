@@ -32,7 +32,7 @@ _LISTENING = r'Listening on" address=(\S+)'
 
 
 def get(url: str) -> str | None:
-    """A page; None where nobody answers, or not with success."""
+    """A page; None without an answer, or if not with success."""
     try:
         with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310 - our own address
             text: str = answer.read().decode()

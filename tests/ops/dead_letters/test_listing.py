@@ -58,14 +58,14 @@ class Topics:
                 made = Record(part, offset, b"k", b"v", (), at)
                 yield self.resolved.get((part, offset), made)
 
-    def resolve(self, letter: str, kind: Kind, at: int) -> None:
+    def resolve(self, caused_by: str, kind: Kind, at: int) -> None:
         event = kind.model_validate(
             {
                 "table": "lake.sales.orders",
                 "location": "unknown",
                 "occurred_at": NOON,
                 "source": "people",
-                "caused_by": letter,
+                "caused_by": caused_by,
                 "service": "gate",
                 "origin_topic": "t",
                 "origin_partition": 0,
@@ -80,18 +80,18 @@ class Topics:
         self.resolved[part, offset] = Record(part, offset, sent.key, sent.value, sent.headers, at)
 
 
-def letters(topics: Topics) -> Iterable[Record]:
+def open_dead_letters(topics: Topics) -> Iterable[Record]:
     return newest_first(topics.spans(DEAD_LETTERS), topics.read)
 
 
 def test_the_newest_hundred_of_fifty_thousand_read_no_more_than_a_page_and_its_time() -> None:
     topics = Topics()
     resolutions = Resolutions(topics, OUTCOMES, Wire())
-    for record in islice(letters(topics), 100):
+    for record in islice(open_dead_letters(topics), 100):
         assert resolutions.state_of("any", record.timestamp_ms) == "open"
 
     assert topics.taken[DEAD_LETTERS] <= 4 * 500
-    hours = 100 * 24 / 500 + 4  # the time of a hundred letters, the margin and its steps
+    hours = 100 * 24 / 500 + 4  # the time of a hundred dead letters, the margin and its steps
     assert topics.taken[OUTCOMES] <= hours * 200_000 / (100 * 24)
     assert topics.requests <= 3
 
@@ -100,7 +100,8 @@ def test_all_of_them_read_each_outcome_once_in_few_requests() -> None:
     topics = Topics()
     resolutions = Resolutions(topics, OUTCOMES, Wire())
     topics.taken[DEAD_LETTERS] = sum(
-        resolutions.state_of("any", record.timestamp_ms) == "open" for record in letters(topics)
+        resolutions.state_of("any", record.timestamp_ms) == "open"
+        for record in open_dead_letters(topics)
     )
 
     assert topics.taken == {DEAD_LETTERS: 50_000, OUTCOMES: 200_000}
@@ -108,7 +109,7 @@ def test_all_of_them_read_each_outcome_once_in_few_requests() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 900_000, MAX_BYTES + 1])
-def test_of_large_letters_only_so_many_bytes_are_in_memory_and_little_is_read_twice(
+def test_of_large_dead_letters_only_so_many_bytes_are_in_memory_and_little_is_read_twice(
     size: int,
 ) -> None:
     value, count, parts = (
@@ -140,7 +141,7 @@ def test_of_large_letters_only_so_many_bytes_are_in_memory_and_little_is_read_tw
 
 
 @pytest.mark.parametrize("days", [0.5, 3, 60])
-def test_a_resolution_is_found_however_long_after_its_letter_it_came(days: float) -> None:
+def test_a_resolution_is_found_however_late_it_came(days: float) -> None:
     topics = Topics()
     made = NOW - int(70 * DAY)
     topics.resolve("a", DeadLetterRedriven, made + 1000)

@@ -75,7 +75,7 @@ def test_a_check_that_raises_has_failed_with_what_it_said() -> None:
     assert found.seen == "TransientError: the store does not answer"
 
 
-def test_a_fault_of_kafka_that_passes_soon_is_none() -> None:
+def test_a_fault_of_kafka_that_passes_soon_is_not_reported() -> None:
     faults = [KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))]
 
     def settle() -> Finding:
@@ -119,7 +119,7 @@ def test_an_offset_within_its_topic_is_well(at: int) -> None:
 
 
 @pytest.mark.parametrize("at", [4, 10])
-def test_an_offset_out_of_its_topic_fails_and_the_reset_is_told(at: int) -> None:
+def test_an_offset_out_of_its_topic_fails_and_the_reset_is_named(at: int) -> None:
     found = compare_offsets("reader-gate", "lake", {LOCKS: at}, {LOCKS: range(5, 9)})
 
     assert found == Finding(
@@ -250,7 +250,7 @@ def test_a_table_that_takes_more_than_half_of_what_is_allowed_is_a_warning() -> 
     assert "the record of lake.sales.orders has" in large.seen
 
 
-def test_a_right_that_is_lacking_fails_and_is_named() -> None:
+def test_a_missing_right_fails_and_is_named() -> None:
     needed = [
         Acl("cleaner", "read", "topic", "lake.commands"),
         Acl("cleaner", "write", "topic", "lake.outcomes"),
@@ -331,7 +331,7 @@ def test_a_root_that_is_not_there_fails_and_is_not_made(tmp_path: Path) -> None:
     assert not root.exists()
 
 
-def test_a_file_is_no_root(tmp_path: Path) -> None:
+def test_a_file_is_not_a_root(tmp_path: Path) -> None:
     root = tmp_path / "lake"
     root.touch()
 
@@ -396,7 +396,7 @@ def test_without_a_registry_there_is_none_to_check() -> None:
     )
 
 
-def test_schemas_that_nobody_registers_fail() -> None:
+def test_unregistered_schemas_fail() -> None:
     registry = RegistrySettings(url="mock://doctor", auto_register=False)
 
     found = check_registry(Settings(registry=registry))
@@ -426,7 +426,7 @@ def test_a_registry_that_does_not_answer_fails() -> None:
     [
         pytest.param({"bootstrap.servers": CLOSED}, "Connection refused", id="none answers"),
         pytest.param({}, "no broker is configured", id="none is named"),
-        pytest.param({"bootstrap.servers": "b", "acsk": 1}, "acsk", id="a setting that is none"),
+        pytest.param({"bootstrap.servers": "b", "acsk": 1}, "acsk", id="not a valid setting"),
     ],
 )
 def test_without_a_broker_that_alone_fails_and_the_rest_is_looked_at(
@@ -517,7 +517,7 @@ def test_a_partitioner_of_the_settings_is_checked_though_its_value_is_hidden() -
 
 
 @pytest.mark.parametrize(("allowed", "state"), [(False, Status.FAIL), (True, Status.WARN)])
-def test_a_store_that_was_never_tested_is_told_with_its_faults(
+def test_a_store_that_was_never_tested_is_reported_with_its_faults(
     *, allowed: bool, state: Status
 ) -> None:
     warehouse = {"roots": ["s3://lake/tables"], "allow_untested_stores": allowed}

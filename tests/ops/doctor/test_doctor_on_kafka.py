@@ -110,7 +110,9 @@ def test_a_memory_of_topics_that_were_made_anew_fails_until_the_advice_is_follow
         pass
     well = findings(tidegate("doctor", "savepoint-policy", "--json"))["state savepoint-policy"]
     say(producer, topic, commit(2))
-    while not policy.step(0.1):  # whoever takes its memory, the doctor too, would stop it here
+    while not policy.step(
+        0.1
+    ):  # a second owner of its changelog, the doctor too, would stop it here
         pass
     policy.close()
     bus.close()
@@ -143,7 +145,7 @@ def test_each_finding_is_a_line_that_says_what_to_do(tidegate: Tidegate, tmp_pat
     )
 
 
-def test_a_service_that_is_none_is_wrong(tidegate: Tidegate) -> None:
+def test_an_unknown_service_is_wrong(tidegate: Tidegate) -> None:
     answer = tidegate("doctor", "nonsense")
 
     assert isinstance(answer.exception, ConfigError)

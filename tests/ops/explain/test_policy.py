@@ -19,7 +19,7 @@ HOUR = timedelta(hours=1)
 
 
 def shown(policy: SavepointPolicy, *commits: CommitCompleted, gap: timedelta = HOUR) -> PolicyStory:
-    """What is said after the real policy has decided on these commits, an hour apart."""
+    """The story after the real policy has decided on these commits, an hour apart."""
     service, events = SavepointPolicyService(policy), list[LoggedEvent]()
     state = service.initial()
     for number, commit_ in enumerate(commits):

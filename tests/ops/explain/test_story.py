@@ -31,7 +31,7 @@ def story(*events: Event, waiting: tuple[LackingVacuum, ...] = ()) -> Story:
     return Story("t", [LoggedEvent(record, event) for event in events], waiting, ())
 
 
-def lacking(event: Event, *holds: LackedHold) -> LackingVacuum:
+def waits_for(event: Event, *holds: LackedHold) -> LackingVacuum:
     return LackingVacuum(event.table, "/l", None, event.event_id, NOON, "minor", ("d",), 3, holds)
 
 
@@ -43,7 +43,7 @@ def lacking(event: Event, *holds: LackedHold) -> LackingVacuum:
         pytest.param((restore_request(), rejected(restore_request())), id="refused"),
         pytest.param((savepoint_request(1), savepoint_created(1)), id="a savepoint"),
         pytest.param((vacuum(7), released(vacuum(7)), cleaned(released(vacuum(7)))), id="cleaned"),
-        pytest.param((commit(1), release(5)), id="facts that nobody answers"),
+        pytest.param((commit(1), release(5)), id="facts without an answer"),
     ],
 )
 def test_where_everything_is_answered_nothing_happens_next(events: tuple[Event, ...]) -> None:
@@ -60,7 +60,7 @@ def test_a_request_without_an_outcome_will_be_carried_out() -> None:
 def test_a_vacuum_that_waits_is_known_to_wait_even_if_older_ones_alone_are_listed() -> None:
     young, old = vacuum(17), vacuum(7)
     record = Record(Partition("t", 0), 0, b"", b"", (), 0)
-    oldest = (lacking(old, LackedHold(lock_id=7)),)
+    oldest = (waits_for(old, LackedHold(lock_id=7)),)
     shown = Story("t", [LoggedEvent(record, young)], oldest, (), 0, 5, {young.event_id})
 
     [first, second] = shown.next_steps()
@@ -108,7 +108,7 @@ def test_a_restore_that_failed_is_resumed_by_its_request() -> None:
 def test_a_vacuum_that_waits_is_released_when_its_holds_have_ended() -> None:
     event = vacuum(7, 8)
     [step] = story(
-        event, waiting=(lacking(event, LackedHold(lock_id=8, owner="ana")),)
+        event, waiting=(waits_for(event, LackedHold(lock_id=8, owner="ana")),)
     ).next_steps()
 
     assert step.endswith("is released when these have ended: lock 8 of ana")
@@ -149,7 +149,7 @@ def test_a_release_belongs_to_the_vacuum_that_waits_for_it() -> None:
         assert held.has_ended_by(type(release(1)).model_validate(ended)) == is_one
 
 
-def test_releases_of_a_table_nobody_knows_are_a_matter_until_its_vacuum_comes() -> None:
+def test_releases_of_an_unknown_table_are_a_matter_until_its_vacuum_comes() -> None:
     alarm = UnknownTableReleased.about(
         release(5),
         source="reader-gate",

@@ -1,4 +1,4 @@
-"""What ops meet on a real broker: one table of many, topics made again, records nobody can read."""
+"""What ops meet on a real broker: one table of many, topics made again, unreadable records."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_a_group_that_was_put_back_by_another_tool_is_followed_by_the_memory(pla
     assert savepoints_asked(place) == [("customers", at(1)), ("customers", at(2))]
 
 
-def test_records_that_can_t_be_read_are_told_of_and_not_published_again(place: Place) -> None:
+def test_records_that_can_t_be_read_are_reported_and_not_published_again(place: Place) -> None:
     publish_commits(place, [1], "customers", "parts")
     topic = f"{place.prefix}.commits"
     poison = [
@@ -210,7 +210,7 @@ def test_records_that_can_t_be_read_are_told_of_and_not_published_again(place: P
     assert (len(everything["changes"]), len(everything["unreadable"])) == (2, 3)
 
 
-def test_a_call_that_can_t_be_meant_is_told_in_one_line(
+def test_a_call_that_can_t_be_meant_is_refused_in_one_line(
     place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish_commits(place, [1], "customers")

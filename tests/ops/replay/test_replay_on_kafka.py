@@ -187,7 +187,7 @@ def test_restores_are_not_replayed_by_the_way(place: Place) -> None:
         pytest.param(("group", "restorer", "--to-earliest", "--to-offset", "1"), id="two targets"),
         pytest.param(("group", "restorer", "--shift-by", "5"), id="forward"),
         pytest.param(("group", "restorer", "--to-time", "2026-11-21T12:00:00"), id="no zone"),
-        pytest.param(("group", "restorer", "--to-earliest", "--topic", "locks"), id="not heard"),
+        pytest.param(("group", "restorer", "--to-earliest", "--topic", "locks"), id="not consumed"),
         pytest.param(("group", "restorer", "--to-earliest", "--partition", "9"), id="partition"),
         pytest.param(("events", "--topic", "commits"), id="no condition"),
         pytest.param(("events", "--topic", "dead-letters", "--from-offset", "0"), id="no events"),

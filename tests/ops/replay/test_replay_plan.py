@@ -194,7 +194,7 @@ def test_a_duration_is_read(text: str, expected: timedelta) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "0s", "-PT1H", "1w", "h1"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_what_is_not_a_duration_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         duration(text)
 
@@ -279,7 +279,7 @@ def test_an_id_goes_out_once_and_what_can_t_be_read_is_left_out() -> None:
     assert (plan.events, plan.unreadable) == (1, 1)
 
 
-def test_what_can_t_be_read_is_told_of_unless_its_key_or_its_id_is_another() -> None:
+def test_what_can_t_be_read_is_reported_unless_its_key_or_its_id_is_another() -> None:
     nameless = Message("tidegate.commits", None, b"{}")
     named = Message("tidegate.commits", b"lake.sales.orders", b"{}", (("ce_id", b"x"),))
     other = Message("tidegate.commits", b"lake.sales.other", b"{}", (("ce_id", b"y"),))

@@ -117,7 +117,7 @@ def gone(created: SavepointCreated) -> SavepointRemoved:
     )
 
 
-def test_what_is_no_outcome_or_unreadable_changes_nothing() -> None:
+def test_what_is_not_an_outcome_or_unreadable_changes_nothing() -> None:
     assert after(None, commit(1)) == Recent()
 
 

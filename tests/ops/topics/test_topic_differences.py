@@ -38,7 +38,7 @@ def test_what_is_not_declared_is_the_brokers_own_affair() -> None:
     assert differences([WANTED], {"lake.locks": with_setting("segment.bytes", "7")}) == ()
 
 
-def test_more_replicas_than_declared_are_no_difference() -> None:
+def test_more_replicas_than_declared_make_no_difference() -> None:
     assert differences([WANTED], {"lake.locks": replace(AS_DECLARED, replication=3)}) == ()
 
 
@@ -65,7 +65,7 @@ def test_with_three_replicas_a_write_is_confirmed_by_two_of_them_at_least() -> N
 @pytest.mark.parametrize(
     "declared", deployment(TopicSettings(), ["gate"]), ids=lambda topic: topic.name
 )
-def test_a_replica_that_lacks_confirmed_records_may_lead_no_topic(declared: DeclaredTopic) -> None:
+def test_a_replica_without_confirmed_records_may_lead_no_topic(declared: DeclaredTopic) -> None:
     settings = {**declared.settings(), "unclean.leader.election.enable": "true"}
 
     [found] = differences([declared], {declared.name: ActualTopic(6, 1, settings)})
@@ -77,7 +77,7 @@ def test_a_replica_that_lacks_confirmed_records_may_lead_no_topic(declared: Decl
     )
 
 
-def test_a_topic_that_accepts_larger_messages_than_declared_is_no_difference() -> None:
+def test_a_topic_that_accepts_larger_messages_than_declared_makes_no_difference() -> None:
     larger = {**changelog("gate").settings(), "max.message.bytes": str(16 * 2**20)}
     smaller = larger | {"max.message.bytes": "1048588"}
 
@@ -156,7 +156,7 @@ def test_a_missing_topic_is_a_difference() -> None:
     assert str(wanted) == "topic lake.locks is missing: run: tidegate topics create"
 
 
-def test_all_that_differs_is_told_in_the_order_of_the_declarations() -> None:
+def test_all_that_differs_is_reported_in_the_order_of_the_declarations() -> None:
     odd = ActualTopic(1, 1, {})
 
     found = differences([MEMORY, WANTED], {"lake.locks": odd})

@@ -1,4 +1,4 @@
-"""Which holds a waiting vacuum lacks, and whose they are."""
+"""The outstanding readers of a waiting vacuum, and their owners."""
 
 from __future__ import annotations
 

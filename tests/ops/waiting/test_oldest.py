@@ -47,7 +47,7 @@ def test_only_those_that_are_wanted_are_counted() -> None:
     assert oldest.count == 2
 
 
-def test_what_is_lacked_is_looked_up_for_those_that_are_listed_alone(
+def test_readers_are_looked_up_for_those_that_are_listed_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked_up = list[StoredVacuum]()
@@ -63,7 +63,7 @@ def test_what_is_lacked_is_looked_up_for_those_that_are_listed_alone(
     assert len(looked_up) == 2
 
 
-def test_what_a_stored_vacuum_lacks_is_counted_as_it_is_listed() -> None:
+def test_the_readers_of_a_stored_vacuum_are_counted_as_it_is_listed() -> None:
     store = store_with(5)
     oldest = OldestVacuums(1)
     counts = list[tuple[int, int]]()

@@ -138,7 +138,7 @@ def check(
     first: Mapping[int, View],
     done: Sequence[Vacuumed],
 ) -> int:
-    """Whoever sees the products of all these vacuums reads what it read at first."""
+    """A reader that sees the products of all these vacuums reads what it read at first."""
     count = 0
     for n, look in enumerate(looks):
         if all(look[1].is_valid(write.txn) for write in done):

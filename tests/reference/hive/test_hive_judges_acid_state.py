@@ -77,7 +77,7 @@ def test_hive_calls_obsolete_in_the_five_listings_what_we_do(
 def test_hive_answers_random_legal_histories_as_we_do(tmp_path: Path, hive: Judge) -> None:
     """Each look that a reader or cleaner took, at the directories as they are at the end.
 
-    Each also without the look's transactions, for our cleaner is told of none: then compactions
+    Each also without the look's transactions, for our cleaner knows none of them: then compactions
     that came later, or died, are seen as well.
     """
     asked = ambiguous = 0

@@ -67,7 +67,7 @@ class CleanerOfWorlds:
         return (_without(world.directories, part) for part in parts)
 
     def _planned(self, directories: Directories, number: int) -> Removing | str | None:
-        """What is to be removed; None: nothing; a text: it waits, or is refused."""
+        """The directories to remove; None: nothing; a text: it waits, or is refused."""
         key = (directories, number)
         if key not in self._plans:
             self._plans[key] = self._plan(directories, number)
@@ -76,7 +76,7 @@ class CleanerOfWorlds:
     def _plan(self, directories: Directories, number: int) -> Removing | str | None:
         command = self._model.events[number]
         if not isinstance(command, CleaningReleased):
-            raise TypeError(f"event {number} is no command")
+            raise TypeError(f"event {number} is not a command")
         by_name = {directory.name: directory for directory in directories}
         try:
             plan = self._model.rules.plan(

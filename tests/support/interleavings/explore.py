@@ -9,7 +9,7 @@ from typing import TypeVar
 
 S = TypeVar("S", bound=Hashable)
 Step = tuple[str, bool, S]
-"""What is done, whether it is a fault, and the state after it."""
+"""The step, whether it is a fault, and the state after it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class _Decided:
 
     commands: tuple[int, ...]
     written: tuple[int, ...]
-    """What is stored if it dies after the pieces put, after those removed, and if it lives."""
+    """The stored state if it dies after the pieces put, after those removed, and if it lives."""
 
 
 class GateRecords:

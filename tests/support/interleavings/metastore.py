@@ -24,13 +24,13 @@ from tidegate.hive import Base, Delta, parse_name
 from tidegate.hive_metastore.values import write_ids_of_compaction
 
 IDS = 10
-"""Ids of transactions in an epoch; the first is that of whoever opened it."""
+"""Ids of transactions in an epoch; the first is that of its opener."""
 BEFORE = (Write(0, "committed"), Write(IDS, "aborted"), Write(2 * IDS, "committed", 1))
 """The writes before the first step: an insert, an aborted one, and one that deletes as well."""
 
 
 def beginning(scenario: Scenario) -> World:
-    """The table with its first writes; nobody has begun."""
+    """The table with its first writes; no transaction has begun."""
     world = World(
         epoch=len(BEFORE),
         writes=BEFORE,
@@ -43,7 +43,7 @@ def beginning(scenario: Scenario) -> World:
 
 
 def everything(world: World) -> Directories:
-    """The directories as they would be had nobody ever removed one."""
+    """The directories as they would be without any removal."""
     made = (vacuum.made for vacuum in world.vacuums if vacuum.phase in {"written", "visible"})
     return _everything(world.writes, tuple(made))
 

@@ -114,7 +114,7 @@ class Model:
         )
 
     def _repeated(self, world: World) -> Iterator[Step[World]]:
-        """A publisher that did not hear of the broker's answer publishes an event again."""
+        """A publisher that did not receive the broker's answer publishes an event again."""
         if (after := self.fault(world, "repeated")) is not None:
             for number in sorted(world.published):
                 name = f"{type(self.events[number]).__name__} {number} is published again"
@@ -140,7 +140,7 @@ class Model:
                 return f"vacuum {index + 1} reads {set(vacuum.chosen) - full}, which is gone"
         for name, snapshot in snapshots:
             found = reads(disk, snapshot)
-            # Hive 3 takes a base whose highest write id is open for the reader, whoever cleans
+            # Hive 3 takes a base whose highest write id is open for the reader, with either cleaner
             if found != snapshot.rows and found != reads(everything(world), snapshot):
                 return f"{name} finds {found}, not {set(snapshot.rows)}"
         return None
