@@ -71,10 +71,10 @@ def with_header(**header: str) -> Message:
 
 
 def test_a_signed_command_is_carried_out_and_its_outcome_names_the_key_s_owner() -> None:
-    (outcome,) = outcomes(settings(entry()), signed(restore(requested_by="somebody")))
+    (outcome,) = outcomes(settings(entry()), signed(restore(requested_by="mallory")))
 
     assert isinstance(outcome, RestoreFailed)  # so it was reached
-    assert (outcome.requested_by, outcome.signed_by) == ("somebody", "ana")
+    assert (outcome.requested_by, outcome.signed_by) == ("mallory", "ana")
 
 
 def test_an_unsigned_command_is_refused_with_its_reason() -> None:

@@ -65,7 +65,7 @@ def test_the_document_is_what_the_official_schema_wants(document: Json, official
     [
         pytest.param(lambda it: it.pop("asyncapi"), id="no version"),
         pytest.param(
-            lambda it: it["operations"]["reader-gate.receive.locks"].update(action="hear"),
+            lambda it: it["operations"]["reader-gate.receive.locks"].update(action="listen"),
             id="an unknown action",
         ),
         pytest.param(

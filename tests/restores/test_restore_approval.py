@@ -513,7 +513,7 @@ def test_signed_by_two_people_it_is_carried_out_and_names_both(tmp_path: Path) -
     request = place.request()
     place.run(signed(request, ANA))
     # what the approval itself says is only compared, never believed
-    place.run(signed(place.approval(request, approved_by="somebody"), BEN))
+    place.run(signed(place.approval(request, approved_by="mallory"), BEN))
 
     completed = place.outcomes[-1]
     assert isinstance(completed, RestoreCompleted)

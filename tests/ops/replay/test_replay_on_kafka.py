@@ -182,7 +182,7 @@ def test_restores_are_not_replayed_by_the_way(place: Place) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        pytest.param(("group", "nobody", "--to-earliest"), id="no such service"),
+        pytest.param(("group", "unknown", "--to-earliest"), id="no such service"),
         pytest.param(("group", "restorer"), id="no target"),
         pytest.param(("group", "restorer", "--to-earliest", "--to-offset", "1"), id="two targets"),
         pytest.param(("group", "restorer", "--shift-by", "5"), id="forward"),
