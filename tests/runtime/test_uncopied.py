@@ -121,8 +121,9 @@ def junk(topic: str, count: int) -> list[Message]:
     return [Message(topic, b"lake.a.b", b"junk", (), 0) for _ in range(count)]
 
 
-def test_a_decider_that_stops_in_order_leaves_every_invalid_message_in_the_dead_letters() -> None:
-    bus = memory_bus(EveryThird.name, partitions=1)
+def test_a_decider_that_stops_in_order_leaves_every_invalid_message_in_the_dead_letters(
+    bus: MemoryBus,
+) -> None:
     for number in range(3):
         bus.send([*junk(COMMITS, 300), message(commit(number))])
     loop = DeciderLoop(EveryThird(), bus)
@@ -154,10 +155,10 @@ def test_an_executor_that_is_killed_leaves_them_to_its_successor() -> None:
 
 
 def test_what_was_recorded_is_written_after_a_minute_and_only_once(
+    bus: MemoryBus,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(uncopied, "PERIOD_SECONDS", 0.2)
-    bus = memory_bus(EveryThird.name, partitions=1)
     bus.send(junk(COMMITS, 100))
     loop = DeciderLoop(EveryThird(), bus)
     while len(bus.records(DEAD)) <= OF_A_KEY:
@@ -171,10 +172,9 @@ def test_what_was_recorded_is_written_after_a_minute_and_only_once(
     assert offsets_of(bus) == list(range(100))
 
 
-def test_invalid_messages_between_valid_ones_are_written_before_their_offsets_become_too_long() -> (
-    None
-):
-    bus = memory_bus(EveryThird.name, partitions=1)
+def test_invalid_messages_between_valid_ones_are_written_before_their_offsets_become_too_long(
+    bus: MemoryBus,
+) -> None:
     for number in range(2000):
         bus.send([*junk(COMMITS, 1), message(commit(number))])
     loop = DeciderLoop(EveryThird(), bus)
@@ -187,8 +187,7 @@ def test_invalid_messages_between_valid_ones_are_written_before_their_offsets_be
     assert len(bus.records(DEAD)) < 50
 
 
-def test_every_input_topic_has_dead_letters_with_the_fault_in_them() -> None:
-    bus = memory_bus(EveryThird.name, partitions=1)
+def test_every_input_topic_has_dead_letters_with_the_fault_in_them(bus: MemoryBus) -> None:
     loop = DeciderLoop(EveryThird(), bus)
     for topic in TOPICS:
         bus.send([Message(topic.name(), None, None, (), 0)])
