@@ -137,9 +137,9 @@ def ask(*line: str) -> dict[str, Any]:
 
 def events(deployment: Deployment, topic: str, kind: str) -> list[dict[str, Any]]:
     found = [event for event in deployment.events(topic) if type(event).__name__ == kind]
-    return [each.model_dump(mode="json") for each in found]
+    return [row.model_dump(mode="json") for row in found]
 
 
 def outcome(deployment: Deployment, command: str) -> dict[str, Any] | None:
     found = events(deployment, "outcomes", "DirectoriesCleaned")
-    return next((each for each in found if each["caused_by"] == command), None)
+    return next((row for row in found if row["caused_by"] == command), None)

@@ -117,7 +117,7 @@ def test_what_is_kept_is_bounded_and_given_as_it_was_put() -> None:
         gate.store.changed_records()
         recent = gate.store.recent.of(TABLE)
         kept.append(bool(recent))
-        assert all(isinstance(each, WaitingVacuum) for each in recent.values())
+        assert all(isinstance(piece, WaitingVacuum) for piece in recent.values())
         assert len(recent) <= 8_000 // 800
 
     assert True in kept

@@ -1,4 +1,4 @@
-"""The id of a fact is derived from its content: nobody can publish under another fact's id."""
+"""The id of a fact is derived from its content: no publisher can use another fact's id."""
 
 from __future__ import annotations
 

@@ -155,10 +155,10 @@ def test_what_reads_to_the_end_ends_at_markers_and_before_an_open_transaction(
     with transaction(deployment, "open") as producer:
         send(deployment, producer, [savepoint_request(2), commit(2)])
         for _ in range(2):
-            assert [each.offset for each in bus.log(where)] == [0]
+            assert [record.offset for record in bus.log(where)] == [0]
             assert len(list(topics.read(topics.spans(where.topic)))) == 1
             assert len(list(read_partition(deployment.connection, *where))) == 1
-            assert sum(each is not None for each in log.read()) == 0
+            assert sum(item is not None for item in log.read()) == 0
         with Replays(settings) as replays:
             found = replays.plan_events("commits", Selection())
             assert found.events == 1

@@ -66,7 +66,9 @@ def test_the_event_has_the_content_that_the_cleaner_will_find(table: Path) -> No
     assert found is not None
     [event] = found.events("lake", "test")
     listed = read_acid_directories(Storage(), str(table), ThreadMap(1)) or ()
-    assert event.content == content_of(each for each in listed if each.name == ABORTED)
+    assert event.content == content_of(
+        directory for directory in listed if directory.name == ABORTED
+    )
 
 
 def test_an_object_stores_markers_hinder_nothing(table: Path) -> None:

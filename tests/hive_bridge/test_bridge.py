@@ -57,14 +57,14 @@ def test_a_compaction_is_published_with_its_snapshot_and_its_holds(
     assert event.directories == (product("delta_0000002_0000004", txn),)
     assert (event.min_write_id, event.max_write_id) == (2, 4)
     assert event.valid_write_ids == f"{db}.orders:4:9223372036854775807::{aborted}"
-    # whoever is later sees what the compaction made; Hive 3 does not say who is
+    # a later reader sees what the compaction made; Hive 3 does not say who is
     beside = {later_lock} if engine.is_hive_3 else set[int]()
     assert {lock.lock_id for lock in event.locks} == {0, locked} | beside
     assert {reader, compiling} <= set(event.open_transactions)
     assert (later in event.open_transactions) == engine.is_hive_3
     assert len(watched.vacuums(db)) == 1  # published once
-    for each in (reader, compiling, later):
-        engine.commit(each)
+    for transaction in (reader, compiling, later):
+        engine.commit(transaction)
 
 
 @on_both_versions
@@ -99,7 +99,7 @@ def test_every_hold_is_released_when_it_ends_and_none_before(
     assert reasons[plain, None] is ReleaseReason.UNLOCKED
     assert reasons[None, compiled] is ReleaseReason.COMMITTED
     assert reasons[None, aborts] in {ReleaseReason.ABORTED, ReleaseReason.COMMITTED}
-    assert [each.lock_id for each in last] == [on_database]
+    assert [hold.lock_id for hold in last] == [on_database]
 
 
 @on_both_versions
@@ -124,7 +124,7 @@ def test_a_reader_that_locks_its_tables_one_by_one_holds_until_its_end(
 
 
 @on_both_versions
-def test_where_readers_lock_at_once_a_long_query_on_another_table_holds_nobody_back(
+def test_where_readers_lock_at_once_a_long_query_on_another_table_holds_no_cleaning_back(
     engine: HiveEngine,
 ) -> None:
     watched = Watched(engine, readers_lock_at_once=True)
@@ -191,8 +191,8 @@ def test_a_reader_that_died_is_released_as_expired(tmp_path: Path) -> None:
 
         found = wait_for("the time-out", both, 120)
 
-        assert {each.lock_id or each.transaction_id for each in found} == {dead, dead_lock}
-        assert {each.reason for each in found} == {ReleaseReason.EXPIRED}
+        assert {event.lock_id or event.transaction_id for event in found} == {dead, dead_lock}
+        assert {event.reason for event in found} == {ReleaseReason.EXPIRED}
         watched.bridge.close()
         engine.close()
 

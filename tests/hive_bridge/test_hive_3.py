@@ -1,4 +1,4 @@
-"""What is different with Hive 3: on a real Metastore 3.1.3, with the real cleaner."""
+"""Hive 3 differs: on a real Metastore 3.1.3, with the real cleaner."""
 
 from __future__ import annotations
 

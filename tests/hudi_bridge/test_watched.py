@@ -167,7 +167,7 @@ def test_an_instant_that_no_event_takes_is_passed_over_and_the_others_are_not(
 
     found = watched(table, start="earliest").look(STORAGE)
 
-    assert [each.instant for each in found] == [at(1), at(2), at(3), at(4)]
+    assert [event.instant for event in found] == [at(1), at(2), at(3), at(4)]
 
 
 def test_what_a_writer_adds_to_a_commit_does_not_outgrow_a_message(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from support.deployment import Deployment, end
+from support.deployment_events import cleaned, publish, vacuum
+from support.deployment_events import released as command
 from support.samples import savepoint_request
-from support.told import cleaned, publish, vacuum
-from support.told import released as command
 from support.waiting import wait_for
 from tidegate.events import SavepointRejected
 from tidegate.events.reasons import Reason
@@ -129,7 +129,7 @@ def test_what_waits_is_counted_by_pattern(deployment: Deployment, metrics: Metri
 
     def counted() -> bool:
         monitor.poll_waiting()
-        both = [waiting("waiting_vacuums", each) for each in ("lake.hr.*", "lake.*")]
+        both = [waiting("waiting_vacuums", pattern) for pattern in ("lake.hr.*", "lake.*")]
         return both == [1, 1]
 
     wait_for("both wait", counted)

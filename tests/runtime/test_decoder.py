@@ -76,9 +76,9 @@ def test_a_key_that_is_known_changes_no_answer(
     value: bytes | None, topic: str, number: int, key: bytes | None
 ) -> None:
     warm = decoder()
-    for each in (TABLE, "a.b.c"):
-        where = partition_of(each, PARTITIONS)
-        assert warm.decode(record(release(1, each), number=where, key=each.encode())) is not None
+    for table in (TABLE, "a.b.c"):
+        where = partition_of(table, PARTITIONS)
+        assert warm.decode(record(release(1, table), number=where, key=table.encode())) is not None
     what = record(value, topic, number, key)
 
     assert answer(warm, what) == answer(generally(), what)

@@ -1,4 +1,4 @@
-"""What is due although no event comes: decided at the broker's time, once, and never too early."""
+"""Work that is due without an event: decided at the broker's time, once, and never too early."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_what_time_adds_to_the_largest_record_is_not_refused() -> None:
         patch.object(ReaderGate, "most_bytes", lambda _gate, _piece: 2**30),
     ):
         gate.step(0)
-    assert [type(each) for each in broker.said()] == [VacuumOverdue]
+    assert [type(event) for event in broker.said()] == [VacuumOverdue]
 
 
 def test_a_rebalance_and_a_restart_do_not_say_it_again() -> None:
@@ -172,7 +172,7 @@ def test_a_crash_before_it_is_remembered_repeats_it_with_the_same_id() -> None:
         again.step(0)
 
     assert len(broker.said()) == 2
-    assert len({each.event_id for each in broker.said()}) == 1
+    assert len({event.event_id for event in broker.said()}) == 1
 
 
 def test_an_end_that_holds_no_record_does_not_delay_it() -> None:
@@ -222,7 +222,7 @@ def test_more_than_are_decided_at_once_are_decided_at_the_next_steps() -> None:
         gate.step(0)
         gate.step(0)
 
-    assert len({each.event_id for each in broker.said()}) == len(broker.said()) == 49
+    assert len({event.event_id for event in broker.said()}) == len(broker.said()) == 49
 
 
 def test_a_measured_decider_is_a_timed_one_too() -> None:

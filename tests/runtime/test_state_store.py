@@ -49,7 +49,7 @@ def test_an_empty_table_is_kept_while_its_own_positions_are_needed() -> None:
     assert len(store) == 0
 
 
-def test_a_table_sleeps_as_it_was_read_until_it_is_heard_of() -> None:
+def test_a_table_sleeps_as_it_was_read_until_its_next_event() -> None:
     store = state_store_for(Count, Count())
     store.restore([(KEY, b'{"applied":{},"state":{"counted":2}}'), (b"lake.sales.broken", b"{")])
     assert len(store) == 2

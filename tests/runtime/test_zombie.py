@@ -52,11 +52,11 @@ def release(table: int, lock_id: int) -> LockReleased:
 
 def states_written(deployment: Deployment) -> int:
     written = deployment.records("reader-gate.changelog")
-    return sum(b"\x00" not in (each.key or b"\x00") for each in written)
+    return sum(b"\x00" not in (message.key or b"\x00") for message in written)
 
 
 def entries(records: list[Record]) -> list[tuple[bytes | None, bytes | None]]:
-    """What was written, but for positions: the successor reads the zombie's commands too."""
+    """The written messages without the positions: the successor reads the zombie's commands too."""
     return [(record.key, record.value) for record in records if record.key != POSITIONS_KEY]
 
 
@@ -85,8 +85,8 @@ def test_a_zombie_cannot_overwrite_its_successors_state(
     assert entries(deployment.records("reader-gate.changelog")) == successors
     said = [event for event in deployment.events("commands") if isinstance(event, Command)]
     assert len(said) > TABLES, "the zombie finished its step: it said again what was said"
-    assert len({each.event_id for each in said}) == TABLES
-    assert {each.caused_by for each in said} == expected
+    assert len({event.event_id for event in said}) == TABLES
+    assert {event.caused_by for event in said} == expected
 
 
 def test_rule_7_events_that_retention_took_stop_the_service_with_a_clear_sentence(
@@ -107,8 +107,8 @@ def test_rule_7_events_that_retention_took_stop_the_service_with_a_clear_sentenc
     second = deployment.run("reader-gate", "second")
 
     assert exit_code(second) == 1
-    assert f"{locks}" in (told := second.log.read_text())
-    assert "events would be skipped" in told.splitlines()[-1]
+    assert f"{locks}" in (shown := second.log.read_text())
+    assert "events would be skipped" in shown.splitlines()[-1]
     assert deployment.records("commands") == []
 
 

@@ -135,11 +135,11 @@ class Round:
     def tree(self) -> list[str]:
         """Every file; instants that the restore itself took are NOW, kept answers are ANSWER."""
         names = (str(path.relative_to(self.folder)) for path in self.folder.rglob("*"))
-        told = (re.sub(r"20\d{15}", _instant, name) for name in names)
-        return sorted(re.sub(r"\.tidegate/.*", "ANSWER", name) for name in told)
+        shown = (re.sub(r"20\d{15}", _instant, name) for name in names)
+        return sorted(re.sub(r"\.tidegate/.*", "ANSWER", name) for name in shown)
 
     def outcomes(self) -> list[dict[str, Any]]:
-        """What was said of this round's tables, without what differs from run to run."""
+        """The events of this round's tables, without what differs from run to run."""
         events = (e for e in self.stage.monitor.outcomes() if e.table.startswith(self.name))
         return sorted((_said(event) for event in events), key=str)
 

@@ -82,7 +82,7 @@ def memory_bus(*deciders: str, partitions: int = 3) -> MemoryBus:
 
 
 class Count(Value, frozen=True):
-    """How many events of a table were heard since the last command."""
+    """How many events of a table arrived since the last command."""
 
     counted: int = 0
 

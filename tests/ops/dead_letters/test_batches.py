@@ -42,7 +42,7 @@ def test_no_more_than_a_batch_is_read_before_it_is_worked_on() -> None:
     assert done == topic.taken == 3 * MAX_DEAD_LETTERS
 
 
-def test_a_batch_of_large_letters_is_bounded_by_its_bytes() -> None:
+def test_a_batch_of_large_dead_letters_is_bounded_by_its_bytes() -> None:
     large = Topic(10, value=bytes(MAX_BYTES // 3))
 
     assert [len(batch) for batch in in_batches(large)] == [3, 3, 3, 1]

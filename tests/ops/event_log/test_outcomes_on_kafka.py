@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from support.samples import NOON
-from support.told import (
+from support.deployment_events import (
     ORDERS,
     cleaned_in_parts,
     completed,
@@ -27,6 +26,7 @@ from support.told import (
     started,
     vacuum,
 )
+from support.samples import NOON
 from support.waiting import wait_for
 from tidegate.cli import app
 from tidegate.errors import ConfigError
@@ -217,8 +217,8 @@ def test_memory_is_bounded_and_nothing_is_lost_where_partitions_are_long(place: 
     assert {(p, at) for p, at, _ in seen} == {
         (Partition(topic, p.number), at) for p, span in spans.items() for at in span
     }
-    assert len(seen) == len({each[:2] for each in seen})
-    assert [each[2] for each in seen] == sorted(each[2] for each in seen)
+    assert len(seen) == len({row[:2] for row in seen})
+    assert [row[2] for row in seen] == sorted(row[2] for row in seen)
     assert most < 3 * (5 + MergedReader.BATCH)
 
 

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from support.samples import commit, release
-from support.told import (
+from support.deployment_events import (
     cleaned,
     cleaning_refused,
     completed,
@@ -19,6 +18,7 @@ from support.told import (
     started,
     vacuum,
 )
+from support.samples import commit, release
 from tidegate.errors import ConfigError
 from tidegate.events import Event
 from tidegate.events.catalogue import EVENT_TYPES

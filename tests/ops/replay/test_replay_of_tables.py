@@ -144,7 +144,7 @@ def test_a_table_of_which_only_the_place_is_known_has_the_initial_state(
     store = state_store_for(type(initial), initial)
 
     written = reset_records(kept(), [to(4, counts)], {"c": "new"}, {ORDERS})
-    store.restore(each for each in written if each[0] == b"lake.sales.empty")
+    store.restore(pair for pair in written if pair[0] == b"lake.sales.empty")
 
     [(_, entry)] = store.tables()
     assert (entry.state, entry.applied) == (initial, {"c": 9})
@@ -169,7 +169,7 @@ def work(bus: MemoryBus, decider: SavepointPolicyService) -> None:
 
 
 def asked(bus: MemoryBus) -> list[tuple[str, int]]:
-    commands = (event_of(each.key, each.value) for each in bus.records("tidegate.commands"))
+    commands = (event_of(sent.key, sent.value) for sent in bus.records("tidegate.commands"))
     return [
         (command.table, int(command.instant[-3:]))
         for command in commands

@@ -1,4 +1,4 @@
-"""Which holds a waiting vacuum still has outstanding, and who owns them."""
+"""The outstanding readers of a waiting vacuum, and their owners."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 
+from support.deployment_events import ORDERS, vacuum
 from support.samples import NOON, release
-from support.told import ORDERS, vacuum
 from tidegate.cleaning import ReaderGate
 from tidegate.cli.waiting import age_of, headline
 from tidegate.events import Event, LockHold, LockReleased, OutstandingReader, VacuumFinished
@@ -115,7 +115,7 @@ def test_the_owner_of_a_transaction_is_known_from_a_lock_that_has_ended() -> Non
 def test_tables_do_not_mix() -> None:
     found = waiting_after(vacuum(7), vacuum(7, table=CUSTOMERS), release(7))
 
-    assert [each.table for each in found] == [CUSTOMERS]
+    assert [vacuum_.table for vacuum_ in found] == [CUSTOMERS]
     assert json.loads(json.dumps(found[0].as_json()))["outstanding"][0]["owner"] == "user7"
 
 

@@ -45,7 +45,7 @@ class _Decided:
 
     commands: tuple[int, ...]
     written: tuple[int, ...]
-    """What is stored if it dies after the pieces put, after those removed, and if it lives."""
+    """The stored state if it dies after the pieces put, after those removed, and if it lives."""
 
 
 class GateRecords:
@@ -126,7 +126,7 @@ class GateRecords:
             if piece is not None
         }
         kept = {
-            name: each for name, each in put.items() if decision.pieces.get(name, 0) is not None
+            name: piece for name, piece in put.items() if decision.pieces.get(name, 0) is not None
         }
         commands = [
             command for command in decision.commands if isinstance(command, CleaningReleased)
@@ -158,5 +158,5 @@ def _in_order(record: bytes) -> bytes:
     """A main record with its lists of ids in order: they are sets, and so fewer gates differ."""
     read = json.loads(record)
     return json.dumps(
-        {name: sorted(each) if isinstance(each, list) else each for name, each in read.items()}
+        {name: sorted(value) if isinstance(value, list) else value for name, value in read.items()}
     ).encode()
