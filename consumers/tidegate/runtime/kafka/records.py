@@ -21,6 +21,9 @@ _NOT_UTF8: Final = "the headers can't be read: a name is not UTF-8"
 # For a name that is not UTF-8 the client returns a list and leaves an exception behind. The call
 # must be one after which Python looks for that; a plain call is, until it is specialised.
 _headers: Final = methodcaller("headers")
+BATCH: Final = 100
+"""Messages that are taken from the client at a time. Their bytes are bounded by what it fetches
+ahead (`queued.max.messages.kbytes`), because no batch waits for more."""
 MAX_RECEIVED: Final = 2**28
 """Bytes of a fetched batch once it is unpacked, of a larger one only the place is read. Twice what
 our own producers put into one. A few kilobytes of zstd can unpack to gigabytes."""
