@@ -127,6 +127,8 @@ def _items(body: BytesIO, kind: Any) -> Iterator[object]:  # noqa: ANN401 - fast
             fastavro.schemaless_reader(body, "long")
         left -= count
         if left < 0:
-            raise FormatError(f"a list of {MAX_LOCKS - left} items and more; the limit is {MAX_LOCKS}")
+            raise FormatError(
+                f"a list of {MAX_LOCKS - left} items and more; the limit is {MAX_LOCKS}"
+            )
         for _ in range(count):
             yield fastavro.schemaless_reader(body, item)
