@@ -100,24 +100,6 @@ def test_a_successor_does_not_wait_for_a_process_that_was_killed_while_it_signed
         producer.commit_transaction(30)
 
 
-def test_an_owner_of_version_0_1_who_had_an_id_a_partition_is_fenced_too(
-    bus: KafkaBus, bootstrap_servers: str, topic_prefix: str
-) -> None:
-    topic = f"{topic_prefix}.changelog"
-    old = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": f"{topic}-0"})
-    old.init_transactions(30)
-    old.begin_transaction()
-    old.produce(topic, b"1", b"a", 0)
-    old.commit_transaction(30)
-    OpenPartition(bus, topic)
-
-    old.begin_transaction()
-    old.produce(topic, b"zombie", b"a", 0)
-    with pytest.raises(KafkaException):
-        old.commit_transaction(30)
-    assert OpenPartition(bus, topic).read() == [(b"a", b"1")]
-
-
 def test_of_many_owners_only_the_last_ones_signature_is_left(
     bus: KafkaBus, topic_prefix: str
 ) -> None:
