@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -138,12 +138,10 @@ def test_an_owner_that_comes_back_fences_one_that_signed_before_its_last_write(
     list(owner.acquire([0]))
     fence = paused._fence
 
-    def fence_late(
-        own: Mapping[int, int], written: Collection[int]
-    ) -> dict[int, list[ChangelogRecord]]:
+    def fence_late(own: Mapping[int, int]) -> dict[int, list[ChangelogRecord]]:
         owner.write({0: [(b"a", b"1")]})
         monkeypatch.setattr(paused, "_fence", fence)
-        return fence(own, written)
+        return fence(own)
 
     monkeypatch.setattr(paused, "_fence", fence_late)
     retries = RetryPolicy(3, 0.001, 0.001)
@@ -164,11 +162,9 @@ def test_an_owner_whose_signature_a_later_one_has_erased_gives_up_and_does_not_s
     assert isinstance(paused, KafkaChangelog)
     fence, later = paused._fence, list[OpenPartition]()
 
-    def fence_late(
-        own: Mapping[int, int], written: Collection[int]
-    ) -> dict[int, list[ChangelogRecord]]:
+    def fence_late(own: Mapping[int, int]) -> dict[int, list[ChangelogRecord]]:
         later.append(OpenPartition(bus, f"{topic_prefix}.changelog"))
-        return fence(own, written)
+        return fence(own)
 
     monkeypatch.setattr(paused, "_fence", fence_late)
     with pytest.raises(FencedError):

@@ -121,10 +121,10 @@ def _items(body: BytesIO, kind: Any) -> Iterator[object]:  # noqa: ANN401 - fast
         FormatError: more items than any list of an event may have.
     """
     left, item = MAX_LOCKS, fastavro.parse_schema(kind)
-    while count := fastavro.schemaless_reader(body, "long"):
+    while count := _number(body):
         if count < 0:  # the size of the block follows
             count = -count
-            fastavro.schemaless_reader(body, "long")
+            _number(body)
         left -= count
         if left < 0:
             raise FormatError(
@@ -132,3 +132,8 @@ def _items(body: BytesIO, kind: Any) -> Iterator[object]:  # noqa: ANN401 - fast
             )
         for _ in range(count):
             yield fastavro.schemaless_reader(body, item)
+
+
+def _number(body: BytesIO) -> int:
+    number: Any = fastavro.schemaless_reader(body, "long", None)
+    return int(number)
