@@ -200,8 +200,8 @@ class StateStore(Generic[S]):
         if self.partitions != count:
             raise ConfigError(
                 f"the topics have {count} partitions, but the state was made for {self.partitions}:"
-                " the state of some tables is on another partition than their events. Stop the"
-                f" services and move it: tidegate topics grow --partitions {count}"
+                " the state of some tables is on another partition than their events. Move to"
+                " new topics: see More partitions in docs/topics.md"
             )
 
     def state(self, table: str) -> S:
