@@ -37,13 +37,14 @@ from tidegate.ops.doctor.changelogs import check_state
 from tidegate.ops.event_log import EventLog
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
+from tidegate.publisher.arrived import arrived
 from tidegate.publisher.delivery import DEFAULTS
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 from tidegate.runtime.input.dead_letters import dead_letter
-from tidegate.runtime.kafka.batch_size import BatchSize
 from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.runtime.kafka.records import BATCH
 from tidegate.service.catalogue import DECIDERS
 from tidegate.service.settings import Settings
 
@@ -124,9 +125,8 @@ class Deployment:
         consumer.assign(
             [TopicPartition(*partition, span.start) for partition, span in spans.items() if span]
         )
-        batches = BatchSize(1000)
         while left > 0:
-            left -= len(batches.consume(consumer, 0.1))
+            left -= len(arrived(consumer, BATCH, 0.1))
         consumer.close()
         return taken
 

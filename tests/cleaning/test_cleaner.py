@@ -41,7 +41,7 @@ from tidegate.events import (
     Outcome,
     RestoreRequested,
 )
-from tidegate.tables.warehouse import Warehouse, WarehouseRoots, known_directory
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -228,10 +228,9 @@ def test_each_directory_is_passed_once_for_the_plan_and_once_for_its_removal(
         )
         cleaner = Cleaner(Warehouse(WarehouseRoots.of(str(warehouse))), ThreadMap(1), ticking())
         with monkeypatch.context() as patched:
-            patched.setattr(known_directory, "_SETTLED_NS", -3_600_000_000_000)
             count_calls(patched, str(inserts), listings, openings)
             cleaner.plan(command) if work == "plan" else list(cleaner.execute(command))
-    per_file, more = (1, 0) if work == "plan" else (2, 10)  # the product, once in each batch
+    per_file, more = (1, 0) if work == "plan" else (3, 10)  # the product before each removal
     assert 0 <= listings["500"] - listings["250"] - 250 * per_file <= more
     assert openings["500"] - openings["250"] <= 10
     assert openings["250"] <= 20

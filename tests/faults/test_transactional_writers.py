@@ -25,7 +25,6 @@ from tidegate.local.embedded.process import Child
 from tidegate.monitoring.catalog import DEPLOYMENT_METRICS
 from tidegate.monitoring.metrics import Metrics
 from tidegate.ops.event_log import EventLog
-from tidegate.ops.growth import Growth
 from tidegate.ops.monitor.deployment import DeploymentMonitor
 from tidegate.ops.replay import Replays, Selection
 from tidegate.ops.replay.targets import ToMoment
@@ -130,10 +129,6 @@ def test_services_have_no_lag_behind_markers_and_no_tool_shows_any(
         for name in CONSUMED_EVENTS:
             replay = replays.plan_reset(name, ToMoment(datetime.now(UTC)))
             assert replay.records == 0, name
-    with Growth(settings) as growth:
-        plan = growth.plan(3)
-        growth.execute(plan)
-        assert growth.plan(3).is_done
 
 
 def test_services_start_again_behind_markers(deployment: Deployment, settings: Settings) -> None:

@@ -183,9 +183,6 @@ class Hoarder(EveryThird):
     def most_bytes(self, piece: object) -> int:
         return len(str(piece)) + 1
 
-    def upgrade(self, state: object) -> tuple[Count, dict[str, object]]:
-        raise ValueError(str(state))
-
     def decide(self, state: Count, event: Event, at: datetime) -> Decision[Count]:
         assert isinstance(event, CommitCompleted)
         assert at.tzinfo

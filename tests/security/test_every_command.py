@@ -118,7 +118,6 @@ CASES = (
     Case("operators", "topics check", prints="as declared", times=3),
     Case("operators", "topics create", prints="created", prefix=NEW),
     Case("operators", "topics create", prints="exists already", prefix=NEW, times=2),
-    Case("operators", "topics grow", ("--partitions", "2", "--execute"), prefix=NEW),
     Case(
         "operators",
         "skip",

@@ -11,7 +11,7 @@ come, make outcomes too, once, and again when that is over.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import ClassVar
@@ -39,7 +39,6 @@ from tidegate.cleaning.gate_state import (
     most_bytes,
     parse_piece,
 )
-from tidegate.cleaning.gate_upgrade import upgraded
 from tidegate.events import (
     AbortedCleaningReleased,
     CleaningReleased,
@@ -99,10 +98,6 @@ class ReaderGate:
         if gate_people.is_ours(name):
             return gate_people.parse(name, record)
         return parse_piece(name, record)
-
-    def upgrade(self, state: object) -> tuple[GateState, Mapping[str, object]]:
-        """Convert a record of version 0.1, which held the whole table."""
-        return upgraded(state)
 
     def prepare(self, state: GateState, pieces: Pieces) -> GateState:
         """Derive the index from all records of the table."""

@@ -1,16 +1,15 @@
-"""`tidegate topics`: describe, create, check and grow the topics of a deployment."""
+"""`tidegate topics`: describe, create and check the topics of a deployment."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from tidegate.cli.options import AsJson, AsJsonLines, ConfigFile, Execute
+from tidegate.cli.options import AsJsonLines, ConfigFile
 from tidegate.cli.output import write, write_json, write_json_lines, write_table
-from tidegate.cli.progress import Progress
 from tidegate.cli.reachable import reachable
 from tidegate.service.settings import Settings
 
@@ -85,37 +84,6 @@ def print_acls(config: ConfigFile = None, as_json: AsJsonLines = False) -> None:
         return
     for acl in needed:
         write(acl.command())
-
-
-@topics.command()
-def grow(
-    partitions: Annotated[int, typer.Option(min=1, help="The new number, for all topics.")],
-    execute: Execute = False,
-    as_json: AsJson = False,
-    config: ConfigFile = None,
-) -> None:
-    """Move a stopped deployment to more partitions, with the state of its deciders.
-
-    Stop the writers, let the services read everything, stop them, then run this. If it is
-    interrupted, run it again. Afterwards set [topics] partitions, and start everything.
-    """
-    from tidegate.ops.growth import Growth  # noqa: PLC0415 - heavy
-
-    with Growth(reachable(config), Progress()) as growth:
-        plan = growth.plan(partitions)
-        if execute:
-            growth.execute(plan)
-    if as_json:
-        write_json({"executed": execute, **asdict(plan)})
-        return
-    for name, count in plan.topics.items():
-        write(f"{name}: {count} partitions, {plan.to} then")
-    for decider, tables in plan.tables.items():
-        write(f"{decider}: the state of {tables} tables moves to another partition")
-    if execute:
-        write(f"done; set partitions = {plan.to} in [topics], then start the services")
-    else:
-        write("nothing was changed; add --execute to do it")
 
 
 def _show(declared: Sequence[DeclaredTopic]) -> None:

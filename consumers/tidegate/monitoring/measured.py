@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final, Generic, TypeVar, cast
 
@@ -95,9 +95,6 @@ class _PiecewiseDecider(_Decider[S]):
 
     def most_bytes(self, piece: object) -> int:
         return self._pieces.most_bytes(piece)
-
-    def upgrade(self, state: object) -> tuple[S, Mapping[str, object]]:
-        return self._pieces.upgrade(state)
 
 
 class _PiecewiseTimedDecider(_PiecewiseDecider[S]):

@@ -131,14 +131,6 @@ class PiecewiseDecider(Decider[S], Protocol[S]):
         """
         ...
 
-    def upgrade(self, state: object) -> tuple[S, Mapping[str, object]]:
-        """Convert the JSON of a main record of an older version to a state and pieces.
-
-        Raises:
-            ValueError: it is not one.
-        """
-        ...
-
 
 @runtime_checkable
 class PiecewiseTimedDecider(PiecewiseDecider[S], Protocol[S]):

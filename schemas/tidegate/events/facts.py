@@ -134,9 +134,6 @@ class VacuumFinished(Fact, frozen=True):
         "valid_write_ids",
         "unordered",
     )
-    identified_before: ClassVar[tuple[tuple[str, ...], ...]] = (
-        ("table", "partition", "directories", "own_lock_id"),
-    )
 
     kind: VacuumKind
     partition: Text | None = None
@@ -172,9 +169,6 @@ class LockReleased(Fact, frozen=True):
     """A lock or transaction ended. Published once per table with a vacuum that waits for it."""
 
     identified_by: ClassVar[tuple[str, ...]] = ("table", "lock_id", "transaction_alone")
-    identified_before: ClassVar[tuple[tuple[str, ...], ...]] = (
-        ("table", "lock_id", "transaction_id"),
-    )
 
     lock_id: Id | None = None
     transaction_id: Id | None = None

@@ -15,7 +15,7 @@ from tidegate.events.facts import CommitCompleted, CommitCondemned, LockReleased
 from tidegate.events.roles import SERVICES, Role
 
 DEFAULT_PREFIX: Final = "tidegate"
-DEFAULT_PARTITIONS: Final = 6
+DEFAULT_PARTITIONS: Final = 24
 PARTITIONER: Final = "murmur2_random"
 """librdkafka's name for the Java client's default, so that JVM and Python writers agree."""
 UNCLEAN: Final = "unclean.leader.election.enable"

@@ -37,6 +37,7 @@ from tidegate.ops.topics import create_topics
 from tidegate.publisher import ConfirmedProducer, Message
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.merged_reader import MergedReader
+from tidegate.runtime.kafka.records import BATCH
 from tidegate.service.assembly import DECIDERS
 from tidegate.service.settings import Settings
 
@@ -219,7 +220,7 @@ def test_memory_is_bounded_and_nothing_is_lost_where_partitions_are_long(place: 
     }
     assert len(seen) == len({row[:2] for row in seen})
     assert [row[2] for row in seen] == sorted(row[2] for row in seen)
-    assert most < 3 * (5 + MergedReader.BATCH)
+    assert most < 3 * (5 + BATCH)
 
 
 def test_an_outcome_in_parts_is_one_row_and_no_limit_cuts_it(place: Place) -> None:

@@ -34,7 +34,7 @@ def test_the_example_in_the_documentation_loads(file: Path) -> None:
     settings = Settings.load(file)
 
     assert settings.connection() == {"bootstrap.servers": "broker:9092"}
-    assert (settings.topics.partitions, settings.topics.replication) == (6, 3)
+    assert (settings.topics.partitions, settings.topics.replication) == (24, 3)
     assert settings.warehouse.roots == ("/lake", "s3://lake/tables")
     assert settings.warehouse.storage == {"s3": {"endpoint_url": "http://minio:9000"}}
     assert settings.spark.conf == {"spark.master": "local[2]"}
@@ -46,7 +46,7 @@ def test_the_example_in_the_documentation_loads(file: Path) -> None:
 def test_without_a_file_the_defaults_hold() -> None:
     settings = Settings.load()
 
-    assert (settings.topics.prefix, settings.topics.partitions) == ("tidegate", 6)
+    assert (settings.topics.prefix, settings.topics.partitions) == ("tidegate", 24)
     assert settings.spark.min_items == 256
 
 

@@ -96,7 +96,7 @@ class ChangelogSummary:
         """The result of the check; `max_bytes` is the changelog's `max.message.bytes`."""
         check = f"state {decider}"
         if self.separated:
-            advice = "stop all services, then run: tidegate topics grow --partitions N --execute"
+            advice = "move to new topics: see More partitions in docs/topics.md"
             return Finding(check, Status.FAIL, self.separated, advice)
         if self.faults:
             advice = f"stop it, then run: tidegate replay group {decider} --to-earliest --execute"

@@ -19,12 +19,11 @@ are loaded: memory follows the size of the changelog, plus a bounded number of l
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from tidegate.errors import (
     ConfigError,
@@ -151,7 +150,7 @@ class StateStore(Generic[S]):
             if table in self._changed:
                 yield table, self._record(table)
                 continue
-            record, _ = self._read(table)
+            record = self._read(table)
             if view := self._view(table, NO_PIECES):
                 for name in view.names():
                     view.get(name)
@@ -201,8 +200,8 @@ class StateStore(Generic[S]):
         if self.partitions != count:
             raise ConfigError(
                 f"the topics have {count} partitions, but the state was made for {self.partitions}:"
-                " the state of some tables is on another partition than their events. Stop the"
-                f" services and move it: tidegate topics grow --partitions {count}"
+                " the state of some tables is on another partition than their events. Move to"
+                " new topics: see More partitions in docs/topics.md"
             )
 
     def state(self, table: str) -> S:
@@ -314,11 +313,8 @@ class StateStore(Generic[S]):
         self._unload_some()
         loaded = _LoadedTable(self.initial)
         if table in self._records:
-            record, pieces = self._read(table)
+            record = self._read(table)
             loaded.state = record.state
-            if pieces:  # of an older form: they are written with the table's next change
-                loaded.changed.update(pieces)
-                self._changed.add(table)
             if self._is_ahead(record.applied):
                 self.ahead[table] = record.applied
         if (view := self._view(table, loaded.changed)) and self.piecewise is not None:
@@ -332,17 +328,9 @@ class StateStore(Generic[S]):
         records = self.all_pieces.setdefault(table, {})
         return TablePieces(table, changed, records, self.piecewise, self.recent.of(table))
 
-    def _read(self, table: str) -> tuple[StateRecord[S], Mapping[str, object]]:
-        value = self._records[table]
+    def _read(self, table: str) -> StateRecord[S]:
         try:
-            try:
-                return self.adapter.validate_json(value), NO_PIECES
-            except ValidationError:
-                if self.piecewise is None:
-                    raise
-            whole = json.loads(value)
-            state, pieces = self.piecewise.upgrade(whole["state"])
-            return StateRecord(_POSITIONS.validate_python(whole["applied"]), state), pieces
+            return self.adapter.validate_json(self._records[table])
         except UNREADABLE as error:
             raise StopService(f"the changelog's record of {table} can't be read") from error
 

@@ -14,9 +14,8 @@ from tidegate.publisher import ConfirmedProducer, Message
 from tidegate.publisher.client_settings import require_protected_settings
 from tidegate.runtime.bus import Partition, RebalanceListener, Record, Watermarks
 from tidegate.runtime.kafka.changelog import KafkaChangelog
-from tidegate.runtime.kafka.kept_consumer import KeptConsumer
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.partition_reader import read_partition
+from tidegate.runtime.kafka.partition_reader import read_partition, read_spans
 from tidegate.runtime.kafka.read_to_end import APPENDED
 from tidegate.runtime.kafka.records import LARGE, Config, as_record
 from tidegate.runtime.kafka.subscription import INSTANCE_ID, KafkaSubscription
@@ -54,7 +53,6 @@ class KafkaBus:
             self._metadata = KafkaMetadata(config)
         except KafkaException as error:
             raise ConfigError(f"Kafka: {error.args[0].str()}") from error
-        self._reader = KeptConsumer(config)
 
     def require_connection(self) -> None:
         """Wait until a broker answers.
@@ -102,8 +100,8 @@ class KafkaBus:
         return self._metadata.spans(topic, since_ms, APPENDED)
 
     def read(self, spans: Mapping[Partition, range]) -> Iterator[Record]:
-        """Read them with one consumer, which is kept for the next reading."""
-        return self._reader.read(spans)
+        """Read them with a consumer of their own; deleted records are passed over."""
+        return read_spans(self._config, spans, on_missing_offset="earliest")
 
     def changelog(self, topic: str) -> KafkaChangelog:
         """Open a changelog; it owns no partition yet."""
@@ -111,7 +109,6 @@ class KafkaBus:
 
     def close(self) -> None:
         """Wait for messages that are being sent."""
-        self._reader.close()
         if self._producer is not None:
             self._producer.close()
 

@@ -158,7 +158,7 @@ class KafkaChangelog:
             others = {owner for owners in self._earlier(own).values() for owner in owners}
             if alone and others - self._own_ids:
                 raise FencedError(self._fenced())
-            erased = self._guarded(lambda: self._fence(own, seen.numbers))
+            erased = self._guarded(lambda: self._fence(own))
             ends = self._appended_ends(numbers)
             yield from seen.new(self._batches(reader.read(ends)))
         self._require_last(own)
@@ -227,15 +227,10 @@ class KafkaChangelog:
         }
         return {number: owners for number, owners in found.items() if owners}
 
-    def _fence(
-        self, own: Mapping[int, int], written: Collection[int]
-    ) -> dict[int, list[ChangelogRecord]]:
+    def _fence(self, own: Mapping[int, int]) -> dict[int, list[ChangelogRecord]]:
         """Fence the earlier owners; return the records that erase their signatures."""
         earlier = self._earlier(own)
-        # up to version 0.1 each partition had an id of its own, and owners did not sign
-        ids = {f"{self._topic}-{number}" for number in written if number not in earlier}
-        ids |= {owner for owners in earlier.values() for owner in owners}
-        fence(self._config, sorted(ids))
+        fence(self._config, sorted({owner for owners in earlier.values() for owner in owners}))
         erased: dict[int, list[ChangelogRecord]] = {}
         for number, owners in earlier.items():
             for owner in owners:

@@ -11,11 +11,11 @@ from confluent_kafka import Message as Received
 from confluent_kafka import TopicPartition
 
 from tidegate.errors import TransientError
-from tidegate.runtime.kafka.batch_size import BatchSize
+from tidegate.publisher.arrived import arrived
 from tidegate.runtime.kafka.errors import require_transient
 from tidegate.runtime.kafka.partition_reader import QUICK, standalone_consumer
 from tidegate.runtime.kafka.read_to_end import is_end, read_up_to
-from tidegate.runtime.kafka.records import Config
+from tidegate.runtime.kafka.records import BATCH, Config
 
 _WAIT: Final = 30.0
 _GRACE: Final = 0.5
@@ -40,7 +40,6 @@ class ChangelogReader:
             {**config, **QUICK}, topic, on_missing_offset="earliest", committed=committed
         )
         self._topic = topic
-        self._batches = BatchSize(1000)
         self.positions = dict(starts)
         self._at_end: set[int] = set()
         self._consumer.assign([TopicPartition(topic, *item) for item in starts.items()])
@@ -75,7 +74,7 @@ class ChangelogReader:
             waited = time.monotonic() - began
             if decided and waited > _GRACE and self._at_end.issuperset(missing):
                 return
-            messages = self._batches.consume(self._consumer, 0.05)
+            messages = arrived(self._consumer, BATCH, 0.05)
             for message in messages:
                 if self._advance(message):
                     yield message

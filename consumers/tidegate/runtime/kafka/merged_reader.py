@@ -17,12 +17,12 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import Message as Received
 
 from tidegate.errors import TransientError
+from tidegate.publisher.arrived import arrived
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.kafka.batch_size import BatchSize
 from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
 from tidegate.runtime.kafka.partition_reader import named, standalone_consumer
 from tidegate.runtime.kafka.read_to_end import is_end, read_up_to
-from tidegate.runtime.kafka.records import Config, as_record
+from tidegate.runtime.kafka.records import BATCH, Config, as_record
 
 _WAITING: Final = 1000
 """Records of one partition that may wait in memory."""
@@ -51,9 +51,6 @@ class MergedReader:
     Use it in a `with` block. Call `records` first; `following` is optional.
     """
 
-    BATCH: Final = 100
-    """The most records that are taken from the client at once."""
-
     def __init__(
         self, config: Config, spans: Mapping[Partition, range], *, waiting: int = _WAITING
     ) -> None:
@@ -65,7 +62,6 @@ class MergedReader:
         }
         self._share = _WAITING_BYTES // max(1, len(spans))
         self._consumer: Consumer | None = None
-        self._batches = BatchSize(self.BATCH)
 
     def __enter__(self) -> Self:
         """Close the connection at the end of the block."""
@@ -124,7 +120,7 @@ class MergedReader:
             if source.is_paused:
                 consumer.resume([TopicPartition(*part)])
         while True:
-            received = self._batches.consume(consumer, 0.5)
+            received = arrived(consumer, BATCH, 0.5)
             found = [message for message in received if self._is_record(message)]
             yield from map(as_record, found)
             if not found:
@@ -146,7 +142,7 @@ class MergedReader:
             for part, source in self._sources.items()
             if not source.is_over and not source.waiting
         ]:
-            for message in self._batches.consume(self._connected(), 0.1):
+            for message in arrived(self._connected(), BATCH, 0.1):
                 self._take(message)
                 deadline = time.monotonic() + _PATIENCE
             if time.monotonic() > deadline:

@@ -10,11 +10,11 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import Message as Received
 
 from tidegate.errors import StopService, TransientError
+from tidegate.publisher.arrived import arrived
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.kafka.batch_size import BatchSize
 from tidegate.runtime.kafka.errors import is_unreadable, require_transient, translate_kafka_errors
 from tidegate.runtime.kafka.read_to_end import REPORTS_ENDS, is_end, read_up_to
-from tidegate.runtime.kafka.records import MAX_RECEIVED, Config, as_record, unreadable_record
+from tidegate.runtime.kafka.records import BATCH, MAX_RECEIVED, Config, as_record, unreadable_record
 
 _WAIT: Final = 30.0
 _READER: Final[Config] = {
@@ -93,15 +93,10 @@ def read_spans(
     named = group or next(iter(spans)).topic
     consumer = standalone_consumer({**config, **QUICK}, named, on_missing_offset=on_missing_offset)
     try:
-        yield from records_of(consumer, spans)
+        for each in _read(consumer, spans):
+            yield each if isinstance(each, Record) else as_record(each)
     finally:
         consumer.close()
-
-
-def records_of(consumer: Consumer, spans: Mapping[Partition, range]) -> Iterator[Record]:
-    """Assign these offsets to the consumer and yield their records; see `read_spans`."""
-    for message in _read(consumer, spans):
-        yield message if isinstance(message, Record) else as_record(message)
 
 
 def standalone_consumer(
@@ -122,12 +117,11 @@ def standalone_consumer(
 def _read(consumer: Consumer, spans: Mapping[Partition, range]) -> Iterator[Received | Record]:
     """Read spans of offsets; a Record stands for a message that the client can't read."""
     left = {part: span for part, span in spans.items() if span}
-    batches = BatchSize(1000)
     consumer.assign([TopicPartition(*part, span.start) for part, span in left.items()])
     deadline = time.monotonic() + _WAIT
     while left:
         unreadable: dict[Partition, Received] = {}
-        for message in batches.consume(consumer, 0.1):
+        for message in arrived(consumer, BATCH, 0.1):
             part = Partition(message.topic() or "", message.partition() or 0)
             span, at = left.get(part, _NOTHING), int(message.offset() or 0)
             if (error := message.error()) is not None:

@@ -21,6 +21,9 @@ _NOT_UTF8: Final = "the headers can't be read: a name is not UTF-8"
 # For a name that is not UTF-8 the client returns a list and leaves an exception set. Python checks
 # for that after this call; it stops checking after a plain call once that was specialised.
 _headers: Final = methodcaller("headers")
+BATCH: Final = 100
+"""Messages that are taken from the client at a time. Their bytes are bounded by what it fetches
+ahead (`queued.max.messages.kbytes`), because no batch waits for more."""
 MAX_RECEIVED: Final = 2**28
 """The largest fetched batch in bytes, uncompressed. Of a larger one only the location is read.
 

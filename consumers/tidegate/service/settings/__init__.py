@@ -18,7 +18,7 @@ schema_id_in = "value"                   # or in "headers": the value is then ba
 
 [topics]
 prefix = "tidegate"                      # TIDEGATE_TOPICS__PREFIX wins over it, and so on
-partitions = 6
+partitions = 24
 replication = 3
 
 [cleaning]
@@ -191,7 +191,7 @@ class TopicSettings(Section, frozen=True):
     prefix: str = DEFAULT_PREFIX
     """What the names of all topics and consumer groups begin with."""
     partitions: int = Field(default=DEFAULT_PARTITIONS, ge=1)
-    """Of every topic. `tidegate topics grow` changes it later."""
+    """Of every topic. It can't be changed later: see docs/topics.md."""
     replication: int = Field(default=1, ge=1)
     """Copies of each partition; 3 in production."""
 
