@@ -36,7 +36,13 @@ from tidegate.events.refusals import refusal
 from tidegate.events.topics import COMMAND_TOPIC, DEFAULT_PREFIX, OUTCOME_TOPIC, changelog, topic_of
 from tidegate.events.wire import Wire
 from tidegate.publisher import Message
-from tidegate.runtime.authorization import AclAlone, Authorization, SignedBy, Unauthorized
+from tidegate.runtime.authorization import (
+    AclAlone,
+    Authorization,
+    RefusalLimit,
+    SignedBy,
+    Unauthorized,
+)
 from tidegate.runtime.bus import Bus, Offsets, Partition, Record, require_copartitioned
 from tidegate.runtime.decider.catch_up import CatchUp
 from tidegate.runtime.decider.owned_partitions import (
@@ -112,7 +118,7 @@ class DeciderLoop(Generic[S]):
         self._decoder = Decoder(decider.consumes, prefix, count, retries, self._wire)
         self._owned = OwnedPartitions(decider, bus, prefix, self._inputs, retries)
         self._ticks = Ticks(decider, clock)
-        self._authorization = authorization or AclAlone()
+        self._authorization, self._refusals = authorization or AclAlone(), RefusalLimit()
         self._stop = threading.Event()
         self._committed: dict[Partition, int] = {}
         """The latest commit of each input partition."""
@@ -290,6 +296,7 @@ class DeciderLoop(Generic[S]):
         try:
             signed_by = self._authorization.check(event, record)
         except Unauthorized as refused:
+            self._refusals.require(record, refused)
             reason, name = refused.reason, self._decider.name
             refusal_of_it = refusal(event, reason, refused.message, name, at).to(event)
             decision = Decision(owned.store.state(event.table), outcomes=(refusal_of_it,))

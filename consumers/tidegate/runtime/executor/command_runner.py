@@ -19,6 +19,7 @@ from tidegate.runtime.authorization import (
     NOT_PROVEN,
     AclAlone,
     Authorization,
+    RefusalLimit,
     SignedBy,
     Unauthorized,
 )
@@ -65,6 +66,7 @@ class CommandRunner:
     retries: RetryPolicy
     lookup: OutcomeLookup
     authorization: Authorization = field(default_factory=AclAlone)
+    refusals: RefusalLimit = field(default_factory=RefusalLimit)
     running: dict[int, RunningCommand] = field(default_factory=dict[int, RunningCommand])
     """What runs now, by the thread that runs it."""
 
@@ -130,6 +132,7 @@ class CommandRunner:
         try:
             signed_by = self.authorization.check(command, attempts.record)
         except Unauthorized as refused:
+            self.refusals.require(attempts.record, refused)
             self._publish(self._refusal(command, refused).to(command))
             return
         if self._is_answered(command, attempts):
