@@ -7,6 +7,7 @@ from typing import Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from tidegate.events.names import Name
 from tidegate.service.settings.alarms import Seconds
 from tidegate.service.settings.section import Section
 
@@ -22,7 +23,7 @@ class RestoreRuleSettings(Section, frozen=True):
     Of several rules the first that covers a table decides: by name and by place, if both are said.
     """
 
-    tables: str = "*"
+    tables: Name = "*"
     """A shell pattern of the tables, as catalog.database.table. Whether an approval is needed is
     never decided by it, since the catalog is what the requester says: such rules have locations."""
     locations: tuple[str, ...] = ()
@@ -30,7 +31,7 @@ class RestoreRuleSettings(Section, frozen=True):
     name: `/lake/*/sales`. By default: wherever they are."""
     approval: bool = False
     """Whether a second person has to approve each restore (`tidegate publish approval`)."""
-    approved_by: tuple[str, ...] = Field(default=("*",), min_length=1)
+    approved_by: tuple[Name, ...] = Field(default=("*",), min_length=1)
     """Shell patterns of the people who may, matched with the verified name where commands are
     signed. Nobody can approve what they asked for themselves."""
     approve_within: Seconds = Field(default=_DAY, ge=60, le=_LONGEST)
@@ -87,7 +88,7 @@ class RestoreSettings(Section, frozen=True):
     `requested_by` has shell patterns, matched with the name in a request.
     """
 
-    requested_by: tuple[str, ...] = ("*",)
+    requested_by: tuple[Name, ...] = ("*",)
     """Shell patterns of the people whose requests are carried out."""
     watch_seconds: float = Field(default=5, ge=0, allow_inf_nan=False)
     """How long a pending write is watched for signs of life before a restore."""

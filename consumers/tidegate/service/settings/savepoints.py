@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from tidegate.events.names import Name
 from tidegate.events.savepoint_marks import PolicyName
 from tidegate.service.settings.section import Section
 
@@ -83,7 +84,7 @@ class SavepointRule(Section, frozen=True):
     each tier is always kept, and what a person made.
     """
 
-    tables: str
+    tables: Name
     """A shell pattern of the tables, as catalog.database.table."""
     policy: PolicyName = "default"
     """The policy's name; it stands in its savepoints, and only those are its to remove."""
