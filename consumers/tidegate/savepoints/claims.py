@@ -114,8 +114,10 @@ def _folder(location: str, instant: str) -> str:
 def _read(storage: Storage, path: str) -> Claim:
     try:
         read = parse_json(storage.read(path, MAX_SMALL), path, MAX_SMALL)
-        until = read["until"]
-        return Claim(str(read["by"]), None if until is None else datetime.fromisoformat(until))
+        until = None if read["until"] is None else datetime.fromisoformat(read["until"])
+        if until is not None and until.tzinfo is None:
+            raise ValueError(f"{until} has no time zone")
+        return Claim(str(read["by"]), until)
     except NotFound as error:
         raise TransientError(f"{path} was removed while it was being read") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
