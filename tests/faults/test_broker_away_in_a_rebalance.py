@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
@@ -47,7 +47,7 @@ def test_a_member_waits_for_a_broker_that_goes_away_while_it_is_assigned_partiti
     committed, attempts = KafkaMetadata.committed, list[float]()
 
     def away(
-        metadata: KafkaMetadata, group: str, parts: Iterable[Partition]
+        metadata: KafkaMetadata, group: str, parts: Collection[Partition]
     ) -> dict[Partition, TopicPartition]:
         attempts.append(time.monotonic())
         if attempts[-1] < attempts[0] + OUTAGE_SECONDS:

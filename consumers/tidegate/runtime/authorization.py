@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from tidegate.errors import PermanentError
 from tidegate.events import Command
 from tidegate.events.reasons import Reason
-from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.input.uncopied import Uncopied
+from tidegate.runtime.bus import Record
 
 
 class Unauthorized(Exception):  # noqa: N818 - states a finding
@@ -61,30 +57,3 @@ NOT_PROVEN = frozenset(
     }
 )
 """The refusals of messages that anybody may have written under the id of somebody's command."""
-
-
-@dataclass(frozen=True, slots=True)
-class RefusalLimit:
-    """Bounds the outcomes that refuse commands. Thread-safe.
-
-    An outcome is stored for a year and read again by later commands, and it may be as large as the
-    command. So a flood of refused commands has as many outcomes a minute as a flood of invalid
-    messages has copies (`Uncopied`); the others become dead letters, which have that limit too.
-    """
-
-    _partitions: dict[Partition, Uncopied] = field(default_factory=dict[Partition, Uncopied])
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def require(self, record: Record, refused: Unauthorized) -> None:
-        """Count a refused command, whose outcome is to be published.
-
-        Raises:
-            PermanentError: it is one too many; the loop dead-letters the command.
-        """
-        with self._lock:
-            if self._partitions.setdefault(record.partition, Uncopied()).may_copy(record):
-                return
-        raise PermanentError(
-            f"{refused.reason}: {refused.message}. Too many commands of this table or partition"
-            " were refused within a minute, so this one has no outcome"
-        ) from refused

@@ -36,13 +36,7 @@ from tidegate.events.refusals import refusal
 from tidegate.events.topics import COMMAND_TOPIC, DEFAULT_PREFIX, OUTCOME_TOPIC, changelog, topic_of
 from tidegate.events.wire import Wire
 from tidegate.publisher import Message
-from tidegate.runtime.authorization import (
-    AclAlone,
-    Authorization,
-    RefusalLimit,
-    SignedBy,
-    Unauthorized,
-)
+from tidegate.runtime.authorization import AclAlone, Authorization, SignedBy, Unauthorized
 from tidegate.runtime.bus import Bus, Offsets, Partition, Record, require_copartitioned
 from tidegate.runtime.decider.catch_up import CatchUp
 from tidegate.runtime.decider.owned_partitions import (
@@ -57,6 +51,7 @@ from tidegate.runtime.gc_pause import gc_paused
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
 from tidegate.runtime.input.dead_letters import DeadLetterQueue
 from tidegate.runtime.input.decoder import Decoder
+from tidegate.runtime.input.uncopied import RefusalLimit
 from tidegate.runtime.protocols import Decider, Decision, PiecewiseTimedDecider
 from tidegate.runtime.retry import BROKER_RETRIES, RetryPolicy, is_broker_fault
 
@@ -296,7 +291,7 @@ class DeciderLoop(Generic[S]):
         try:
             signed_by = self._authorization.check(event, record)
         except Unauthorized as refused:
-            self._refusals.require(record, refused)
+            self._refusals.require(record, f"{refused.reason}: {refused.message}")
             reason, name = refused.reason, self._decider.name
             refusal_of_it = refusal(event, reason, refused.message, name, at).to(event)
             decision = Decision(owned.store.state(event.table), outcomes=(refusal_of_it,))

@@ -19,12 +19,12 @@ from tidegate.runtime.authorization import (
     NOT_PROVEN,
     AclAlone,
     Authorization,
-    RefusalLimit,
     SignedBy,
     Unauthorized,
 )
 from tidegate.runtime.bus import Bus, Record
 from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
+from tidegate.runtime.input.uncopied import RefusalLimit
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
 
@@ -132,7 +132,7 @@ class CommandRunner:
         try:
             signed_by = self.authorization.check(command, attempts.record)
         except Unauthorized as refused:
-            self.refusals.require(attempts.record, refused)
+            self.refusals.require(attempts.record, f"{refused.reason}: {refused.message}")
             self._publish(self._refusal(command, refused).to(command))
             return
         if self._is_answered(command, attempts):
