@@ -239,3 +239,20 @@ def test_a_file_that_is_not_a_plan_is_wrong(tidegate: Tidegate, tmp_path: Path) 
             "publish", "restore", "--reason", "x", "--plan", str(tmp_path / name)
         )
         assert (code, said in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("restore", "--reason", "x", "--plan"), ("vacuum", "--file")],
+    ids=["a plan", "an event"],
+)
+def test_a_file_that_is_too_large_is_refused_before_it_is_parsed(
+    tidegate: Tidegate, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    file = tmp_path / "large.json"
+    file.write_bytes(b'{"instants": [' + b"{}," * 3_000_000 + b"{}]}")
+
+    code, _, err = tidegate("publish", *arguments, str(file))
+
+    assert code == 2
+    assert f"{file} is larger than the limit of" in err

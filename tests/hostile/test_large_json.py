@@ -82,8 +82,8 @@ RECORD: dict[str, object] = {
 
 def stored_outcome() -> str:
     """The file of the request "c1", relative to its table."""
-    store = OutcomeStore(Warehouse(WarehouseRoots.of("/")), "", "restores")
-    return store.path_of("c1").lstrip("/")
+    store = OutcomeStore(Warehouse(WarehouseRoots.of("/wh")), "/wh/t", "restores")
+    return store.path_of("c1").removeprefix("/wh/t/")
 
 
 def refusal(kind: str, table: Path) -> tuple[int, float, str]:

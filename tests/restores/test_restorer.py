@@ -549,6 +549,12 @@ def test_a_dead_writer_s_heartbeat_does_not(tmp_path: Path) -> None:
         pytest.param(".locks/table_lock.json", "{", True, id="what can't be read is held"),
         pytest.param(
             ".locks/table_lock.json",
+            '{"expired":false,"validUntil":1e999}',
+            True,
+            id="what never ends is held",
+        ),
+        pytest.param(
+            ".locks/table_lock.json",
             '{"expired":false,"validUntil":9999999999999}',
             True,
             id="held",

@@ -56,6 +56,20 @@ def test_a_new_key_can_be_read_by_its_owner_alone_and_its_output_is_a_setting(
     assert tomllib.loads(capsys.readouterr().out)["security"]["keys"][0]["name"] == "ana"
 
 
+@pytest.mark.parametrize("name", ["an\u200ba", "an\u00ada", "an\udcffa", " "])
+def test_a_key_for_a_name_that_the_settings_refuse_is_not_made(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    file = tmp_path / "ana.pem"
+
+    assert tidegate(monkeypatch, "keys", "new", file, "--name", name) == 2
+    assert "a name has" in capsys.readouterr().err
+    assert not file.exists()
+
+
 def test_an_existing_file_is_never_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

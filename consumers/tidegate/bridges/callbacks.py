@@ -10,12 +10,15 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Final
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from tidegate.errors import FormatError
 from tidegate.hudi_bridge.callbacks import MAX_BYTES, MAX_HEAD_BYTES, Callback, parse_callback
+from tidegate.runtime.bus import Partition
 from tidegate.runtime.http_server import BoundedHandler, BoundedServer
+from tidegate.runtime.kafka.errors import is_unreadable
 from tidegate.runtime.kafka.metadata import KafkaMetadata
+from tidegate.runtime.kafka.partition_reader import pass_over
 from tidegate.runtime.kafka.read_to_end import is_end
 from tidegate.runtime.kafka.records import Config
 
@@ -137,6 +140,7 @@ class KafkaCallbacks:
         self._consumer = Consumer(self._config)
         ends = [TopicPartition(self._topic, number, self._end(number)) for number in parts]
         self._consumer.assign(ends)
+        self._starts = {Partition(end.topic, end.partition): end.offset for end in ends}
         self._thread.start()
         log.info("listening for Hudi's Kafka callback on topic %s", self._topic)
 
@@ -160,10 +164,22 @@ class KafkaCallbacks:
                 continue
             error = message.error()
             if error is not None:
-                if not is_end(error):
+                if is_unreadable(error):  # again and again, until it is passed over
+                    self._pass_over(message)
+                elif not is_end(error):
                     log.debug("the callbacks' topic: %s", error)
                 continue
             try:
                 self._hint(parse_callback((message.value() or b"")[:MAX_HEAD_BYTES]))
             except FormatError as fault:
                 log.debug("an invalid message of %s is skipped: %s", self._topic, fault)
+
+    def _pass_over(self, message: Message) -> None:
+        part = Partition(message.topic() or "", message.partition() or 0)
+        try:
+            record = pass_over(self._consumer, message, self._starts[part])
+        except KafkaException as error:  # the broker is away: the error comes again
+            log.debug("the callbacks' topic: %s", error)
+            return
+        self._starts[part] = record.offset + 1
+        log.warning("%s[%d]@%d is passed over: %s", *part, record.offset, record.unreadable)

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from tidegate.bounded_json import MAX_SMALL, parse_json
+from tidegate.bounded_json import MAX_SMALL, count_of, parse_json
 from tidegate.cleaning.plan import CleaningPlan
 from tidegate.errors import FormatError
 from tidegate.events import CleaningReleased
@@ -30,6 +30,7 @@ LEAVING: Final = ".leaving-"
 MAX_RECORD_BYTES: Final = 16 * 2**20
 """A record lists up to 1,000 directories twice: by name, and with the partition."""
 _VERSION: Final = 1
+_MAX_NAME: Final = 255
 _NOT_OURS: Final = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
 """The errors that a stranger's JSON may raise, for example by deep nesting."""
 
@@ -83,7 +84,10 @@ class QuarantineRecord:
                 raise FormatError(f"a quarantine record of version {read['version']}")
             where: dict[str, Any] = read.pop("paths")
             del where
-            sizes = {str(n): (int(f), int(b)) for n, (f, b) in read.pop("directories").items()}
+            directories: dict[str, Any] = read.pop("directories")
+            sizes = {n: (count_of(f), count_of(b)) for n, (f, b) in directories.items()}
+            if not all(0 < len(name) <= _MAX_NAME for name in sizes):
+                raise FormatError("a directory's name is empty or too long")
             products = tuple(map(str, read.pop("products")))
             return cls(**read, directories=sizes, products=products)
         except _NOT_OURS as error:

@@ -11,11 +11,23 @@ import typer
 from tidegate.authorization.key_file import create_key_file
 from tidegate.cli.options import AsJson
 from tidegate.cli.output import write, write_json
+from tidegate.events.names import visible
 from tidegate.signatures import SigningKey
 
 keys = typer.Typer(help="Keys that sign commands.", no_args_is_help=True)
 PrivateKey = Annotated[Path, typer.Argument(help="The private key's file.")]
-Name = Annotated[str, typer.Option(help="Whose key it is; stands in outcomes.")]
+
+
+def _visible(name: str) -> str:
+    try:
+        return visible(name)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+Name = Annotated[
+    str, typer.Option(help="Whose key it is; stands in outcomes.", parser=_visible, metavar="<str>")
+]
 
 
 @keys.command()

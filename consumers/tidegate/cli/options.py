@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from tidegate.errors import ConfigError
 from tidegate.errors.validation import validation_message
 from tidegate.events import Event, table_identity
+from tidegate.events.limits import MAX_WIDE_BYTES
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -149,6 +150,23 @@ def one_of(names: Collection[str], text: str, what: str = "kind") -> str:
     raise ConfigError(f"unknown {what} {text}; known: {', '.join(names)}")
 
 
+def read_text(file: Path, limit: int) -> str:
+    """Read a file, or standard input if the file is `-`.
+
+    Raises:
+        ConfigError: it is larger than so many bytes.
+        OSError, UnicodeDecodeError: it can't be read, or is not UTF-8.
+    """
+    if str(file) == "-":
+        content = sys.stdin.buffer.read(limit + 1)
+    else:
+        with file.open("rb") as opened:
+            content = opened.read(limit + 1)
+    if len(content) > limit:
+        raise ConfigError(f"{file} is larger than the limit of {limit} bytes")
+    return content.decode()
+
+
 def read_event(kind: type[E], file: Path) -> E:
     """Read an event from a JSON file, or from standard input if the file is `-`.
 
@@ -156,8 +174,7 @@ def read_event(kind: type[E], file: Path) -> E:
         ConfigError: the file can't be read, or is not such an event.
     """
     try:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text("utf-8")
-        return kind.model_validate_json(text)
+        return kind.model_validate_json(read_text(file, MAX_WIDE_BYTES))
     except ValidationError as error:
         raise ConfigError(
             f"{file} is not a valid {error.title}: {validation_message(error)}"

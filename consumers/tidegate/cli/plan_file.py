@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from pydantic import ValidationError
 
+from tidegate.cli.options import read_text
 from tidegate.errors import ConfigError
 from tidegate.errors.validation import validation_message
 from tidegate.events import Value, table_identity
+
+_LIMIT: Final = 2**20
+"""Bytes of a file: 50,000 instants."""
 
 
 class PlanFile(Value, frozen=True):
@@ -40,7 +44,7 @@ class PlanFile(Value, frozen=True):
             ConfigError: it can't be read, is not a plan, or there is nothing to do.
         """
         try:
-            plan = cls.model_validate_json(file.read_text("utf-8"))
+            plan = cls.model_validate_json(read_text(file, _LIMIT))
         except ValidationError as error:
             raise ConfigError(
                 f"{file} is not a restore's plan: {validation_message(error)}"

@@ -98,5 +98,5 @@ def _is_released(storage: Storage, lock: FileInfo, now: datetime) -> bool:
     try:
         content = parse_json(storage.read(lock.path, MAX_SMALL), lock.path, MAX_SMALL)
         return bool(content["expired"]) or int(content["validUntil"]) < now.timestamp() * 1000
-    except (NotFound, ValueError, KeyError, TypeError):
+    except (NotFound, ValueError, KeyError, TypeError, OverflowError):
         return False

@@ -115,8 +115,15 @@ def _read(storage: Storage, path: str) -> Claim:
     try:
         read = parse_json(storage.read(path, MAX_SMALL), path, MAX_SMALL)
         until = read["until"]
-        return Claim(str(read["by"]), None if until is None else datetime.fromisoformat(until))
+        return Claim(str(read["by"]), None if until is None else _moment(until))
     except NotFound as error:
         raise TransientError(f"{path} was removed while it was being read") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FormatError(f"the claim {path} can't be read: {error}") from error
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text} has no time zone")
+    return moment

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
-from tidegate.bounded_json import parse_json
+from tidegate.bounded_json import count_of, parse_json
 from tidegate.errors import FormatError
 from tidegate.hudi import (
     WRITES,
@@ -104,13 +104,13 @@ class View:
                 raise FormatError("the savepoint's view is from another version, or too large")
             version, kind = record["table"]
             return cls(
-                (int(version), str(kind)),
+                (count_of(version), str(kind)),
                 Layout(record["layout"]),
                 frozenset(map(_instant, record["instants"])),
-                int(record["files"]),
-                int(record["bytes"]),
+                count_of(record["files"]),
+                count_of(record["bytes"]),
                 bool(record["strangers"]),
-                int(record["derived"]),
+                count_of(record["derived"]),
             )
         except (KeyError, TypeError, ValueError, RecursionError, zlib.error) as error:
             raise FormatError(f"the savepoint has no readable view: {error!r}") from error

@@ -7,6 +7,8 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, Field, field_validator
 
+from tidegate.events.names import Name
+
 _ADDRESS: Final = re.compile(r"^(?:thrift://)?(\[[0-9A-Fa-f:]+\]|[^\s:/,\[\]]+):([0-9]{1,5})/?$")
 _LAST_PORT: Final = 65_535
 
@@ -56,7 +58,7 @@ class MetastoreSettings(
 
     uri: str
     """`thrift://host:port`; several, separated by commas, are tried in order."""
-    catalog: str = Field(default="hive", min_length=1)
+    catalog: Name = "hive"
     """The first part of the tables' names in the events: catalog.database.table."""
     timeout_ms: int = Field(default=10_000, ge=100)
     """How long a call may take, in milliseconds; then it has failed."""

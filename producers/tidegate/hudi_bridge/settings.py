@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from tidegate.events.names import Name
+
 
 class HudiBridgeSettings(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
     """Which Hudi tables are watched, and how."""
@@ -13,9 +15,9 @@ class HudiBridgeSettings(BaseModel, frozen=True, extra="forbid", use_attribute_d
     tables: tuple[str, ...] = Field(min_length=1)
     """The tables' directories, as absolute paths or addresses; `*` stands for any name of one
     directory: `/warehouse/sales/*`."""
-    catalog: str = Field(min_length=1, pattern=r"^[^.\s]+$")
+    catalog: Name = Field(pattern=r"^[^.\s]+$")
     """The first part of the tables' names: `hudi` in `hudi.sales.orders`."""
-    database: str | None = Field(default=None, pattern=r"^[^.\s]+$")
+    database: Name | None = Field(default=None, pattern=r"^[^.\s]+$")
     """The second part, for tables whose hoodie.properties name no database; without it, the name
     of the directory that holds the table."""
     interval_ms: int = Field(default=2_000, ge=50)

@@ -15,6 +15,8 @@ MAX_SMALL: Final = 64 * 1024
 """Bytes of a file with a few fields: a lock, a claim, the mark of an undo."""
 MAX_VALUES: Final = 2_000_000
 """Values of a text, of up to about 80 bytes each in memory."""
+_MAX_COUNT: Final = 2**50
+"""So the sum of thousands is still a number of 63 bits."""
 _BYTES: Final = (b",", b":", b"{", b"[")
 _SIGNS: Final = (",", ":", "{", "[")
 
@@ -44,3 +46,14 @@ def parse_json(content: bytes | str, what: str, limit: int) -> Any:  # noqa: ANN
         return json.loads(content)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{what} is not JSON: {error}") from error
+
+
+def count_of(value: object) -> int:
+    """A number of files or bytes, as it is in the JSON: not negative, and less than 2^50.
+
+    Raises:
+        FormatError: it is not such a number.
+    """
+    if type(value) is int and 0 <= value < _MAX_COUNT:
+        return value
+    raise FormatError(f"not a count: {value!r:.40}")

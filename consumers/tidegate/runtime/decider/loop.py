@@ -51,6 +51,7 @@ from tidegate.runtime.gc_pause import gc_paused
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
 from tidegate.runtime.input.dead_letters import DeadLetterQueue
 from tidegate.runtime.input.decoder import Decoder
+from tidegate.runtime.input.uncopied import RefusalLimit
 from tidegate.runtime.protocols import Decider, Decision, PiecewiseTimedDecider
 from tidegate.runtime.retry import BROKER_RETRIES, RetryPolicy, is_broker_fault
 
@@ -112,7 +113,7 @@ class DeciderLoop(Generic[S]):
         self._decoder = Decoder(decider.consumes, prefix, count, retries, self._wire)
         self._owned = OwnedPartitions(decider, bus, prefix, self._inputs, retries)
         self._ticks = Ticks(decider, clock)
-        self._authorization = authorization or AclAlone()
+        self._authorization, self._refusals = authorization or AclAlone(), RefusalLimit()
         self._stop = threading.Event()
         self._committed: dict[Partition, int] = {}
         """The latest commit of each input partition."""
@@ -290,6 +291,7 @@ class DeciderLoop(Generic[S]):
         try:
             signed_by = self._authorization.check(event, record)
         except Unauthorized as refused:
+            self._refusals.require(record, f"{refused.reason}: {refused.message}")
             reason, name = refused.reason, self._decider.name
             refusal_of_it = refusal(event, reason, refused.message, name, at).to(event)
             decision = Decision(owned.store.state(event.table), outcomes=(refusal_of_it,))

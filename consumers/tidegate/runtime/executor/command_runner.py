@@ -24,6 +24,7 @@ from tidegate.runtime.authorization import (
 )
 from tidegate.runtime.bus import Bus, Record
 from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
+from tidegate.runtime.input.uncopied import RefusalLimit
 from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
 
@@ -65,6 +66,7 @@ class CommandRunner:
     retries: RetryPolicy
     lookup: OutcomeLookup
     authorization: Authorization = field(default_factory=AclAlone)
+    refusals: RefusalLimit = field(default_factory=RefusalLimit)
     running: dict[int, RunningCommand] = field(default_factory=dict[int, RunningCommand])
     """The running commands, by the id of their thread."""
 
@@ -130,6 +132,7 @@ class CommandRunner:
         try:
             signed_by = self.authorization.check(command, attempts.record)
         except Unauthorized as refused:
+            self.refusals.require(attempts.record, f"{refused.reason}: {refused.message}")
             self._publish(self._refusal(command, refused).to(command))
             return
         if self._is_answered(command, attempts):

@@ -9,6 +9,7 @@ of them: it is written a minute later, or earlier if they become many.
 from __future__ import annotations
 
 import re
+import threading
 import time
 import zlib
 from bisect import bisect_left
@@ -18,7 +19,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from tidegate.runtime.bus import Record
+from tidegate.errors import PermanentError
+from tidegate.runtime.bus import Partition, Record
 
 PERIOD_SECONDS: Final = 60.0
 OF_A_KEY: Final = 10
@@ -122,6 +124,33 @@ class Uncopied:
 
     def _offsets(self) -> Offsets:
         return Offsets(self._since_ms, tuple(self._ranges))
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalLimit:
+    """Bounds the outcomes that refuse commands. Thread-safe.
+
+    An outcome is stored for a year and read again by later commands, and it may be as large as the
+    command. So a flood of refused commands has as many outcomes a minute as a flood of invalid
+    messages has copies (`Uncopied`); the others become dead letters, which have that limit too.
+    """
+
+    _partitions: dict[Partition, Uncopied] = field(default_factory=dict[Partition, Uncopied])
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def require(self, record: Record, reason: str) -> None:
+        """Count a refused command, whose outcome is to be published.
+
+        Raises:
+            PermanentError: it is one too many; the loop dead-letters the command.
+        """
+        with self._lock:
+            if self._partitions.setdefault(record.partition, Uncopied()).may_copy(record):
+                return
+        raise PermanentError(
+            f"{reason}. Too many commands of this table or partition"
+            " were refused within a minute, so this one has no outcome"
+        )
 
 
 def parse_ranges(text: str) -> list[range]:

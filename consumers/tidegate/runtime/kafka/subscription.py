@@ -12,7 +12,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as Received
 
-from tidegate.errors import OffsetGapError, StopService
+from tidegate.errors import OffsetGapError, StopService, TransientError
 from tidegate.runtime.bus import (
     NO_METADATA,
     CommitMetadata,
@@ -28,7 +28,6 @@ from tidegate.runtime.kafka.partition_reader import pass_over
 from tidegate.runtime.kafka.read_to_end import REPORTS_ENDS, is_end, read_up_to
 from tidegate.runtime.kafka.records import MAX_RECEIVED, Config, as_record
 from tidegate.runtime.kafka.topic_guard import TopicGuard
-from tidegate.runtime.retry import BROKER_RETRIES
 
 log = logging.getLogger(__name__)
 CONSUMER: Final[Config] = {
@@ -52,6 +51,9 @@ _METADATA_SECONDS: Final = 30.0
 _UNKNOWN_TOPIC_ATTEMPTS: Final = 10
 _UNKNOWN_TOPIC_PAUSE: Final = 0.5
 _COMMIT_RETRY_SECONDS: Final = 1.0
+ASSIGN_SECONDS: Final = 200.0
+"""How long an assignment waits for a broker that is away; less than max.poll.interval.ms."""
+_ASSIGN_PAUSE: Final = 1.0
 
 
 class KafkaSubscription:
@@ -161,7 +163,7 @@ class KafkaSubscription:
         if self._leaving:  # the group's answer to joining came after we had decided to leave
             return
         partitions = [Partition(part.topic, part.partition) for part in assigned]
-        starts = BROKER_RETRIES.call(lambda: self._starts(partitions))
+        starts = self._await_starts(partitions)
         self._committed = {Partition(start.topic, start.partition): start for start in starts}
         self._starts_at = {part: start.offset for part, start in self._committed.items()}
         self._ends = {}
@@ -170,6 +172,26 @@ class KafkaSubscription:
         consumer.resume(starts)  # a pause outlives the assignment in which it was made
         # From here on a gap is noticed, even if events are deleted before the first one is read.
         self._commit(starts)
+
+    def _await_starts(self, partitions: Sequence[Partition]) -> list[TopicPartition]:
+        """Ask where to start until the broker answers: an outage in a rebalance ends no service.
+
+        It ends before the group would expel a member that does not poll.
+
+        Raises:
+            TransientError: the broker has not answered for ASSIGN_SECONDS.
+        """
+        until, is_logged = time.monotonic() + ASSIGN_SECONDS, False
+        while True:
+            try:
+                return self._starts(partitions)
+            except TransientError as error:
+                if time.monotonic() > until:
+                    raise
+                if not is_logged:
+                    log.warning("%s: the assignment waits for the broker: %s", self._group, error)
+                is_logged = True
+                time.sleep(_ASSIGN_PAUSE)
 
     def _starts(self, partitions: Sequence[Partition]) -> list[TopicPartition]:
         # Another client asks: a request of the member's own client from inside its callback may

@@ -138,6 +138,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from tidegate.errors import ConfigError
+from tidegate.events.names import Name
 from tidegate.events.topics import DEFAULT_PARTITIONS, DEFAULT_PREFIX
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hudi_bridge.settings import HudiBridgeSettings
@@ -229,7 +230,7 @@ class MonitoringSettings(Section, frozen=True):
     """The address to listen on; 0.0.0.0 for all of the machine's."""
     port: int | None = Field(default=None, ge=0, le=65535)
     """The port; without one nothing listens. 0 lets the system choose."""
-    tables: tuple[str, ...] = ("*",)
+    tables: tuple[Name, ...] = ("*",)
     """Patterns by which `tidegate monitor` counts what waits: one time series each."""
     traces: bool = False
     """Export OpenTelemetry spans by OTLP over HTTP, as the variables OTEL_* say."""

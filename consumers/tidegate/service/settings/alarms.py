@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field
 
+from tidegate.events.names import Name
 from tidegate.service.settings.section import Section
 
 _DURATION: Final = re.compile(r"([0-9]+)\s*([smhd])")
@@ -33,7 +34,7 @@ Seconds = Annotated[int, BeforeValidator(_seconds)]
 class AlarmSettings(Section, frozen=True):
     """How long vacuums and releases of some tables may wait before an alarm is published."""
 
-    tables: str = "*"
+    tables: Name = "*"
     """A shell pattern; of several rules the first whose pattern matches a table applies."""
     overdue_after: Seconds = Field(default=86_400, ge=0)
     """How long a vacuum may wait for its readers before VacuumOverdue is published, in seconds or

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from tidegate.events.names import Name
 from tidegate.service.settings.alarms import Seconds
 from tidegate.service.settings.section import Section
 
@@ -15,7 +16,7 @@ Mode = Literal["delete", "quarantine"]
 class CleaningRuleSettings(Section, frozen=True):
     """How to clean obsolete directories of the tables whose name matches a shell pattern."""
 
-    tables: str
+    tables: Name
     """A shell pattern; of several rules the first whose pattern matches a table applies."""
     mode: Mode
     """delete: at once. quarantine: move them into a hidden directory next to the others, and delete

@@ -7,6 +7,7 @@ from typing import Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from tidegate.events.names import Name
 from tidegate.service.settings.alarms import Seconds
 from tidegate.service.settings.section import Section
 
@@ -22,7 +23,7 @@ class RestoreRuleSettings(Section, frozen=True):
     The first rule that covers a table applies. A rule with `tables` and `locations` needs both.
     """
 
-    tables: str = "*"
+    tables: Name = "*"
     """A shell pattern of the tables, as catalog.database.table. Rules about approvals need
     locations instead, because the requester chooses the catalog's name."""
     locations: tuple[str, ...] = ()
@@ -30,7 +31,7 @@ class RestoreRuleSettings(Section, frozen=True):
     name: `/lake/*/sales`. By default it covers all locations."""
     approval: bool = False
     """Whether a second person has to approve each restore (`tidegate publish approval`)."""
-    approved_by: tuple[str, ...] = Field(default=("*",), min_length=1)
+    approved_by: tuple[Name, ...] = Field(default=("*",), min_length=1)
     """Shell patterns of the people who may approve, matched with the verified name if commands are
     signed. A requester can't approve their own request."""
     approve_within: Seconds = Field(default=_DAY, ge=60, le=_LONGEST)
@@ -87,7 +88,7 @@ class RestoreSettings(Section, frozen=True):
     `requested_by` has shell patterns, matched with the name in a request.
     """
 
-    requested_by: tuple[str, ...] = ("*",)
+    requested_by: tuple[Name, ...] = ("*",)
     """Shell patterns of the people whose requests are executed."""
     watch_seconds: float = Field(default=5, ge=0, allow_inf_nan=False)
     """How long a pending write is watched for signs of life before a restore."""

@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from tidegate.events.names import Name
 from tidegate.events.savepoint_marks import PolicyName
 from tidegate.service.settings.section import Section
 
@@ -83,7 +84,7 @@ class SavepointRule(Section, frozen=True):
     always retained, and so is every savepoint that a person requested.
     """
 
-    tables: str
+    tables: Name
     """A shell pattern of the tables, as catalog.database.table."""
     policy: PolicyName = "default"
     """The policy's name. Its savepoints carry it, and the policy removes only those."""

@@ -24,7 +24,7 @@ class KeySettings(Section, frozen=True):
     """PEM, as `tidegate keys show` prints it; `${file:/path}` reads it from a file."""
     commands: tuple[str, ...] = Field(min_length=1)
     """Shell patterns of the kinds of commands."""
-    tables: tuple[str, ...] = ("*",)
+    tables: tuple[Name, ...] = ("*",)
     """Shell patterns of the tables, as catalog.database.table."""
     not_before: AwareDatetime | None = None
     """Trusted from this time on, compared with the broker's time of the command."""

@@ -1,0 +1,93 @@
+"""A flood of refused commands fills neither the outcomes nor the dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from support.samples import (
+    NOON,
+    commit,
+    events_on,
+    memory_bus,
+    message,
+    savepoint_request,
+    work_off,
+)
+from support.signing import Obeying, entry, restore, settings, signed
+from tidegate.cleaning.gate import ReaderGate
+from tidegate.events import CleaningHoldRequested, Command
+from tidegate.publisher import Message
+from tidegate.runtime.decider.loop import DeciderLoop
+from tidegate.runtime.executor.loop import ExecutorLoop
+from tidegate.runtime.input.dead_letters import counted
+from tidegate.runtime.input.uncopied import OF_A_KEY, OF_A_PARTITION
+from tidegate.runtime.memory.bus import MemoryBus
+from tidegate.service.assembly import authorizer
+
+FLOOD = 300
+
+
+def hold(number: int, table: str) -> Command:
+    return CleaningHoldRequested.about(
+        commit(number, table), requested_by="eve", reason="x", source="test", occurred_at=NOON
+    )
+
+
+def executor(bus: MemoryBus) -> None:
+    loop = ExecutorLoop(Obeying(), bus, authorization=authorizer(settings(entry())))
+    work_off(loop)
+    loop.close()
+
+
+def decider(bus: MemoryBus) -> None:
+    loop = DeciderLoop(ReaderGate(), bus, authorization=authorizer(settings(entry())))
+    while loop.step(0):
+        pass
+    loop.close()
+
+
+@pytest.mark.parametrize(
+    ("run", "request_"),
+    [
+        pytest.param(executor, savepoint_request, id="of an executor"),
+        pytest.param(decider, hold, id="of a decider"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("table", "limit"),
+    [
+        pytest.param("lake.sales.t{}", OF_A_PARTITION, id="of many tables"),
+        pytest.param("lake.sales.orders", OF_A_KEY, id="of one table"),
+    ],
+)
+def test_of_a_flood_of_refused_commands_few_have_an_outcome_and_none_is_lost(
+    run: Callable[[MemoryBus], None],
+    request_: Callable[[int, str], Command],
+    table: str,
+    limit: int,
+) -> None:
+    bus = memory_bus("reader-gate", partitions=1)
+    bus.send([message(request_(number, table.format(number))) for number in range(FLOOD)])
+
+    run(bus)
+
+    outcomes = events_on(bus, "tidegate.outcomes")
+    dead_letters = bus.records("tidegate.dead-letters")
+    not_answered = [counted(record.headers) for record in dead_letters]
+    assert len(outcomes) == limit
+    assert len(dead_letters) == limit + 1
+    assert {fault for fault, _ in not_answered} == {"message"}
+    assert len(outcomes) + sum(count for _, count in not_answered) == FLOOD
+
+
+def test_a_signed_command_behind_the_flood_is_carried_out() -> None:
+    bus, obeying = memory_bus(partitions=1), Obeying()
+    flood: Sequence[Message] = [message(savepoint_request(n)) for n in range(FLOOD)]
+    bus.send([*flood, signed(restore())])
+    loop = ExecutorLoop(obeying, bus, authorization=authorizer(settings(entry())))
+    work_off(loop)
+    loop.close()
+
+    assert obeying.obeyed == [restore().event_id]
