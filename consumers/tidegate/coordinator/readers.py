@@ -1,0 +1,703 @@
+"""Readers: a vacuum waits until the last lock and transaction that it saw has ended.
+
+A vacuum, here, is what Hive calls a compaction. Events may arrive in any order, twice, or late. The
+end of a lock is a row for as long as a vacuum waits that lists it, and for `remember_for` besides,
+because a vacuum that lists it may still be on its way. What is forgotten then leaves a mark: a
+vacuum that arrives with a hold at or below the mark makes an outcome that people see, and
+publishing the release again sets it free. Forgetting delays a cleaning; it never makes one unsafe,
+and it is never silent.
+
+A waiting vacuum watches one of its holds that has not ended. When that hold ends, it watches the
+next one, until there are none. So a release costs what it sets in motion, not the number of vacuums
+or of their holds. A hold is named by tokens: an even number for a lock, an odd one for a
+transaction. A lock that belongs to a transaction has two, because it ends with either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from operator import attrgetter
+from typing import Any, ClassVar, Final, NamedTuple
+
+from pydantic_core import from_json
+
+from tidegate.coordinator import alarms, holds, quarantines
+from tidegate.coordinator.alarms import SOURCE, USUAL_ALARMS, Alarms, FirstRelease, Waiting
+from tidegate.coordinator.holds import hashed, is_held
+from tidegate.coordinator.store import Kind, Store, dumps
+from tidegate.coordinator.subject import Effects, milliseconds, moment
+from tidegate.errors import PermanentError
+from tidegate.events import (
+    AbortedCleaningReleased,
+    CleaningDeferred,
+    CleaningHoldRemovalRequested,
+    CleaningHoldRequested,
+    CleaningReleased,
+    CleaningStarted,
+    CleaningUndone,
+    Event,
+    LackedHold,
+    LockReleased,
+    QuarantineRemoved,
+    ReleaseReason,
+    VacuumFinished,
+    VacuumKind,
+    WritesAborted,
+)
+from tidegate.events.codec import encode
+
+VACUUM: Final = Kind(
+    "vacuum",
+    ("since", "content"),
+    key="id",
+    has_body=True,
+    derived=("watch_lock", "watch_transaction", "due"),
+    indexes=(
+        "vacuum_lock on vacuum (tbl, watch_lock) where watch_lock is not null",
+        "vacuum_transaction on vacuum (tbl, watch_transaction) where watch_transaction is not null",
+        "vacuum_ready on vacuum (tbl) where watch_lock is null and watch_transaction is null",
+        "vacuum_due on vacuum (due) where due is not null",
+    ),
+)
+"""A vacuum that waits; `content` is a hash by which a corrected publication is recognised."""
+OVERDUE: Final = Kind("overdue", ("since",), key="id")
+"""A waiting vacuum of which people were told that it waits too long."""
+ENDED: Final = Kind(
+    "ended", ("at", "expired"), key="token", indexes=("ended_at on ended (tbl, at)",)
+)
+"""A lock or transaction that has ended; `expired` is 1 if not because its reader ended it."""
+DONE: Final = Kind("done", ("at",), key="id", indexes=("done_at on done (tbl, at)",))
+"""The identity, or the content, of a vacuum whose cleaning was released."""
+SEEN: Final = Kind(
+    "seen",
+    ("since", "said", "lock_mark", "transaction_mark"),
+    has_body=True,
+    derived=("due",),
+    indexes=("seen_due on seen (due) where due is not null",),
+)
+"""A table of which events came. The body is the first release until a vacuum comes, then `null`.
+The marks are the highest ids of a lock and of a transaction whose end was forgotten."""
+KINDS: Final = (
+    VACUUM,
+    OVERDUE,
+    ENDED,
+    DONE,
+    SEEN,
+    holds.HOLD,
+    holds.DEFERRED,
+    quarantines.QUARANTINE,
+)
+CHUNK: Final = 128
+"""Events of a table between two checks whether something can be forgotten, at least."""
+MAX_COMMAND_BYTES: Final = 900_000
+"""A broker's default limit is 1 MiB, for a command with its headers."""
+_MOST_BYTES_OF_A_CHARACTER: Final = 4
+_DONE_LIMIT: Final = 2 * 4096
+"""Two for each vacuum: beyond these a repeat is released again, with the id that it had."""
+_WIDE: Final = 1_000
+"""Holds from which on they are watched in an order that has nothing to do with their age."""
+_AT_ONCE: Final = 1000
+_WATCHING: Final = {
+    0: "select id, since, content, body from vacuum indexed by vacuum_lock"
+    " where tbl = ? and watch_lock = ?",
+    1: "select id, since, content, body from vacuum indexed by vacuum_transaction"
+    " where tbl = ? and watch_transaction = ?",
+}
+"""By the lowest bit of a token."""
+_READY: Final = (
+    "select id, since, content, body from vacuum indexed by vacuum_ready"
+    " where tbl = ? and watch_lock is null and watch_transaction is null"
+)
+_DUE: Final = (
+    "select min(due) from ("
+    "select min(due) due from vacuum indexed by vacuum_due where due is not null"
+    " union all select min(due) from seen indexed by seen_due where due is not null"
+    " union all select min(due) from deferred indexed by deferred_due where due is not null"
+    " union all select min(due) from quarantine indexed by quarantine_due)"
+)
+Token = int
+Hold = tuple[Token, ...]
+"""The tokens of what ends a hold: any one of them does."""
+
+
+class Lock(NamedTuple):
+    """A lock that a vacuum waits for, with what people want to know of it."""
+
+    lock_id: int
+    transaction_id: int | None = None
+    partition: str | None = None
+    lock_type: str | None = None
+    owner: str | None = None
+
+
+class Vacuum(NamedTuple):
+    """The fields of a vacuum that its CleaningReleased repeats."""
+
+    location: str
+    kind: VacuumKind
+    partition: str | None
+    directories: tuple[str, ...]
+    min_write_id: int
+    max_write_id: int
+    valid_write_ids: str
+    own_transaction_id: int | None
+
+    @classmethod
+    def of(cls, event: VacuumFinished) -> Vacuum:
+        """The fields of an event."""
+        return cls._make(_copied(event))
+
+
+_copied: Final = attrgetter(*Vacuum._fields)
+_lock_fields: Final = attrgetter(*Lock._fields)
+
+
+@dataclass(slots=True)
+class WaitingVacuum:
+    """A vacuum and all its holds, ended ones too: its row does not change when one ends."""
+
+    table: str
+    id: int
+    """A hash of what makes it this vacuum, whatever else a publication has."""
+    since: int
+    """Milliseconds of the broker's time."""
+    content: int
+    event_id: str
+    locks: tuple[Lock, ...]
+    transactions: tuple[int, ...]
+    vacuum: Vacuum
+
+    @classmethod
+    def of_event(cls, event: VacuumFinished, now: int) -> WaitingVacuum:
+        """The vacuum of an event."""
+        made = sorted(event.directories)
+        identity = hashed(f"{event.partition}\x1f{made}\x1f{event.own_lock_id}")
+        location, kind, _, _, least, most, valid, own = vacuum = Vacuum.of(event)
+        content = hashed(
+            f"{identity}\x1f{location}\x1f{kind}\x1f{least}\x1f{most}\x1f{valid}\x1f{own}"
+        )
+        locks, transactions = _locks(event), event.open_transactions
+        return cls(event.table, identity, now, content, event.event_id, locks, transactions, vacuum)
+
+    @classmethod
+    def of_row(cls, table: str, row: tuple[int, int, int, str]) -> WaitingVacuum:
+        """The vacuum of a row: id, since, content, body."""
+        event_id, locks, transactions, vacuum = from_json(row[3])
+        vacuum[1], vacuum[3] = VacuumKind(vacuum[1]), tuple(vacuum[3])
+        all_locks = tuple(map(Lock._make, locks))
+        return cls(table, *row[:3], event_id, all_locks, tuple(transactions), Vacuum(*vacuum))
+
+    @property
+    def body(self) -> str:
+        """Its fields as the row's body."""
+        vacuum = self.vacuum._replace(kind=str(self.vacuum.kind))  # type: ignore[arg-type]
+        locks = [
+            (lock, txn, partition, kind and str(kind), owner)
+            for lock, txn, partition, kind, owner in self.locks
+        ]
+        return dumps([self.event_id, locks, self.transactions, vacuum])
+
+    @property
+    def holds(self) -> list[Hold]:
+        """Its holds, in the order in which they are watched: the youngest first.
+
+        Of those like it, the youngest will probably end last. Where there are very many, the order
+        is mixed: in the order of age, readers that end youngest first would have it compare all of
+        its holds for each of them; in this order it is once for each doubling of their number.
+        """
+        found: list[Hold] = [
+            (2 * lock,) if txn is None else (2 * lock, 2 * txn + 1) for lock, txn, *_ in self.locks
+        ]
+        found += [(2 * txn + 1,) for txn in self.transactions]
+        if len(found) > _WIDE:
+            found.sort(key=_mixed)
+        else:
+            found.sort(reverse=True)
+        return found
+
+    @property
+    def count(self) -> int:
+        """How many holds it began with: a lock and its transaction are one."""
+        in_locks = {lock.transaction_id for lock in self.locks}
+        return len(self.locks) + len(set(self.transactions) - in_locks)
+
+    @property
+    def alarm(self) -> Waiting:
+        """It, for an alarm."""
+        vacuum = self.vacuum
+        return Waiting(self.table, vacuum.location, vacuum.partition, self.event_id, self.since)
+
+    def outstanding(self, rows: Store) -> tuple[list[Lock], list[int]]:
+        """The locks, and the transactions without a known lock, that have not ended."""
+        locks = [
+            lock
+            for lock in self.locks
+            if not _has_ended(
+                rows,
+                self.table,
+                (2 * lock.lock_id, 2 * (lock.transaction_id or 0) + 1)[
+                    : 1 + (lock.transaction_id is not None)
+                ],
+            )
+        ]
+        in_locks = {lock.transaction_id for lock in locks}
+        transactions = [
+            txn
+            for txn in self.transactions
+            if txn not in in_locks and not _has_ended(rows, self.table, (2 * txn + 1,))
+        ]
+        return locks, transactions
+
+    def outstanding_readers(self, rows: Store) -> Iterator[LackedHold]:
+        """The same, for people."""
+        locks, transactions = self.outstanding(rows)
+        for lock in locks:
+            kind = None if lock.lock_type is None else str(lock.lock_type)
+            yield LackedHold.model_validate(lock._replace(lock_type=kind)._asdict())
+        # a lock that has ended may still name the owner of a transaction that has not
+        owners = {lock.transaction_id: lock.owner for lock in self.locks if lock.owner}
+        for txn in transactions:
+            yield LackedHold(transaction_id=txn, owner=owners.get(txn))
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderGate:
+    """A subject (see `tidegate.coordinator.subject`) that releases a vacuum's cleaning.
+
+    Ended locks and transactions are remembered for `remember_for` of the broker's time, and about
+    `remember_most` of them a table, the oldest forgotten first; those that a waiting vacuum lists
+    are remembered beyond that. Waiting vacuums are never forgotten.
+    """
+
+    name: ClassVar[str] = SOURCE
+    consumes: ClassVar[tuple[type[Event], ...]] = (
+        VacuumFinished,
+        LockReleased,
+        WritesAborted,
+        CleaningHoldRequested,
+        CleaningHoldRemovalRequested,
+        CleaningDeferred,
+        CleaningStarted,
+        CleaningUndone,
+        QuarantineRemoved,
+    )
+    kinds: ClassVar[Sequence[Kind]] = KINDS
+    remember_for: timedelta = timedelta(days=7)
+    remember_most: int = 2**18
+    alarms: Alarms = USUAL_ALARMS
+    """How long vacuums may wait, and releases of unknown tables may come, before an alarm."""
+    _checked: dict[str, tuple[int, int]] = field(
+        default_factory=dict[str, tuple[int, int]], compare=False, repr=False
+    )
+    """By table when it was last checked what can be forgotten, and how many events came since."""
+
+    def restored(self, rows: Store) -> None:
+        """Let each vacuum watch a hold, and derive what is due."""
+        for table, *row in rows.all("select tbl, id, since, content, body from vacuum"):
+            vacuum = WaitingVacuum.of_row(table, (row[0], row[1], row[2], row[3]))
+            due = (
+                None
+                if _overdue_since(rows, vacuum)
+                else self.alarms.overdue_at(table, vacuum.since)
+            )
+            hold = _next_hold(rows, table, vacuum.holds)
+            rows.execute(
+                "update vacuum set watch_lock = ?, watch_transaction = ?, due = ?"
+                " where tbl = ? and id = ?",
+                (*_watched(hold), due, table, vacuum.id),
+            )
+        for table, since, said, body in rows.all("select tbl, since, said, body from seen"):
+            if body != "null" and said is None:
+                due = self.alarms.unknown_at(table, since)
+                rows.execute("update seen set due = ? where tbl = ?", (due, table))
+
+    def next_due(self, rows: Store) -> int | None:
+        """When people are to be told of what waits, or when the time of a quarantine is over."""
+        return rows.one(_DUE)[0]
+
+    def due(self, rows: Store, at: datetime) -> Effects:
+        """Tell people of what has waited too long by now, and end quarantines."""
+        effects = Effects()
+        self._report_overdue(rows, at, effects)
+        self._report_unknown(rows, at, effects)
+        holds.release_due(rows, at, _AT_ONCE, effects, SOURCE)
+        quarantines.request_removals(rows, at, _AT_ONCE, effects, SOURCE)
+        return effects
+
+    def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
+        """Apply one event; release every vacuum that it sets free."""
+        effects = Effects()
+        match event:
+            case LockReleased():
+                self._release(event, rows, at, effects)
+                self._forget_now_and_then(rows, event.table, milliseconds(at))
+            case VacuumFinished():
+                self._vacuum(event, rows, at, effects)
+                self._forget_now_and_then(rows, event.table, milliseconds(at))
+            case WritesAborted():  # no reader reads what an aborted write left: it waits for nothing
+                effects.commands.append(aborted_command(event, at))
+            case CleaningHoldRequested():
+                effects.outcomes.append(holds.hold(event, rows, at, SOURCE))
+            case CleaningHoldRemovalRequested():
+                holds.remove_hold(event, rows, at, effects, SOURCE)
+                ready = rows.all(_READY, event.table)
+                _free(rows, [WaitingVacuum.of_row(event.table, row) for row in ready], at, effects)
+                released = len(effects.commands)
+                effects.outcomes.append(holds.removal_of(event, released, at, SOURCE))
+            case CleaningDeferred():
+                holds.defer(event, rows, at)
+            case CleaningStarted():
+                quarantines.start(event, rows, at)
+            case CleaningUndone() | QuarantineRemoved():
+                quarantines.end(event, rows)
+            case _:
+                pass
+        return effects
+
+    def _release(self, event: LockReleased, rows: Store, at: datetime, effects: Effects) -> None:
+        """A lock, a transaction, or both have ended."""
+        table, now = event.table, milliseconds(at)
+        tokens: list[Token] = []
+        if event.lock_id is not None:
+            tokens.append(2 * event.lock_id)
+        if event.transaction_id is not None:
+            tokens.append(2 * event.transaction_id + 1)
+        if rows.one("select 1 from seen where tbl = ?", table) is None:
+            first = [
+                event.event_id,
+                event.location,
+                event.lock_id,
+                event.transaction_id,
+                event.source,
+            ]
+            due = self.alarms.unknown_at(table, now)
+            rows.put("seen", table, None, (now, None, None, None), dumps(first), (due,))
+        expired = int(event.reason is ReleaseReason.EXPIRED)
+        freed: dict[int, WaitingVacuum] = {}
+        for token in tokens:
+            before = rows.one("select expired from ended where tbl = ? and token = ?", table, token)
+            rows.put("ended", table, token, (now, expired | (before[0] if before else 0)))
+        for token in tokens:
+            for row in rows.all(_WATCHING[token & 1], table, token):
+                vacuum = WaitingVacuum.of_row(table, row)
+                hold = _next_hold(rows, table, vacuum.holds)
+                _watch(rows, vacuum, hold)
+                if hold is None:
+                    freed[vacuum.id] = vacuum
+        if freed:
+            _free(rows, freed.values(), at, effects)
+
+    def _vacuum(self, event: VacuumFinished, rows: Store, at: datetime, effects: Effects) -> None:
+        """A vacuum was published, perhaps not for the first time."""
+        require_publishable(event)
+        now = WaitingVacuum.of_event(event, milliseconds(at))
+        self._table_known(event, rows, at, effects)
+        before = rows.one(
+            "select id, since, content, body from vacuum where tbl = ? and id = ?",
+            now.table,
+            now.id,
+        )
+        if before is not None:
+            self._published_again(
+                event, rows, WaitingVacuum.of_row(now.table, before), now, at, effects
+            )
+            return
+        if _is_done(rows, now.table, now.content):
+            late = [hold for hold in now.holds if not _has_ended(rows, now.table, hold)]
+            if late and not all(_is_below_mark(rows, now.table, hold) for hold in late):
+                effects.outcomes.append(alarms.holds_after_release(event, at))
+            return
+        if _is_done(rows, now.table, now.id):
+            effects.outcomes.append(alarms.content_changed(event, at))
+        if not self._wait(rows, now, at, effects):
+            return
+        unknown = [
+            hold
+            for hold in now.holds
+            if _is_below_mark(rows, now.table, hold) and not _has_ended(rows, now.table, hold)
+        ]
+        if unknown:
+            effects.outcomes.append(alarms.may_be_forgotten(event, at, unknown))
+
+    def _table_known(
+        self, event: VacuumFinished, rows: Store, at: datetime, effects: Effects
+    ) -> None:
+        """A vacuum came: if only releases of the table were known, that is over."""
+        found = rows.one(
+            "select since, said, lock_mark, transaction_mark, body from seen where tbl = ?",
+            event.table,
+        )
+        if found is not None and found[-1] == "null":
+            return
+        since, said, *marks, _ = found or (milliseconds(at), None, None, None, "")
+        rows.put("seen", event.table, None, (since, None, *marks), "null", (None,))
+        if said is not None:
+            effects.outcomes.append(alarms.known(event, since, said, at))
+
+    def _wait(self, rows: Store, vacuum: WaitingVacuum, at: datetime, effects: Effects) -> bool:
+        """Store a vacuum with what it watches, or release its cleaning; whether it waits."""
+        hold = _next_hold(rows, vacuum.table, vacuum.holds)
+        if hold is None and not is_held(rows, vacuum.table):
+            _free(rows, [vacuum], at, effects)
+            return False
+        overdue = _overdue_since(rows, vacuum)
+        due = None if overdue else self.alarms.overdue_at(vacuum.table, vacuum.since)
+        columns = (vacuum.since, vacuum.content)
+        rows.put("vacuum", vacuum.table, vacuum.id, columns, vacuum.body, (*_watched(hold), due))
+        return hold is not None
+
+    def _published_again(  # noqa: PLR0913, PLR0917 - the decision's context
+        self,
+        event: VacuumFinished,
+        rows: Store,
+        before: WaitingVacuum,
+        now: WaitingVacuum,
+        at: datetime,
+        effects: Effects,
+    ) -> None:
+        """A writer and a bridge may have seen different holds: wait for those of both."""
+        known = {lock.lock_id: lock for lock in before.locks}
+        for lock in now.locks:
+            if lock.lock_id not in known or known[lock.lock_id].transaction_id is None:
+                known[lock.lock_id] = lock
+        now.locks, now.since = tuple(known.values()), before.since
+        now.transactions = tuple(dict.fromkeys((*before.transactions, *now.transactions)))
+        if before.content != now.content:  # the later publication is the correction
+            overdue = _overdue_since(rows, before)
+            effects.outcomes += alarms.resolved(before.alarm, overdue, at, now.event_id)
+            rows.delete("overdue", now.table, now.id)
+            effects.outcomes.append(alarms.content_changed(event, at))
+        else:
+            now.event_id, now.vacuum = before.event_id, before.vacuum
+        if now != before:
+            self._wait(rows, now, at, effects)
+
+    def _report_overdue(self, rows: Store, at: datetime, effects: Effects) -> None:
+        due = rows.all(
+            "select tbl, id, since, content, body from vacuum indexed by vacuum_due"
+            " where due <= ? order by due limit ?",
+            milliseconds(at),
+            _AT_ONCE,
+        )
+        for table, *row in due:
+            vacuum = WaitingVacuum.of_row(table, (row[0], row[1], row[2], row[3]))
+            rows.execute(
+                "update vacuum set due = null where tbl = ? and id = ?", (table, vacuum.id)
+            )
+            outstanding = list(vacuum.outstanding_readers(rows))
+            limit = self.alarms.rule_of(table).overdue_after
+            if outstanding and limit is not None:  # without readers it waits for a person's hold
+                rows.put("overdue", table, vacuum.id, (milliseconds(at),))
+                effects.outcomes.append(alarms.overdue(vacuum.alarm, outstanding, limit, at))
+
+    def _report_unknown(self, rows: Store, at: datetime, effects: Effects) -> None:
+        due = rows.all(
+            "select tbl, since, lock_mark, transaction_mark, body from seen indexed by seen_due"
+            " where due <= ? order by due limit ?",
+            milliseconds(at),
+            _AT_ONCE,
+        )
+        for table, since, *marks, body in due:
+            limit = self.alarms.rule_of(table).unknown_after or timedelta()
+            rows.put("seen", table, None, (since, milliseconds(at), *marks), body, (None,))
+            first = FirstRelease(*from_json(body))
+            effects.outcomes.append(alarms.unknown(table, first, since, limit, at))
+
+    def _forget_now_and_then(self, rows: Store, table: str, now: int) -> None:
+        last, events = self._checked.get(table, (0, 0))
+        remember_ms = self.remember_for // timedelta(milliseconds=1)
+        if events < max(CHUNK, self.remember_most // 64) and now - last < remember_ms // 16:
+            self._checked[table] = last, events + 1
+            return
+        self._checked[table] = now, 0
+        self._forget_ended(rows, table, now, now - remember_ms)
+        for number in _oldest(rows, "done", "id", table, now - remember_ms, _DONE_LIMIT):
+            rows.delete("done", table, number)
+
+    def _forget_ended(self, rows: Store, table: str, now: int, before: int) -> None:
+        """Forget what is old, but not what a waiting vacuum lists; leave a mark of the rest."""
+        old = _oldest(rows, "ended", "token", table, before, self.remember_most)
+        [waiting] = rows.one("select count(*) from vacuum where tbl = ?", table)
+        if not old or len(old) < waiting:  # it reads all waiting vacuums: not for a few
+            return
+        needed = set[Token]()
+        for row in (
+            rows.all("select id, since, content, body from vacuum where tbl = ?", table)
+            if waiting
+            else ()
+        ):
+            for hold in WaitingVacuum.of_row(table, row).holds:
+                needed.update(hold)
+        forgotten: list[Token] = []
+        for token in old:
+            if token in needed:
+                [expired] = rows.one(
+                    "select expired from ended where tbl = ? and token = ?", table, token
+                )
+                rows.put("ended", table, token, (now, expired))
+            else:
+                forgotten.append(token)
+                rows.delete("ended", table, token)
+        _raise_marks(rows, table, forgotten)
+
+
+def command_for(vacuum: VacuumFinished, at: datetime) -> CleaningReleased:
+    """The command that follows once the vacuum is free; also what a dry run plans for."""
+    return _command(vacuum.table, vacuum.event_id, Vacuum.of(vacuum), at)
+
+
+def aborted_command(event: WritesAborted, at: datetime) -> AbortedCleaningReleased:
+    """The command to remove what aborted writes left."""
+    return AbortedCleaningReleased.about(
+        event,
+        source=SOURCE,
+        occurred_at=at,
+        partition=event.partition,
+        valid_write_ids=event.valid_write_ids,
+        content=event.content,
+    )
+
+
+def require_publishable(event: VacuumFinished) -> None:
+    """Refuse a vacuum at once whose command no topic would take: it would wait for ever.
+
+    Raises:
+        PermanentError: the command would be too large.
+    """
+    characters = len(event.valid_write_ids) + sum(map(len, event.directories))
+    if characters * _MOST_BYTES_OF_A_CHARACTER <= MAX_COMMAND_BYTES:
+        return
+    size = len(encode(command_for(event, event.occurred_at)))
+    if size > MAX_COMMAND_BYTES:
+        raise PermanentError(
+            f"the command to clean after this vacuum would have {size} bytes; at most"
+            f" {MAX_COMMAND_BYTES} can be published"
+        )
+
+
+def waiting_vacuums(rows: Store) -> Iterator[WaitingVacuum]:
+    """All vacuums that wait, in no particular order."""
+    for table, *row in rows.execute("select tbl, id, since, content, body from vacuum"):
+        yield WaitingVacuum.of_row(table, (row[0], row[1], row[2], row[3]))
+
+
+def overdue_since(rows: Store, vacuum: WaitingVacuum) -> datetime | None:
+    """When people were told that it waits too long; None: they were not."""
+    found = _overdue_since(rows, vacuum)
+    return None if found is None else moment(found)
+
+
+def _command(
+    table: str, vacuum_id: str, vacuum: Vacuum, at: datetime, *, after_expiry: bool = False
+) -> CleaningReleased:
+    """Derived from the vacuum alone, but for the time: its id does not depend on who came last."""
+    return CleaningReleased(
+        table=table,
+        occurred_at=at,
+        source=SOURCE,
+        caused_by=vacuum_id,
+        after_expiry=after_expiry,
+        **vacuum._asdict(),
+    )
+
+
+def _free(rows: Store, vacuums: Iterable[WaitingVacuum], at: datetime, effects: Effects) -> None:
+    """Release the cleanings of vacuums that wait for nothing more, unless the table is held."""
+    for vacuum in sorted(vacuums, key=attrgetter("since", "event_id")):
+        table = vacuum.table
+        if is_held(rows, table):
+            return
+        effects.outcomes += alarms.resolved(vacuum.alarm, _overdue_since(rows, vacuum), at)
+        rows.delete("overdue", table, vacuum.id)
+        rows.delete("vacuum", table, vacuum.id)
+        for done in (vacuum.id, vacuum.content):
+            rows.put("done", table, done, (milliseconds(at),))
+        expired = any(
+            (row := _ended(rows, table, token)) and row[0]
+            for hold in vacuum.holds
+            for token in hold
+        )
+        effects.commands.append(
+            _command(table, vacuum.event_id, vacuum.vacuum, at, after_expiry=expired)
+        )
+
+
+def _ended(rows: Store, table: str, token: Token) -> Any:  # noqa: ANN401 - a row
+    return rows.one("select expired from ended where tbl = ? and token = ?", table, token)
+
+
+def _has_ended(rows: Store, table: str, hold: Hold) -> bool:
+    return any(_ended(rows, table, token) is not None for token in hold)
+
+
+def _next_hold(rows: Store, table: str, watchable: Iterable[Hold]) -> Hold | None:
+    return next((hold for hold in watchable if not _has_ended(rows, table, hold)), None)
+
+
+def _watched(hold: Hold | None) -> tuple[Token | None, Token | None]:
+    """The lock and the transaction that a hold ends with."""
+    lock = next((token for token in hold or () if not token & 1), None)
+    return lock, next((token for token in hold or () if token & 1), None)
+
+
+def _watch(rows: Store, vacuum: WaitingVacuum, hold: Hold | None) -> None:
+    rows.execute(
+        "update vacuum set watch_lock = ?, watch_transaction = ? where tbl = ? and id = ?",
+        (*_watched(hold), vacuum.table, vacuum.id),
+    )
+
+
+def _overdue_since(rows: Store, vacuum: WaitingVacuum) -> int | None:
+    found = rows.one("select since from overdue where tbl = ? and id = ?", vacuum.table, vacuum.id)
+    return None if found is None else found[0]
+
+
+def _is_done(rows: Store, table: str, number: int) -> bool:
+    return rows.one("select 1 from done where tbl = ? and id = ?", table, number) is not None
+
+
+def _is_below_mark(rows: Store, table: str, hold: Hold) -> bool:
+    marks = rows.one("select lock_mark, transaction_mark from seen where tbl = ?", table)
+    limits = marks or (None, None)
+    return any((limit := limits[token & 1]) is not None and token >> 1 <= limit for token in hold)
+
+
+def _raise_marks(rows: Store, table: str, forgotten: Iterable[Token]) -> None:
+    since, said, *marks, body, due = rows.one(
+        "select since, said, lock_mark, transaction_mark, body, due from seen where tbl = ?", table
+    )
+    for token in forgotten:
+        before = marks[token & 1]
+        marks[token & 1] = token >> 1 if before is None else max(before, token >> 1)
+    rows.put("seen", table, None, (since, said, *marks), body, (due,))
+
+
+def _oldest(rows: Store, kind: str, key: str, table: str, before: int, limit: int) -> list[int]:
+    """The keys of a table's oldest rows: those from before a time, and those beyond the limit."""
+    index = f"from {kind} indexed by {kind}_at where tbl = ?"
+    [count] = rows.one(f"select count(*) {index}", table)
+    [old] = rows.one(f"select count(*) {index} and at < ?", table, before)
+    found = rows.all(f"select {key} {index} order by at limit ?", table, max(old, count - limit))
+    return [number for (number,) in found]
+
+
+def _locks(event: VacuumFinished) -> tuple[Lock, ...]:
+    own, own_txn = event.own_lock_id, event.own_transaction_id
+    locks = [Lock(*_lock_fields(lock)) for lock in event.locks]
+    if own_txn is not None:  # the vacuum's own lock ends with its transaction
+        locks = [
+            lock._replace(transaction_id=own_txn)
+            if lock.lock_id == own and lock.transaction_id is None
+            else lock
+            for lock in locks
+        ]
+    return tuple(locks)
+
+
+def _mixed(hold: Hold) -> int:
+    """A number by which holds are in an order that has nothing to do with that of their ends."""
+    value = hold[0] & (2**64 - 1)
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
+    return value ^ (value >> 31)
