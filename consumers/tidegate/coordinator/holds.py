@@ -7,10 +7,8 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Final
 
-from pydantic_core import from_json
-
 from tidegate.cleaning.held import released_again
-from tidegate.coordinator.store import Kind, Store, dumps
+from tidegate.coordinator.store import Kind, Store, dumps, loads
 from tidegate.coordinator.subject import Effects, milliseconds
 from tidegate.events import CleaningDeferred, CleaningHoldRequested
 from tidegate.events.holds import CleaningHeld, CleaningHoldRemovalRequested, CleaningHoldRemoved
@@ -42,7 +40,7 @@ class TableHold:
 def hold_on(rows: Store, table: str) -> TableHold | None:
     """The hold on a table; None: the table is not held."""
     found = rows.one("select since, body from hold where tbl = ?", table)
-    return None if found is None else TableHold(found[0], *from_json(found[1]))
+    return None if found is None else TableHold(found[0], *loads(found[1]))
 
 
 def is_held(rows: Store, table: str) -> bool:

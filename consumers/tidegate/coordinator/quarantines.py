@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from pydantic_core import from_json
-
 from tidegate.coordinator.holds import hashed, is_held
-from tidegate.coordinator.store import Kind, Store, dumps
+from tidegate.coordinator.store import Kind, Store, dumps, loads
 from tidegate.coordinator.subject import Effects, milliseconds
 from tidegate.events import (
     CleaningMode,
@@ -136,4 +134,4 @@ def _put(rows: Store, found: Quarantine, due: int, requested: int, undone: int) 
 
 def _of(row: tuple[str, int, int, int, int, str]) -> Quarantine:
     *columns, body = row
-    return Quarantine(*columns, *from_json(body))
+    return Quarantine(*columns, *loads(body))

@@ -21,12 +21,10 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, ClassVar, Final, NamedTuple
 
-from pydantic_core import from_json
-
 from tidegate.coordinator import alarms, holds, quarantines
 from tidegate.coordinator.alarms import SOURCE, USUAL_ALARMS, Alarms, FirstRelease, Waiting
 from tidegate.coordinator.holds import hashed, is_held
-from tidegate.coordinator.store import Kind, Store, dumps
+from tidegate.coordinator.store import Kind, Store, dumps, loads
 from tidegate.coordinator.subject import Effects, milliseconds, moment
 from tidegate.errors import PermanentError
 from tidegate.events import (
@@ -184,7 +182,7 @@ class WaitingVacuum:
     @classmethod
     def of_row(cls, table: str, row: tuple[int, int, int, str]) -> WaitingVacuum:
         """The vacuum of a row: id, since, content, body."""
-        event_id, locks, transactions, vacuum = from_json(row[3])
+        event_id, locks, transactions, vacuum = loads(row[3])
         vacuum[1], vacuum[3] = VacuumKind(vacuum[1]), tuple(vacuum[3])
         all_locks = tuple(map(Lock._make, locks))
         return cls(table, *row[:3], event_id, all_locks, tuple(transactions), Vacuum(*vacuum))
@@ -502,7 +500,7 @@ class ReaderGate:
         for table, since, *marks, body in due:
             limit = self.alarms.rule_of(table).unknown_after or timedelta()
             rows.put("seen", table, None, (since, milliseconds(at), *marks), body, (None,))
-            first = FirstRelease(*from_json(body))
+            first = FirstRelease(*loads(body))
             effects.outcomes.append(alarms.unknown(table, first, since, limit, at))
 
     def _forget_now_and_then(self, rows: Store, table: str, now: int) -> None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pydantic import TypeAdapter
+from pydantic_core import from_json
 
 from tidegate.errors import ConfigError, FormatError, OffsetGapError, PermanentError
 from tidegate.publisher import Message
@@ -356,6 +357,18 @@ class Store:
 def dumps(value: object) -> str:
     """JSON for a row's body: ASCII, so halves of surrogate pairs are stored like all other text."""
     return _encode(value)
+
+
+def loads(body: str | bytes) -> Any:  # noqa: ANN401 - JSON
+    """The value of such JSON.
+
+    Raises:
+        ValueError: it is not JSON.
+    """
+    try:
+        return from_json(body)  # as `json.loads`, in half the time
+    except ValueError:  # half of a surrogate pair, or not JSON
+        return json.loads(body)
 
 
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
