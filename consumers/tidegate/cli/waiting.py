@@ -63,11 +63,11 @@ def waiting(
         with LaterLines() as lines:
             for store in stores:
                 for vacuum in stored_vacuums(store):
-                    if vacuum.waiting.since <= latest:
+                    if vacuum.since <= latest:
                         lines.add(vacuum.age, vacuum.lacking().as_json())
             count = lines.write()
     else:
-        oldest = OldestVacuums(limit, lambda each: each.waiting.since <= latest)
+        oldest = OldestVacuums(limit, lambda each: each.since <= latest)
         others: list[HeldTable | KeptCleaning] = []
         for store in stores:
             oldest.take(store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -41,6 +42,16 @@ def hold_on(rows: Store, table: str) -> TableHold | None:
     """The hold on a table; None: the table is not held."""
     found = rows.one("select since, body from hold where tbl = ?", table)
     return None if found is None else TableHold(found[0], *loads(found[1]))
+
+
+def holds(rows: Store) -> Iterator[tuple[str, TableHold, int]]:
+    """Each held table with its hold, and how many cleanings are deferred."""
+    query = (
+        "select tbl, since, body, (select count(*) from deferred where deferred.tbl = hold.tbl)"
+        " from hold"
+    )
+    for table, since, body, deferred in rows.all(query):
+        yield table, TableHold(since, *loads(body)), deferred
 
 
 def is_held(rows: Store, table: str) -> bool:

@@ -162,10 +162,7 @@ class CoordinatorLoop:
             history = self._subscription.committed_metadata(partition)
             self._dead_letters.restore(partition, history)
         self._owned.restore(starts, self._stop.is_set)
-        for number in self._owned:  # invariant 1
-            store = self._owned[number].store
-            self._publish(store.unsent())
-            store.sent()
+        self._publish_unsent([self._owned[number] for number in self._owned])  # invariant 1
         self._committed, self._next_tick = dict(starts), 0.0
         first = [start for start in starts if start.topic == self._catch_up.first]
         self._catch_up.assigned(starts, self._retries.call(lambda: self._bus.watermarks(first)))
@@ -363,9 +360,7 @@ class CoordinatorLoop:
         if not pending:
             return
         self._owned.write(pending)
-        for owned in pending.values():
-            self._publish(owned.store.unsent())
-            owned.store.sent()
+        self._publish_unsent(pending.values())
         offsets = {
             where: at for owned in pending.values() for where, at in owned.read_up_to.items()
         }
@@ -376,8 +371,10 @@ class CoordinatorLoop:
         for owned in pending.values():
             owned.finished()
 
-    def _publish(self, messages: Sequence[Message]) -> None:
-        """Publish commands and outcomes; return when the broker has them."""
+    def _publish_unsent(self, partitions: Iterable[OwnedPartition]) -> None:
+        """Publish the messages in the outboxes; return when the broker has them."""
+        stores = [owned.store for owned in partitions]
+        messages = [message for store in stores for message in store.unsent()]
         if not messages:
             return
         try:
@@ -387,6 +384,8 @@ class CoordinatorLoop:
                 f"a topic refuses messages of at most {MAX_MESSAGE_BYTES} bytes: raise its"
                 f" max.message.bytes. {error}"
             ) from error
+        for store in stores:
+            store.sent()
 
 
 def _unsigned(_: Event, message: Message) -> Message:

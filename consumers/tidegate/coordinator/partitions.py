@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tidegate.coordinator.store import Store
 from tidegate.coordinator.subject import Subject
-from tidegate.errors import StoppingError
+from tidegate.errors import StoppingError, StopService
 from tidegate.events import topics
 from tidegate.runtime.bus import Bus, ChangelogRecord, Offsets, Partition
 from tidegate.runtime.gc_pause import gc_paused
@@ -154,15 +154,21 @@ class OwnedPartitions:
             if number not in stores or number in read:
                 stores[number] = Store(self._subject.kinds)
                 stores[number].restore(read.pop(number, ()))
-                self._subject.restored(stores[number])
+                self._derive(stores[number])
         return stores
+
+    def _derive(self, store: Store) -> None:
+        try:
+            self._subject.restored(store)
+        except (ValueError, TypeError, LookupError) as error:
+            raise StopService(f"a row in the changelog can't be read: {error!r}") from error
 
     def _check(self, stores: Mapping[int, Store], starts: Offsets) -> None:
         count = self._bus.partitions(self._topic)
         inputs = [Partition(topic, number) for number in stores for topic in self._inputs]
         watermarks = self._bus.watermarks(inputs)
         for number, store in stores.items():
-            store.check_partitions(count)
+            store.position.check_partitions(count)
             for topic in self._inputs:
                 where = Partition(topic, number)
-                store.check(topic, watermarks[where], starts.get(where))
+                store.position.check(topic, watermarks[where], starts.get(where))

@@ -16,7 +16,7 @@ transaction. A lock that belongs to a transaction has two, because it ends with 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, ClassVar, Final, NamedTuple
@@ -286,10 +286,6 @@ class ReaderGate:
     remember_most: int = 2**18
     alarms: Alarms = USUAL_ALARMS
     """How long vacuums may wait, and releases of unknown tables may come, before an alarm."""
-    _checked: dict[str, tuple[int, int]] = field(
-        default_factory=dict[str, tuple[int, int]], compare=False, repr=False
-    )
-    """By table when it was last checked what can be forgotten, and how many events came since."""
 
     def restored(self, rows: Store) -> None:
         """Let each vacuum watch a hold, and derive what is due."""
@@ -334,7 +330,7 @@ class ReaderGate:
             case VacuumFinished():
                 self._vacuum(event, rows, at, effects)
                 self._forget_now_and_then(rows, event.table, milliseconds(at))
-            case WritesAborted():  # no reader reads what an aborted write left: it waits for nothing
+            case WritesAborted():  # it waits for nothing: no reader reads what it left
                 effects.commands.append(aborted_command(event, at))
             case CleaningHoldRequested():
                 effects.outcomes.append(holds.hold(event, rows, at, SOURCE))
@@ -504,12 +500,12 @@ class ReaderGate:
             effects.outcomes.append(alarms.unknown(table, first, since, limit, at))
 
     def _forget_now_and_then(self, rows: Store, table: str, now: int) -> None:
-        last, events = self._checked.get(table, (0, 0))
+        last, events = rows.checked.get(table, (0, 0))
         remember_ms = self.remember_for // timedelta(milliseconds=1)
         if events < max(CHUNK, self.remember_most // 64) and now - last < remember_ms // 16:
-            self._checked[table] = last, events + 1
+            rows.checked[table] = last, events + 1
             return
-        self._checked[table] = now, 0
+        rows.checked[table] = now, 0
         self._forget_ended(rows, table, now, now - remember_ms)
         for number in _oldest(rows, "done", "id", table, now - remember_ms, _DONE_LIMIT):
             rows.delete("done", table, number)
@@ -672,7 +668,9 @@ def _raise_marks(rows: Store, table: str, forgotten: Iterable[Token]) -> None:
     rows.put("seen", table, None, (since, said, *marks), body, (due,))
 
 
-def _oldest(rows: Store, kind: str, key: str, table: str, before: int, limit: int) -> list[int]:
+def _oldest(  # noqa: PLR0913, PLR0917 - the parts of a query
+    rows: Store, kind: str, key: str, table: str, before: int, limit: int
+) -> list[int]:
     """The keys of a table's oldest rows: those from before a time, and those beyond the limit."""
     index = f"from {kind} indexed by {kind}_at where tbl = ?"
     [count] = rows.one(f"select count(*) {index}", table)

@@ -6,8 +6,9 @@ set by SQL, and is derived again after a restart. One event is one transaction: 
 its rows and its messages, and nothing else.
 
 A record of the changelog has the key `table, zero byte, kind, zero byte, number`. Its value is the
-row: a JSON array of its columns and, where it has a body, that on a second line. The record `position`, with the offset of every input, ends a batch: what has no such record behind
-it was cut off, and `restore` puts it aside. The next batch writes those keys again.
+row: a JSON array of its columns and, where it has a body, that on a second line. The record
+`position`, with the offset of every input, ends a batch: what has no such record behind it was cut
+off, and `restore` puts it aside. The next batch writes those keys again.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ class Kind:
         # rows with large bodies are slow in the tree of a table without row ids
         suffix = "" if self.has_body else " without rowid"
         indexes = "".join(f"create index {index};" for index in self.indexes)
-        return f"create table {self.name} ({columns}, primary key ({', '.join(key)})){suffix};{indexes}"
+        table = f"create table {self.name} ({columns}, primary key ({', '.join(key)})){suffix};"
+        return table + indexes
 
 
 OUTBOX: Final = Kind("outbox", key="sequence", has_body=True)
@@ -94,6 +96,52 @@ class Position:
     def record(self) -> ChangelogRecord:
         """The record that ends a batch."""
         return POSITION_KEY, _POSITION.dump_json(self)
+
+    def check(self, topic: str, watermarks: Watermarks, start: int | None) -> None:
+        """Compare the position with an input topic as it is now.
+
+        Args:
+            topic: The input.
+            watermarks: Of its partition.
+            start: The group's committed offset; None: it has none.
+
+        Raises:
+            OffsetGapError: events would be skipped, or the changelog has lost what followed from
+                events whose offsets are committed.
+        """
+        at = self.offsets.setdefault(topic, watermarks.first)
+        if self.topic_ids.setdefault(topic, watermarks.topic_id) != watermarks.topic_id:
+            raise OffsetGapError(
+                f"{topic} was deleted and created again since its offset {at} was applied: events"
+                f" may be lost. {_HOW_TO_GO_ON}"
+            )
+        if start is not None and start > at:
+            raise OffsetGapError(
+                f"{topic} is committed up to offset {start}, but the state was written only up to"
+                f" {at}: the changelog has lost what was decided in between. {_HOW_TO_GO_ON}"
+            )
+        if not watermarks.first <= at <= watermarks.end:
+            raise OffsetGapError(
+                f"offset {at} of {topic} is to be applied next, but it holds {watermarks.first} to"
+                f" {watermarks.end}: events would be skipped. {_HOW_TO_GO_ON}"
+            )
+
+    def check_partitions(self, count: int) -> None:
+        """Compare the number of partitions that the rows were made for with the topics'.
+
+        Raises:
+            ConfigError: it is another: some tables' events would now arrive on a partition that
+                does not have their rows.
+        """
+        if self.partitions is None:
+            self.partitions = count
+        if self.partitions != count:
+            raise ConfigError(
+                f"the topics have {count} partitions, but the state was made for"
+                f" {self.partitions}: the state of some tables is on another partition"
+                " than their events. Stop the services and move it: tidegate topics grow"
+                f" --partitions {count}"
+            )
 
     @classmethod
     def of(cls, value: bytes) -> Position:
@@ -123,6 +171,8 @@ class Store:
         self.kinds = {kind.name: kind for kind in (*kinds, OUTBOX, AHEAD)}
         self.position = Position()
         self.ahead: dict[str, dict[str, int]] = {}
+        self.checked: dict[str, tuple[int, int]] = {}
+        """By table when the subject last checked what can be forgotten, and the events since."""
         self._db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self._db.executescript("".join(kind.schema for kind in self.kinds.values()))
         self.execute = self._db.execute
@@ -144,7 +194,7 @@ class Store:
         """All rows of a query."""
         return self.execute(sql, parameters).fetchall()
 
-    def put(  # noqa: PLR0913 - by name
+    def put(  # noqa: PLR0913, PLR0917 - the parts of a row
         self,
         kind: str,
         table: str,
@@ -245,14 +295,11 @@ class Store:
         self._changed.clear()
         return records
 
-    def restore(
-        self, records: Iterable[ChangelogRecord], wanted: Iterable[str] | None = None
-    ) -> None:
-        """Read a changelog back, up to its last end mark.
+    def restore(self, records: Iterable[ChangelogRecord]) -> None:
+        """Read a changelog back, up to its last end mark. Rows of other kinds are passed over.
 
         Args:
             records: All of them, oldest first.
-            wanted: The kinds that are needed; None: all.
 
         Raises:
             FormatError: a record can't be read: nothing may be decided without it.
@@ -272,19 +319,18 @@ class Store:
             cut.clear()
         # written again, or a later end mark would make half a batch count
         self._changed = {key: rows.get(key) for key in cut}
-        names = self.kinds.keys() if wanted is None else set(wanted)
         self.execute("begin")
         while rows:
-            self._restore_row(*rows.popitem(), names)
+            self._restore_row(*rows.popitem())
         self.execute("commit")
         [(last,)] = self.all("select max(sequence) from outbox")
         self._sequence = last or 0
         self.ahead = {t: json.loads(body) for t, body in self.all("select tbl, body from ahead")}
 
-    def _restore_row(self, key: bytes, value: bytes, wanted: Iterable[str]) -> None:
+    def _restore_row(self, key: bytes, value: bytes) -> None:
         try:
             table, name, second = key.decode().split(_SEPARATOR)
-            if name not in wanted:
+            if name not in self.kinds:
                 return
             kind = self.kinds[name]
             head, _, body = _unpacked(value).partition(b"\n")
@@ -297,52 +343,6 @@ class Store:
             raise FormatError(
                 f"the record {key!r} of the changelog can't be read: {error!r}"
             ) from error
-
-    def check(self, topic: str, watermarks: Watermarks, start: int | None) -> None:
-        """Compare the position with an input topic as it is now.
-
-        Args:
-            topic: The input.
-            watermarks: Of its partition.
-            start: The group's committed offset; None: it has none.
-
-        Raises:
-            OffsetGapError: events would be skipped, or the changelog has lost what followed from
-                events whose offsets are committed.
-        """
-        at = self.position.offsets.setdefault(topic, watermarks.first)
-        if self.position.topic_ids.setdefault(topic, watermarks.topic_id) != watermarks.topic_id:
-            raise OffsetGapError(
-                f"{topic} was deleted and created again since its offset {at} was applied: events"
-                f" may be lost. {_HOW_TO_GO_ON}"
-            )
-        if start is not None and start > at:
-            raise OffsetGapError(
-                f"{topic} is committed up to offset {start}, but the state was written only up to"
-                f" {at}: the changelog has lost what was decided in between. {_HOW_TO_GO_ON}"
-            )
-        if not watermarks.first <= at <= watermarks.end:
-            raise OffsetGapError(
-                f"offset {at} of {topic} is to be applied next, but it holds {watermarks.first} to"
-                f" {watermarks.end}: events would be skipped. {_HOW_TO_GO_ON}"
-            )
-
-    def check_partitions(self, count: int) -> None:
-        """Compare the number of partitions that the rows were made for with the topics'.
-
-        Raises:
-            ConfigError: it is another: some tables' events would now arrive on a partition that
-                does not have their rows.
-        """
-        if self.position.partitions is None:
-            self.position.partitions = count
-        if self.position.partitions != count:
-            raise ConfigError(
-                f"the topics have {count} partitions, but the state was made for"
-                f" {self.position.partitions}: the state of some tables is on another partition"
-                " than their events. Stop the services and move it: tidegate topics grow"
-                f" --partitions {count}"
-            )
 
     def tables(self) -> set[str]:
         """The tables that have rows."""
@@ -432,12 +432,3 @@ def _text(value: bytes | None) -> str | None:
 
 def _bytes(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text)
-
-
-def positions_only(records: Iterable[ChangelogRecord]) -> Position:
-    """The position at the end of a changelog; the rows are not read."""
-    found = Position()
-    for key, value in records:
-        if key == POSITION_KEY and value is not None:
-            found = Position.of(value)
-    return found

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import KafkaException
 
+from tidegate.coordinator.store import Position, Store
 from tidegate.errors import ConfigError, FormatError, OffsetGapError, StopService
 from tidegate.events.topics import changelog, topic_of
 from tidegate.ops.doctor.broker import REQUEST_TIMEOUT, Broker, not_permitted
 from tidegate.ops.doctor.finding import DENIED, Finding, Status
 from tidegate.ops.topics import describe_topics
 from tidegate.runtime.bus import Partition, Record, Watermarks
-from tidegate.runtime.decider.state_store import StateStore, store_of
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import read_spans
 from tidegate.runtime.kafka.topic_reader import Observer
-from tidegate.service.assembly import CONSUMED_EVENTS, decider_of
+from tidegate.service.assembly import CONSUMED_EVENTS, subject_of
 from tidegate.service.settings import Settings
 
 _NEARLY_FULL: Final = 0.5
@@ -44,35 +44,32 @@ class ChangelogSummary:
     separated: str = ""
     """Why tables have their state on another partition than their events; empty if none has."""
 
-    def add(self, store: StateStore[Any], partitions: int | None = None) -> None:
+    def add(self, store: Store, partitions: int | None = None) -> None:
         """Count what a partition's state holds, once its changelog is read.
 
         Args:
             store: With the partition's records.
             partitions: How many partitions the topics have; None: not compared.
-
-        Raises:
-            StopService: the record of a table cannot be decoded.
         """
-        self.tables += sum(1 for _ in store.tables())
+        self.tables += len(store.tables())
         if partitions is not None:
             try:
-                store.check_partitions(partitions)
+                store.position.check_partitions(partitions)
             except ConfigError as error:
                 self.separated = str(error)
 
     def compare(
-        self, store: StateStore[Any], inputs: Iterable[tuple[str, Watermarks, int | None]]
+        self, position: Position, inputs: Iterable[tuple[str, Watermarks, int | None]]
     ) -> None:
         """Compare a partition's positions with its inputs as they are once it was read.
 
         Args:
-            store: With the partition's positions.
+            position: The partition's.
             inputs: For each input topic its name, its watermarks and the group's committed offset.
         """
         for topic, watermarks, start in inputs:
             try:
-                store.check(topic, watermarks, start)
+                position.check(topic, watermarks, start)
             except OffsetGapError as error:
                 self.faults.append(str(error))
 
@@ -140,7 +137,7 @@ def check_state(broker: Broker, decider: str, progress: Observer = iter) -> Find
 
 
 def _read(broker: Broker, decider: str, partitions: int, progress: Observer) -> ChangelogSummary:
-    prefix, kind = broker.topics.prefix, decider_of(decider, Settings())
+    prefix, kind = broker.topics.prefix, subject_of(decider, Settings())
     topic = changelog(decider).name(prefix)
     inputs = sorted({topic_of(event).name(prefix) for event in CONSUMED_EVENTS[decider]})
     # offsets, then changelog, then watermarks: a running decider writes its changelog before it
@@ -149,13 +146,13 @@ def _read(broker: Broker, decider: str, partitions: int, progress: Observer) -> 
     starts = broker.groups.committed(f"{prefix}.{decider}", parts)
     metadata = KafkaMetadata(broker.connection)
     spans = metadata.spans(topic)
-    whole, positions = ChangelogSummary(), dict[int, StateStore[Any]]()
+    whole, positions = ChangelogSummary(), dict[int, Position]()
     first, largest = 0, _BYTES_TOGETHER  # nothing is known of them yet, so the first is read alone
     while first < partitions:
         together = max(1, min(_TOGETHER, _BYTES_TOGETHER // max(1, largest)))
         numbers = range(first, min(first + together, partitions))
         first = numbers.stop
-        stores = {number: store_of(kind) for number in numbers}
+        stores = {number: Store(kind.kinds) for number in numbers}
         chosen = {part: span for part, span in spans.items() if part.number in stores}
         records = read_spans(broker.connection, chosen, on_missing_offset="earliest")
         read = _restore(stores, progress(records), whole)
@@ -163,36 +160,33 @@ def _read(broker: Broker, decider: str, partitions: int, progress: Observer) -> 
         for number in numbers:
             store = stores.pop(number)
             whole.add(store, partitions)
-            positions[number] = _without_tables(store, store_of(kind))
-            del store  # or the last one is in memory beside the next ones
+            positions[number] = store.position
+            store.close()
     parts = [Partition(name, number) for number in positions for name in inputs]
     marks = metadata.watermarks(parts)
-    for number, store in positions.items():
+    for number, position in positions.items():
         own = (Partition(name, number) for name in inputs)
-        whole.compare(store, [(each.topic, marks[each], starts.get(each)) for each in own])
+        whole.compare(position, [(each.topic, marks[each], starts.get(each)) for each in own])
     return whole
 
 
 def _restore(
-    stores: Mapping[int, StateStore[Any]], records: Iterable[Record], summary: ChangelogSummary
+    stores: Mapping[int, Store], records: Iterable[Record], summary: ChangelogSummary
 ) -> Counter[int]:
-    """Restore partitions as their decider would, from records of all of them.
+    """Restore partitions as the coordinator would, from records of all of them.
 
     Returns:
         The bytes of each partition's records.
     """
     read = Counter[int]()
+    found: dict[int, list[tuple[bytes, bytes | None]]] = {number: [] for number in stores}
     for record in records:
         where = record.partition
         if record.unreadable:
             raise StopService(f"{where.topic}[{where.number}]@{record.offset}: {record.unreadable}")
         entry = (record.key or b"", record.value)
-        stores[where.number].restore(summary.measured([entry]))
+        found[where.number].append(entry)
         read[where.number] += len(entry[0]) + len(entry[1] or b"")
+    for number, store in stores.items():
+        store.restore(summary.measured(found.pop(number)))
     return read
-
-
-def _without_tables(store: StateStore[Any], empty: StateStore[Any]) -> StateStore[Any]:
-    """The positions of a store: many partitions' tables together would take much memory."""
-    empty.positions, empty.topic_ids = store.positions, store.topic_ids
-    return empty

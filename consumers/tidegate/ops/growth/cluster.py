@@ -12,7 +12,6 @@ The order, so that nothing is lost wherever it stops:
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,12 +22,12 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
+from tidegate.coordinator.store import POSITION_KEY, Position
 from tidegate.errors import ConfigError, TidegateError, TransientError
 from tidegate.events.topics import changelog, topic_of
 from tidegate.ops.groups import Groups
 from tidegate.ops.growth.moves import Entry, GrowthPlan, latest, records_to_move, table_of, update
 from tidegate.runtime.bus import Changelog, Partition
-from tidegate.runtime.decider.state_store import PARTITIONS_KEY
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.topic_reader import Observer, TopicReader
@@ -113,7 +112,8 @@ class Growth:
         _RETRIES.call(self._set_offsets)
         for decider in DECIDERS:
             with self._acquired(decider) as log:
-                log.write({number: [_made_for(plan.to)] for number in log.records})
+                found = log.records
+                log.write({number: [_made_for(plan.to, found[number])] for number in found})
 
     def _counts(self) -> dict[str, int]:
         found = describe_topics(self._admin, self._names)
@@ -158,7 +158,7 @@ class Growth:
             made_for = before[0] if before else present
             if made_for is not None:
                 missing = [number for number, count in known.items() if count is None]
-                log.write({number: [_made_for(made_for)] for number in missing})
+                log.write({n: [_made_for(made_for, log.records[n])] for n in missing})
 
     def _add_partitions(self, plan: GrowthPlan) -> None:
         """Step 2."""
@@ -224,15 +224,18 @@ class _AcquiredChangelog:
 
 
 def _write(log: _AcquiredChangelog, number: int, entries: Sequence[Entry]) -> None:
+    """Append in batches, each with its end mark."""
+    position = Position.of(log.records[number].get(POSITION_KEY, b"{}")).record()
     for start in range(0, len(entries), _BATCH):
-        log.write({number: entries[start : start + _BATCH]})
+        log.write({number: [*entries[start : start + _BATCH], position]})
 
 
 def _header(records: Mapping[bytes, bytes]) -> int | None:
-    """The number of partitions that a changelog was made for; None where it does not say."""
-    found = records.get(PARTITIONS_KEY)
-    return None if found is None else int(found)
+    """The number of partitions that a changelog was made for; None where it has none."""
+    return Position.of(records.get(POSITION_KEY, b"{}")).partitions
 
 
-def _made_for(partitions: int) -> tuple[bytes, bytes]:
-    return PARTITIONS_KEY, json.dumps(partitions).encode()
+def _made_for(partitions: int, records: Mapping[bytes, bytes]) -> Entry:
+    position = Position.of(records.get(POSITION_KEY, b"{}"))
+    position.partitions = partitions
+    return position.record()

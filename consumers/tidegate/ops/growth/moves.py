@@ -1,22 +1,22 @@
 """Which records of a decider's changelog belong to another partition once there are more. Pure.
 
 A table's records are on the partition of its name. With more partitions the name may give another
-one: events arrive there, so the records have to move there too. The input positions in a table's
-main record are dropped on the way, because offsets of one partition mean nothing on another.
+one: events arrive there, so the records have to move there too. A table's own position (`ahead`) is
+left behind, because offsets of one partition mean nothing on another.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from tidegate.coordinator.store import AHEAD
 from tidegate.events.keys import partition_of
 
 Entry = tuple[bytes, bytes | None]
 _SEPARATOR: Final = b"\x00"
-"""Between a table's name and that of a piece; before the names of the partition's own records."""
+"""Behind a table's name; before the names of the partition's own records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +64,13 @@ def records_to_move(
     moved: dict[int, list[tuple[bytes, bytes]]] = {}
     for key, value in records.items():
         table = table_of(key)
-        home = number if table is None else partition_of(table, partitions)
+        is_own = table is None or key.split(_SEPARATOR)[1] == AHEAD.name.encode()
+        home = number if table is None or is_own else partition_of(table, partitions)
         if home != number:
-            moved.setdefault(home, []).append((key, _without_positions(key, value)))
-    # a table's main record comes last: until it is there, its pieces have no meaning
-    return {
-        home: sorted(found, key=lambda each: _SEPARATOR not in each[0])
-        for home, found in moved.items()
-    }
+            moved.setdefault(home, []).append((key, value))
+    return moved
 
 
 def table_of(key: bytes) -> str | None:
     """The table of a changelog record; None for the partition's own records."""
     return key.partition(_SEPARATOR)[0].decode() or None
-
-
-def _without_positions(key: bytes, value: bytes) -> bytes:
-    if _SEPARATOR in key:
-        return value
-    return json.dumps({**json.loads(value), "applied": {}}).encode()

@@ -1,4 +1,4 @@
-"""Reset the positions in a decider's changelog; the states themselves stay.
+"""Reset the position in the coordinator's changelog; the rows themselves stay.
 
 A decider's changelog records up to which offset each input was applied, so a group whose offsets
 alone are reset would skip everything that it reads again. The positions are therefore reset with
@@ -28,26 +28,13 @@ offsets: the decider refuses to start, and the replay is run once more.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from tidegate.events import Value
+from tidegate.coordinator.store import AHEAD, Store, dumps
 from tidegate.events.topics import changelog
 from tidegate.ops.groups import GroupInUseError
 from tidegate.ops.replay.plan import AppliedPosition, GroupReplay, OffsetReset
 from tidegate.runtime.bus import Bus, Partition
-from tidegate.runtime.decider.state_record import Positions, StateRecord
-from tidegate.runtime.decider.state_store import (
-    POSITIONS_KEY,
-    TOPIC_IDS_KEY,
-    StateStore,
-    state_store_for,
-)
-
-
-class AnyState(Value, frozen=True, extra="allow"):
-    """A decider's state of any shape: a replay copies it without interpreting it."""
 
 
 def applied_positions(
@@ -67,29 +54,25 @@ def applied_positions(
     Raises:
         ConfigError: the changelog topic does not exist.
         FormatError: the changelog cannot be decoded.
-        StopService: the record of one of these tables cannot be decoded.
     """
     bus.partitions(where.topic)
-    records = ((each.key or b"", each.value) for each in bus.log(where))
-    store = state_store_for(AnyState, AnyState())
-    wanted = {POSITIONS_KEY, TOPIC_IDS_KEY, *(table.encode() for table in tables or ())}
-    store.restore(record for record in records if tables is None or record[0] in wanted)
-    furthest: Positions = {}
-    for _, record in store.tables():
-        for topic, at in record.applied.items():
-            furthest[topic] = max(furthest.get(topic, 0), at)
+    store = Store(())
+    store.restore((record.key or b"", record.value) for record in bus.log(where))
+    furthest: dict[str, int] = {}
+    for table, applied in store.ahead.items():
+        if tables is None or table in tables:
+            for topic, at in applied.items():
+                furthest[topic] = max(furthest.get(topic, 0), at)
     inputs = (Partition(topic, where.number) for topic in topics)
     return {
         each: _applied_position(store, bus, each, furthest.get(each.topic, 0)) for each in inputs
     }
 
 
-def _applied_position(
-    store: StateStore[AnyState], bus: Bus, where: Partition, furthest: int
-) -> AppliedPosition:
-    known = store.topic_ids.get(where.topic)
+def _applied_position(store: Store, bus: Bus, where: Partition, furthest: int) -> AppliedPosition:
+    known = store.position.topic_ids.get(where.topic)
     recreated = known is not None and known != bus.watermarks([where])[where].topic_id
-    return AppliedPosition(store.positions.get(where.topic), recreated, furthest)
+    return AppliedPosition(store.position.offsets.get(where.topic), recreated, furthest)
 
 
 def reset_state(bus: Bus, prefix: str, plan: GroupReplay) -> None:
@@ -107,18 +90,17 @@ def reset_state(bus: Bus, prefix: str, plan: GroupReplay) -> None:
         ids = {part.topic: each.topic_id for part, each in found.items()}
         log = bus.changelog(topic)
         try:
-            store = state_store_for(AnyState, AnyState())
-            for _, records in log.acquire([number]):
-                store.restore(records)
+            store = Store(())
+            store.restore(record for _, records in log.acquire([number]) for record in records)
             _check_unchanged(store, resets)
             log.write({number: reset_records(store, resets, ids, plan.tables)})
         finally:
             log.close()
 
 
-def _check_unchanged(store: StateStore[AnyState], resets: Iterable[OffsetReset]) -> None:
+def _check_unchanged(store: Store, resets: Iterable[OffsetReset]) -> None:
     for reset in resets:
-        if store.positions.get(reset.partition.topic) != reset.applied:
+        if store.position.offsets.get(reset.partition.topic) != reset.applied:
             raise GroupInUseError(
                 f"the service has read on in {reset.partition.topic}[{reset.partition.number}]"
                 " since the plan was made: stop it, and plan again"
@@ -126,15 +108,12 @@ def _check_unchanged(store: StateStore[AnyState], resets: Iterable[OffsetReset])
 
 
 def reset_records(
-    store: StateStore[AnyState],
+    store: Store,
     resets: Sequence[OffsetReset],
     topic_ids: Mapping[str, str],
     tables: Collection[str] | None = None,
 ) -> list[tuple[bytes, bytes | None]]:
     """What to append to a changelog so that its tables count as applied up to the resets only.
-
-    Every prefix of it is safe: the positions come after the tables' own, and the ids of topics
-    last, because until then a decider refuses the topics.
 
     Args:
         store: What the changelog contains.
@@ -142,33 +121,21 @@ def reset_records(
         topic_ids: The broker's ids of these topics: a replay accepts the topics as they are now.
         tables: The selected tables; None: all.
     """
-    written: list[tuple[bytes, bytes | None]] = []
-    for table, record in _records(store, resets):
-        applied = dict(record.applied)
-        for reset in resets:
-            _set_applied(applied, table, reset, store.positions, tables)
-        if applied != record.applied:
-            changed = replace(record, applied=applied)
-            written.append((table.encode(), store.adapter.dump_json(changed)))
-    positions = {**store.positions, **{r.partition.topic: r.to_offset for r in resets}}
-    tail = ((POSITIONS_KEY, positions), (TOPIC_IDS_KEY, {**store.topic_ids, **topic_ids}))
-    return [*written, *((key, json.dumps(value).encode()) for key, value in tail)]
-
-
-def _records(
-    store: StateStore[AnyState], resets: Iterable[OffsetReset]
-) -> Iterator[tuple[str, StateRecord[AnyState]]]:
-    """Every table with a state, and those without one that only need positions."""
     others = {table for reset in resets if reset.counts for table in reset.counts.other_tables}
-    for table, record in store.tables():
-        others.discard(table)
-        yield table, record
-    for table in sorted(others):
-        yield table, StateRecord({}, AnyState())
+    for table in sorted({*store.ahead, *others}):
+        ahead = dict(store.ahead.get(table, {}))
+        for reset in resets:
+            _set_applied(ahead, table, reset, store.position.offsets, tables)
+        if ahead:
+            store.ahead[table] = ahead
+            store.put(AHEAD.name, table, body=dumps(ahead))
+    store.position.offsets |= {reset.partition.topic: reset.to_offset for reset in resets}
+    store.position.topic_ids |= topic_ids
+    return store.batch()
 
 
 def _set_applied(
-    applied: Positions,
+    applied: dict[str, int],
     table: str,
     reset: OffsetReset,
     positions: Mapping[str, int],

@@ -1,4 +1,4 @@
-"""Who holds which table, and what waits in quarantine, as the reader gate has stored it."""
+"""Who holds which table, and what waits in quarantine, by the coordinator's rows."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from tidegate.cleaning.gate_holds import DeferredCleaning, TableHold
-from tidegate.cleaning.gate_people import is_ours
-from tidegate.cleaning.gate_quarantine import KeptQuarantine
-from tidegate.cleaning.gate_state import GateState
-from tidegate.runtime.decider.state_store import StateStore
+from tidegate.coordinator.holds import holds
+from tidegate.coordinator.quarantines import quarantines
+from tidegate.coordinator.store import Store
+from tidegate.coordinator.subject import moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +58,18 @@ class KeptCleaning:
         return asdict(self) | {"until": self.until.isoformat(timespec="milliseconds")}
 
 
-def held_and_kept(store: StateStore[GateState]) -> Iterator[HeldTable | KeptCleaning]:
-    """The holds and the quarantines of every table in a store, in no particular order.
-
-    Raises:
-        StopService: a record can't be read.
-    """
-    for table, _ in store.tables():
-        pieces = store.state(table).loaded.pieces
-        found = [pieces.get(name) for name in pieces.names() if is_ours(name)]
-        deferred = sum(isinstance(each, DeferredCleaning) for each in found)
-        for each in found:
-            if isinstance(each, TableHold):
-                since = datetime.fromisoformat(each.since)
-                yield HeldTable(
-                    table, each.requested_by, each.reason, since, each.event_id, deferred
-                )
-            elif isinstance(each, KeptQuarantine) and not each.undone:
-                until = datetime.fromtimestamp(each.due_ms / 1000, UTC)
-                yield KeptCleaning(
-                    table, each.partition, each.cleaning, each.directories, each.bytes, until
-                )
+def held_and_kept(rows: Store) -> Iterator[HeldTable | KeptCleaning]:
+    """The holds and the quarantines of every table, in no particular order."""
+    for table, hold, deferred in holds(rows):
+        since = moment(hold.since)
+        yield HeldTable(table, hold.requested_by, hold.reason, since, hold.event_id, deferred)
+    for found in quarantines(rows):
+        if not found.undone:
+            yield KeptCleaning(
+                found.table,
+                found.partition,
+                found.cleaning,
+                found.directories,
+                found.bytes,
+                moment(found.due),
+            )

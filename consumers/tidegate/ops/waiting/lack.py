@@ -1,4 +1,4 @@
-"""Which holds of a waiting vacuum have not ended, and whose they are. Pure."""
+"""Which holds of a waiting vacuum have not ended, and whose they are."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
-from tidegate.cleaning.gate_holds import hold_of
-from tidegate.cleaning.gate_index import GateIndex
-from tidegate.cleaning.gate_lacks import holds_of, lacks_of, unended
-from tidegate.cleaning.gate_state import VACUUM, GateState, VacuumRecord, WaitingVacuum
+from tidegate.coordinator.holds import hold_on
+from tidegate.coordinator.readers import WaitingVacuum, overdue_since, waiting_vacuums
+from tidegate.coordinator.store import Store
+from tidegate.coordinator.subject import moment
 from tidegate.events import LackedHold
-from tidegate.runtime.decider.state_store import StateStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class LackingVacuum:
     overdue_since: datetime | None = None
     """When VacuumOverdue was published for it; None where it has not waited for that long."""
     held_by: str | None = None
-    """Who holds the table, and why; None: nobody does."""
+    """Who holds the table, and why; None: the table is not held."""
 
     @property
     def age(self) -> tuple[datetime, str]:
@@ -55,61 +54,54 @@ def _iso(at: datetime) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StoredVacuum:
-    """A vacuum that waits, as the gate has stored it: what it lacks is looked up when asked for.
+    """A vacuum that waits, and the rows in which its readers are looked up when asked for."""
 
-    It keeps the records of its table in memory; a `LackingVacuum` does not.
-    """
-
-    table: str
     waiting: WaitingVacuum
-    index: GateIndex = field(repr=False)
+    rows: Store = field(repr=False)
+
+    @property
+    def table(self) -> str:
+        """The table's identity."""
+        return self.waiting.table
+
+    @property
+    def since(self) -> datetime:
+        """Since when it waits: the broker's time."""
+        return moment(self.waiting.since)
 
     @property
     def age(self) -> tuple[datetime, str]:
         """What it is sorted by."""
-        return self.waiting.since, self.waiting.event_id
+        return self.since, self.waiting.event_id
+
+    @property
+    def overdue_since(self) -> datetime | None:
+        """When people were told that it waits too long."""
+        return overdue_since(self.rows, self.waiting)
 
     def lacking(self) -> LackingVacuum:
         """It, and what it waits for."""
-        return _lacking(self.table, self.waiting, self.index)
+        waiting, made, hold = self.waiting, self.waiting.vacuum, hold_on(self.rows, self.table)
+        return LackingVacuum(
+            table=self.table,
+            location=made.location,
+            partition=made.partition,
+            event_id=waiting.event_id,
+            since=self.since,
+            kind=str(made.kind),
+            directories=made.directories,
+            holds=waiting.count,
+            lacks=tuple(waiting.outstanding_readers(self.rows)),
+            overdue_since=self.overdue_since,
+            held_by=None if hold is None else f"{hold.requested_by}: {hold.reason}",
+        )
 
     def count_lacks(self) -> tuple[int, int]:
         """How many locks, and how many transactions without a known lock, have not ended."""
-        locks, transactions = unended(self.waiting, self.index)
+        locks, transactions = self.waiting.outstanding(self.rows)
         return len(locks), len(transactions)
 
 
-def stored_vacuums(store: StateStore[GateState]) -> Iterator[StoredVacuum]:
-    """The vacuums that wait, of every table in a store, in no particular order.
-
-    Raises:
-        StopService: a record can't be read.
-    """
-    for table, _ in store.tables():
-        index = store.state(table).loaded
-        for name in index.pieces.names():
-            piece = index.pieces.get(name) if name[0] == VACUUM else None
-            if isinstance(piece, WaitingVacuum | VacuumRecord):
-                yield StoredVacuum(table, piece.whole(), index)
-
-
-def lacking_vacuums(store: StateStore[GateState]) -> Iterator[LackingVacuum]:
-    """The same, each with what it waits for."""
-    return (vacuum.lacking() for vacuum in stored_vacuums(store))
-
-
-def _lacking(table: str, waiting: WaitingVacuum, index: GateIndex) -> LackingVacuum:
-    made, hold = waiting.vacuum, hold_of(index.pieces)
-    return LackingVacuum(
-        table=table,
-        location=made.location,
-        partition=made.partition,
-        event_id=waiting.event_id,
-        since=waiting.since,
-        kind=str(made.kind),
-        directories=made.directories,
-        holds=holds_of(waiting),
-        lacks=tuple(lacks_of(waiting, index)),
-        overdue_since=waiting.overdue_since,
-        held_by=None if hold is None else f"{hold.requested_by}: {hold.reason}",
-    )
+def stored_vacuums(rows: Store) -> Iterator[StoredVacuum]:
+    """The vacuums that wait, of every table, in no particular order."""
+    return (StoredVacuum(vacuum, rows) for vacuum in waiting_vacuums(rows))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tidegate.runtime.decider.loop import CHUNK, DeciderLoop
 
 from support.acid import TABLE
 from support.markers import marker_behind
@@ -13,7 +14,6 @@ from tidegate.events import Event, VacuumFinished, VacuumFlag, VacuumFlagged
 from tidegate.events.message import event_of
 from tidegate.ops.topics import create_topics
 from tidegate.runtime.bus import Partition
-from tidegate.runtime.decider.loop import CHUNK, DeciderLoop
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.service.settings import TopicSettings
