@@ -21,13 +21,13 @@ from types import FrameType
 from typing import Any, Final, NamedTuple
 
 from report import Line, line, show
+from tidegate.runtime.decider.state_store import store_of
 
-from tidegate.cleaning import ReaderGate
+from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.readers import ReaderGate
 from tidegate.events import Event, LockHold, LockReleased, VacuumFinished, VacuumKind
 from tidegate.events.topics import TOPICS, changelog, topic_of
 from tidegate.events.wire import Wire
-from tidegate.runtime.decider.loop import DeciderLoop
-from tidegate.runtime.decider.state_store import store_of
 from tidegate.runtime.memory.bus import MemoryBus
 
 SUBJECT: Final[dict[str, Any]] = {
@@ -75,7 +75,7 @@ def send(bus: MemoryBus, events: Iterable[Event]) -> int:
     return len(messages)
 
 
-def work(loop: DeciderLoop[Any], count: int) -> Seconds:
+def work(loop: CoordinatorLoop[Any], count: int) -> Seconds:
     """Process so many events."""
     began, cpu, left = time.perf_counter(), time.process_time(), count
     while left > 0:
@@ -92,7 +92,7 @@ def measure(vacuums: int, holds: int) -> Iterator[Line]:
     """Run all; a line each."""
     topics = [*(topic.name() for topic in TOPICS), CHANGELOG]
     bus = MemoryBus(topics, 1)
-    loop = DeciderLoop(ReaderGate(), bus)
+    loop = CoordinatorLoop(ReaderGate(), bus)
     loop.step(0)
     part, each, sizes = max(1, vacuums // 10), list[Seconds](), list[float]()
     for start in range(0, vacuums, part):
@@ -124,7 +124,7 @@ def measure(vacuums: int, holds: int) -> Iterator[Line]:
     yield line("the same, of processor time", waiting / processor, 100_000, at_least=True)
 
 
-def calls_per_event(bus: MemoryBus, loop: DeciderLoop[Any], events: list[Event]) -> float:
+def calls_per_event(bus: MemoryBus, loop: CoordinatorLoop[Any], events: list[Event]) -> float:
     """Process events in one step; return how many calls of our functions one of them took."""
     count, calls = send(bus, events), 0
 
@@ -146,7 +146,7 @@ def calls_per_event(bus: MemoryBus, loop: DeciderLoop[Any], events: list[Event])
 def measure_calls() -> Iterator[Line]:
     """Count the calls of a gate that has seen its table; a line for each kind of event."""
     bus = MemoryBus([*(topic.name() for topic in TOPICS), CHANGELOG], 1)
-    loop = DeciderLoop(ReaderGate(), bus)
+    loop = CoordinatorLoop(ReaderGate(), bus)
     loop.step(0)
     numbers = range(100, 500)
     send(bus, [vacuum(1, 2), *releases(1, 2)])

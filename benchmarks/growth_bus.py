@@ -21,10 +21,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from growth import Goal, Row, Seconds, Timing, timed
-
-from tidegate.cleaning import ReaderGate
 from tidegate.cleaning.gate_state import HeldLock, Vacuum, WaitingVacuum, dump_piece
+
 from tidegate.cli import app
+from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.readers import ReaderGate
 from tidegate.errors import FormatError
 from tidegate.events import CleaningReleased, DirectoriesCleaned, Event, RestoreRequested
 from tidegate.events.keys import partition_of
@@ -39,7 +40,6 @@ from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
 from tidegate.publisher.delivery import DEFAULTS
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 from tidegate.runtime.input.dead_letters import dead_letter
 from tidegate.runtime.kafka.batch_size import BatchSize
@@ -356,7 +356,7 @@ def prepare_changelog(folder: Path, size: int) -> None:
     deployment = Deployment(folder, size)
     _publish_patiently(deployment, size)
     with deployment.bus() as bus:
-        loop = DeciderLoop(ReaderGate(), bus, deployment.prefix)
+        loop = CoordinatorLoop(ReaderGate(), bus, deployment.prefix)
         left = 100 * size
         while left > 0:
             left -= loop.step(0.1)
@@ -372,7 +372,7 @@ def prepare_large_state(folder: Path, size: int) -> None:
         for start in numbers[::200]:
             publisher.publish(*(vacuum(number, LARGE_HOLDS) for number in numbers[start:][:200]))
     with deployment.bus() as bus:
-        loop = DeciderLoop(ReaderGate(), bus, deployment.prefix)
+        loop = CoordinatorLoop(ReaderGate(), bus, deployment.prefix)
         left = len(numbers)
         while left > 0:
             left -= loop.step(0.1)
@@ -438,7 +438,7 @@ def measure_partitions(folder: Path, size: int) -> Timing:
     floor = timed(lambda: _bare_join(deployment, size))
     before = _descriptors()
     bus = KafkaBus(deployment.config)
-    loop = DeciderLoop(ReaderGate(), bus, deployment.prefix)
+    loop = CoordinatorLoop(ReaderGate(), bus, deployment.prefix)
 
     def ready() -> None:
         while len(list(loop._owned)) < size:  # noqa: SLF001
@@ -561,7 +561,7 @@ def measure_stream(folder: Path, size: int) -> Timing:
     with deployment.bus() as bus:
         spans = deployment.whole(LOCKS.suffix, bus)
         floor = timed(lambda: deployment.bare_consume(spans))
-        loop = DeciderLoop(ReaderGate(), bus, deployment.prefix)
+        loop = CoordinatorLoop(ReaderGate(), bus, deployment.prefix)
         left = 1000 + size
 
         def consume() -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from support.acid import COMPACTED, TRUNCATED, build, listed, names_in
-from tidegate.cleaning import Cleaner, ReaderGate
+from tidegate.cleaning import Cleaner
 from tidegate.cleaning.aborted import content_of, plan_aborted_cleaning
 from tidegate.cleaning.directory_reader import read_acid_directories
-from tidegate.cleaning.gate import aborted_command
 from tidegate.compute.parallel_map import ThreadMap
+from tidegate.coordinator.readers import ReaderGate, aborted_command
 from tidegate.events import (
     AbortedCleaningReleased,
     CleaningHoldRequested,

@@ -11,13 +11,13 @@ import pytest
 from support.changelogs import OpenPartition
 from support.raw_batches import GZIP, ZSTD, batch, produce, record, zstd_bomb
 from support.samples import Count, EveryThird, Recorder, commit, message, savepoint_request
+from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import StopService
 from tidegate.events import Event
 from tidegate.events.topics import changelog
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letters import (
     HEADERS_LEFT_OUT,
@@ -80,7 +80,7 @@ POISON = [
 ]
 
 
-def work_off(loop: DeciderLoop[Count] | ExecutorLoop, records: int) -> None:
+def work_off(loop: CoordinatorLoop[Count] | ExecutorLoop, records: int) -> None:
     deadline, taken = time.monotonic() + 120, 0
     while taken < records or (isinstance(loop, ExecutorLoop) and loop.pending):
         assert time.monotonic() < deadline, f"{taken} of {records} records"
@@ -109,7 +109,7 @@ def test_a_decider_goes_on_after_it_and_the_dead_letter_names_its_place(
     send(bus, commit(0), commit(1), prefix=prefix)
     at = produce(bootstrap_servers, f"{prefix}.commits", 0, poison())
     send(bus, commit(2), prefix=prefix)
-    loop = DeciderLoop(EveryThird(), bus, prefix)
+    loop = CoordinatorLoop(EveryThird(), bus, prefix)
     work_off(loop, 4)
     loop.close()
 
@@ -146,7 +146,7 @@ def test_of_a_batch_that_can_not_be_unpacked_each_record_has_its_letter_also_aft
     at = produce(bootstrap_servers, f"{prefix}.commits", 0, bomb(GIB, GIB, GIB))
     send(bus, *(commit(n) for n in range(3)), prefix=prefix)
     for records in (2, 4):
-        loop = DeciderLoop(EveryThird(), bus, prefix)
+        loop = CoordinatorLoop(EveryThird(), bus, prefix)
         work_off(loop, records)
         loop.close()
 

@@ -11,12 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tidegate.runtime.decider.state_store import store_of
 
 from support.metastore import HiveEngine, on_both_versions, own_metastore, product, until_answers
 from support.metastore_model import NOON, vacuum
 from support.waiting import wait_for
 from support.watched_bridge import Watched, acid_table, compact
-from tidegate.cleaning import ReaderGate
+from tidegate.coordinator.readers import ReaderGate
 from tidegate.errors import DeliveryError, TransientError
 from tidegate.events import CleaningReleased, Command, LockReleased, ReleaseReason, VacuumKind
 from tidegate.hive_bridge.baseline import Baseline, MetastoreReplacedError
@@ -24,7 +25,6 @@ from tidegate.hive_bridge.bridge import MetastoreBridge
 from tidegate.hive_bridge.describing import NotDescribed, describe
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.runtime.decider.state_store import store_of
 from tidegate.storage import Storage
 
 pytestmark = pytest.mark.slow

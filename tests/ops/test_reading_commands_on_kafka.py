@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tidegate.cleaning.gate_state import GateState
+from tidegate.runtime.decider.state_store import StateStore
 from typer.testing import CliRunner
 
 from support.samples import release, savepoint_request
@@ -28,13 +30,11 @@ from support.told import (
     vacuum,
 )
 from support.waiting import wait_for
-from tidegate.cleaning.gate_state import GateState
 from tidegate.cli import app
 from tidegate.errors import PermanentError, TidegateError
 from tidegate.local.demo.monitor import TopicMonitor
 from tidegate.ops.topics import create_topics
 from tidegate.ops.waiting import gate_stores, waiting_vacuums
-from tidegate.runtime.decider.state_store import StateStore
 from tidegate.runtime.input.dead_letters import dead_letter
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.service.assembly import DECIDERS, assemble

@@ -8,8 +8,8 @@ import pytest
 
 from support.samples import NOON
 from support.told import vacuum
-from tidegate.cleaning import command_for
 from tidegate.cleaning.plan import partition_path, plan_cleaning
+from tidegate.coordinator.readers import command_for
 from tidegate.errors import InvalidEventError
 from tidegate.events import CleaningReleased, VacuumFinished
 from tidegate.ops.contract import example_of

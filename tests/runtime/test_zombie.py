@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
+from tidegate.runtime.decider.state_store import POSITIONS_KEY
 
 from support import pausing_gate
 from support.deployment import Deployment, exit_code
@@ -21,7 +22,6 @@ from support.waiting import wait_for
 from tidegate.events import Command, LockHold, LockReleased, VacuumFinished, VacuumKind
 from tidegate.events.topics import LOCKS
 from tidegate.runtime.bus import Record
-from tidegate.runtime.decider.state_store import POSITIONS_KEY
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tidegate.runtime.decider.state_record import StateRecord, record_adapter
 
 from tidegate.events import (
     CommitCompleted,
@@ -17,7 +18,6 @@ from tidegate.events import (
     SavepointRequested,
 )
 from tidegate.events.reasons import Reason
-from tidegate.runtime.decider.state_record import StateRecord, record_adapter
 from tidegate.savepoints import (
     PolicyRule,
     SavepointPolicy,

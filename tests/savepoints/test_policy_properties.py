@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tidegate.runtime.decider.state_record import StateRecord, record_adapter
 
 from tidegate.events import (
     CommitCompleted,
@@ -21,7 +22,6 @@ from tidegate.events import (
     SavepointRemoved,
     SavepointRequested,
 )
-from tidegate.runtime.decider.state_record import StateRecord, record_adapter
 from tidegate.savepoints import (
     PolicyRule,
     SavepointPolicy,

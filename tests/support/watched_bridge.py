@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tidegate.cleaning.gate import command_for
-
 from support.acid import build
 from support.metastore import HiveEngine, product
 from tidegate.cleaning import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
+from tidegate.coordinator.readers import command_for
 from tidegate.errors import DeliveryError, InvalidEventError
 from tidegate.events import Event, LockReleased, Outcome, VacuumFinished
 from tidegate.hive_bridge.baseline import Baseline

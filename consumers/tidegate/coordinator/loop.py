@@ -58,8 +58,10 @@ CHUNK: Final = 1000
 POLL_SECONDS: Final = 0.2
 TICK_SECONDS: Final = 2.0
 """Between two checks of what is due."""
-MAX_MESSAGE_BYTES: Final = 1_000_000
-"""The largest message: a broker's default limit is 1 MiB, with headers."""
+ALWAYS_ACCEPTED_BYTES: Final = 50_000
+"""Messages up to this size are not compared with their topic's limit: every one accepts them."""
+_OVERHEAD_BYTES: Final = 200
+"""What a message has in its batch besides key, value and headers, generously."""
 _PARTITION = attrgetter("partition")
 Sign = Callable[[Event, Message], Message]
 
@@ -170,6 +172,10 @@ class CoordinatorLoop:
     def revoked(self, partitions: Sequence[Partition]) -> None:  # noqa: ARG002 - always all of them
         """Finish pending work, then give up the partitions; they may be assigned again at once."""
         self._finish(wait=True)
+        # what was published is not to be published again by a successor
+        self._owned.write(
+            {n: self._owned[n] for n in self._owned if self._owned[n].store.has_changes}
+        )
         self._owned.release()
         self._forget()
 
@@ -334,12 +340,18 @@ class CoordinatorLoop:
         except TransientError:  # only then are retries prepared: this runs for every decision
             messages = self._retries.call(lambda: self._serialized(effects))
         for message in messages:
-            if (size := len(message.value or b"")) > MAX_MESSAGE_BYTES:
-                raise MessageTooLargeError(
-                    f"a message of {size} bytes for {message.topic}; at most {MAX_MESSAGE_BYTES}"
-                    " can be published"
-                )
+            if len(message.value or b"") > ALWAYS_ACCEPTED_BYTES:  # few are
+                self._require_accepted(message)
         return messages
+
+    def _require_accepted(self, message: Message) -> None:
+        headers = sum(len(name) + len(value or b"") for name, value in message.headers)
+        size = len(message.key or b"") + len(message.value or b"") + headers + _OVERHEAD_BYTES
+        limit = self._retries.call(lambda: self._bus.max_message_bytes(message.topic))
+        if size > limit:
+            raise MessageTooLargeError(
+                f"Message size too large: {size} bytes for {message.topic}, which accepts {limit}"
+            )
 
     def _serialized(self, effects: Effects) -> list[Message]:
         serialize, commands, outcomes = (
@@ -381,8 +393,8 @@ class CoordinatorLoop:
             self._retries.call(lambda: self._bus.send(messages))
         except MessageTooLargeError as error:
             raise StopService(
-                f"a topic refuses messages of at most {MAX_MESSAGE_BYTES} bytes: raise its"
-                f" max.message.bytes. {error}"
+                f"a topic refuses messages of less than {ALWAYS_ACCEPTED_BYTES} bytes, or was"
+                f" reconfigured: raise its max.message.bytes. {error}"
             ) from error
         for store in stores:
             store.sent()

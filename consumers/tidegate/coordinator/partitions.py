@@ -118,6 +118,8 @@ class OwnedPartitions:
         Raises:
             FencedError: another process has acquired one of them.
         """
+        if not changed:
+            return
         # a store lists its changes once: a retry has to write the same records
         records = {number: owned.store.batch() for number, owned in changed.items()}
         self._retries.call(lambda: self._changelog.write(records))

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 from tidegate.coordinator.store import Kind, Store
 from tidegate.coordinator.subject import Effects, milliseconds
 from tidegate.events import Event
-from tidegate.savepoints import SavepointPolicyService
+from tidegate.savepoints.policy import SavepointPolicyService
 from tidegate.savepoints.policy_state import Decision, PolicyState
 
 POLICY: Final = Kind(

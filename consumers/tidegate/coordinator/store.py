@@ -25,7 +25,7 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from tidegate.errors import ConfigError, FormatError, OffsetGapError, PermanentError
-from tidegate.publisher import Message
+from tidegate.events.message import Message
 from tidegate.runtime.bus import ChangelogRecord, Watermarks
 
 POSITION_KEY: Final = b"\x00position"
@@ -283,6 +283,11 @@ class Store:
     def has_applied_to(self, table: str, topic: str, offset: int) -> bool:
         """Whether this offset was applied to the table before its partition was replayed."""
         return offset < self.ahead.get(table, {}).get(topic, 0)
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether rows changed since the last batch."""
+        return bool(self._changed)
 
     def batch(self) -> list[ChangelogRecord]:
         """The records to append for all changes since the last call; the position is the last."""

@@ -14,8 +14,14 @@ from weakref import ref
 
 import pytest
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException
+from tidegate.runtime.decider.state_store import (
+    PARTITIONS_KEY,
+    StateStore,
+    state_store_for,
+    store_of,
+)
 
-from tidegate.cleaning import ReaderGate
+from tidegate.coordinator.readers import ReaderGate
 from tidegate.errors import FormatError, StopService, TransientError
 from tidegate.events.keys import partition_of
 from tidegate.ops.doctor import Extras, Finding, Status, changelogs, examine
@@ -35,12 +41,6 @@ from tidegate.ops.doctor.roots import PROBE, check_root
 from tidegate.ops.topics.acls import Acl
 from tidegate.registry import RegistrySettings
 from tidegate.runtime.bus import Partition, Record, Watermarks
-from tidegate.runtime.decider.state_store import (
-    PARTITIONS_KEY,
-    StateStore,
-    state_store_for,
-    store_of,
-)
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.read_to_end import STABLE
 from tidegate.service.assembly import DECIDERS, SERVICES

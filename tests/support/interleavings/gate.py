@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from support.interleavings.explore import Step
 from support.interleavings.scenario import Faults
 from support.interleavings.world import World
-from tidegate.cleaning import GateState, ReaderGate
+from tidegate.coordinator.readers import ReaderGate
 from tidegate.events import CleaningReleased, LockReleased
 
 if TYPE_CHECKING:

@@ -69,6 +69,10 @@ class KafkaBus:
         """Look it up in the cluster."""
         return self._metadata.partitions(topic)
 
+    def max_message_bytes(self, topic: str) -> int:
+        """Look it up in the cluster."""
+        return self._metadata.max_message_bytes(topic)
+
     def watermarks(self, partitions: Collection[Partition]) -> dict[Partition, Watermarks]:
         """Look them up in the cluster."""
         return self._metadata.watermarks(partitions)
