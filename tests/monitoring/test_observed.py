@@ -19,7 +19,6 @@ from support.samples import (
     work_off,
 )
 from tidegate.coordinator.loop import CoordinatorLoop
-from tidegate.coordinator.readers import ReaderGate
 from tidegate.errors import PermanentError, TransientError
 from tidegate.events import (
     CleaningReleased,
@@ -36,7 +35,7 @@ from tidegate.monitoring.observed import ObservedBus, ObservedService
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.memory.bus import MemoryBus
-from tidegate.runtime.protocols import Executor, PiecewiseDecider
+from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
 
 COMMITS, COMMANDS, OUTCOMES = "tidegate.commits", "tidegate.commands", "tidegate.outcomes"
@@ -87,15 +86,6 @@ def test_a_decider_is_measured_and_decides_the_same(monitoring: ProcessMonitorin
     assert written is not None
     assert written > 0
     assert value(monitoring, "tidegate_state_restore_seconds_count", **gate) == 1
-
-
-def test_a_state_in_pieces_stays_one() -> None:
-    gate = measured_subject(ReaderGate(), ProcessMonitoring([]).service("reader-gate"))
-
-    assert isinstance(gate, PiecewiseDecider)
-    assert not isinstance(
-        measured_subject(EveryThird(), ProcessMonitoring([]).service("x")), PiecewiseDecider
-    )
 
 
 def test_commands_attempts_outcomes_and_dead_letters(monitoring: ProcessMonitoring) -> None:

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from tidegate.runtime.decider.state_store import POSITIONS_KEY
 
 from support import pausing_gate
 from support.deployment import Deployment, exit_code
 from support.kafka import create_topic
 from support.pausing_gate import LOCK, reached
 from support.waiting import wait_for
+from tidegate.coordinator.store import POSITION_KEY
 from tidegate.events import Command, LockHold, LockReleased, VacuumFinished, VacuumKind
 from tidegate.events.topics import LOCKS
 from tidegate.runtime.bus import Record
@@ -52,12 +52,12 @@ def release(table: int, lock_id: int) -> LockReleased:
 
 def states_written(deployment: Deployment) -> int:
     written = deployment.records("reader-gate.changelog")
-    return sum(b"\x00" not in (each.key or b"\x00") for each in written)
+    return sum(b"\x00ended\x00" in (record.key or b"") for record in written)
 
 
 def entries(records: list[Record]) -> list[tuple[bytes | None, bytes | None]]:
     """What was written, but for positions: the successor reads the zombie's commands too."""
-    return [(record.key, record.value) for record in records if record.key != POSITIONS_KEY]
+    return [(record.key, record.value) for record in records if record.key != POSITION_KEY]
 
 
 def test_a_zombie_cannot_overwrite_its_successors_state(

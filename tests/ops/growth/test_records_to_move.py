@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegate.coordinator.store import POSITION_KEY, Position, row_key
 from tidegate.events.keys import partition_of
 from tidegate.ops.growth.moves import latest, records_to_move, table_of
 
 TABLES = st.integers(0, 400).map(lambda number: f"lake.sales.t{number}")
-MAIN = json.dumps({"applied": {"tidegate.locks": 7}, "state": {"a": 1}}).encode()
 
 
 @given(tables=st.sets(TABLES), before=st.integers(1, 7), added=st.integers(0, 9))
@@ -21,7 +19,7 @@ def test_every_record_ends_on_the_partition_of_its_table_and_none_is_lost(
     logs: dict[int, dict[bytes, bytes]] = {number: {} for number in range(before + added)}
     for table in tables:
         log = logs[partition_of(table, before)]
-        log |= {table.encode(): MAIN, table.encode() + b"\x00piece": b"[1]"}
+        log |= {row_key(table, "done", 1): b"[1]", row_key(table, "vacuum", 7): b"[1]"}
 
     for number in range(before):
         for home, records in records_to_move(logs[number], number, before + added).items():
@@ -35,28 +33,23 @@ def test_every_record_ends_on_the_partition_of_its_table_and_none_is_lost(
         assert number == partition_of(str(table_of(key)), before + added)
 
 
-def test_a_moved_table_keeps_its_state_and_loses_the_positions_of_its_former_partition() -> None:
+def test_a_moved_table_keeps_its_rows_and_loses_its_position_on_the_former_partition() -> None:
     table = "lake.sales.customers"
     number, home = partition_of(table, 2), partition_of(table, 7)
     assert number != home
     records = {
-        b"\x00positions": b'{"tidegate.locks": 9}',
-        table.encode(): MAIN,
-        table.encode() + b"\x00v1": b"[1]",
+        POSITION_KEY: Position({"tidegate.locks": 9}).record()[1] or b"",
+        row_key(table, "ahead"): b'[]\n{"tidegate.locks": 12}',
+        row_key(table, "vacuum", 1): b"[1]",
     }
 
     moved = records_to_move(records, number, 7)
 
-    assert moved == {
-        home: [
-            (table.encode() + b"\x00v1", b"[1]"),
-            (table.encode(), b'{"applied": {}, "state": {"a": 1}}'),
-        ]
-    }
+    assert moved == {home: [(row_key(table, "vacuum", 1), b"[1]")]}
 
 
 def test_a_partitions_own_records_stay() -> None:
-    assert records_to_move({b"\x00positions": b"{}", b"\x00partitions": b"2"}, 1, 7) == {}
+    assert records_to_move({POSITION_KEY: b"{}", row_key("", "outbox", 2): b"[]"}, 1, 7) == {}
 
 
 def test_a_removed_record_is_not_moved() -> None:
