@@ -40,7 +40,7 @@ class HourLater:
         effects = Effects()
         query = "select tbl, body from last where due <= ?"
         for table, body in rows.all(query, milliseconds(at)):
-            rows.delete("last", table)
+            rows.drop("last", table)
             last = CommitCompleted.model_validate_json(body)
             effects.commands.append(
                 SavepointRequested.about(last, requested_by="x", source=self.name, occurred_at=at)

@@ -22,9 +22,10 @@ from support.samples import (
     savepoint_request,
 )
 from tidegate.coordinator.loop import CoordinatorLoop
-from tidegate.coordinator.readers import ReaderGate, waiting_vacuums
+from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.store import POSITION_KEY, Store, row_key
 from tidegate.coordinator.subject import Effects
+from tidegate.coordinator.vacuums import waiting_vacuums
 from tidegate.errors import (
     ConfigError,
     DeadLetterFlood,

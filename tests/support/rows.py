@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from tidegate.coordinator.readers import ReaderGate, WaitingVacuum, waiting_vacuums
+from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.store import Store
 from tidegate.coordinator.subject import Effects, Subject
+from tidegate.coordinator.vacuums import WaitingVacuum, waiting_vacuums
 from tidegate.events import Command, Event, Outcome
 from tidegate.runtime.bus import ChangelogRecord
 

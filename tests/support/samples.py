@@ -96,7 +96,7 @@ class EveryThird:
         if counted < 2:
             rows.put("counted", event.table, columns=(counted + 1,))
             return Effects()
-        rows.delete("counted", event.table)
+        rows.drop("counted", event.table)
         command = SavepointRequested.about(
             event, instant=None, requested_by="third", source=self.name, occurred_at=at
         )

@@ -73,10 +73,10 @@ def remove_hold(
 
     `effects` has the cleanings that were waiting for this.
     """
-    rows.delete("hold", event.table)
+    rows.drop("hold", event.table)
     deferred = rows.all("select id, body from deferred where tbl = ? order by id", event.table)
     for number, body in deferred:
-        rows.delete("deferred", event.table, number)
+        rows.drop("deferred", event.table, number)
         effects.commands.append(
             released_again(CleaningDeferred.model_validate_json(body), at, source)
         )
@@ -108,7 +108,7 @@ def release_due(rows: Store, at: datetime, limit: int, effects: Effects, source:
         if is_held(rows, table):
             rows.put("deferred", table, number, (None,), body)
         else:
-            rows.delete("deferred", table, number)
+            rows.drop("deferred", table, number)
             event = CleaningDeferred.model_validate_json(body)
             effects.commands.append(released_again(event, at, source))
 

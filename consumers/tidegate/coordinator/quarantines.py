@@ -94,7 +94,7 @@ def end(event: CleaningUndone | QuarantineRemoved, rows: Store) -> None:
     if isinstance(event, CleaningUndone):
         _put(rows, found, found.due, found.requested, 1)
     elif event.parts is None or event.part == event.parts:
-        rows.delete("quarantine", event.table, found.id)
+        rows.drop("quarantine", event.table, found.id)
 
 
 def request_removals(rows: Store, at: datetime, limit: int, effects: Effects, source: str) -> None:

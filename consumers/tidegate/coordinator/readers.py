@@ -15,17 +15,32 @@ transaction. A lock that belongs to a transaction has two, because it ends with 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
 from tidegate.coordinator import alarms, holds, quarantines
-from tidegate.coordinator.alarms import SOURCE, USUAL_ALARMS, Alarms, FirstRelease, Waiting
-from tidegate.coordinator.holds import hashed, is_held
+from tidegate.coordinator.alarms import SOURCE, USUAL_ALARMS, Alarms, FirstRelease
+from tidegate.coordinator.holds import is_held
 from tidegate.coordinator.store import Kind, Store, dumps, loads
-from tidegate.coordinator.subject import Effects, milliseconds, moment
+from tidegate.coordinator.subject import Effects, milliseconds
+from tidegate.coordinator.vacuums import (
+    ENDED,
+    OVERDUE,
+    VACUUM,
+    Hold,
+    Token,
+    Vacuum,
+    WaitingVacuum,
+    expired_of,
+    has_ended,
+    next_hold,
+    overdue_ms,
+    watch,
+    watched,
+)
 from tidegate.errors import PermanentError
 from tidegate.events import (
     AbortedCleaningReleased,
@@ -36,36 +51,14 @@ from tidegate.events import (
     CleaningStarted,
     CleaningUndone,
     Event,
-    LackedHold,
     LockReleased,
     QuarantineRemoved,
     ReleaseReason,
     VacuumFinished,
-    VacuumKind,
     WritesAborted,
 )
 from tidegate.events.codec import encode
 
-VACUUM: Final = Kind(
-    "vacuum",
-    ("since", "content"),
-    key="id",
-    has_body=True,
-    derived=("watch_lock", "watch_transaction", "due"),
-    indexes=(
-        "vacuum_lock on vacuum (tbl, watch_lock) where watch_lock is not null",
-        "vacuum_transaction on vacuum (tbl, watch_transaction) where watch_transaction is not null",
-        "vacuum_ready on vacuum (tbl) where watch_lock is null and watch_transaction is null",
-        "vacuum_due on vacuum (due) where due is not null",
-    ),
-)
-"""A vacuum that waits; `content` is a hash by which a corrected publication is recognised."""
-OVERDUE: Final = Kind("overdue", ("since",), key="id")
-"""A waiting vacuum of which people were told that it waits too long."""
-ENDED: Final = Kind(
-    "ended", ("at", "expired"), key="token", indexes=("ended_at on ended (tbl, at)",)
-)
-"""A lock or transaction that has ended; `expired` is 1 if not because its reader ended it."""
 DONE: Final = Kind("done", ("at",), key="id", indexes=("done_at on done (tbl, at)",))
 """The identity, or the content, of a vacuum whose cleaning was released."""
 SEEN: Final = Kind(
@@ -94,8 +87,6 @@ MAX_COMMAND_BYTES: Final = 900_000
 _MOST_BYTES_OF_A_CHARACTER: Final = 4
 _DONE_LIMIT: Final = 2 * 4096
 """Two for each vacuum: beyond these a repeat is released again, with the id that it had."""
-_WIDE: Final = 1_000
-"""Holds from which on they are watched in an order that has nothing to do with their age."""
 _AT_ONCE: Final = 1000
 _WATCHING: Final = {
     0: "select id, since, content, body from vacuum indexed by vacuum_lock"
@@ -115,149 +106,6 @@ _DUE: Final = (
     " union all select min(due) from deferred indexed by deferred_due where due is not null"
     " union all select min(due) from quarantine indexed by quarantine_due)"
 )
-Token = int
-Hold = tuple[Token, ...]
-"""The tokens of what ends a hold: any one of them does."""
-
-
-class Lock(NamedTuple):
-    """A lock that a vacuum waits for, with what people want to know of it."""
-
-    lock_id: int
-    transaction_id: int | None = None
-    partition: str | None = None
-    lock_type: str | None = None
-    owner: str | None = None
-
-
-class Vacuum(NamedTuple):
-    """The fields of a vacuum that its CleaningReleased repeats."""
-
-    location: str
-    kind: VacuumKind
-    partition: str | None
-    directories: tuple[str, ...]
-    min_write_id: int
-    max_write_id: int
-    valid_write_ids: str
-    own_transaction_id: int | None
-
-    @classmethod
-    def of(cls, event: VacuumFinished) -> Vacuum:
-        """The fields of an event."""
-        return cls._make(_copied(event))
-
-
-_copied: Final = attrgetter(*Vacuum._fields)
-_lock_fields: Final = attrgetter(*Lock._fields)
-
-
-@dataclass(slots=True)
-class WaitingVacuum:
-    """A vacuum and all its holds, ended ones too: its row does not change when one ends."""
-
-    table: str
-    id: int
-    """A hash of what makes it this vacuum, whatever else a publication has."""
-    since: int
-    """Milliseconds of the broker's time."""
-    content: int
-    event_id: str
-    locks: tuple[Lock, ...]
-    transactions: tuple[int, ...]
-    vacuum: Vacuum
-
-    @classmethod
-    def of_event(cls, event: VacuumFinished, now: int) -> WaitingVacuum:
-        """The vacuum of an event."""
-        made = sorted(event.directories)
-        identity = hashed(f"{event.partition}\x1f{made}\x1f{event.own_lock_id}")
-        location, kind, _, _, least, most, valid, own = vacuum = Vacuum.of(event)
-        content = hashed(
-            f"{identity}\x1f{location}\x1f{kind}\x1f{least}\x1f{most}\x1f{valid}\x1f{own}"
-        )
-        locks, transactions = _locks(event), event.open_transactions
-        return cls(event.table, identity, now, content, event.event_id, locks, transactions, vacuum)
-
-    @classmethod
-    def of_row(cls, table: str, row: tuple[int, int, int, str]) -> WaitingVacuum:
-        """The vacuum of a row: id, since, content, body."""
-        event_id, locks, transactions, vacuum = loads(row[3])
-        vacuum[1], vacuum[3] = VacuumKind(vacuum[1]), tuple(vacuum[3])
-        all_locks = tuple(map(Lock._make, locks))
-        return cls(table, *row[:3], event_id, all_locks, tuple(transactions), Vacuum(*vacuum))
-
-    @property
-    def body(self) -> str:
-        """Its fields as the row's body."""
-        vacuum = self.vacuum._replace(kind=str(self.vacuum.kind))  # type: ignore[arg-type]
-        locks = [
-            (lock, txn, partition, kind and str(kind), owner)
-            for lock, txn, partition, kind, owner in self.locks
-        ]
-        return dumps([self.event_id, locks, self.transactions, vacuum])
-
-    @property
-    def holds(self) -> list[Hold]:
-        """Its holds, in the order in which they are watched: the youngest first.
-
-        Of those like it, the youngest will probably end last. Where there are very many, the order
-        is mixed: in the order of age, readers that end youngest first would have it compare all of
-        its holds for each of them; in this order it is once for each doubling of their number.
-        """
-        found: list[Hold] = [
-            (2 * lock,) if txn is None else (2 * lock, 2 * txn + 1) for lock, txn, *_ in self.locks
-        ]
-        found += [(2 * txn + 1,) for txn in self.transactions]
-        if len(found) > _WIDE:
-            found.sort(key=_mixed)
-        else:
-            found.sort(reverse=True)
-        return found
-
-    @property
-    def count(self) -> int:
-        """How many holds it began with: a lock and its transaction are one."""
-        in_locks = {lock.transaction_id for lock in self.locks}
-        return len(self.locks) + len(set(self.transactions) - in_locks)
-
-    @property
-    def alarm(self) -> Waiting:
-        """It, for an alarm."""
-        vacuum = self.vacuum
-        return Waiting(self.table, vacuum.location, vacuum.partition, self.event_id, self.since)
-
-    def outstanding(self, rows: Store) -> tuple[list[Lock], list[int]]:
-        """The locks, and the transactions without a known lock, that have not ended."""
-        locks = [
-            lock
-            for lock in self.locks
-            if not _has_ended(
-                rows,
-                self.table,
-                (2 * lock.lock_id, 2 * (lock.transaction_id or 0) + 1)[
-                    : 1 + (lock.transaction_id is not None)
-                ],
-            )
-        ]
-        in_locks = {lock.transaction_id for lock in locks}
-        transactions = [
-            txn
-            for txn in self.transactions
-            if txn not in in_locks and not _has_ended(rows, self.table, (2 * txn + 1,))
-        ]
-        return locks, transactions
-
-    def outstanding_readers(self, rows: Store) -> Iterator[LackedHold]:
-        """The same, for people."""
-        locks, transactions = self.outstanding(rows)
-        for lock in locks:
-            kind = None if lock.lock_type is None else str(lock.lock_type)
-            yield LackedHold.model_validate(lock._replace(lock_type=kind)._asdict())
-        # a lock that has ended may still name the owner of a transaction that has not
-        owners = {lock.transaction_id: lock.owner for lock in self.locks if lock.owner}
-        for txn in transactions:
-            yield LackedHold(transaction_id=txn, owner=owners.get(txn))
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,16 +139,12 @@ class ReaderGate:
         """Let each vacuum watch a hold, and derive what is due."""
         for table, *row in rows.all("select tbl, id, since, content, body from vacuum"):
             vacuum = WaitingVacuum.of_row(table, (row[0], row[1], row[2], row[3]))
-            due = (
-                None
-                if _overdue_since(rows, vacuum)
-                else self.alarms.overdue_at(table, vacuum.since)
-            )
-            hold = _next_hold(rows, table, vacuum.holds)
+            due = None if overdue_ms(rows, vacuum) else self.alarms.overdue_at(table, vacuum.since)
+            hold = next_hold(rows, table, vacuum.holds)
             rows.execute(
                 "update vacuum set watch_lock = ?, watch_transaction = ?, due = ?"
                 " where tbl = ? and id = ?",
-                (*_watched(hold), due, table, vacuum.id),
+                (*watched(hold), due, table, vacuum.id),
             )
         for table, since, said, body in rows.all("select tbl, since, said, body from seen"):
             if body != "null" and said is None:
@@ -376,8 +220,8 @@ class ReaderGate:
         for token in tokens:
             for row in rows.all(_WATCHING[token & 1], table, token):
                 vacuum = WaitingVacuum.of_row(table, row)
-                hold = _next_hold(rows, table, vacuum.holds)
-                _watch(rows, vacuum, hold)
+                hold = next_hold(rows, table, vacuum.holds)
+                watch(rows, vacuum, hold)
                 if hold is None:
                     freed[vacuum.id] = vacuum
         if freed:
@@ -399,7 +243,7 @@ class ReaderGate:
             )
             return
         if _is_done(rows, now.table, now.content):
-            late = [hold for hold in now.holds if not _has_ended(rows, now.table, hold)]
+            late = [hold for hold in now.holds if not has_ended(rows, now.table, hold)]
             if late and not all(_is_below_mark(rows, now.table, hold) for hold in late):
                 effects.outcomes.append(alarms.holds_after_release(event, at))
             return
@@ -410,7 +254,7 @@ class ReaderGate:
         unknown = [
             hold
             for hold in now.holds
-            if _is_below_mark(rows, now.table, hold) and not _has_ended(rows, now.table, hold)
+            if _is_below_mark(rows, now.table, hold) and not has_ended(rows, now.table, hold)
         ]
         if unknown:
             effects.outcomes.append(alarms.may_be_forgotten(event, at, unknown))
@@ -432,14 +276,14 @@ class ReaderGate:
 
     def _wait(self, rows: Store, vacuum: WaitingVacuum, at: datetime, effects: Effects) -> bool:
         """Store a vacuum with what it watches, or release its cleaning; whether it waits."""
-        hold = _next_hold(rows, vacuum.table, vacuum.holds)
+        hold = next_hold(rows, vacuum.table, vacuum.holds)
         if hold is None and not is_held(rows, vacuum.table):
             _free(rows, [vacuum], at, effects)
             return False
-        overdue = _overdue_since(rows, vacuum)
+        overdue = overdue_ms(rows, vacuum)
         due = None if overdue else self.alarms.overdue_at(vacuum.table, vacuum.since)
         columns = (vacuum.since, vacuum.content)
-        rows.put("vacuum", vacuum.table, vacuum.id, columns, vacuum.body, (*_watched(hold), due))
+        rows.put("vacuum", vacuum.table, vacuum.id, columns, vacuum.body, (*watched(hold), due))
         return hold is not None
 
     def _published_again(  # noqa: PLR0913, PLR0917 - the decision's context
@@ -459,9 +303,9 @@ class ReaderGate:
         now.locks, now.since = tuple(known.values()), before.since
         now.transactions = tuple(dict.fromkeys((*before.transactions, *now.transactions)))
         if before.content != now.content:  # the later publication is the correction
-            overdue = _overdue_since(rows, before)
+            overdue = overdue_ms(rows, before)
             effects.outcomes += alarms.resolved(before.alarm, overdue, at, now.event_id)
-            rows.delete("overdue", now.table, now.id)
+            rows.drop("overdue", now.table, now.id)
             effects.outcomes.append(alarms.content_changed(event, at))
         else:
             now.event_id, now.vacuum = before.event_id, before.vacuum
@@ -508,7 +352,7 @@ class ReaderGate:
         rows.checked[table] = now, 0
         self._forget_ended(rows, table, now, now - remember_ms)
         for number in _oldest(rows, "done", "id", table, now - remember_ms, _DONE_LIMIT):
-            rows.delete("done", table, number)
+            rows.drop("done", table, number)
 
     def _forget_ended(self, rows: Store, table: str, now: int, before: int) -> None:
         """Forget what is old, but not what a waiting vacuum lists; leave a mark of the rest."""
@@ -533,7 +377,7 @@ class ReaderGate:
                 rows.put("ended", table, token, (now, expired))
             else:
                 forgotten.append(token)
-                rows.delete("ended", table, token)
+                rows.drop("ended", table, token)
         _raise_marks(rows, table, forgotten)
 
 
@@ -571,18 +415,6 @@ def require_publishable(event: VacuumFinished) -> None:
         )
 
 
-def waiting_vacuums(rows: Store) -> Iterator[WaitingVacuum]:
-    """All vacuums that wait, in no particular order."""
-    for table, *row in rows.execute("select tbl, id, since, content, body from vacuum"):
-        yield WaitingVacuum.of_row(table, (row[0], row[1], row[2], row[3]))
-
-
-def overdue_since(rows: Store, vacuum: WaitingVacuum) -> datetime | None:
-    """When people were told that it waits too long; None: they were not."""
-    found = _overdue_since(rows, vacuum)
-    return None if found is None else moment(found)
-
-
 def _command(
     table: str, vacuum_id: str, vacuum: Vacuum, at: datetime, *, after_expiry: bool = False
 ) -> CleaningReleased:
@@ -603,49 +435,19 @@ def _free(rows: Store, vacuums: Iterable[WaitingVacuum], at: datetime, effects: 
         table = vacuum.table
         if is_held(rows, table):
             return
-        effects.outcomes += alarms.resolved(vacuum.alarm, _overdue_since(rows, vacuum), at)
-        rows.delete("overdue", table, vacuum.id)
-        rows.delete("vacuum", table, vacuum.id)
+        effects.outcomes += alarms.resolved(vacuum.alarm, overdue_ms(rows, vacuum), at)
+        rows.drop("overdue", table, vacuum.id)
+        rows.drop("vacuum", table, vacuum.id)
         for done in (vacuum.id, vacuum.content):
             rows.put("done", table, done, (milliseconds(at),))
         expired = any(
-            (row := _ended(rows, table, token)) and row[0]
+            (row := expired_of(rows, table, token)) and row[0]
             for hold in vacuum.holds
             for token in hold
         )
         effects.commands.append(
             _command(table, vacuum.event_id, vacuum.vacuum, at, after_expiry=expired)
         )
-
-
-def _ended(rows: Store, table: str, token: Token) -> Any:  # noqa: ANN401 - a row
-    return rows.one("select expired from ended where tbl = ? and token = ?", table, token)
-
-
-def _has_ended(rows: Store, table: str, hold: Hold) -> bool:
-    return any(_ended(rows, table, token) is not None for token in hold)
-
-
-def _next_hold(rows: Store, table: str, watchable: Iterable[Hold]) -> Hold | None:
-    return next((hold for hold in watchable if not _has_ended(rows, table, hold)), None)
-
-
-def _watched(hold: Hold | None) -> tuple[Token | None, Token | None]:
-    """The lock and the transaction that a hold ends with."""
-    lock = next((token for token in hold or () if not token & 1), None)
-    return lock, next((token for token in hold or () if token & 1), None)
-
-
-def _watch(rows: Store, vacuum: WaitingVacuum, hold: Hold | None) -> None:
-    rows.execute(
-        "update vacuum set watch_lock = ?, watch_transaction = ? where tbl = ? and id = ?",
-        (*_watched(hold), vacuum.table, vacuum.id),
-    )
-
-
-def _overdue_since(rows: Store, vacuum: WaitingVacuum) -> int | None:
-    found = rows.one("select since from overdue where tbl = ? and id = ?", vacuum.table, vacuum.id)
-    return None if found is None else found[0]
 
 
 def _is_done(rows: Store, table: str, number: int) -> bool:
@@ -677,23 +479,3 @@ def _oldest(  # noqa: PLR0913, PLR0917 - the parts of a query
     [old] = rows.one(f"select count(*) {index} and at < ?", table, before)
     found = rows.all(f"select {key} {index} order by at limit ?", table, max(old, count - limit))
     return [number for (number,) in found]
-
-
-def _locks(event: VacuumFinished) -> tuple[Lock, ...]:
-    own, own_txn = event.own_lock_id, event.own_transaction_id
-    locks = [Lock(*_lock_fields(lock)) for lock in event.locks]
-    if own_txn is not None:  # the vacuum's own lock ends with its transaction
-        locks = [
-            lock._replace(transaction_id=own_txn)
-            if lock.lock_id == own and lock.transaction_id is None
-            else lock
-            for lock in locks
-        ]
-    return tuple(locks)
-
-
-def _mixed(hold: Hold) -> int:
-    """A number by which holds are in an order that has nothing to do with that of their ends."""
-    value = hold[0] & (2**64 - 1)
-    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
-    return value ^ (value >> 31)

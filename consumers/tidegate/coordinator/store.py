@@ -1,6 +1,6 @@
 """The coordinator's rows of one partition: SQLite in memory, rebuilt from the changelog.
 
-Every kind of row is a table of its own. `put` and `delete` are the only ways to change a row that
+Every kind of row is a table of its own. `put` and `drop` are the only ways to change a row that
 lasts, because they note it for the changelog; what is derived from rows (`derived` columns) may be
 set by SQL, and is derived again after a restart. One event is one transaction: `rollback` undoes
 its rows and its messages, and nothing else.
@@ -162,7 +162,7 @@ _POSITION: Final = TypeAdapter(Position)
 class Store:
     """The rows of one partition.
 
-    Order of calls: `restore`; then for each event `begin`, the subject's `put` and `delete`, and
+    Order of calls: `restore`; then for each event `begin`, the subject's `put` and `drop`, and
     `commit` or `rollback`; then `batch`, whose records are to be appended to the changelog.
     """
 
@@ -225,7 +225,7 @@ class Store:
         value = head if body is None else f"{head}\n{body}"
         self._event[row_key(table, kind, key)] = _packed(value.encode())
 
-    def delete(self, kind: str, table: str, key: int | None = None) -> None:
+    def drop(self, kind: str, table: str, key: int | None = None) -> None:
         """Remove a row, if it is there."""
         if self.execute(self._delete[kind], (table,) if key is None else (table, key)).rowcount:
             self._event[row_key(table, kind, key)] = None
@@ -246,7 +246,7 @@ class Store:
     def sent(self) -> None:
         """All of them were published: a later batch removes them from the changelog."""
         for (sequence,) in self.all("select sequence from outbox"):
-            self.delete(OUTBOX.name, "", sequence)
+            self.drop(OUTBOX.name, "", sequence)
         self._keep_event()
 
     # Transactions
@@ -293,7 +293,7 @@ class Store:
         """The records to append for all changes since the last call; the position is the last."""
         for table, offsets in [*self.ahead.items()]:
             if all(at <= self.applied_to(topic) for topic, at in offsets.items()):
-                self.delete(AHEAD.name, table)
+                self.drop(AHEAD.name, table)
                 del self.ahead[table]
         self._keep_event()
         records: list[ChangelogRecord] = [*self._changed.items(), self.position.record()]

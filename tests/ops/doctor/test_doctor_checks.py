@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -206,13 +205,13 @@ def test_a_memory_that_fits_its_topics_is_well() -> None:
     ("seen", "told"),
     [
         pytest.param(
-            remembered(IDS, POSITIONS, watermarks=Watermarks("tomorrow", 0, 10)),
+            remembered(POSITION, watermarks=Watermarks("tomorrow", 0, 10)),
             "lake.locks was deleted and created again",
             id="another topic of that name",
         ),
-        pytest.param(remembered(IDS), "was written only up to 0", id="a memory that was lost"),
+        pytest.param(remembered(), "was written only up to 0", id="a memory that was lost"),
         pytest.param(
-            remembered(IDS, POSITIONS, watermarks=Watermarks("today", 5, 10)),
+            remembered(POSITION, watermarks=Watermarks("today", 5, 10)),
             "it holds 5 to 10: events would be skipped",
             id="events that are gone",
         ),
@@ -228,16 +227,17 @@ def test_a_memory_that_does_not_fit_its_topics_fails(seen: ChangelogSummary, tol
     assert told in found.seen
 
 
-@pytest.mark.parametrize("key", [b"\x00positions", b"lake.sales.orders"])
+@pytest.mark.parametrize("key", [POSITION[0], ORDERS[0]])
 def test_a_memory_that_cannot_be_read_is_seen(key: bytes) -> None:
     with pytest.raises((FormatError, StopService), match="can't be read"):
-        remembered((key, b"{half"))
+        remembered((key, b"[half"), (POSITION[0], b"{}"))
 
 
 def test_a_table_that_takes_more_than_half_of_what_is_allowed_is_a_warning() -> None:
-    most = 2 * len(ORDERS[1])
-    small = remembered(ORDERS, POSITION).finding("reader-gate", most)
-    large = remembered(ORDERS, POSITION).finding("reader-gate", most - 1)
+    row = (row_key("lake.sales.orders", "vacuum", 7), b"[1,2]\n" + 1000 * b"x")
+    most = 2 * len(row[1])
+    small = remembered(row, POSITION).finding("reader-gate", most)
+    large = remembered(row, POSITION).finding("reader-gate", most - 1)
 
     assert (small.state, large.state) == (Status.OK, Status.WARN)
     assert "the record of lake.sales.orders has" in large.seen
@@ -590,12 +590,10 @@ def test_the_state_of_two_hundred_partitions_takes_few_readers_and_three_request
     def read(_: object, spans: Mapping[Partition, range], **__: str) -> Iterator[Record]:
         readers.append(len(spans))
         for part in spans:  # interleaved, as a broker gives them
-            yield Record(part, 0, b"\x00partitions", b"200", (), 0)
+            yield Record(part, 0, row_key(f"lake.db.t{part.number}", "done", 7), b"[1]", (), 0)
         for part in spans:
-            own = {"locks": 4, "vacuums": 11 if part.number == 150 else 0}
-            applied = json.dumps({f"lake.{name}": at for name, at in own.items()}).encode()
-            yield Record(part, 1, b"\x00positions", applied, (), 0)
-            yield Record(part, 2, f"lake.db.t{part.number}".encode(), ORDERS[1], (), 0)
+            own = {"lake.locks": 4, "lake.vacuums": 11 if part.number == 150 else 0}
+            yield Record(part, 1, *Position(own, partitions=200).record(), (), 0)
 
     def counted(records: Iterable[T]) -> Iterator[T]:
         for record in records:
@@ -611,7 +609,7 @@ def test_the_state_of_two_hundred_partitions_takes_few_readers_and_three_request
     )
     summary = changelogs._read(cast("Broker", broker), "reader-gate", 200, counted)
 
-    assert (summary.tables, len(seen)) == (200, 600)
+    assert (summary.tables, len(seen)) == (200, 400)
     assert sum(readers) == 200
     assert readers == [1, *[8] * 24, 7]
     assert metadata.spans_asked == ["lake.reader-gate.changelog"]

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from support.rows import restored
 from support.samples import NOON, events_on, memory_bus, message, release
 from tidegate.coordinator.loop import CoordinatorLoop
-from tidegate.coordinator.readers import ReaderGate, WaitingVacuum, waiting_vacuums
+from tidegate.coordinator.readers import ReaderGate
+from tidegate.coordinator.vacuums import WaitingVacuum, waiting_vacuums
 from tidegate.events import CleaningReleased, Event, VacuumFinished
 from tidegate.ops.replay.changelogs import reset_state
 from tidegate.ops.replay.plan import GroupReplay, OffsetReset, RecordCounts

@@ -85,7 +85,8 @@ class ChangelogSummary:
         """The same records, of which the largest is noted."""
         for key, value in records:
             if (size := len(value or b"")) > self.largest:
-                self.largest, self.largest_of = size, key.decode(errors="replace")
+                table = key.partition(b"\x00")[0].decode(errors="replace")
+                self.largest, self.largest_of = size, table or "the position"
             yield key, value
 
     def finding(self, decider: str, max_bytes: int | None) -> Finding:

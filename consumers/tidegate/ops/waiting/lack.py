@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from tidegate.coordinator.holds import hold_on
-from tidegate.coordinator.readers import WaitingVacuum, overdue_since, waiting_vacuums
 from tidegate.coordinator.store import Store
 from tidegate.coordinator.subject import moment
+from tidegate.coordinator.vacuums import WaitingVacuum, overdue_since, waiting_vacuums
 from tidegate.events import LackedHold
 
 
