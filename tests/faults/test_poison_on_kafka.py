@@ -10,7 +10,7 @@ import pytest
 
 from support.changelogs import OpenPartition
 from support.raw_batches import GZIP, ZSTD, batch, produce, record, zstd_bomb
-from support.samples import Count, EveryThird, Recorder, commit, message, savepoint_request
+from support.samples import EveryThird, Recorder, commit, message, savepoint_request
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import StopService
 from tidegate.events import Event
@@ -80,7 +80,7 @@ POISON = [
 ]
 
 
-def work_off(loop: CoordinatorLoop[Count] | ExecutorLoop, records: int) -> None:
+def work_off(loop: CoordinatorLoop | ExecutorLoop, records: int) -> None:
     deadline, taken = time.monotonic() + 120, 0
     while taken < records or (isinstance(loop, ExecutorLoop) and loop.pending):
         assert time.monotonic() < deadline, f"{taken} of {records} records"

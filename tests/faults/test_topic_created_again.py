@@ -13,7 +13,7 @@ from confluent_kafka.cimpl import NewPartitions
 
 from support.deployment import Deployment
 from support.kafka import create_topic
-from support.samples import Count, EveryThird, Recorder, commit, savepoint_request
+from support.samples import EveryThird, Recorder, commit, savepoint_request
 from support.waiting import wait_for
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import OffsetGapError, StopService
@@ -25,7 +25,7 @@ from tidegate.runtime.kafka.bus import KafkaBus
 
 pytestmark = pytest.mark.kafka
 
-Loop = CoordinatorLoop[Count] | ExecutorLoop
+Loop = CoordinatorLoop | ExecutorLoop
 BEFORE, AFTER = 100, 160
 
 

@@ -146,9 +146,7 @@ class ComesBack(OwnSchemas):
         return self.behind.writer(key)
 
 
-def arrive(
-    in_memory: RegistrySchemas, away: int, *values: bytes
-) -> tuple[Any, CoordinatorLoop[Any]]:
+def arrive(in_memory: RegistrySchemas, away: int, *values: bytes) -> tuple[Any, CoordinatorLoop]:
     bus = memory_bus(EveryThird.name)
     wire = Wire(ComesBack(in_memory, away))
     loop = CoordinatorLoop(EveryThird(), bus, retries=QUICK, wire=wire)

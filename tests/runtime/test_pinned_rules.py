@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import pytest
 
 from support.samples import (
-    Count,
     EveryThird,
     Recorder,
     commit,
+    counted_of,
     events_on,
     memory_bus,
     message,
@@ -71,7 +71,7 @@ def test_rule_4_a_changelog_is_read_after_its_earlier_owner_is_fenced() -> None:
     bus._members["tidegate.every-third"] = []  # the first has not noticed that it was expelled
     second.assigned({Partition("tidegate.commits", 0): 1, Partition("tidegate.locks", 0): 0})
 
-    assert second._owned[0].store.state(TABLE) == Count(counted=2)
+    assert counted_of(second._owned[0].store, TABLE) == 2
 
 
 class NoDeadLetters(MemoryBus):

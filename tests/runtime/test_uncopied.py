@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import pytest
 
 from support.samples import (
-    Count,
     EveryThird,
     Recorder,
     commit,
@@ -110,7 +109,7 @@ def offsets_of(bus: MemoryBus) -> list[int]:
     return sorted(found)
 
 
-def kill(loop: CoordinatorLoop[Count] | ExecutorLoop) -> None:
+def kill(loop: CoordinatorLoop | ExecutorLoop) -> None:
     """As a SIGKILL: it writes and commits no more."""
     subscription = loop._subscription
     assert isinstance(subscription, MemorySubscription)

@@ -79,7 +79,8 @@ def start(event: CleaningStarted, rows: Store, at: datetime) -> None:
     before = _find(rows, event.table, event.caused_by or "")
     part, now = str(event.part or 1), (len(event.directories), event.bytes)
     sizes = {} if before is None or before.undone else dict(before.sizes)
-    sizes[part] = max(now, tuple(sizes.get(part, now)))
+    count, size = sizes.get(part, now)
+    sizes[part] = max(now, (count, size))
     started = event.event_id if before is None or part == "1" else before.started
     body = dumps([event.caused_by or "", started, event.location, event.partition, sizes])
     key, due = hashed(event.caused_by or ""), milliseconds(at) + event.keep_ms
@@ -133,5 +134,4 @@ def _put(rows: Store, found: Quarantine, due: int, requested: int, undone: int) 
 
 
 def _of(row: tuple[str, int, int, int, int, str]) -> Quarantine:
-    *columns, body = row
-    return Quarantine(*columns, *loads(body))
+    return Quarantine(*row[:5], *loads(row[5]))

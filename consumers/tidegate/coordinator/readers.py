@@ -153,7 +153,8 @@ class ReaderGate:
 
     def next_due(self, rows: Store) -> int | None:
         """When people are to be told of what waits, or when the time of a quarantine is over."""
-        return rows.one(_DUE)[0]
+        due: int | None = rows.one(_DUE)[0]
+        return due
 
     def due(self, rows: Store, at: datetime) -> Effects:
         """Tell people of what has waited too long by now, and end quarantines."""

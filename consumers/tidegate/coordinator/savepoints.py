@@ -48,7 +48,7 @@ class SavepointSubject:
     def next_due(self, rows: Store) -> int | None:
         """When the next lifetime ends, or a refused removal is requested again."""
         query = "select min(due) from policy indexed by policy_due where due is not null"
-        [due] = rows.one(query)
+        due: int | None = rows.one(query)[0]
         return due
 
     def due(self, rows: Store, at: datetime) -> Effects:

@@ -93,7 +93,7 @@ class Position:
     partitions: int | None = None
     """For how many partitions the rows were made: with more a table may be on another."""
 
-    def record(self) -> ChangelogRecord:
+    def record(self) -> tuple[bytes, bytes]:
         """The record that ends a batch."""
         return POSITION_KEY, _POSITION.dump_json(self)
 

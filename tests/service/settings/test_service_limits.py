@@ -33,13 +33,13 @@ def settings(text: str) -> Settings:
     return Settings.model_validate(tomllib.loads(text))
 
 
-def joined(name: str, text: str) -> CoordinatorLoop[object] | ExecutorLoop:
+def joined(name: str, text: str) -> CoordinatorLoop | ExecutorLoop:
     loop = assemble(name, settings(text), memory_bus(*DECIDERS, partitions=1))
     assert isinstance(loop, CoordinatorLoop | ExecutorLoop)
     return loop
 
 
-def _limit_of(loop: CoordinatorLoop[object] | ExecutorLoop) -> tuple[int, int]:
+def _limit_of(loop: CoordinatorLoop | ExecutorLoop) -> tuple[int, int]:
     limit = loop._dead_letters.limit
     return limit.window, limit.max_failures
 

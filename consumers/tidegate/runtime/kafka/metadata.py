@@ -16,7 +16,9 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.admin._listoffsets import EarliestSpec, LatestSpec, OffsetSpec
 from confluent_kafka.admin._topic import (
     TopicDescription,  # noqa: TC002 - stands where a reader looks
