@@ -21,11 +21,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from growth import Goal, Row, Seconds, Timing, timed
-from tidegate.cleaning.gate_state import HeldLock, Vacuum, WaitingVacuum, dump_piece
 
 from tidegate.cli import app
 from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.coordinator.readers import ReaderGate
+from tidegate.coordinator.store import Store
 from tidegate.errors import FormatError
 from tidegate.events import CleaningReleased, DirectoriesCleaned, Event, RestoreRequested
 from tidegate.events.keys import partition_of
@@ -381,10 +381,11 @@ def prepare_large_state(folder: Path, size: int) -> None:
 
 def _record_bytes() -> int:
     """What the gate stores of such a vacuum."""
-    event = vacuum(1, LARGE_HOLDS)
-    locks = tuple(HeldLock(lock.lock_id, owner=lock.owner) for lock in event.locks)
-    made = WaitingVacuum(event.event_id, NOW, 2**62, locks, (), Vacuum.of(event))
-    return len(dump_piece(made))
+    store, gate = Store(ReaderGate.kinds), ReaderGate()
+    store.begin()
+    gate.handle(vacuum(1, LARGE_HOLDS), store, NOW)
+    store.commit()
+    return max(len(value or b"") for _, value in store.batch())
 
 
 def measure_large_state(folder: Path, size: int) -> Timing:

@@ -245,17 +245,21 @@ class ReaderGate:
             return
         if _is_done(rows, now.table, now.content):
             late = [hold for hold in now.holds if not has_ended(rows, now.table, hold)]
-            if late and not all(_is_below_mark(rows, now.table, hold) for hold in late):
+            marks = _marks(rows, now.table)
+            if late and not all(_is_below(marks, hold) for hold in late):
                 effects.outcomes.append(alarms.holds_after_release(event, at))
             return
         if _is_done(rows, now.table, now.id):
             effects.outcomes.append(alarms.content_changed(event, at))
         if not self._wait(rows, now, at, effects):
             return
+        marks = _marks(rows, now.table)
+        if marks == (None, None):  # nothing was ever forgotten
+            return
         unknown = [
             hold
             for hold in now.holds
-            if _is_below_mark(rows, now.table, hold) and not has_ended(rows, now.table, hold)
+            if _is_below(marks, hold) and not has_ended(rows, now.table, hold)
         ]
         if unknown:
             effects.outcomes.append(alarms.may_be_forgotten(event, at, unknown))
@@ -455,10 +459,14 @@ def _is_done(rows: Store, table: str, number: int) -> bool:
     return rows.one("select 1 from done where tbl = ? and id = ?", table, number) is not None
 
 
-def _is_below_mark(rows: Store, table: str, hold: Hold) -> bool:
-    marks = rows.one("select lock_mark, transaction_mark from seen where tbl = ?", table)
-    limits = marks or (None, None)
-    return any((limit := limits[token & 1]) is not None and token >> 1 <= limit for token in hold)
+def _marks(rows: Store, table: str) -> tuple[int | None, int | None]:
+    """The highest ids of a lock and of a transaction whose end was forgotten."""
+    found = rows.one("select lock_mark, transaction_mark from seen where tbl = ?", table)
+    return (None, None) if found is None else (found[0], found[1])
+
+
+def _is_below(marks: tuple[int | None, int | None], hold: Hold) -> bool:
+    return any((mark := marks[token & 1]) is not None and token >> 1 <= mark for token in hold)
 
 
 def _raise_marks(rows: Store, table: str, forgotten: Iterable[Token]) -> None:

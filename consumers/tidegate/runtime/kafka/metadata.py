@@ -18,8 +18,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
-from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.admin._listoffsets import EarliestSpec, LatestSpec, OffsetSpec
+from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.admin._topic import (
     TopicDescription,  # noqa: TC002 - stands where a reader looks
 )
