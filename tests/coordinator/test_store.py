@@ -120,9 +120,9 @@ EVENTS: list[Event] = [
 ]
 
 
-def all_rows(store: Store) -> dict[str, list[object]]:
+def all_rows(store: Store) -> dict[str, list[str]]:
     kinds = (*KINDS, OUTBOX, AHEAD)
-    return {k.name: sorted(map(str, store.all(f"select * from {k.name}"))) for k in kinds}  # noqa: S608
+    return {k.name: [*sorted(map(str, store.all(f"select * from {k.name}")))] for k in kinds}  # noqa: S608
 
 
 @settings(max_examples=60, deadline=None)

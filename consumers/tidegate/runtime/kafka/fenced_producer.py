@@ -1,8 +1,8 @@
 """A producer that writes in transactions until somebody makes the broker fence it.
 
 The transaction serves as a fence only: the broker refuses a producer whose transactional id another
-one has taken. The meaning of the records does not depend on being written together (see
-`runtime/decider/state_store.py`).
+one has taken. The meaning of the records does not depend on being written together: a batch has
+an end mark of its own (see `coordinator/store.py`).
 """
 
 from __future__ import annotations
