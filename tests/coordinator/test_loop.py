@@ -436,10 +436,19 @@ def test_rule_2_a_command_that_was_not_delivered_leaves_its_event_unacknowledged
 
     bus._members.clear()
     bus.is_away = False
-    loop = CoordinatorLoop(EveryThird(), bus)
+    bus.send([message(commit(3))])
+    published: list[int] = []
+
+    class Watching(EveryThird):
+        def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
+            published.append(len(commands(bus)))
+            return super().handle(event, rows, at)
+
+    loop = CoordinatorLoop(Watching(), bus)
     loop.step(0)
-    assert commands(bus) == [commit(2).event_id], "what was remembered is published"
-    assert counted_of(loop._owned[0].store) == 0
+    assert published == [1], "what was remembered is published before the first new event"
+    assert commands(bus) == [commit(2).event_id]
+    assert counted_of(loop._owned[0].store) == 1
 
 
 def test_rule_3_a_repeated_command_has_the_same_id() -> None:
