@@ -1,7 +1,7 @@
-"""Compares the lock with what is known of vulnerable versions (pip-audit, PyPI's service).
+"""Checks the locked versions for known vulnerabilities (pip-audit, PyPI's service).
 
-Exit codes: 0 nothing is known; 1 vulnerabilities were found; 3 the data could not be had, so
-nothing is known either way. pip-audit itself ends with 0 where its service knows no package at all.
+Exit codes: 0 no vulnerability is known; 1 vulnerabilities were found; 3 the data was not available,
+so there is no result. pip-audit itself exits with 0 even if its service knows none of the packages.
 """
 
 from __future__ import annotations

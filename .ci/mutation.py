@@ -117,7 +117,7 @@ def judge(target: Target, copy: Path, sample: int, chance: random.Random) -> int
 def keep(work: WorkDB, sample: int, chance: random.Random) -> None:
     """Leave a sample of the work items in the session.
 
-    A mutated `|` is nearly always one of an annotation, which nobody evaluates.
+    Mutated `|` operators are left out: nearly all are in annotations, which never run.
     """
     sound = (item for item in work.work_items if "BitOr" not in item.mutations[0].operator_name)
     items = sorted(sound, key=lambda item: str(item.mutations))

@@ -243,7 +243,7 @@ RULES: Final = (
         "consumers/tidegate/authorization/authorizer.py",
         "if isinstance(command, RestoreRequested) and not command.plan_only:",
         "if False:",
-        "tests/security/test_who_may_restore.py::test_who_is_not_listed_is_refused_and_told_so",
+        "tests/security/test_who_may_restore.py::test_who_is_not_listed_is_refused_with_a_reason",
     ),
     # savepoints and their policies
     Rule(

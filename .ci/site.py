@@ -1,4 +1,4 @@
-"""A hook of mkdocs: the pages of the site that are no files in docs/ (see `hooks` in mkdocs.yml).
+"""A hook of mkdocs: the site's pages that are not files in docs/ (see `hooks` in mkdocs.yml).
 
 ARCHITECTURE.md stays at the root, where readers of the code expect it. The list of modules is made
 from their docstrings, so that it is never out of date and never in a diff.

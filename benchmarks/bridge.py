@@ -57,11 +57,11 @@ def take_locks(engine: HiveEngine, database: str, rows: int) -> list[int]:
                 PARTITION_LEVEL,
                 database,
                 "orders",
-                f"day={number}-{each}",
+                f"day={number}-{component}",
                 SELECT,
                 isTransactional=False,
             )
-            for each in range(COMPONENTS)
+            for component in range(COMPONENTS)
         ]
         request = types.LockRequest(components, 0, "bench", "bench", "bench")
         taken.append(int(engine.call("lock", request).lockid))
@@ -80,7 +80,7 @@ def looks(bridge: MetastoreBridge) -> Iterator[Line]:
     bridge.look()
     whole = [seconds(lambda: look(bridge)) for _ in range(LOOKS)]
     answers = [seconds(bridge._client.locks) for _ in range(LOOKS)]  # noqa: SLF001 - a part of it
-    medians = [1000 * statistics.median(each) for each in (whole, answers)]
+    medians = [1000 * statistics.median(times) for times in (whole, answers)]
     yield line("one look beside the Metastore's list of locks, ms", medians[0], 2, peer=medians[1])
     yield line("the slowest look, ms", 1000 * max(whole), SLOWEST_MS)
 
@@ -128,20 +128,20 @@ def latencies(
     interval, stop = settings.interval_ms / 1000, threading.Event()
     thread = threading.Thread(target=watch, args=(bridge, interval, stop))
     thread.start()
-    for each in (*((lock, None) for lock in locks), *((None, txn) for txn in txns)):
+    for hold in (*((lock, None) for lock in locks), *((None, txn) for txn in txns)):
         time.sleep(random.uniform(0, interval))  # noqa: S311 - no secret
-        lock, txn = each
+        lock, txn = hold
         if lock is not None:
             engine.unlock(lock)
         if txn is not None:
             engine.commit(txn)
-        ended[each] = time.perf_counter()
-        while each not in stopwatch.published:
+        ended[hold] = time.perf_counter()
+        while hold not in stopwatch.published:
             time.sleep(0.001)
     stop.set()
     thread.join()
     bridge.close()
-    took = sorted(1000 * (stopwatch.published[each] - at) for each, at in ended.items())
+    took = sorted(1000 * (stopwatch.published[hold] - at) for hold, at in ended.items())
     yield from _percentiles(f"end to release, interval {settings.interval_ms} ms", took)
 
 
@@ -202,7 +202,10 @@ def removal(engine: HiveEngine, deployment: Deployment, interval_ms: int, number
     reader = engine.open_txn() if number % 2 else None
     lock = None if reader else engine.lock(database, "orders")
     txn = engine.compact(database, "orders", ids[-1])
-    build(location, {each.name: 10 for each in old} | {f"delta_0000001_0000002_v{txn:07}": 20})
+    build(
+        location,
+        {directory.name: 10 for directory in old} | {f"delta_0000001_0000002_v{txn:07}": 20},
+    )
     while f"hive.{database}.orders" not in {e.table for e in deployment.events("vacuums")}:
         time.sleep(0.05)
     time.sleep(random.uniform(0, interval_ms / 1000))  # noqa: S311 - no secret
@@ -211,7 +214,7 @@ def removal(engine: HiveEngine, deployment: Deployment, interval_ms: int, number
     if reader is not None:
         engine.commit(reader)
     began = time.perf_counter()
-    while all(each.exists() for each in old):
+    while all(directory.exists() for directory in old):
         if time.perf_counter() - began > TOO_LONG:
             raise SystemExit(f"nothing was removed in {location}")
         time.sleep(0.001)

@@ -80,7 +80,7 @@ def release(lock_id: int, table: int | None = None) -> LockReleased:
 
 
 def vacuum(number: int, holds: int = 2, table: int | None = None) -> VacuumFinished:
-    """A vacuum that waits for some locks nobody else has."""
+    """A vacuum that waits for some locks of its own."""
     first, subject = number * SPREAD, _subject(number if table is None else table)
     locks = tuple(LockHold(lock_id=first + n, owner="ana@notebook") for n in range(holds))
     return VacuumFinished.model_validate(
@@ -159,7 +159,7 @@ class Bench:
                 turns.append(Turn(ours, decoding, peer.consume(BATCH_SECONDS, most)))
             peer.close()
             loop.close()
-        ours, decoding, theirs = (_sum(each) for each in zip(*turns, strict=True))
+        ours, decoding, theirs = (_sum(seconds) for seconds in zip(*turns, strict=True))
         for of, own, same, peers in zip(_CLOCKS, ours, decoding, theirs, strict=True):
             name = f"(a) {what}, events a second{of}"
             yield _line(f"{name}; the peer", own, peers, wanted)
@@ -186,7 +186,9 @@ class Bench:
                 )
                 for event in events
             ]
-        ours_ms, theirs_ms = (statistics.median(each) * 1000 for each in zip(*singles, strict=True))
+        ours_ms, theirs_ms = (
+            statistics.median(seconds) * 1000 for seconds in zip(*singles, strict=True)
+        )
         yield _line("(b) publish one, p50, in a second", 1000 / ours_ms, 1000 / theirs_ms, 0.9)
 
     def latency(self, count: int) -> Iterator[Line]:

@@ -97,7 +97,7 @@ def plan_beside_walk(cleaner: Cleaner, command: CleaningReleased, rounds: int) -
         (*both_seconds(lambda: walk(location)), *both_seconds(lambda: cleaner.plan(command)))
         for _ in range(rounds)
     ]
-    bare, bare_cpu, planned, planned_cpu = (min(each) for each in zip(*turns, strict=True))
+    bare, bare_cpu, planned, planned_cpu = (min(seconds) for seconds in zip(*turns, strict=True))
     yield line("plan beside a bare walk, seconds", planned, 3, peer=bare)
     yield line("plan beside a bare walk, seconds of processor time", planned_cpu, 3, peer=bare_cpu)
 
@@ -151,7 +151,7 @@ def cleaning_beside_rmtree(
             took.append(seconds(partial(way, command)))
             shutil.rmtree(folder / "removed")
         turns.append(tuple(took))
-    one_by_one, bare, ours = (min(each) for each in zip(*turns, strict=True))
+    one_by_one, bare, ours = (min(seconds) for seconds in zip(*turns, strict=True))
     what = f"plan and cleaning of {deltas:,} deltas beside"
     yield line(f"{what} rmtree one by one, seconds", ours, 0.5, peer=one_by_one)
     worst = max(turns, key=lambda turn: turn[2] / turn[0])
@@ -172,7 +172,7 @@ def hive_beside_plan(cleaner: Cleaner, command: CleaningReleased) -> Iterator[Li
         for _ in range(1 + HIVE_WARM):
             ask()
         turns = [(seconds(ask), seconds(lambda: cleaner.plan(command))) for _ in range(HIVE_TURNS)]
-    theirs, ours = (min(each) for each in zip(*turns, strict=True))
+    theirs, ours = (min(seconds) for seconds in zip(*turns, strict=True))
     yield line("plan beside getAcidState of a warm Hive, seconds", ours, 0.2, peer=theirs)
 
 

@@ -79,8 +79,8 @@ def _services(servers: str, folder: Path) -> Generator[Publisher]:
         stop.set()
         for thread in threads:
             thread.join()
-        for each in (*loops, *buses):
-            each.close()
+        for part in (*loops, *buses):
+            part.close()
 
 
 def _vacuum(table: str, folder: Path, lock_id: int, deltas: int) -> VacuumFinished:

@@ -94,16 +94,16 @@ def measure(vacuums: int, holds: int) -> Iterator[Line]:
     bus = MemoryBus(topics, 1)
     loop = CoordinatorLoop(ReaderGate(), bus)
     loop.step(0)
-    part, each, sizes = max(1, vacuums // 10), list[Seconds](), list[float]()
+    part, parts, sizes = max(1, vacuums // 10), list[Seconds](), list[float]()
     for start in range(0, vacuums, part):
         end, before = min(start + part, vacuums), len(bus.records(CHANGELOG))
         count = send(bus, (vacuum(n, holds) for n in range(start, end)))
         took = work(loop, count)
-        each.append(Seconds(took.clock / count, took.processor / count))
+        parts.append(Seconds(took.clock / count, took.processor / count))
         sizes.append(sum(written(bus, before)) / count)
-    yield line("a vacuum more, events a second", 1 / each[-1].clock, 5000, at_least=True)
-    yield line("the same, of processor time", 1 / each[-1].processor, 5000, at_least=True)
-    growth = each[-1].processor / each[0].processor
+    yield line("a vacuum more, events a second", 1 / parts[-1].clock, 5000, at_least=True)
+    yield line("the same, of processor time", 1 / parts[-1].processor, 5000, at_least=True)
+    growth = parts[-1].processor / parts[0].processor
     yield line("its cost with all waiting to that with a tenth", growth, 2)
     yield line("its bytes with all waiting to those with a tenth", sizes[-1] / sizes[0], 2)
     before, freed = len(bus.records(CHANGELOG)), max(1, 20_000 // holds)

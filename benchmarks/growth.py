@@ -72,7 +72,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Row:
-    """What is measured: `prepare` and `measure` get a folder of their own and the size."""
+    """A measurement: `prepare` and `measure` get a folder of their own and the size."""
 
     name: str
     unit: str
@@ -157,7 +157,7 @@ def exponent(sizes: Sequence[dict[str, Any]], seconds: str = "cpu_seconds") -> f
 
 
 def goals(row: Row, found: dict[str, Any]) -> Iterator[Line]:
-    """What is wanted of a row and whether it is reached. What the floor itself costs is no fault.
+    """A row's goals, and whether they are reached. The costs of the floor itself do not count.
 
     Its own goals are for its largest size; the exponent and the memory are wanted at every size.
     """
@@ -181,19 +181,19 @@ def show_row(row: Row, found: dict[str, Any]) -> None:
     slope = ""
     if found["exponent"] is not None:
         slope = f"   exponent {found['exponent']:.2f} (floor {found['floor_exponent']:.2f})"
-    failed = [text(each) for each in found["goals"] if each["reached"] is False]
+    failed = [text(goal) for goal in found["goals"] if goal["reached"] is False]
     print(f"{row.name}{slope}")
-    for each in found["sizes"]:
+    for size in found["sizes"]:
         print(
-            f"  {each['size']:>8,} {row.unit:<11}{each['seconds']:>9.3f} s"
-            f"{each['cpu_seconds']:>9.3f} s CPU   floor {each['floor_seconds']:.3f} s"
-            f" {each['floor_cpu_seconds']:.3f} s CPU"
-            f"   x {each['ratio']:<6.2f}{each['peak_mb']:>6.0f} MB"
-            + "".join(f"   {count:,.0f} {name}" for name, count in each["counts"].items()),
+            f"  {size['size']:>8,} {row.unit:<11}{size['seconds']:>9.3f} s"
+            f"{size['cpu_seconds']:>9.3f} s CPU   floor {size['floor_seconds']:.3f} s"
+            f" {size['floor_cpu_seconds']:.3f} s CPU"
+            f"   x {size['ratio']:<6.2f}{size['peak_mb']:>6.0f} MB"
+            + "".join(f"   {count:,.0f} {name}" for name, count in size["counts"].items()),
             flush=True,
         )
-    for each in failed:
-        print(f"  ! {each}", flush=True)
+    for failure in failed:
+        print(f"  ! {failure}", flush=True)
 
 
 def main() -> None:

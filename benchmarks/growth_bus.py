@@ -38,12 +38,13 @@ from tidegate.ops.doctor.changelogs import check_state
 from tidegate.ops.event_log import EventLog
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
+from tidegate.publisher.arrived import arrived
 from tidegate.publisher.delivery import DEFAULTS
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 from tidegate.runtime.input.dead_letters import dead_letter
-from tidegate.runtime.kafka.batch_size import BatchSize
 from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.runtime.kafka.records import BATCH
 from tidegate.service.catalogue import DECIDERS
 from tidegate.service.settings import Settings
 
@@ -121,10 +122,11 @@ class Deployment:
         consumer = Consumer({**self.config, **ahead, **own})
         left = sum(map(len, spans.values())) if count is None else count
         taken = left
-        consumer.assign([TopicPartition(*each, span.start) for each, span in spans.items() if span])
-        batches = BatchSize(1000)
+        consumer.assign(
+            [TopicPartition(*partition, span.start) for partition, span in spans.items() if span]
+        )
         while left > 0:
-            left -= len(batches.consume(consumer, 0.1))
+            left -= len(arrived(consumer, BATCH, 0.1))
         consumer.close()
         return taken
 
@@ -142,11 +144,11 @@ def prepare_outcomes(folder: Path, size: int) -> None:
     topic = OUTCOME_TOPIC.name(deployment.prefix)
     _create_again(deployment.config, topic)
     sent = {table: Wire().serialize(cleaned(table), topic) for table in range(100)}
-    each = [(m.key or b"", m.value or b"", list(m.headers)) for m in sent.values()]
-    homes = [partition_of(key.decode(), PARTITIONS) for key, _, _ in each]
+    messages = [(m.key or b"", m.value or b"", list(m.headers)) for m in sent.values()]
+    homes = [partition_of(key.decode(), PARTITIONS) for key, _, _ in messages]
     begin, step = int((NOW - YEAR).timestamp() * 1000), YEAR.total_seconds() * 1000 / size
     deployment.produce(
-        (topic, *each[n % 100], homes[n % 100], begin + int(n * step)) for n in range(size)
+        (topic, *messages[n % 100], homes[n % 100], begin + int(n * step)) for n in range(size)
     )
 
 
@@ -247,7 +249,7 @@ def prepare_dead_letters(folder: Path, size: int) -> None:
     deployment = Deployment(folder)
     topic, inputs = DEAD_LETTERS.name(deployment.prefix), LOCKS.name(deployment.prefix)
 
-    def letters() -> Iterator[tuple[str, bytes, bytes, Any, int, int]]:
+    def dead_letters() -> Iterator[tuple[str, bytes, bytes, Any, int, int]]:
         for number in range(size):
             message = Wire().serialize(release(number), inputs)
             part = Partition(inputs, number % PARTITIONS)
@@ -255,15 +257,15 @@ def prepare_dead_letters(folder: Path, size: int) -> None:
             made = dead_letter(record, "gate", FormatError("not an event"), topic)
             yield topic, made.key or b"", made.value or b"", list(made.headers), part.number, 0
 
-    deployment.produce(letters())
+    deployment.produce(dead_letters())
 
 
-def prepare_large_letters(folder: Path, size: int) -> None:
+def prepare_large_dead_letters(folder: Path, size: int) -> None:
     """Dead letters near the largest message."""
     deployment = Deployment(folder)
     topic, inputs = DEAD_LETTERS.name(deployment.prefix), LOCKS.name(deployment.prefix)
 
-    def letters() -> Iterator[tuple[str, bytes, bytes, Any, int, int]]:
+    def dead_letters() -> Iterator[tuple[str, bytes, bytes, Any, int, int]]:
         for number in range(size):
             part = Partition(inputs, number % PARTITIONS)
             value = os.urandom(LARGE // 2) * 2
@@ -271,7 +273,7 @@ def prepare_large_letters(folder: Path, size: int) -> None:
             made = dead_letter(record, "gate", FormatError("not an event"), topic)
             yield topic, made.key or b"", made.value or b"", list(made.headers), part.number, 0
 
-    deployment.produce(letters())
+    deployment.produce(dead_letters())
 
 
 def measure_dead_letters(folder: Path, size: int) -> Timing:
@@ -394,7 +396,7 @@ def measure_large_state(folder: Path, size: int) -> Timing:
     deployment = Deployment(folder)
     with deployment.bus() as bus:
         spans = deployment.whole(changelog(ReaderGate.name).suffix, bus)
-        state = sum(len(each.value or b"") for each in bus.read(spans))
+        state = sum(len(record.value or b"") for record in bus.read(spans))
     return replace(found, counts={"MB of state": state / MEGA})
 
 
@@ -502,10 +504,10 @@ def measure_outcome(folder: Path, size: int) -> Timing:
 
     def read() -> None:
         logged = EventLog.of(deployment.settings).read()
-        found.extend(each.event for each in logged if each and each.event)
+        found.extend(record.event for record in logged if record and record.event)
 
     back = timed(read)
-    outcomes = [each for each in found if isinstance(each, DirectoriesCleaned)]
+    outcomes = [event for event in found if isinstance(event, DirectoriesCleaned)]
     if [len(outcome.directories) for outcome in outcomes] != [size]:
         raise SystemExit(f"{len(outcomes)} outcomes were read back")
     ours = Seconds(written.wall + back.wall, written.cpu + back.cpu)
@@ -520,8 +522,8 @@ def measure_threads(folder: Path, size: int) -> Timing:
     producer = Producer({**DEFAULTS, **deployment.config})
 
     def bare() -> None:
-        for each in sent:
-            producer.produce(topic, each.value, each.key, headers=list(each.headers))
+        for message in sent:
+            producer.produce(topic, message.value, message.key, headers=list(message.headers))
         producer.flush()
 
     with Publisher(deployment.servers, source="bench", prefix=deployment.prefix) as publisher:
@@ -603,7 +605,7 @@ ROWS = tuple(
             "dead-letters list, of 900 kB each",
             "dead letters",
             (5, 50, 500),
-            prepare_large_letters,
+            prepare_large_dead_letters,
             measure_dead_letters,
             Goal(),
         ),

@@ -62,9 +62,9 @@ def prepare_large_outcomes(folder: Path, size: int) -> None:
     names = tuple(f"delta_{number:07}_{number:07}_0000" for number in range(LARGE_NAMES))
     fields = {**WHO, "files": 1, "bytes": 1, "duration_ms": 1, "directories": names}
     sent = Wire().serialize(DirectoriesCleaned.about(released(TABLE), **fields), topic)
-    each = (topic, sent.key or b"", sent.value or b"", list(sent.headers))
+    message = (topic, sent.key or b"", sent.value or b"", list(sent.headers))
     home, at = partition_of(TABLE, PARTITIONS), int(WHO["occurred_at"].timestamp() * 1000)
-    deployment.produce((*each, home, at) for _ in range(size))
+    deployment.produce((*message, home, at) for _ in range(size))
 
 
 def measure_reports(folder: Path, _: int) -> Timing:

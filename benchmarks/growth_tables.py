@@ -337,7 +337,7 @@ def measure_next_savepoint(folder: Path, size: int) -> Timing:
                 found[table].append(seconds)
             if outcome[0].derived_from is None or outcome[0].files != partitions:
                 raise SystemExit(f"it was not derived: {outcome}")
-    ours, floor = (min(each, key=lambda seconds: seconds.wall) for each in found.values())
+    ours, floor = (min(timings, key=lambda seconds: seconds.wall) for timings in found.values())
     return Timing(ours=ours, floor=floor)
 
 
@@ -461,7 +461,7 @@ def measure_cleaning(folder: Path, size: int) -> Timing:
     table = folder / "cleaned"
     cleaner, command = cleaner_of(table), read_command(table)
     obsolete = sorted((folder / "bare").glob("delta_*_*_0000"))
-    floor = timed(lambda: [shutil.rmtree(each) for each in obsolete])
+    floor = timed(lambda: [shutil.rmtree(directory) for directory in obsolete])
     found = Timing(
         ours=timed(lambda: done(cleaner.execute(command), DirectoriesCleaned)), floor=floor
     )

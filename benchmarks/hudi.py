@@ -222,7 +222,7 @@ def measured(goal: Goal, table: RealTable, folder: Path, rounds: int) -> Iterato
             shutil.rmtree(side.path)
     peers, owns = zip(*turns[1:], strict=True)
     for place, unit, wanted in ((0, "seconds", 1 / goal.times), (1, "processor seconds", None)):
-        peer_s, own_s = (median(each[place] for each in side) for side in (peers, owns))
+        peer_s, own_s = (median(turn[place] for turn in side) for side in (peers, owns))
         yield line(f"{goal.name}, {unit}", own_s, wanted, peer=peer_s)
 
 
@@ -270,7 +270,7 @@ def growth(folder: Path, partitions: int, commits: int, rounds: int) -> Iterator
     for _ in range(rounds + 1):
         few.append(restored_among(folder / "few", partitions, partitions, commits))
         many.append(restored_among(folder / "many", partitions, 10 * partitions, commits))
-    small, large = ([median(side) for side in zip(*each[1:], strict=True)] for each in (few, many))
+    small, large = ([median(side) for side in zip(*case[1:], strict=True)] for case in (few, many))
     for place, (unit, wanted) in enumerate(
         (("seconds without the listing", MOST_GROWTH), ("seconds of the listing", None))
     ):
@@ -310,7 +310,7 @@ def all_measured(args: argparse.Namespace, folder: Path) -> Iterator[Line]:
 
 def is_asked(named: list[str], goal: str) -> bool:
     """Whether a goal's name contains one that was given, or none was given."""
-    return not named or any(each in goal for each in named)
+    return not named or any(name in goal for name in named)
 
 
 def main() -> None:

@@ -73,7 +73,7 @@ def _subject(table: int) -> dict[str, Any]:
 
 
 def vacuum(number: int) -> VacuumFinished:
-    """A vacuum that waits for one lock nobody else has."""
+    """A vacuum that waits for one lock of its own."""
     return VacuumFinished.model_validate(
         {
             **_subject(number),
@@ -359,7 +359,7 @@ def main() -> None:
             "partitions": many_partitions(Path(name) / "large", given.partitions),
         }
         chosen = [parts[given.only]] if given.only else parts.values()
-        show((each for part in chosen for each in part), as_json=given.json)
+        show((measurement for part in chosen for measurement in part), as_json=given.json)
 
 
 if __name__ == "__main__":

@@ -63,5 +63,5 @@ def text(shown: Line) -> str:
 
 def show(lines: Iterable[Line], *, as_json: bool) -> None:
     """Print each as soon as it is known."""
-    for each in lines:
-        print(json.dumps(each) if as_json else text(each), flush=True)
+    for goal in lines:
+        print(json.dumps(goal) if as_json else text(goal), flush=True)

@@ -30,7 +30,7 @@ def modules(folder: str) -> list[Path]:
 
 
 def named(path: Path, seen: list[str]) -> list[str]:
-    return [f"{path.relative_to(ROOT)}:{each}" for each in seen]
+    return [f"{path.relative_to(ROOT)}:{line}" for line in seen]
 
 
 def contract(name: str) -> dict[str, object]:
@@ -51,17 +51,17 @@ def packages(floor: str) -> set[str]:
 
 @pytest.mark.parametrize("floor", ["schemas", "producers"])
 def test_nothing_below_the_consumers_writes_or_removes(floor: str) -> None:
-    seen = [each for path in modules(floor) for each in named(path, writes(path.read_text()))]
+    seen = [call for path in modules(floor) for call in named(path, writes(path.read_text()))]
 
     assert seen == []
 
 
 def test_of_the_consumers_only_the_hands_write_or_remove() -> None:
     seen = [
-        each
+        call
         for path in modules("consumers")
         if not path.relative_to(ROOT / "consumers" / "tidegate").as_posix().startswith(tuple(HANDS))
-        for each in named(path, writes(path.read_text()))
+        for call in named(path, writes(path.read_text()))
     ]
 
     assert seen == []
@@ -121,7 +121,7 @@ def test_a_module_that_only_reads_is_not_accused(source: str) -> None:
 
 
 def test_the_schemas_floor_asks_no_clock_no_chance_and_opens_nothing() -> None:
-    seen = [each for path in modules("schemas") for each in named(path, impure(path.read_text()))]
+    seen = [call for path in modules("schemas") for call in named(path, impure(path.read_text()))]
 
     assert seen == []
 

@@ -34,7 +34,7 @@ def test_systemd_finds_little_to_say_against_it() -> None:
     assert done.returncode == 0, done.stdout[-300:] + done.stderr
 
 
-def test_nothing_is_writable_before_somebody_says_so() -> None:
+def test_nothing_is_writable_unless_it_is_listed() -> None:
     service = directives("Service")
 
     assert service["ProtectSystem"] == ["strict"]

@@ -34,7 +34,16 @@ BANNED_IN_PRODUCT = {
 PLAIN = (
     *("avro", "errors", "hive", "hudi"),
     *("hudi_reader", "registry", "signatures", "storage"),
+    *("bridges", "events", "hive_bridge", "hive_metastore", "hudi_bridge", "publisher"),
     *("authorization", "compute", "restores", "savepoints", "tables"),
+    *("cli", "monitoring", "ops"),
+    *("local", "service"),
+)
+# Tests that are read again with the product's names that they check.
+LATER = re.compile(
+    r"cleaning/test_\w*gate|decider|growth|compiled|batch_size|kept_consumer|test_words"
+    r"|ops/(dead_letters|waiting)/|ops/(topics/test_topic_diff|test_reading_)"
+    r"|bridges/test_hudi_bridge\.py|settings/test_restore_settings|monitoring/test_alerts"
 )
 # Made from the code's texts by `make docs`.
 GENERATED = ("commands.md", "events.md", "settings.md", "metrics.md", "reasons.md")
@@ -42,6 +51,7 @@ GENERATED = ("commands.md", "events.md", "settings.md", "metrics.md", "reasons.m
 ALLOWED = {
     "ARCHITECTURE.md": "a look|heard|said to be",
     "docs/operate.md": "letters",
+    "consumers/tidegate/monitoring": "last look",  # the names of metrics
 }
 
 
@@ -82,6 +92,12 @@ def test_a_package_is_in_plain_words(package: str) -> None:
     banned = BANNED | BANNED_IN_PRODUCT
 
     assert [word for path in sorted(folder.rglob("*.py")) for word in found_in(path, banned)] == []
+
+
+def test_the_tests_are_in_plain_words() -> None:
+    paths = [path for path in files("tests/**/*.py") if not LATER.search(path.as_posix())]
+
+    assert [word for path in paths for word in found_in(path, BANNED)] == []
 
 
 def test_the_pages_for_people_are_in_plain_words() -> None:

@@ -1,4 +1,4 @@
-"""The gate's and the policy's commands are signed too: nobody publishes around them."""
+"""The gate's and the policy's commands are signed too: no other client can publish them."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def cleaned(settings: Settings, bus: MemoryBus) -> list[CleaningRefused]:
     work_off(loop)
     loop.close()
     found = events_on(bus, "tidegate.outcomes")
-    return [each for each in found if isinstance(each, CleaningRefused)]
+    return [event for event in found if isinstance(event, CleaningRefused)]
 
 
-def test_the_gate_signs_and_the_cleaner_obeys_nobody_else(tmp_path: Path) -> None:
+def test_the_gate_signs_and_the_cleaner_obeys_no_other_signer(tmp_path: Path) -> None:
     bus, settings = memory_bus("reader-gate"), deployment(tmp_path, key=key_file(tmp_path))
     bus.send([message(cleaning())])  # around the gate
     bus.send([message(vacuum()), message(release(7))])
@@ -100,7 +100,7 @@ def test_a_decider_without_a_key_does_not_start_where_signatures_are_required(
         assemble(service, deployment(tmp_path, key=None), memory_bus(service))
 
 
-def test_a_decider_whose_key_nobody_trusts_does_not_start(tmp_path: Path) -> None:
+def test_a_decider_whose_key_is_not_trusted_does_not_start(tmp_path: Path) -> None:
     settings = deployment(tmp_path, key=key_file(tmp_path, EVE))
 
     with pytest.raises(ConfigError, match=r"is not in \[\[security.keys\]\]"):
@@ -113,10 +113,10 @@ def test_the_doctor_says_plainly_what_guards_an_unsigned_deployment(tmp_path: Pa
     assert "approval" not in unsigned.seen
     rules = {"rules": [{"locations": ["/lake"], "approval": True}]}
     approved = check_signatures(Settings.model_validate({"restores": rules}))
-    assert (approved.state, "from mistakes only" in approved.seen) == ("warn", True)
+    assert (approved.state, "against mistakes" in approved.seen) == ("warn", True)
 
     signed = check_signatures(deployment(tmp_path, key=key_file(tmp_path)))
-    assert (signed.state, signed.seen) == ("ok", "required; 1 keys count: reader-gate")
+    assert (signed.state, signed.seen) == ("ok", "required; 1 valid keys: reader-gate")
 
 
 def test_the_doctor_says_that_others_can_read_the_private_key(tmp_path: Path) -> None:

@@ -71,10 +71,10 @@ def with_header(**header: str) -> Message:
 
 
 def test_a_signed_command_is_carried_out_and_its_outcome_names_the_key_s_owner() -> None:
-    (outcome,) = outcomes(settings(entry()), signed(restore(requested_by="somebody")))
+    (outcome,) = outcomes(settings(entry()), signed(restore(requested_by="mallory")))
 
     assert isinstance(outcome, RestoreFailed)  # so it was reached
-    assert (outcome.requested_by, outcome.signed_by) == ("somebody", "ana")
+    assert (outcome.requested_by, outcome.signed_by) == ("mallory", "ana")
 
 
 def test_an_unsigned_command_is_refused_with_its_reason() -> None:
@@ -101,7 +101,7 @@ def test_an_unsigned_command_is_refused_with_its_reason() -> None:
             ),
             id="another deployment's topic",
         ),
-        pytest.param(signed(restore(), EVE), id="a key that nobody trusts"),
+        pytest.param(signed(restore(), EVE), id="a key that is not trusted"),
         pytest.param(with_signature(message(restore()), b"x"), id="no token"),
         pytest.param(with_signature(message(restore()), b"a.b.c"), id="dots"),
         pytest.param(with_signature(message(restore()), b"\xff\xfe.\x00."), id="no text"),
@@ -160,8 +160,8 @@ def test_a_command_published_in_time_stays_good_however_long_it_waits() -> None:
 def test_a_redriven_command_keeps_its_signature_and_an_expired_one_says_so() -> None:
     def redriven(sent: Message) -> Message:
         record = Record(Partition(sent.topic, 0), 0, sent.key, sent.value, sent.headers, 1)
-        letter = DeadLetter("id", record, "restorer", record.partition, 0, "no such bucket", ())
-        return redriven_message(letter, record)
+        listed = DeadLetter("id", record, "restorer", record.partition, 0, "no such bucket", ())
+        return redriven_message(listed, record)
 
     assert reason_of(settings(entry()), redriven(signed(restore()))) == ""
     assert reason_of(settings(entry()), redriven(signed(restore(), ago=2 * DAY))) == (

@@ -22,7 +22,7 @@ from tidegate.service.assembly import authorizer
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 RESTORE = (
     *("publish", "restore", "-t", "lake.sales.orders", "-l", "/lake/orders"),
-    *("--savepoint", "20261121041551845", "--reason", "a bad load", "--requested-by", "somebody"),
+    *("--savepoint", "20261121041551845", "--reason", "a bad load", "--requested-by", "mallory"),
 )
 
 
@@ -42,8 +42,8 @@ def test_a_signed_request_from_the_command_line_is_carried_out_and_an_unsigned_o
         def two_outcomes() -> list[Answer] | None:
             loop.step(0.1)
             log = bus.log(Partition(f"{topic_prefix}.outcomes", 0))
-            found = [Wire().deserialize(each.key, each.value, each.headers) for each in log]
-            answers = [each for each in found if isinstance(each, Answer)]
+            found = [Wire().deserialize(record.key, record.value, record.headers) for record in log]
+            answers = [event for event in found if isinstance(event, Answer)]
             return answers if len(answers) == 2 else None
 
         signed, unsigned = wait_for("two outcomes", two_outcomes)
@@ -51,6 +51,6 @@ def test_a_signed_request_from_the_command_line_is_carried_out_and_an_unsigned_o
         loop.close()
         bus.close()
 
-    assert (signed.signed_by, signed.requested_by, signed.why) == ("ana", "somebody", "a bad load")
+    assert (signed.signed_by, signed.requested_by, signed.why) == ("ana", "mallory", "a bad load")
     assert getattr(unsigned, "reason", None) == "not-signed"
     assert len(obeying.obeyed) == 1

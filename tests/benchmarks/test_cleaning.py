@@ -21,12 +21,12 @@ def test_a_cleaning_is_measured_beside_rmtree_and_the_bare_system_calls(tmp_path
         timeout=300,
     ).stdout
     found = {line["goal"]: line for line in json_lines(printed)}
-    assert [each.partition(" beside ")[2] for each in found] == [
+    assert [name.partition(" beside ")[2] for name in found] == [
         "a bare walk, seconds",
         "a bare walk, seconds of processor time",
         "rmtree one by one, seconds",
         "rmtree, the slowest round, seconds",
         "two threads of bare system calls, seconds",
     ]
-    assert all(each["ours"] > 0 < each["peer"] for each in found.values())
+    assert all(seconds["ours"] > 0 < seconds["peer"] for seconds in found.values())
     assert list(tmp_path.iterdir()) == []

@@ -35,7 +35,7 @@ def test_a_restore_among_more_partitions_is_measured_without_their_listing(tmp_p
         f"{name}, seconds without the listing",
         f"{name}, seconds of the listing",
     ]
-    assert [each["wanted"] for each in found.values()] == [1.5, None]
+    assert [times["wanted"] for times in found.values()] == [1.5, None]
 
 
 @pytest.mark.spark
@@ -46,4 +46,4 @@ def test_savepoints_and_restores_are_measured_beside_hudi_s(tmp_path: Path) -> N
     found = measured(tmp_path, "--goals", *goals, "--partitions", "3")
 
     assert len(found) == 2 * 4
-    assert all(each["ours"] > 0 < each["peer"] for each in found.values())
+    assert all(times["ours"] > 0 < times["peer"] for times in found.values())

@@ -15,14 +15,14 @@ BODY = json.dumps({"commitTime": "20260301100400000", "basePath": "/wh/a"}).enco
 
 
 class Endpoint:
-    """An endpoint that listens, and what it heard."""
+    """An endpoint that listens, and the messages it received."""
 
     def __init__(self) -> None:
-        self.heard: list[Callback] = []
-        self.http = HttpCallbacks("127.0.0.1", 0, self._hear)
+        self.received: list[Callback] = []
+        self.http = HttpCallbacks("127.0.0.1", 0, self._receive)
 
-    def _hear(self, callback: Callback) -> bool:
-        self.heard.append(callback)
+    def _receive(self, callback: Callback) -> bool:
+        self.received.append(callback)
         return callback.location == "/wh/a"
 
     def connect(self) -> socket.socket:
@@ -50,12 +50,12 @@ def post(body: bytes, *headers: bytes) -> bytes:
     return b"\r\n".join((b"POST / HTTP/1.1", *headers, b"", body))
 
 
-def test_a_message_is_heard(endpoint: Endpoint) -> None:
+def test_a_message_is_received(endpoint: Endpoint) -> None:
     length = b"Content-Length: %d" % len(BODY)
 
     assert b" 202 " in endpoint.ask(post(BODY, length))
     assert b" 404 " in endpoint.ask(post(BODY.replace(b"/wh/a", b"/wh/b"), length))
-    assert [each.location for each in endpoint.heard[-2:]] == ["/wh/a", "/wh/b"]
+    assert [commit.location for commit in endpoint.received[-2:]] == ["/wh/a", "/wh/b"]
 
 
 @pytest.mark.parametrize(

@@ -47,13 +47,13 @@ def until(deployment: Deployment, *wanted: tuple[str, str]) -> list[CommitComple
         return found if len(found) >= len(wanted) else []
 
     found = wait_for(f"{len(wanted)} commits", published, 60)
-    assert sorted((each.table, each.instant) for each in found) == sorted(wanted)
+    assert sorted((event.table, event.instant) for event in found) == sorted(wanted)
     return found
 
 
 def posted(bridge: Child, body: bytes) -> int:
     def port() -> list[str]:
-        return re.findall(r"callback is heard on port (\d+)", bridge.log.read_text())
+        return re.findall(r"HTTP callback on port (\d+)", bridge.log.read_text())
 
     connection = HTTPConnection("127.0.0.1", int(wait_for("a port", port, 60)[0]), timeout=60)
     connection.request("POST", "/any/path", body)
@@ -83,7 +83,7 @@ def test_commits_are_published_once_through_deaths_and_by_two(
     both = [deployment.run("hudi", name, command="bridge") for name in ("second", "third")]
     known += [("hudi.wh.a", at(5)), ("hudi.wh.a", at(6))]
     found = until(deployment, *known)
-    assert {each.instant for each in found if each.reconciled} == {at(5), at(6)}
+    assert {event.instant for event in found if event.reconciled} == {at(5), at(6)}
     for name, table in tables.items():
         table.commit(at(7), at(4))
         known.append((f"hudi.wh.{name}", at(7)))
@@ -104,7 +104,7 @@ def test_commits_are_published_once_through_deaths_and_by_two(
 def test_a_kafka_callback_makes_it_look_at_once(
     bootstrap_servers: str, topic_prefix: str, tmp_path: Path
 ) -> None:
-    topic = f"{topic_prefix}.locks"  # any topic: what Hudi sends is told from the rest
+    topic = f"{topic_prefix}.locks"  # any topic: its own messages are recognised
     settings = f"""
         [bridge.hudi]
         tables = ["{tmp_path}/wh/*"]

@@ -92,7 +92,7 @@ def bridged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bridge]
 
 
 @pytest.mark.parametrize("fault", [RuntimeError("of a library"), ValueError("not a time")])
-def test_a_fault_that_nobody_foresaw_stops_its_own_table_only(
+def test_an_unforeseen_fault_stops_its_own_table_only(
     tmp_path: Path, bridged: Bridge, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
     monkeypatch.setattr(_Faulty, "fault", fault, raising=False)

@@ -22,16 +22,16 @@ pytestmark = [pytest.mark.spark, pytest.mark.judge, pytest.mark.slow]
 def test_a_callback_of_hudi_names_the_commit_that_the_timeline_has(
     live_hudi: RealHudi, tmp_path: Path, version: int
 ) -> None:
-    heard: list[Callback] = []
+    received: list[Callback] = []
 
-    def hear(callback: Callback) -> bool:
-        heard.append(callback)
+    def consume(callback: Callback) -> bool:
+        received.append(callback)
         return True
 
     table = RealTable(live_hudi, tmp_path / "sales" / "orders", version, metadata_table=False)
     settings = HudiBridgeSettings(tables=(f"{tmp_path}/sales/*",), catalog="hudi")
     watched = WatchedTable(table.location, settings)
-    endpoint = HttpCallbacks("127.0.0.1", 0, hear)
+    endpoint = HttpCallbacks("127.0.0.1", 0, consume)
     endpoint.start()
     try:
         callback = {
@@ -39,7 +39,7 @@ def test_a_callback_of_hudi_names_the_commit_that_the_timeline_has(
             "hoodie.write.commit.callback.http.url": f"http://127.0.0.1:{endpoint.port}/hudi",
         }
         table.write(rows(range(4), "one", 1), more=callback)
-        [said] = wait_for("the callback", lambda: heard)
+        [said] = wait_for("the callback", lambda: received)
     finally:
         endpoint.close()
     [event] = watched.look(Storage())

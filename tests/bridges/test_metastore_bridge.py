@@ -55,11 +55,11 @@ class Bridged:
         def published() -> list[VacuumFinished]:
             found = self.deployment.events("vacuums")
             return [
-                each
-                for each in found
-                if isinstance(each, VacuumFinished)
-                and each.table == self.table  # Hive 3's queue keeps those of other tests
-                and (each.own_transaction_id or each.max_write_id) == txn
+                event
+                for event in found
+                if isinstance(event, VacuumFinished)
+                and event.table == self.table  # Hive 3's queue keeps those of other tests
+                and (event.own_transaction_id or event.max_write_id) == txn
             ]
 
         [found] = wait_for(f"the vacuum of transaction {txn}", published, 90)
@@ -67,7 +67,7 @@ class Bridged:
 
     def releases(self) -> list[LockReleased]:
         found = (e for e in self.deployment.events("locks") if isinstance(e, LockReleased))
-        return [each for each in found if each.table == self.table and each.lock_id != 0]
+        return [event for event in found if event.table == self.table and event.lock_id != 0]
 
     def release_of(self, lock: int) -> LockReleased:
         def published() -> list[LockReleased]:
@@ -113,7 +113,7 @@ def is_active(bridge: Child) -> bool | None:
 def test_two_bridges_one_active_and_the_other_takes_over_when_it_is_killed(
     bridged: Bridged,
 ) -> None:
-    """What ended while nobody was watching is published by the second one, as reconciled."""
+    """A hold that ended while no bridge watched is published by the second one, as reconciled."""
     engine = bridged.engine
     both = [bridged.bridge("first"), bridged.bridge("second")]
     wait_for("one of the two", lambda: {is_active(e) for e in both} == {True, False}, 90)
@@ -122,7 +122,7 @@ def test_two_bridges_one_active_and_the_other_takes_over_when_it_is_killed(
     assert {lock.lock_id for lock in bridged.vacuum(txn).locks} == {0, kept, early, late}
     engine.unlock(early)
     bridged.release_of(early)
-    [active, standby] = sorted(both, key=lambda each: bool(is_active(each)), reverse=True)
+    [active, standby] = sorted(both, key=lambda queued: bool(is_active(queued)), reverse=True)
 
     os.kill(active.pid, signal.SIGKILL)
     engine.unlock(late)
@@ -198,7 +198,7 @@ def test_what_was_cleaned_is_marked_in_the_queue_though_the_bridge_was_killed_me
         first = bridged.bridge("first")
         held = engine.lock(bridged.db, "orders")
         highest = max(engine.write(bridged.db, "orders") for _ in range(2))
-        names = [f"delta_{each:07}_{each:07}_0000" for each in (highest - 1, highest)]
+        names = [f"delta_{number:07}_{number:07}_0000" for number in (highest - 1, highest)]
         build(bridged.location, dict.fromkeys(names, 10))
         txn = engine.compact(bridged.db, "orders", highest)
         made = f"delta_{highest - 1:07}_{highest:07}_v{txn:07}"
@@ -218,7 +218,7 @@ def test_what_was_cleaned_is_marked_in_the_queue_though_the_bridge_was_killed_me
 
         wait_for("the mark", lambda: states() == ["succeeded"], 120)
         # what expired while no bridge looked is quarantined
-        assert [each for each in names_in(bridged.location) if each[0] != "."] == [made]
+        assert [name for name in names_in(bridged.location) if name[0] != "."] == [made]
 
 
 @on_both_versions

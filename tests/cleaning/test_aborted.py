@@ -45,7 +45,7 @@ def fact(location: object = "/wh/t", ids: str = "", **fields: object) -> WritesA
 def seen_in(directory: Path, *names: str) -> str:
     """What the bridge sees in directories of a table's or a partition's directory."""
     found = read_acid_directories(Storage(), str(directory), ThreadMap(1)) or ()
-    return content_of(each for each in found if each.name in names)
+    return content_of(directory_ for directory_ in found if directory_.name in names)
 
 
 @pytest.mark.parametrize(("data_format", "gone"), [(TRUNCATED, True), (COMPACTED, False)])
@@ -64,7 +64,7 @@ def test_what_an_aborted_truncate_left_goes_and_a_compactions_base_stays(
 
 
 def removed(*names: str, ids: str = "", gone: Collection[str] = ()) -> list[str]:
-    seen = content_of(each for each in listed(*names) if each.name in gone)
+    seen = content_of(item for item in listed(*names) if item.name in gone)
     its = fact(ids=ids, content=seen)
     return list(plan_aborted_cleaning(listed(*names), aborted_command(its, NOON)).directories)
 
@@ -141,7 +141,7 @@ def test_a_table_that_was_created_again_keeps_what_committed_there(tmp_path: Pat
 
 
 class Held:
-    """Somebody holds every table."""
+    """A reader holds every table."""
 
     def hold_on(self, command: Command) -> CleaningHoldRequested:
         return CleaningHoldRequested(
@@ -179,7 +179,7 @@ def test_the_cleaner_removes_them_for_good_and_twice_is_once(tmp_path: Path) -> 
     assert names_in(table) == ["delta_0000003_0000003_0000"]
 
 
-def test_nothing_goes_while_somebody_holds_the_table(tmp_path: Path) -> None:
+def test_nothing_goes_while_a_reader_holds_the_table(tmp_path: Path) -> None:
     table = build(tmp_path / "t", {"delta_0000004_0000004_0000": 10})
     warehouse = Warehouse(WarehouseRoots.of(str(tmp_path)))
     cleaner = Cleaner(warehouse, ThreadMap(2), lambda: datetime.now(UTC), holds=Held())

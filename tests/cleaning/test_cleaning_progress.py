@@ -32,7 +32,7 @@ AT_ONCE = timedelta(milliseconds=5)
 
 
 class HalfWay:
-    """Works on the first batch, then waits until somebody has heard of it."""
+    """Works on the first batch, then waits until its report is read."""
 
     def __init__(self) -> None:
         self.go_on = threading.Event()
@@ -70,12 +70,12 @@ def test_it_says_how_many_directories_are_gone(tmp_path: Path) -> None:
     assert isinstance(outcomes[0], CleaningStarted)
     assert isinstance(outcomes[-1], DirectoriesCleaned)
     progress = [outcome for outcome in outcomes if isinstance(outcome, CleaningProgressed)]
-    assert {each.directories_total for each in progress} == {INSERTS}
-    assert {each.files_total for each in progress} == {outcomes[0].files}
-    done = [each.directories_done for each in progress]
+    assert {report.directories_total for report in progress} == {INSERTS}
+    assert {report.files_total for report in progress} == {outcomes[0].files}
+    done = [report.directories_done for report in progress]
     assert done == sorted(set(done))
-    assert all(0 < each < INSERTS for each in done)
-    assert [each.files_done for each in progress] == [2 * each for each in done]
+    assert all(0 < count < INSERTS for count in done)
+    assert [report.files_done for report in progress] == [2 * count for count in done]
     assert len({outcome.event_id for outcome in outcomes}) == len(outcomes)
     assert names_in(tmp_path / "t") == [f"delta_0000001_{INSERTS:07d}"]
 
@@ -94,7 +94,7 @@ def test_what_the_work_raises_is_raised_and_a_time_out_of_its_own_ends_it() -> N
         list(while_working(failing, lambda: 1, AT_ONCE))
 
 
-def test_whoever_stops_listening_waits_for_the_work() -> None:
+def test_a_caller_that_stops_reading_waits_for_the_work() -> None:
     go_on, ended = threading.Event(), threading.Event()
 
     def work() -> None:

@@ -40,14 +40,14 @@ LARGE = (
 )
 
 
-@pytest.mark.parametrize("scenario", SMALL, ids=lambda each: each.title)
+@pytest.mark.parametrize("scenario", SMALL, ids=lambda scenario: scenario.title)
 def test_no_reader_misses_a_row_and_every_vacuum_is_cleaned(scenario: Scenario) -> None:
     print(Model(scenario).run(), scenario.title)  # noqa: T201 - how much was looked at
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3_600)
-@pytest.mark.parametrize("scenario", LARGE, ids=lambda each: each.title)
+@pytest.mark.parametrize("scenario", LARGE, ids=lambda scenario: scenario.title)
 def test_so_it_is_in_larger_worlds(scenario: Scenario) -> None:
     print(Model(scenario).run(), scenario.title)  # noqa: T201 - how much was looked at
 
@@ -84,9 +84,9 @@ def nothing(*_: object) -> Holds:
 def obsolete_now(listing: Sequence[ListedDirectory], command: CleaningReleased) -> CleaningPlan:
     """All that the vacuum's snapshot does not read: openLooKeng's and Hive 3's rule, HIVE-27526."""
     ids = ValidWriteIds.parse(command.valid_write_ids)
-    state = acid_state([FoundDirectory.named(each.name) for each in listing], ids)
+    state = acid_state([FoundDirectory.named(item.name) for item in listing], ids)
     gone = {*state.obsolete, *state.aborted}
-    return CleaningPlan(tuple(each for each in listing if each.name in gone))
+    return CleaningPlan(tuple(item for item in listing if item.name in gone))
 
 
 def as_hives_cleaner(
@@ -94,20 +94,20 @@ def as_hives_cleaner(
 ) -> CleaningPlan:
     """Hive's rule for its own cleaner; HIVE-29601 is that it judges by bases above the mark too."""
     ids = CleanerWriteIds.of(ValidWriteIds.parse(command.valid_write_ids))
-    found = [FoundDirectory.named(each.name) for each in listing]
+    found = [FoundDirectory.named(item.name) for item in listing]
     if not takes_later_bases:
         found = [
-            each
-            for each in found
-            if isinstance(each.acid, Delta) or each.acid.max_write_id <= ids.high_water_mark
+            item
+            for item in found
+            if isinstance(item.acid, Delta) or item.acid.max_write_id <= ids.high_water_mark
         ]
     state = acid_state(found, ids)
     gone = {*state.obsolete, *state.aborted}
-    return CleaningPlan(tuple(each for each in listing if each.name in gone))
+    return CleaningPlan(tuple(item for item in listing if item.name in gone))
 
 
 def with_the_mark_lowered(answer: ValidWriteIds, highest: int) -> ValidWriteIds:
-    """What is valid now, as Hive's cleaner takes it: open ids above the mark are still known."""
+    """The valid state now, as Hive's cleaner takes it: open ids above the mark are still known."""
     return replace(answer, high_water_mark=min(highest, answer.high_water_mark))
 
 
@@ -119,9 +119,9 @@ def all_as_committed(answer: ValidWriteIds, _: int) -> ValidWriteIds:
 def never_the_aborted(
     listing: Sequence[ListedDirectory], command: CleaningReleased
 ) -> CleaningPlan:
-    """What aborted writes left is nobody's: openLooKeng."""
+    """The leftovers of aborted writes belong to no reader: openLooKeng."""
     plan = plan_cleaning(listing, command)
-    kept = tuple(each for each in plan.remove if "delta_0000002_0000002" not in each.name)
+    kept = tuple(item for item in plan.remove if "delta_0000002_0000002" not in item.name)
     return replace(plan, remove=kept)
 
 

@@ -126,14 +126,17 @@ class Trimmed(MemoryBus):
 
     def watermarks(self, partitions: Collection[Partition]) -> dict[Partition, Watermarks]:
         found = super().watermarks(partitions)
-        return {each: replace(marks, first=self.first) for each, marks in found.items()}
+        return {partition: replace(marks, first=self.first) for partition, marks in found.items()}
 
     def spans(self, topic: str, since_ms: int = 0) -> dict[Partition, range]:
         found = super().spans(topic, since_ms)
-        return {each: range(max(self.first, span.start), span.stop) for each, span in found.items()}
+        return {
+            partition: range(max(self.first, span.start), span.stop)
+            for partition, span in found.items()
+        }
 
     def read(self, spans: Mapping[Partition, range]) -> list[Record]:
-        return [each for each in super().read(spans) if each.offset >= self.first]
+        return [record for record in super().read(spans) if record.offset >= self.first]
 
 
 def test_a_hold_whose_removal_is_gone_by_retention_is_forgotten_too() -> None:

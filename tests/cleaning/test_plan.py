@@ -91,7 +91,7 @@ def test_another_transactions_compaction_is_not_taken_for_the_product() -> None:
 def test_a_release_of_an_earlier_table_at_the_same_place_is_refused_by_its_transaction() -> None:
     """Write ids begin at 1 again in a table that was dropped and created anew; transactions don't.
 
-    Hive 3's names have no transaction: there the two can't be told apart (docs/limits.md).
+    Hive 3's names have no transaction: there the two can't be distinguished (docs/limits.md).
     """
     anew = listed(*INSERTS, "delta_0000001_0000003_v0000041")
     for directories, own in (((MINOR_3,), 7), (("delta_0000001_0000003_v0000007",), None)):
@@ -151,7 +151,7 @@ def test_deletes_go_only_if_a_product_of_deletes_holds_them() -> None:
 
 
 @pytest.mark.parametrize("empty", [(), (MINOR_DELETES_4,)], ids=["absent", "empty"])
-def test_a_product_of_deletes_may_lack_where_there_was_nothing_deleted(
+def test_a_product_of_deletes_may_be_missing_where_there_was_nothing_deleted(
     empty: tuple[str, ...],
 ) -> None:
     listing = listed(INSERT_1, INSERT_4, MINOR_4, empty=empty)
@@ -188,7 +188,7 @@ def test_the_base_of_a_table_whose_rows_were_all_deleted_holds_its_version_file_
 def test_deletes_outlive_the_rows_that_they_delete() -> None:
     """Else a reader sees those again, and after a crash nothing says why a base is empty."""
     plan = plan_cleaning((emptied(MAJOR_4), *listed(*INSERTS, DELETE_4)), EMPTYING)
-    assert [[each.name for each in phase] for phase in plan.phases] == [[*INSERTS], [DELETE_4]]
+    assert [[move.name for move in phase] for phase in plan.phases] == [[*INSERTS], [DELETE_4]]
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_a_second_vacuums_work_is_left_to_it() -> None:
             "vacuum-mismatch",
             id="a range beyond the snapshot",
         ),
-        pytest.param({"valid_write_ids": "what"}, "bad-snapshot", id="a snapshot that is none"),
+        pytest.param({"valid_write_ids": "what"}, "bad-snapshot", id="not a valid snapshot"),
         pytest.param(
             {"valid_write_ids": f"default.other:3:{NOTHING_OPEN}::"},
             "bad-snapshot",

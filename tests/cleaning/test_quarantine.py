@@ -205,8 +205,8 @@ def nest_the_record(table: Path) -> None:
         pytest.param(take_the_name, "name-taken", id="the table has the name again"),
         pytest.param(make_it_leave, "quarantine-incomplete", id="its removal began"),
         pytest.param(add_a_stranger, "unreadable-quarantine", id="a directory of others"),
-        pytest.param(spoil_the_record, "unreadable-quarantine", id="a record that is none"),
-        pytest.param(spoil_what_was_undone, "unreadable-quarantine", id="an undo that is none"),
+        pytest.param(spoil_the_record, "unreadable-quarantine", id="not a valid record"),
+        pytest.param(spoil_what_was_undone, "unreadable-quarantine", id="not a valid undo"),
         pytest.param(nest_the_record, "unreadable-quarantine", id="a record nested too deeply"),
     ],
 )

@@ -85,7 +85,7 @@ def test_a_hold_an_expired_lock_quarantine_undo_and_the_end_of_one(
     assert "mara" in run("hold", "list").stdout
     metrics = Metrics(DEPLOYMENT_METRICS)
     monitor = DeploymentMonitor(Settings.load(config), metrics)
-    monitor.look_at_waiting()
+    monitor.poll_waiting()
     assert metrics.registry.get_sample_value("tidegate_held_tables", {"tables": "*"}) == 1
     assert "held by mara" in run("explain", TABLE).stdout
     assert visible(long) == sorted(AFTER_MINOR)
@@ -99,7 +99,7 @@ def test_a_hold_an_expired_lock_quarantine_undo_and_the_end_of_one(
     cleaned = wait_for("the outcome", lambda: outcome(deployment, command["event_id"]))
     assert (cleaned["mode"], cleaned["keep_ms"]) == ("quarantine", 72 * 3_600_000)
 
-    monitor.look_at_waiting()
+    monitor.poll_waiting()
     kept = metrics.registry.get_sample_value("tidegate_quarantine_directories", {"tables": "*"})
     assert kept is not None
     assert kept >= len(INSERTS)
@@ -137,9 +137,9 @@ def ask(*line: str) -> dict[str, Any]:
 
 def events(deployment: Deployment, topic: str, kind: str) -> list[dict[str, Any]]:
     found = [event for event in deployment.events(topic) if type(event).__name__ == kind]
-    return [each.model_dump(mode="json") for each in found]
+    return [row.model_dump(mode="json") for row in found]
 
 
 def outcome(deployment: Deployment, command: str) -> dict[str, Any] | None:
     found = events(deployment, "outcomes", "DirectoriesCleaned")
-    return next((each for each in found if each["caused_by"] == command), None)
+    return next((row for row in found if row["caused_by"] == command), None)

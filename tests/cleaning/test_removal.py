@@ -236,8 +236,8 @@ def test_names_that_do_not_fit_into_one_message_go_out_in_parts_that_readers_joi
     listed = [
         outcome for outcome in outcomes if isinstance(outcome, CleaningStarted | DirectoriesCleaned)
     ]
-    assert [(each.part, each.parts) for each in listed] == [(1, 2), (2, 2)] * 2
-    assert [len(each.directories) for each in listed] == [2, 1, 2, 1]
+    assert [(outcome.part, outcome.parts) for outcome in listed] == [(1, 2), (2, 2)] * 2
+    assert [len(outcome.directories) for outcome in listed] == [2, 1, 2, 1]
     started, cleaned = whole_outcomes(listed)
     assert isinstance(started, CleaningStarted)
     assert isinstance(cleaned, DirectoriesCleaned)

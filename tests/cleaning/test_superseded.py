@@ -64,7 +64,7 @@ MAJOR = release(kind="major", directories=(MAJOR_3,))
 def test_a_vacuum_whose_work_a_later_vacuums_cleaning_did_is_superseded(
     vacuum: CleaningReleased, left: tuple[ListedDirectory, ...], later: tuple[str, ...]
 ) -> None:
-    plan = plan_cleaning(tuple(sorted(left, key=lambda each: each.name)), vacuum)
+    plan = plan_cleaning(tuple(sorted(left, key=lambda directory: directory.name)), vacuum)
     assert plan.remove == ()
     assert sorted(plan.superseded_by) == sorted(later)
 

@@ -47,7 +47,7 @@ def entry(
 
 
 def quarantine(names: Iterable[str], command: CleaningReleased) -> tuple[set[str], Entry]:
-    """What is left of a listing after a cleaning, and the entry of what is not."""
+    """The rest of a listing after a cleaning, and the entry of the removed part."""
     plan = plan_cleaning(listed(*names), command)
     return set(names) - set(plan.directories), entry(command, plan)
 
@@ -62,7 +62,7 @@ def reason(names: Iterable[str], *entries: Entry, cleaning: str) -> str:
     return refused.value.reason
 
 
-def test_a_base_that_nobody_is_known_to_have_committed_hides_nothing() -> None:
+def test_a_base_without_a_known_commit_hides_nothing() -> None:
     """A compaction that died, or runs now, leaves a base that readers pass over."""
     command = release()
     left, kept = quarantine([*INSERTS, MINOR_3], command)
@@ -168,7 +168,7 @@ def _is_legal(name: str) -> bool:
 def _snapshots() -> Iterable[ValidWriteIds]:
     for high in range(10):
         for opened in ((), (1,), (2,), (3,), (4,), (2, 4)):
-            ids = tuple(each for each in opened if each <= high)
+            ids = tuple(write_id for write_id in opened if write_id <= high)
             if len(ids) == len(opened):
                 least = min(ids, default=NOTHING_OPEN)
                 yield ValidWriteIds("default.t", high, least, IdRanges.of(*ids))

@@ -62,7 +62,7 @@ def vacuum(locks: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def sizes(place: Place, topic: str) -> list[int]:
     bus = KafkaBus(place.settings("").connection())
     try:
-        return [len(each.value or b"") for each in bus.read(bus.spans(topic))]
+        return [len(record.value or b"") for record in bus.read(bus.spans(topic))]
     finally:
         bus.close()
 
@@ -74,17 +74,17 @@ def test_eighty_thousand_locks_end_and_the_directories_go(place: Place) -> None:
         publisher.vacuum_finished(**subject, **vacuum(held))
         ends = [
             LockReleased(**subject, occurred_at=NOON, source="test", lock_id=n)
-            for n in (each["lock_id"] for each in reversed(held))  # the worst order: youngest first
+            for n in (hold["lock_id"] for hold in reversed(held))  # the worst order: youngest first
         ]
         for start in range(0, LOCKS - 1, 10_000):
             publisher.publish(*ends[start : min(start + 10_000, LOCKS - 1)])
         with place.running("reader-gate", "cleaner", rules=""):
             place.wait_until_idle("reader-gate")
-            assert all((place.lake / "visits" / each).is_dir() for each in INPUTS)
+            assert all((place.lake / "visits" / name).is_dir() for name in INPUTS)
             publisher.publish(ends[-1])
             wait_for("the cleaning", lambda: _cleaned(place), seconds=120)
 
-    assert not any((place.lake / "visits" / each).exists() for each in INPUTS)
+    assert not any((place.lake / "visits" / name).exists() for name in INPUTS)
     assert sizes(place, DEAD_LETTERS.name(place.prefix)) == []
     [largest] = sizes(place, VACUUMS.name(place.prefix))
     assert largest > 2 * 2**20

@@ -66,8 +66,8 @@ def tidegate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
         monkeypatch.setattr(sys, "argv", ["tidegate", *arguments])
         with pytest.raises(SystemExit) as ended:
             main()
-        told = capsys.readouterr()
-        return Answer(ended.value.code or 0, told.out, told.err)
+        shown = capsys.readouterr()
+        return Answer(ended.value.code or 0, shown.out, shown.err)
 
     return call
 
@@ -247,7 +247,7 @@ def test_a_topic_with_another_number_of_partitions_is_refused_and_none_is_made(
 
 
 @pytest.mark.kafka
-def test_a_topic_that_somebody_else_made_a_moment_ago_is_compared_too(
+def test_a_topic_that_another_client_made_a_moment_ago_is_compared_too(
     tidegate: Tidegate, tmp_path: Path, bootstrap_servers: str, topic_prefix: str
 ) -> None:
     create_topic(bootstrap_servers, f"{topic_prefix}.locks", partitions=3)
@@ -306,11 +306,11 @@ def test_a_signal_stops_the_services_cleanly(
         assert any("reader-gate owns partitions" in line for line in running.stderr)
         watchdog.cancel()
         running.send_signal(number)
-        _, told = running.communicate(timeout=120)
+        _, shown = running.communicate(timeout=120)
 
     assert running.returncode == 0
-    assert "Traceback" not in told
-    assert told.count("has left its group") == 5
+    assert "Traceback" not in shown
+    assert shown.count("has left its group") == 5
 
 
 def test_the_version_is_the_installed_one(tidegate: Tidegate) -> None:
@@ -329,7 +329,7 @@ def test_h_is_short_for_help(tidegate: Tidegate, command: tuple[str, ...]) -> No
     ("servers", "cause"),
     [
         pytest.param("no-such-host.invalid:9092", "Failed to resolve", id="no such host"),
-        pytest.param(CLOSED, "refused", id="nobody listens"),
+        pytest.param(CLOSED, "refused", id="no listener"),
     ],
 )
 def test_a_broker_that_is_not_there_is_named_with_the_cause_within_seconds(

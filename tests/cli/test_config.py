@@ -97,5 +97,5 @@ def test_what_is_shown_hides_every_secret(
 def test_every_setting_has_a_meaning() -> None:
     listed = list(settings_reference(Settings))
 
-    assert [each for each in listed if not each.meaning.endswith((".", "..."))] == []
-    assert {"restores", "warehouse", "[savepoints]"} <= {each.section for each in listed}
+    assert [setting for setting in listed if not setting.meaning.endswith((".", "..."))] == []
+    assert {"restores", "warehouse", "[savepoints]"} <= {setting.section for setting in listed}

@@ -17,8 +17,8 @@ ENDS = ("|", ">")
 
 
 def commands(found: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - typer's
-    for name, each in getattr(found, "commands", {}).items():
-        yield from commands(each, f"{path}{name} ")
+    for name, command in getattr(found, "commands", {}).items():
+        yield from commands(command, f"{path}{name} ")
     if not hasattr(found, "commands"):
         yield path.strip(), found
 
@@ -35,18 +35,18 @@ def test_an_example_is_one_that_the_command_accepts(example: str) -> None:
     """It is parsed as typed, up to a pipe or a redirection; nothing is carried out."""
     words = shlex.split(example)
     own = words[1 : next((n for n, word in enumerate(words) if word in ENDS), len(words))]
-    name = next(each for each in (" ".join(own[:2]), own[0]) if each in ALL)
+    name = next(words for words in (" ".join(own[:2]), own[0]) if words in ALL)
 
     ALL[name].make_context(name, own[len(name.split()) :])
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_help_ends_with_the_examples(name: str) -> None:
-    told = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "300"}).output
+    shown = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "300"}).output
 
-    assert "Examples:" in told
+    assert "Examples:" in shown
     for line in EXAMPLES[name]:
-        assert f"  {line}\n" in told
+        assert f"  {line}\n" in shown
 
 
 @pytest.mark.parametrize("name", [*EXAMPLES, ""])

@@ -120,9 +120,9 @@ def test_a_plan_with_a_hostile_file_name_names_it_visibly(
     with pytest.raises(SystemExit):
         main()
 
-    told = capsys.readouterr()
-    assert "\x1b" not in told.out + told.err
-    assert r"\x1b[2Jvacuum.json" in told.err
+    output = capsys.readouterr()
+    assert "\x1b" not in output.out + output.err
+    assert r"\x1b[2Jvacuum.json" in output.err
 
 
 @given(st.text())
@@ -130,7 +130,7 @@ def test_whatever_the_text_it_is_one_printable_line(text: str) -> None:
     shown = visible(text)
 
     assert "\n" not in shown
-    assert not any(ord(each) < 32 or 127 <= ord(each) < 160 for each in shown)
+    assert not any(ord(character) < 32 or 127 <= ord(character) < 160 for character in shown)
     shown.encode()
 
 
@@ -154,14 +154,14 @@ def test_lines_that_come_in_another_order_are_printed_in_theirs(
             lines.add(key, {"is": value})
         count = lines.write()
 
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert count == 3
-    assert [json.loads(line)["is"] for line in told.splitlines()] == [
+    assert [json.loads(line)["is"] for line in output.splitlines()] == [
         "first",
         "s\u0117cond\n",
         "third",
     ]
-    assert told.isascii()
+    assert output.isascii()
 
 
 def test_the_parts_of_a_json_object_are_printed_as_they_come(
@@ -176,14 +176,14 @@ def test_the_parts_of_a_json_object_are_printed_as_they_come(
 
     fields = {"one": 1, "several": items(), "none": iter(()), "list": [1, 2], "nothing": None}
     output.write_json_parts(fields)
-    told = "".join(printed) + capsys.readouterr().out
+    text = "".join(printed) + capsys.readouterr().out
 
-    assert json.loads(told) == {
+    assert json.loads(text) == {
         "one": 1,
         "several": [{"n": 0}, {"n": 1}, {"n": 2}],
         "none": [],
         "list": [1, 2],
         "nothing": None,
     }
-    assert told.count("\n") == 1
+    assert text.count("\n") == 1
     assert '{"n": 1}' in printed[2]

@@ -15,7 +15,7 @@ from tidegate.cli.progress import Progress, say_until, under_way
 
 
 def ticking(seconds: float) -> Iterator[float]:
-    """A clock that goes on by so much whenever somebody looks at it."""
+    """A clock that goes on by so much at every reading."""
     return (number * seconds for number in count())
 
 
@@ -122,7 +122,7 @@ def test_any_command_says_that_it_is_under_way_but_not_to_a_script(
     assert result.stderr.splitlines()[:1] == ([expected] if expected else [])
 
 
-def test_nothing_is_said_where_standard_error_is_no_terminal(
+def test_nothing_is_printed_where_standard_error_is_not_a_terminal(
     slow: typer.Typer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "is_terminal", lambda **_: False)

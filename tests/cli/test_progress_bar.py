@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from support.deployment_events import completed, restore_request, started
 from support.samples import NOON
-from support.told import completed, restore_request, started
 from tidegate.cli.progress_bar import OutcomeBar, Share, drawn, share_of
 from tidegate.events import CleaningProgressed, RestoreProgressed
 
@@ -53,14 +53,14 @@ def test_progress_is_drawn_and_an_outcome_is_printed_where_the_bar_was() -> None
     assert shown(console).endswith("\x1b[2K")  # the bar's line is erased
 
 
-def test_where_there_is_no_terminal_nothing_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_there_is_not_a_terminal_nothing_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
     with OutcomeBar() as bar:
         assert not bar.take(HALF)
 
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_table_s_name_is_no_markup() -> None:
+def test_a_table_s_name_is_not_markup() -> None:
     console = terminal()
     with OutcomeBar(console) as bar:
         bar.take(HALF.model_validate(HALF.model_dump() | {"table": "lake.[red]sales.orders"}))

@@ -40,8 +40,8 @@ def tidegate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
         monkeypatch.setattr(sys, "argv", ["tidegate", *arguments])
         with pytest.raises(SystemExit) as ended:
             main()
-        told = capsys.readouterr()
-        return int(ended.value.code or 0), told.out, told.err
+        shown = capsys.readouterr()
+        return int(ended.value.code or 0), shown.out, shown.err
 
     return call
 
@@ -58,7 +58,7 @@ def savepointed(folder: Path, *minutes: int) -> str:
 def test_every_exit_code_has_a_meaning_and_every_final_verdict_a_code() -> None:
     assert set(MEANINGS) == set(ExitCode)
     assert set(OF_VERDICT) == set(Verdict) - {Verdict.UNDER_WAY}
-    assert all(f"  {each.value}  " in table() for each in ExitCode)
+    assert all(f"  {code.value}  " in table() for code in ExitCode)
 
 
 @pytest.mark.parametrize("kind", EVENT_TYPES)
@@ -95,7 +95,7 @@ def test_a_vacuum_that_is_wrong_is_an_error_at_the_caller(
         ("lock-released", "--lock-id", "7", "--reason", "gone"),
     ],
 )
-def test_a_word_that_is_none_of_the_choices_is_wrong(
+def test_a_word_outside_the_choices_is_wrong(
     tidegate: Tidegate, arguments: tuple[str, ...]
 ) -> None:
     code, _, err = tidegate("publish", *arguments, "-t", "lake.sales.orders", "-l", "/lake/orders")
@@ -104,14 +104,14 @@ def test_a_word_that_is_none_of_the_choices_is_wrong(
     assert "is not one of" in err
 
 
-def test_what_a_vacuum_lacks_is_named(tidegate: Tidegate) -> None:
+def test_a_missing_field_of_a_vacuum_is_named(tidegate: Tidegate) -> None:
     code, _, err = tidegate("publish", "vacuum", "-t", "lake.sales.orders", "--kind", "major")
 
     assert code == 2
     assert "missing: --location, --directory, --min-write-id" in err
 
 
-def test_what_an_approval_lacks_is_named(tidegate: Tidegate) -> None:
+def test_a_missing_field_of_an_approval_is_named(tidegate: Tidegate) -> None:
     code, _, err = tidegate("publish", "approval", "--request", "r-1", "--reason", "checked")
 
     assert code == 2
@@ -232,7 +232,7 @@ def test_an_empty_plan_says_that_there_is_nothing_to_do(tidegate: Tidegate, tmp_
     assert (code, "there is nothing to do" in err) == (2, True)
 
 
-def test_a_file_that_is_no_plan_is_wrong(tidegate: Tidegate, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_plan_is_wrong(tidegate: Tidegate, tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text('{"savepoint": 1}')
     for name, said in (("plan.json", "is not a restore's plan"), ("none.json", "No such file")):
         code, _, err = tidegate(

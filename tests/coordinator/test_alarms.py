@@ -14,9 +14,9 @@ from tidegate.coordinator.alarms import AlarmRule, Alarms, span
 from tidegate.coordinator.readers import ReaderGate
 from tidegate.events import (
     Event,
-    LackedHold,
     LockReleased,
     Outcome,
+    OutstandingReader,
     UnknownTableReleased,
     UnknownTableResolved,
     VacuumFinished,
@@ -106,9 +106,9 @@ def test_a_vacuum_that_waits_longer_than_the_limit_is_said_once() -> None:
         NOON,
         LATER,
     )
-    assert said.lacks == (
-        LackedHold(lock_id=8, transaction_id=80, owner="user-8"),
-        LackedHold(transaction_id=90),
+    assert said.waits_for == (
+        OutstandingReader(lock_id=8, transaction_id=80, owner="user-8"),
+        OutstandingReader(transaction_id=90),
     )
     assert said.holds_left == 2
     assert said.limit_seconds == DAY.total_seconds()

@@ -91,7 +91,7 @@ def test_a_join_and_a_leave_read_only_the_partitions_that_moved() -> None:
     assert counts(first) == dict.fromkeys(TABLES, 2)
     bus.send([message(commit(2, table)) for table in TABLES])
     step_all(first)
-    assert sorted(each.table for each in events_on(bus, "tidegate.commands")) == sorted(TABLES)
+    assert sorted(event.table for event in events_on(bus, "tidegate.commands")) == sorted(TABLES)
 
 
 def test_a_kept_partition_that_another_process_has_written_to_is_read_again() -> None:

@@ -1,4 +1,4 @@
-"""What is due although no event comes: decided at the broker's time, once, and never too early."""
+"""Work that is due without an event: decided at the broker's time, once, and never too early."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_more_than_are_decided_at_once_are_decided_at_the_next_steps() -> None:
         gate.step(0)
         gate.step(0)
 
-    assert len({each.event_id for each in broker.said()}) == len(broker.said()) == 49
+    assert len({event.event_id for event in broker.said()}) == len(broker.said()) == 49
 
 
 def test_a_measured_subject_is_a_timed_one_too() -> None:

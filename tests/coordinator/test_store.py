@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidegate.coordinator.store
+from support.deployment_events import vacuum
 from support.rows import Rows, restored
 from support.samples import NOON, release
-from support.told import vacuum
 from tidegate.coordinator.readers import KINDS, ReaderGate
 from tidegate.coordinator.savepoints import POLICY
 from tidegate.coordinator.store import (

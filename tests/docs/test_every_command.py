@@ -36,8 +36,8 @@ WITHOUT_JSON: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def commands(found: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - typer's
-    for name, each in getattr(found, "commands", {}).items():
-        yield from commands(each, f"{path}{name} ")
+    for name, command in getattr(found, "commands", {}).items():
+        yield from commands(command, f"{path}{name} ")
     if not hasattr(found, "commands"):
         yield path.strip(), found
 
@@ -128,8 +128,8 @@ def test_a_row_on_a_wider_terminal_is_folded_and_whole(
 
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= int(columns)
-    letters = "".join(sorted("".join("".join(lines[1:]).split())))
-    assert letters == "".join(sorted("".join("".join(ROW.values()).split())))
+    dead_letters = "".join(sorted("".join("".join(lines[1:]).split())))
+    assert dead_letters == "".join(sorted("".join("".join(ROW.values()).split())))
     assert "…" not in "".join(lines)
 
 

@@ -65,7 +65,7 @@ def test_the_document_is_what_the_official_schema_wants(document: Json, official
     [
         pytest.param(lambda it: it.pop("asyncapi"), id="no version"),
         pytest.param(
-            lambda it: it["operations"]["reader-gate.receive.locks"].update(action="hear"),
+            lambda it: it["operations"]["reader-gate.receive.locks"].update(action="listen"),
             id="an unknown action",
         ),
         pytest.param(
@@ -97,11 +97,11 @@ def test_every_topic_is_a_channel_with_its_events(document: Json) -> None:
 def test_every_reference_in_the_document_leads_somewhere(document: Json) -> None:
     def references(part: Any) -> list[str]:  # noqa: ANN401 - any JSON
         if isinstance(part, list):
-            return [found for each in part for found in references(each)]
+            return [found for item in part for found in references(item)]
         if not isinstance(part, dict):
             return []
         own = [part["$ref"]] if "$ref" in part else []
-        return own + [found for each in part.values() for found in references(each)]
+        return own + [found for item in part.values() for found in references(item)]
 
     for reference in references(document):
         place = document

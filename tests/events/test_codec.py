@@ -69,7 +69,7 @@ def test_a_key_that_names_another_table_is_refused() -> None:
         event_of(b"lake.sales.returns", encode(COMMIT))
 
 
-def test_the_same_commit_told_twice_has_one_id() -> None:
+def test_the_same_commit_published_twice_has_one_id() -> None:
     later = COMMIT.model_dump() | {"event_id": "", "occurred_at": datetime.now(UTC)}
 
     assert CommitCompleted.model_validate(later).event_id == COMMIT.event_id
@@ -152,7 +152,7 @@ REQUEST = {
 
 
 @pytest.mark.parametrize(
-    "told",
+    "shown",
     [
         {"plan_only": False},
         {"expected_plan": None},
@@ -160,15 +160,15 @@ REQUEST = {
         {"occurred_at": "2026-11-21T13:00:00+01:00"},
     ],
 )
-def test_the_same_event_told_in_another_form_has_the_same_id(told: dict[str, object]) -> None:
+def test_the_same_event_in_another_form_has_the_same_id(shown: dict[str, object]) -> None:
     first = RestoreRequested.model_validate(REQUEST)
-    assert RestoreRequested.model_validate(REQUEST | told).event_id == first.event_id
+    assert RestoreRequested.model_validate(REQUEST | shown).event_id == first.event_id
     assert RestoreRequested.model_validate(REQUEST | {"plan_only": True}).event_id != first.event_id
 
 
 def test_a_list_and_a_tuple_make_the_same_event() -> None:
     made = ("delta_0000001_0000003_v0000007",)
-    told = RELEASE | {
+    shown = RELEASE | {
         "kind": "minor",
         "min_write_id": 1,
         "max_write_id": 3,
@@ -176,14 +176,14 @@ def test_a_list_and_a_tuple_make_the_same_event() -> None:
         "own_lock_id": 9,
         "locks": [{"lock_id": 9}],
     }
-    listed = VacuumFinished.model_validate(told | {"directories": list(made)})
-    assert listed.event_id == VacuumFinished.model_validate(told | {"directories": made}).event_id
+    listed = VacuumFinished.model_validate(shown | {"directories": list(made)})
+    assert listed.event_id == VacuumFinished.model_validate(shown | {"directories": made}).event_id
 
 
-def test_a_fault_of_an_event_without_an_id_is_told_once_and_at_its_field() -> None:
-    with pytest.raises(ValidationError) as told:
+def test_a_fault_of_an_event_without_an_id_is_reported_once_and_at_its_field() -> None:
+    with pytest.raises(ValidationError) as shown:
         RestoreRequested.model_validate(REQUEST | {"reason": ""})
-    assert [error["loc"] for error in told.value.errors()] == [("reason",)]
+    assert [error["loc"] for error in shown.value.errors()] == [("reason",)]
 
 
 VACUUM = {

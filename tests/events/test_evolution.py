@@ -46,7 +46,7 @@ def changed(text: str, change: Callable[[dict[str, Any]], object]) -> str:
 
 
 def field(raw: dict[str, Any], name: str) -> dict[str, Any]:
-    return next(each for each in raw["fields"] if each["name"] == name)
+    return next(entry for entry in raw["fields"] if entry["name"] == name)
 
 
 def avro_breaks(reader: str, writer: str) -> list[str]:
@@ -86,9 +86,9 @@ def test_a_version_that_differs_from_todays_is_read_by_its_own_fingerprint(
     monkeypatch.setattr("tidegate.events.schema.previous_texts", lambda: [("0.0.9", earlier)])
     previous_writers.cache_clear()
     written = make_schema(CommitCompleted, earlier)
-    told = commit(1).model_copy(update={"operation": "upsert"})
+    shown = commit(1).model_copy(update={"operation": "upsert"})
 
-    read = decode(SINGLE_OBJECT + written.fingerprint + body(written.parsed, told))
+    read = decode(SINGLE_OBJECT + written.fingerprint + body(written.parsed, shown))
 
     assert read == commit(1)
     previous_writers.cache_clear()
@@ -244,9 +244,9 @@ def test_tomorrows_bytes_without_their_schema_say_why_they_cannot_be_read() -> N
 
 def test_a_symbol_that_only_tomorrow_knows_is_a_format_error() -> None:
     text = changed(COMMIT, lambda raw: field(raw, "format")["type"]["symbols"].insert(0, "iceberg"))
-    told = {**commit(1).model_dump(), "format": "iceberg"}
+    shown = {**commit(1).model_dump(), "format": "iceberg"}
     out = BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(text)), told)
+    fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(text)), shown)
 
     with pytest.raises(FormatError, match="corrupt CommitCompleted"):
         decode_body(out.getvalue(), 0, writer_from(text))
@@ -270,7 +270,7 @@ def test_a_symbol_that_only_tomorrow_knows_is_a_format_error() -> None:
         ),
     ],
 )
-def test_a_schema_that_is_none_of_ours_is_refused(text: str, said: str) -> None:
+def test_a_schema_of_another_system_is_refused(text: str, said: str) -> None:
     with pytest.raises(FormatError, match=said):
         writer_from(text)
 

@@ -1,4 +1,4 @@
-"""Where the schema of a message is named, and what is no name of one."""
+"""Where the schema of a message is named, and invalid names."""
 
 from __future__ import annotations
 

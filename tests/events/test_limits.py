@@ -68,7 +68,7 @@ BEYOND = [
 
 
 @pytest.mark.parametrize(
-    ("kind", "field", "value"), BEYOND, ids=[f"{each[0]}.{each[1]}" for each in BEYOND]
+    ("kind", "field", "value"), BEYOND, ids=[f"{case[0]}.{case[1]}" for case in BEYOND]
 )
 def test_a_value_beyond_a_limit_is_refused_at_the_caller(
     kind: str, field: str, value: object
@@ -192,4 +192,4 @@ def test_the_schema_documents_every_limit(kind: type[Event]) -> None:
     fields = [field for field in schema["fields"] if open_ended(field["type"])]
 
     assert fields
-    assert [f["name"] for f in fields if not any(each in f["doc"] for each in STATED)] == []
+    assert [f["name"] for f in fields if not any(text in f["doc"] for text in STATED)] == []

@@ -66,7 +66,7 @@ def accepted(name: str) -> bool:
 
 
 def rendered(name: str) -> str:
-    """What a reader can tell apart: without ignorable signs, spaces, and forms of a letter."""
+    """What a reader can tell apart: without ignorable signs, spaces, and forms of a character."""
     seen = "".join(sign for sign in name if sign not in IGNORABLE)
     return "".join(unicodedata.normalize("NFKC", seen).split())
 

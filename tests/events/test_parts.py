@@ -48,7 +48,7 @@ def parts(of: int, *numbers: int) -> list[Outcome]:
 
 def counts(outcomes: list[Outcome]) -> list[int]:
     whole = whole_outcomes(outcomes)
-    return [len(each.directories) for each in whole if isinstance(each, DirectoriesCleaned)]
+    return [len(event.directories) for event in whole if isinstance(event, DirectoriesCleaned)]
 
 
 @pytest.mark.parametrize(

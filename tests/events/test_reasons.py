@@ -55,15 +55,15 @@ def test_every_reason_is_used_by_a_service() -> None:
 
 
 def test_every_reason_says_what_was_found_and_what_to_do() -> None:
-    for each in Reason:
-        assert each.value == each.name.lower().replace("_", "-")
-        assert each.meaning.endswith(".")
-        assert each.remedy.endswith(".")
+    for reason in Reason:
+        assert reason.value == reason.name.lower().replace("_", "-")
+        assert reason.meaning.endswith(".")
+        assert reason.remedy.endswith(".")
 
 
 def test_the_asyncapi_document_and_the_table_list_every_reason() -> None:
     listed = asyncapi("1")["components"]["x-reasons"]
     rows = reasons_table().splitlines()[2:]
 
-    assert list(listed) == [each.value for each in Reason]
-    assert [row.split("`")[1] for row in rows] == [each.value for each in Reason]
+    assert list(listed) == [reason.value for reason in Reason]
+    assert [row.split("`")[1] for row in rows] == [reason.value for reason in Reason]

@@ -38,7 +38,7 @@ def avro_type(annotation: Any) -> Any:  # noqa: ANN401, PLR0911 - any type in, a
         case (origin, _) if origin is dict:
             return {"type": "map", "values": "string"}
     if issubclass(annotation, StrEnum):
-        return {"enum": annotation.__name__, "symbols": [each.value for each in annotation]}
+        return {"enum": annotation.__name__, "symbols": [member.value for member in annotation]}
     if issubclass(annotation, BaseModel):
         return {"record": annotation.__name__, "fields": fields_of(annotation)}
     return PLAIN[annotation]
@@ -50,7 +50,7 @@ def fields_of(model: type[BaseModel]) -> dict[str, Any]:
 
 def plain(schema: Any, named: dict[str, Any]) -> Any:  # noqa: ANN401 - Avro schemas are JSON
     if isinstance(schema, list):
-        return [plain(each, named) for each in schema]
+        return [plain(branch, named) for branch in schema]
     if isinstance(schema, str):
         return named.get(schema, schema)
     match schema["type"]:
@@ -71,8 +71,8 @@ def plain(schema: Any, named: dict[str, Any]) -> Any:  # noqa: ANN401 - Avro sch
 
 def example(kind: type[Event]) -> tuple[bytes, Event]:
     folder = files("tidegate.events").joinpath("examples")
-    told = folder.joinpath(f"{kind.__name__}.json").read_text("utf-8")
-    return folder.joinpath(f"{kind.__name__}.bin").read_bytes(), kind.model_validate_json(told)
+    shown = folder.joinpath(f"{kind.__name__}.json").read_text("utf-8")
+    return folder.joinpath(f"{kind.__name__}.bin").read_bytes(), kind.model_validate_json(shown)
 
 
 @every_event

@@ -1,10 +1,10 @@
-"""What outcomes mean for whoever asked."""
+"""The meaning of outcomes for the requester."""
 
 from __future__ import annotations
 
 import pytest
 
-from support.told import (
+from support.deployment_events import (
     awaiting,
     cleaned,
     cleaning_refused,

@@ -1,4 +1,4 @@
-"""A changelog that nobody writes to for longer than the broker remembers its transactional id."""
+"""A changelog without writes for longer than the broker remembers its transactional id."""
 
 from __future__ import annotations
 

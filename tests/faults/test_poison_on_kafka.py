@@ -65,7 +65,7 @@ POISON = [
     pytest.param(
         lambda: gzipped(record(0, bytes(140 * MIB), b"v")),
         {KEY_LEFT_OUT: str(140 * MIB).encode(), HEADERS_LEFT_OUT: b"too large"},
-        id="a key that no dead letter can hold",
+        id="a key that no dead written can hold",
     ),
     pytest.param(
         lambda: bomb(150 * MIB),
@@ -91,12 +91,12 @@ def send(bus: KafkaBus, *events: Event, prefix: str) -> None:
     bus.send([message(event, prefix) for event in events])
 
 
-def letters(bus: KafkaBus, prefix: str) -> list[Record]:
+def dead_letters_on(bus: KafkaBus, prefix: str) -> list[Record]:
     return list(bus.log(Partition(f"{prefix}.dead-letters", 0)))
 
 
-def place_of(letter: Record) -> tuple[str, int, int]:
-    headers = {name: (content or b"").decode() for name, content in letter.headers}
+def place_of(written: Record) -> tuple[str, int, int]:
+    headers = {name: (content or b"").decode() for name, content in written.headers}
     number, offset = headers["x-original-partition"], headers["x-original-offset"]
     return headers["x-original-topic"], int(number), int(offset)
 
@@ -113,9 +113,9 @@ def test_a_decider_goes_on_after_it_and_the_dead_letter_names_its_place(
     work_off(loop, 4)
     loop.close()
 
-    [letter] = letters(bus, prefix)
-    assert place_of(letter) == (f"{prefix}.commits", 0, at)
-    assert expected.items() <= dict(letter.headers).items()
+    [written] = dead_letters_on(bus, prefix)
+    assert place_of(written) == (f"{prefix}.commits", 0, at)
+    assert expected.items() <= dict(written.headers).items()
     assert len(list(bus.log(Partition(f"{prefix}.commands", 0)))) == 1
     bus.close()
 
@@ -132,14 +132,14 @@ def test_an_executor_goes_on_after_it_also_when_it_starts_there(
     work_off(loop, 2)
     loop.close()
 
-    [letter] = letters(bus, prefix)
-    assert place_of(letter) == (f"{prefix}.commands", 0, at)
-    assert expected.items() <= dict(letter.headers).items()
+    [written] = dead_letters_on(bus, prefix)
+    assert place_of(written) == (f"{prefix}.commands", 0, at)
+    assert expected.items() <= dict(written.headers).items()
     assert len(recorder.asked) == 1
     bus.close()
 
 
-def test_of_a_batch_that_can_not_be_unpacked_each_record_has_its_letter_also_after_a_restart(
+def test_of_a_batch_that_can_not_be_unpacked_each_record_is_dead_lettered_also_after_a_restart(
     bootstrap_servers: str, prefix: str
 ) -> None:
     bus = KafkaBus({"bootstrap.servers": bootstrap_servers})
@@ -150,7 +150,7 @@ def test_of_a_batch_that_can_not_be_unpacked_each_record_has_its_letter_also_aft
         work_off(loop, records)
         loop.close()
 
-    assert [place_of(dead_letter)[2] for dead_letter in letters(bus, prefix)] == [
+    assert [place_of(dead_letter)[2] for dead_letter in dead_letters_on(bus, prefix)] == [
         at,
         at + 1,
         at + 2,
@@ -170,8 +170,8 @@ def test_who_reads_outside_of_a_group_goes_on_after_it_too(
 
     topics = TopicReader({"bootstrap.servers": bootstrap_servers}, bus)
     found = list(topics.read(topics.spans(outcomes.topic)))
-    assert [each.offset for each in found] == [0, 1, 2, at]
-    assert [bool(each.unreadable) for each in found] == [True, True, False, True]
+    assert [item.offset for item in found] == [0, 1, 2, at]
+    assert [bool(item.unreadable) for item in found] == [True, True, False, True]
     bus.close()
 
 

@@ -31,7 +31,7 @@ from tidegate.events import (
     RestoreRequested,
 )
 from tidegate.local.embedded.process import Child
-from tidegate.ops.status import look
+from tidegate.ops.status import read_snapshot
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Record
@@ -160,9 +160,11 @@ def serve(deployment: Deployment, running: dict[str, Child], number: int) -> Non
 
     def is_served() -> bool:
         ended = {
-            name: each.exit_code for name, each in running.items() if each.exit_code is not None
+            name: process.exit_code
+            for name, process in running.items()
+            if process.exit_code is not None
         }
-        assert not ended, f"{ended}: {[running[each].log.read_text()[-2000:] for each in ended]}"
+        assert not ended, f"{ended}: {[running[name].log.read_text()[-2000:] for name in ended]}"
         return wanted <= outcomes_of(deployment, table) | outcomes_of(deployment, held)
 
     wait_for(f"outcomes of {table} from every service", is_served, 120)
@@ -214,13 +216,13 @@ def test_sixty_tables_that_refuse_their_removal_do_not_keep_the_next_one_from_be
     thread.start()
     try:
         wait_for("the last table is clean", lambda: names_in(last) == [MINOR_3])
-        letters = f"{prefix}.dead-letters"
-        wait_for("the dead letters", lambda: sum(map(len, bus.spans(letters).values())) == 60)
+        dead_topic = f"{prefix}.dead-letters"
+        wait_for("the dead letters", lambda: sum(map(len, bus.spans(dead_topic).values())) == 60)
     finally:
         stop.set()
         thread.join(30)
         loop.close()
-    found = [dict(each.headers)[FAULT_HEADER] for each in bus.read(bus.spans(letters))]
+    found = [dict(record.headers)[FAULT_HEADER] for record in bus.read(bus.spans(dead_topic))]
     bus.close()
 
     assert found == [b"location"] * 60
@@ -269,8 +271,8 @@ def test_our_own_bug_on_many_tables_stops_the_service_at_each_start(
         with pytest.raises(DeadLetterFlood):
             loop.run(threading.Event())
         loop.close()
-    letters = bus.spans(f"{prefix}.dead-letters")
-    found = [dict(each.headers)[FAULT_HEADER] for each in bus.read(letters)]
+    dead_topic = bus.spans(f"{prefix}.dead-letters")
+    found = [dict(record.headers)[FAULT_HEADER] for record in bus.read(dead_topic)]
     bus.close()
 
     assert found == [b"service"] * 50
@@ -316,7 +318,7 @@ def test_what_a_killed_process_has_recorded_its_successor_writes(
         now = datetime.now(UTC)
         gates = [
             service
-            for service in look(settings, now, now).services
+            for service in read_snapshot(settings, now, now).services
             if service.name == "reader-gate"
         ]
         return gates[0].lag == 0

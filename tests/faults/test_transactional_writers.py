@@ -25,11 +25,10 @@ from tidegate.local.embedded.process import Child
 from tidegate.monitoring.catalog import DEPLOYMENT_METRICS
 from tidegate.monitoring.metrics import Metrics
 from tidegate.ops.event_log import EventLog
-from tidegate.ops.growth import Growth
 from tidegate.ops.monitor.deployment import DeploymentMonitor
 from tidegate.ops.replay import Replays, Selection
 from tidegate.ops.replay.targets import ToMoment
-from tidegate.ops.status import look
+from tidegate.ops.status import read_snapshot
 from tidegate.restores.approval import ApprovalRules
 from tidegate.restores.approval_records import ApprovalRecords
 from tidegate.runtime.bus import Partition
@@ -96,7 +95,7 @@ def lags(settings: Settings) -> dict[str, int]:
     now = datetime.now(UTC)
     return {
         service.name: service.lag
-        for service in look(settings, now - timedelta(hours=1), now).services
+        for service in read_snapshot(settings, now - timedelta(hours=1), now).services
     }
 
 
@@ -112,7 +111,7 @@ def test_services_have_no_lag_behind_markers_and_no_tool_shows_any(
     leave_markers(deployment)
     running = read_everything(deployment, settings)
     metrics = Metrics(DEPLOYMENT_METRICS)
-    DeploymentMonitor(settings, metrics).look()
+    DeploymentMonitor(settings, metrics).poll()
     shown = [
         sample.value
         for family in metrics.registry.collect()
@@ -130,10 +129,6 @@ def test_services_have_no_lag_behind_markers_and_no_tool_shows_any(
         for name in CONSUMED_EVENTS:
             replay = replays.plan_reset(name, ToMoment(datetime.now(UTC)))
             assert replay.records == 0, name
-    with Growth(settings) as growth:
-        plan = growth.plan(3)
-        growth.execute(plan)
-        assert growth.plan(3).is_done
 
 
 def test_services_start_again_behind_markers(deployment: Deployment, settings: Settings) -> None:
@@ -155,10 +150,10 @@ def test_what_reads_to_the_end_ends_at_markers_and_before_an_open_transaction(
     with transaction(deployment, "open") as producer:
         send(deployment, producer, [savepoint_request(2), commit(2)])
         for _ in range(2):
-            assert [each.offset for each in bus.log(where)] == [0]
+            assert [record.offset for record in bus.log(where)] == [0]
             assert len(list(topics.read(topics.spans(where.topic)))) == 1
             assert len(list(read_partition(deployment.connection, *where))) == 1
-            assert sum(each is not None for each in log.read()) == 0
+            assert sum(item is not None for item in log.read()) == 0
         with Replays(settings) as replays:
             found = replays.plan_events("commits", Selection())
             assert found.events == 1
@@ -173,7 +168,7 @@ def test_what_reads_to_the_end_ends_at_markers_and_before_an_open_transaction(
 def hidden(settings: Settings, where: Partition) -> float | None:
     """What the monitor shows of a partition."""
     metrics = Metrics(DEPLOYMENT_METRICS)
-    DeploymentMonitor(settings, metrics).look()
+    DeploymentMonitor(settings, metrics).poll()
     labels = {"topic": where.topic, "partition": str(where.number)}
     return metrics.registry.get_sample_value("tidegate_hidden_offsets", labels)
 

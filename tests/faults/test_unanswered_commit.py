@@ -44,7 +44,7 @@ def write_while_away(
     memory.write([(b"a", value)])
 
 
-def test_a_write_without_an_answer_is_repeated_and_stops_nobody(tmp_path: Path) -> None:
+def test_a_write_without_an_answer_is_repeated_and_stops_no_service(tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path / "kafka") as broker:
         assert broker.pid is not None
         create_topic(broker.bootstrap_servers, "memory")

@@ -47,7 +47,7 @@ def major(high: int, *names: str, ids: str | None = None) -> Compaction:
 
 
 def obsolete(vacuum: Compaction, *names: str) -> list[str]:
-    return [each.name for each in vacuum.obsolete(found(*names))]
+    return [directory.name for directory in vacuum.obsolete(found(*names))]
 
 
 @pytest.mark.parametrize("case", VACUUMED, ids=lambda case: case.title)
@@ -62,7 +62,7 @@ def test_the_last_vacuum_of_each_listing_made_its_obsolete_directories_obsolete(
         write_ids=reader(case.write_ids),
     )
     chosen = vacuum.obsolete(found(*case.directories))
-    assert sorted(each.name for each in chosen) == sorted(case.obsolete)
+    assert sorted(directory.name for directory in chosen) == sorted(case.obsolete)
 
 
 def test_an_earlier_vacuums_product_is_the_later_vacuums_to_remove() -> None:
@@ -136,7 +136,7 @@ def test_what_holds_only_aborted_ids_is_dead_within_the_range_alone() -> None:
     listing = ("delta_1_3", "delta_1_1_0", "delta_2_2_0", "delta_4_4_0")
     vacuum = minor(1, 3, ids=f"t:5:{NOTHING_OPEN}::2,4")
     assert obsolete(vacuum, *listing) == ["delta_1_1_0"]
-    assert [each.name for each in vacuum.aborted(found(*listing))] == ["delta_2_2_0"]
+    assert [directory.name for directory in vacuum.aborted(found(*listing))] == ["delta_2_2_0"]
 
 
 def test_a_product_is_known_with_or_without_its_transaction() -> None:
@@ -147,7 +147,7 @@ def test_a_product_is_known_with_or_without_its_transaction() -> None:
     assert minor(1, 3, "delta_1_3_v7").is_product(visible)
 
 
-def test_another_transactions_directory_is_no_product() -> None:
+def test_another_transactions_directory_is_not_a_product() -> None:
     assert not minor(1, 3, txn=8).is_product(parse_name("delta_1_3_v7"))
     assert not minor(1, 3, "delta_1_3_v8").is_product(parse_name("delta_1_3_v7"))
     assert not minor(1, 3).is_product(parse_name("delete_delta_1_3"))
@@ -264,7 +264,10 @@ def test_no_reader_that_began_after_a_vacuum_loses_a_directory_to_it(
         return
     chosen = data.draw(st.integers(0, len(vacuums) - 1), label="the vacuum that is cleaned")
     vacuum = vacuums[chosen]
-    gone = {each.name for each in (*vacuum.obsolete(found(*names)), *vacuum.aborted(found(*names)))}
+    gone = {
+        directory.name
+        for directory in (*vacuum.obsolete(found(*names)), *vacuum.aborted(found(*names)))
+    }
     latest = data.draw(st.integers(chosen, len(vacuums) - 1), label="the last one it sees")
     mark, seen = after[latest]
     mark += data.draw(st.integers(0, 2), label="writes it sees beyond that")
@@ -321,11 +324,11 @@ def test_no_reader_of_hive_3_loses_a_directory_though_no_name_has_a_transaction(
 
     def listing(of: list[str], *, compacted: bool) -> list[FoundDirectory]:
         unique = dict.fromkeys(map(as_hive_3, of))
-        return [FoundDirectory.named(each, compacted=compacted) for each in unique]
+        return [FoundDirectory.named(name, compacted=compacted) for name in unique]
 
     seen = listing(names, compacted=has_marker)
     try:
-        gone = {each.name for each in (*vacuum.obsolete(seen), *vacuum.aborted(seen))}
+        gone = {directory.name for directory in (*vacuum.obsolete(seen), *vacuum.aborted(seen))}
     except NotEnoughHistory:
         return
     latest = data.draw(st.integers(chosen, len(vacuums) - 1), label="the last one it sees")

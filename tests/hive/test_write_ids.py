@@ -33,7 +33,7 @@ def test_ids_are_sorted_and_a_transaction_list_may_hold_ranges() -> None:
 @pytest.mark.parametrize(
     "text", ["", "t", "t:1", "t:x:1::", "t:1:2:a:", "t:1:2:::", ":1:2::", "t:-1:2::", "t:1_0:2::"]
 )
-def test_what_is_no_list_of_valid_write_ids_is_refused(text: str) -> None:
+def test_what_is_not_a_list_of_valid_write_ids_is_refused(text: str) -> None:
     with pytest.raises(FormatError):
         ValidWriteIds.parse(text)
 

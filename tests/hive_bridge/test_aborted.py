@@ -51,16 +51,16 @@ class Sweep(Unobserved):
         self.refusals += 1
 
     def after(self, seconds: float, db: str) -> list[WritesAborted]:
-        """What is published of a database so much later."""
+        """The events of a database, published so much later."""
         self.now += seconds
         with MetastoreClient(self.engine.settings) as client:
             aborted = client.transactions().aborted
         self.sweep.look(aborted or frozenset({1}))
         self.sweep.wait(60)
         found = self.sweep.look(frozenset())
-        for each in found:
-            self.sweep.published(each)
-        return [each for each in found if f".{db}." in each.table]
+        for event in found:
+            self.sweep.published(event)
+        return [event for event in found if f".{db}." in event.table]
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_what_aborted_is_published_after_its_grace_time_and_only_that_is_cleaned
     txn = engine.open_txn()
     running = engine.write_id(db, "orders", txn)
     later = engine.aborted_write(db, "orders")
-    build(location, {delta(each): 10 for each in (good, bad, running, later)})
+    build(location, {delta(write_id): 10 for write_id in (good, bad, running, later)})
 
     assert sweep.after(0, db) == []
     assert sweep.after(GRACE - 1, db) == []
@@ -99,7 +99,7 @@ def test_what_aborted_is_published_after_its_grace_time_and_only_that_is_cleaned
     assert sweep.after(10, db) == []  # said once, for a while
     clean(fact)
 
-    assert names_in(location) == [delta(each) for each in (good, running, later)]
+    assert names_in(location) == [delta(write_id) for write_id in (good, running, later)]
     engine.commit(txn)
     assert sweep.after(1, db) == []
     again = engine.aborted_write(db, "orders")  # which delays no earlier one
@@ -108,11 +108,11 @@ def test_what_aborted_is_published_after_its_grace_time_and_only_that_is_cleaned
     [fact] = sweep.after(1, db)
     clean(fact)
     shutil.rmtree(location / delta(again))
-    assert names_in(location) == [delta(each) for each in (good, running)]
+    assert names_in(location) == [delta(write_id) for write_id in (good, running)]
 
 
 @on_both_versions
-def test_partitions_that_the_metastore_has_never_heard_of_are_met_too(
+def test_partitions_that_the_metastore_does_not_know_are_met_too(
     engine: HiveEngine, sweep: Sweep
 ) -> None:
     """Of a write with dynamic partitions that aborted early; a base in one decides about none."""

@@ -60,13 +60,15 @@ def table(tmp_path: Path) -> Path:
     return build(tmp_path / "t", {ABORTED: 10, "delta_0000005_0000005_0000": 10})
 
 
-def test_the_fact_says_what_the_cleaner_will_find(table: Path) -> None:
+def test_the_event_has_the_content_that_the_cleaner_will_find(table: Path) -> None:
     before = ids(4, "4")
     found = look(Metastore(table, ids(9, "4")), before)
     assert found is not None
-    [fact] = found.facts("lake", "test")
+    [event] = found.events("lake", "test")
     listed = read_acid_directories(Storage(), str(table), ThreadMap(1)) or ()
-    assert fact.content == content_of(each for each in listed if each.name == ABORTED)
+    assert event.content == content_of(
+        directory for directory in listed if directory.name == ABORTED
+    )
 
 
 def test_an_object_stores_markers_hinder_nothing(table: Path) -> None:

@@ -56,14 +56,14 @@ def test_a_compaction_is_published_with_its_snapshot_and_its_holds(
     assert event.directories == (product("delta_0000002_0000004", txn),)
     assert (event.min_write_id, event.max_write_id) == (2, 4)
     assert event.valid_write_ids == f"{db}.orders:4:9223372036854775807::{aborted}"
-    # whoever is later sees what the compaction made; Hive 3 does not say who is
+    # a later reader sees what the compaction made; Hive 3 does not say who is
     beside = {later_lock} if engine.is_hive_3 else set[int]()
     assert {lock.lock_id for lock in event.locks} == {0, locked} | beside
     assert {reader, compiling} <= set(event.open_transactions)
     assert (later in event.open_transactions) == engine.is_hive_3
     assert len(watched.vacuums(db)) == 1  # published once
-    for each in (reader, compiling, later):
-        engine.commit(each)
+    for transaction in (reader, compiling, later):
+        engine.commit(transaction)
 
 
 @on_both_versions
@@ -98,7 +98,7 @@ def test_every_hold_is_released_when_it_ends_and_none_before(
     assert reasons[plain, None] is ReleaseReason.UNLOCKED
     assert reasons[None, compiled] is ReleaseReason.COMMITTED
     assert reasons[None, aborts] in {ReleaseReason.ABORTED, ReleaseReason.COMMITTED}
-    assert [each.lock_id for each in last] == [on_database]
+    assert [hold.lock_id for hold in last] == [on_database]
 
 
 @on_both_versions
@@ -123,7 +123,7 @@ def test_a_reader_that_locks_its_tables_one_by_one_holds_until_its_end(
 
 
 @on_both_versions
-def test_where_readers_lock_at_once_a_long_query_on_another_table_holds_nobody_back(
+def test_where_readers_lock_at_once_a_long_query_on_another_table_holds_no_cleaning_back(
     engine: HiveEngine,
 ) -> None:
     watched = Watched(engine, readers_lock_at_once=True)
@@ -190,8 +190,8 @@ def test_a_reader_that_died_is_released_as_expired(tmp_path: Path) -> None:
 
         found = wait_for("the time-out", both, 120)
 
-        assert {each.lock_id or each.transaction_id for each in found} == {dead, dead_lock}
-        assert {each.reason for each in found} == {ReleaseReason.EXPIRED}
+        assert {event.lock_id or event.transaction_id for event in found} == {dead, dead_lock}
+        assert {event.reason for event in found} == {ReleaseReason.EXPIRED}
         watched.bridge.close()
         engine.close()
 
@@ -348,7 +348,7 @@ def test_what_cannot_be_published_is_said_once(
         assert watched.vacuums(db) == []
 
     [said] = [message for message in caplog.messages if db in message]
-    assert "nothing that it made is in" in said
+    assert "no directory that it made is in" in said
 
 
 @on_both_versions
@@ -363,7 +363,7 @@ def test_a_table_that_is_dropped_or_not_acid_is_refused_by_name(engine: HiveEngi
         )
         with pytest.raises(NotDescribed, match="not transactional"):
             describe(replace(queued, table="plain"), client, Storage())
-        why = "nothing that it made" if engine.is_hive_3 else "exceeds its highest write id 2"
+        why = "no directory that it made" if engine.is_hive_3 else "exceeds its highest write id 2"
         with pytest.raises(NotDescribed, match=why):
             describe(replace(queued, highest_write_id=2), client, Storage())
         with pytest.raises(NotDescribed, match=r"get_partition_by_name"):

@@ -27,7 +27,7 @@ def entry(txn: int, state: str = READY_FOR_CLEANING) -> Compaction:
 
 
 def cleaned(cleanings: Cleanings, *queue: Compaction) -> list[int | None]:
-    return [each.transaction_id for each, _ in cleanings.cleaned(queue)]
+    return [cleaning.transaction_id for cleaning, _ in cleanings.cleaned(queue)]
 
 
 def test_only_the_outcome_of_its_own_cleaning_makes_an_entry_cleaned() -> None:
@@ -56,11 +56,11 @@ def test_a_vacuum_of_another_catalog_has_no_entry_here() -> None:
 def test_a_vacuum_that_was_published_with_other_holds_is_cleaned_by_either_command() -> None:
     first, second = vacuum([1], own_transaction_id=9), vacuum([1, 2], own_transaction_id=9)
     assert first.event_id != second.event_id
-    for each in (first, second):
+    for cleaned_first in (first, second):
         cleanings = Cleanings("hive")
         cleanings.take(first)
         cleanings.take(second)
-        cleanings.take(outcome(each))
+        cleanings.take(outcome(cleaned_first))
         assert cleaned(cleanings, entry(9)) == [9]
 
 
@@ -83,7 +83,7 @@ def test_a_later_vacuum_does_the_work_of_those_that_it_contains_and_of_no_other(
         of_range(13, 7, 9),
         of_range(14, 1, 6, VacuumKind.MAJOR),
     )
-    everything = [entry(each) for each in (11, 12, 13, 14)]
+    everything = [entry(number) for number in (11, 12, 13, 14)]
     for done, expected in (
         (minor, [11]),
         (wider, [11, 12]),
@@ -91,8 +91,8 @@ def test_a_later_vacuum_does_the_work_of_those_that_it_contains_and_of_no_other(
         (major, [11, 12, 14]),
     ):
         cleanings = Cleanings("hive")
-        for each in (minor, wider, ahead, major):
-            cleanings.take(each)
+        for event in (minor, wider, ahead, major):
+            cleanings.take(event)
         cleanings.take(outcome(done))
         assert cleaned(cleanings, *everything) == expected
     cleanings = Cleanings("hive")
@@ -111,7 +111,7 @@ def test_what_the_queue_does_not_have_any_more_is_forgotten_and_nothing_that_it_
     look = cleanings.begin()
     cleanings.take(of_range(13, 2, 13))  # after the queue was asked for
     cleanings.forget([entry(11), entry(12, state="succeeded")], look)
-    assert [cleanings.published(entry(each)) is not None for each in (11, 12, 13)] == [
+    assert [cleanings.published(entry(number)) is not None for number in (11, 12, 13)] == [
         True,
         False,
         True,

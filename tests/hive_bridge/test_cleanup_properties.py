@@ -65,5 +65,5 @@ def test_a_table_may_turn_delayed_cleaning_off_and_an_unknown_commit_is_not_dela
 
 
 def test_a_retention_time_that_is_not_one_delays_and_is_said() -> None:
-    with pytest.raises(NotYet, match="not understood: 'soon'"):
+    with pytest.raises(NotYet, match="not a duration: 'soon'"):
         check({RETENTION: "soon"}, settings={DELAYED: "true"})

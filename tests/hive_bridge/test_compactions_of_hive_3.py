@@ -54,7 +54,7 @@ class Queue:
 
         def due() -> list[Compaction]:
             entries = self.compactions.completed(queue)
-            return [each for each, _ in self.compactions.described(entries)]
+            return [event for event, _ in self.compactions.described(entries)]
 
         first = due()
         self.compactions.wait(60)
@@ -105,7 +105,7 @@ def test_what_is_published_already_is_not_published_again_after_a_restart(queue:
 def test_a_refused_one_does_not_stand_in_the_way_of_the_next(queue: Queue) -> None:
     queue.answers = {7: NotDescribed("nothing that it made is there"), 9: made(5)}
     assert queue.look(FIRST) == []
-    assert [each.compaction_id for each in queue.look(FIRST, SECOND)] == [9]
+    assert [entry.compaction_id for entry in queue.look(FIRST, SECOND)] == [9]
 
 
 def test_one_whose_names_can_not_be_written_ends_nothing_and_the_next_is_published(
@@ -205,7 +205,7 @@ def test_while_another_one_renames_its_directories_nothing_is_concluded(
     queues: list[tuple[Compaction, ...]] = [
         (FIRST, replace(SECOND, state=state)) for state in (before, after)
     ]
-    with pytest.raises(NotYet, match="under way"):
+    with pytest.raises(NotYet, match="is running"):
         Metastore(tmp_path, queues).describe()
 
 

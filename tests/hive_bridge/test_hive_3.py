@@ -1,4 +1,4 @@
-"""What is different with Hive 3: on a real Metastore 3.1.3, with the real cleaner."""
+"""Hive 3 differs: on a real Metastore 3.1.3, with the real cleaner."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_compaction_is_not_looked_up_while_another_of_the_same_place_is_under_
         assert queued.vacuums(db) == []
 
     [said] = [message for message in caplog.messages if db in message]
-    assert "another compaction of the same place is under way" in said
+    assert "another compaction of the same place is running" in said
     engine.end(other, last)
     again = Queued(engine, queued.bridge.baseline)
     assert len(again.vacuums(db)) == 1

@@ -1,4 +1,4 @@
-"""What is left of a compaction's cleaning keeps it from being marked."""
+"""The rest of a compaction's cleaning keeps it from being marked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left of a compaction is looked for where its table is, as the store lists it."""
+"""The rest of a compaction is searched for where its table is, as the store lists it."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_products_are_found_by_the_transaction_in_their_names(
 ) -> None:
     found = products_of(compaction(kind, txn, highest), NAMES)
 
-    assert tuple(each.name for each in found) == expected
+    assert tuple(product.name for product in found) == expected
     if found:
         assert write_id_range(found) == (1, highest)
 
@@ -96,7 +96,7 @@ def test_products_of_hive_3_are_known_by_what_they_cover_or_by_their_marker(
     """Its Metastore says neither the transaction nor the write ids of a compaction."""
     found = products_of_hive_3(compaction(kind, None, 0), names, marked)
 
-    assert tuple(each.name for each in found) == expected
+    assert tuple(product.name for product in found) == expected
 
 
 def compaction(kind: VacuumKind, txn: int | None, highest: int) -> Compaction:

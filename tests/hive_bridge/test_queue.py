@@ -1,4 +1,4 @@
-"""What was cleaned is marked in the queue: on a real Metastore, with the real cleaner."""
+"""A cleaned compaction is marked in the queue: on a real Metastore, with the real cleaner."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_what_a_later_vacuum_superseded_is_marked_too(engine: HiveEngine, queued
     compacted(engine, db, location, (last - 5, last))
     both = queued.vacuums(db)
 
-    queued.clean(max(both, key=lambda each: each.max_write_id))
+    queued.clean(max(both, key=lambda entry: entry.max_write_id))
     queued.settle()
 
     assert queued.state(engine, db) == [SUCCEEDED, SUCCEEDED]
@@ -197,9 +197,9 @@ def test_a_table_that_moved_is_marked_only_if_nothing_is_left_in_its_new_place(
     assert isinstance(queued.clean(event), DirectoriesCleaned)  # where it was compacted
     queued.settle()
     assert queued.state(engine, db) == [READY]
-    for each in names_in(elsewhere):
-        if each != made:
-            shutil.rmtree(elsewhere / each)
+    for name in names_in(elsewhere):
+        if name != made:
+            shutil.rmtree(elsewhere / name)
     again = Queued(engine, queued.bridge.baseline)
     again.bridge.take(queued.events)
     again.settle()

@@ -27,7 +27,7 @@ def look(holds: WaitingHolds, shown: Snapshot, number: int | None = None) -> lis
 
 
 def ids(ended: Sequence[Ended]) -> set[tuple[str, int | None, int | None]]:
-    return {(each.table, each.lock_id, each.transaction_id) for each in ended}
+    return {(event.table, event.lock_id, event.transaction_id) for event in ended}
 
 
 def test_a_lock_that_is_not_listed_any_more_has_ended_and_the_others_have_not() -> None:
@@ -96,8 +96,8 @@ def test_the_vacuums_of_another_catalog_are_another_metastores() -> None:
 def test_what_was_released_is_not_waited_for_any_more() -> None:
     holds = waiting()
     holds.vacuum(vacuum(locks=[5], open_txns=[7]))
-    for each in look(holds, snapshot()):
-        holds.release(released(each))
+    for event in look(holds, snapshot()):
+        holds.release(released(event))
 
     assert look(holds, snapshot()) == []
     assert len(holds) == 0
@@ -125,7 +125,7 @@ def test_what_was_released_is_not_waited_for_any_more() -> None:
         pytest.param([lock(1, table="stock", transaction_id=8)], False, id="another one did"),
     ],
 )
-def test_an_open_transaction_that_locked_other_tables_only_holds_nobody_back(
+def test_an_open_transaction_that_locked_other_tables_only_holds_no_cleaning_back(
     locks: list[Lock], *, is_free: bool
 ) -> None:
     holds = waiting()
@@ -164,11 +164,11 @@ def test_nothing_is_released_while_it_is_listed_and_everything_is_in_the_end(
         )
 
     def publish(ended: list[Ended]) -> None:
-        for each in ended:
-            assert each.lock_id not in live_locks
-            assert each.transaction_id not in live_txns
-            published.add((each.table, each.lock_id, each.transaction_id))
-            holds.release(released(each))
+        for event in ended:
+            assert event.lock_id not in live_locks
+            assert event.transaction_id not in live_txns
+            published.add((event.table, event.lock_id, event.transaction_id))
+            holds.release(released(event))
 
     for step in data.draw(
         st.lists(st.sampled_from(["vacuum", "end", "look", "again"]), max_size=25)
@@ -179,7 +179,7 @@ def test_nothing_is_released_while_it_is_listed_and_everything_is_in_the_end(
             txns = data.draw(st.sets(st.sampled_from(sorted(live_txns) or [20])))
             holds.vacuum(vacuum(sorted(locks), sorted(txns), table))
             expected |= {(table, 0, None)}
-            expected |= {(table, each, None) for each in locks}
+            expected |= {(table, lock_id, None) for lock_id in locks}
             expected |= {(table, None, txn) for txn in txns}
         elif step == "end":
             ended = data.draw(st.sets(st.sampled_from([*range(1, 7), *range(20, 26)])))

@@ -184,9 +184,9 @@ def test_a_metastore_that_restarts_is_the_same_one(tmp_path: Path) -> None:
         engine.close()
 
 
-def test_nobody_there_is_a_transient_fault() -> None:
+def test_a_missing_server_is_a_transient_fault() -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # nobody listens
+        taken.bind(("127.0.0.1", 0))  # bound, but not listening
         settings = MetastoreSettings(uri=f"thrift://127.0.0.1:{taken.getsockname()[1]}")
         with MetastoreClient(settings) as client, pytest.raises(TransientError):
             client.locks()
@@ -210,7 +210,7 @@ def test_nobody_there_is_a_transient_fault() -> None:
         ),
     ],
 )
-def test_half_an_answer_is_no_empty_list_of_locks(answer: bytes) -> None:
+def test_half_an_answer_is_not_an_empty_list_of_locks(answer: bytes) -> None:
     with (
         _Server(answer) as settings,
         MetastoreClient(settings) as client,
@@ -231,7 +231,7 @@ def test_an_answer_that_comes_late_is_never_taken_for_another_calls() -> None:
 
 
 class _Server:
-    """A server that gives the same bytes to whoever connects, then hangs up."""
+    """A server that gives the same bytes to every client, then hangs up."""
 
     def __init__(self, answer: bytes, after: float = 0.0) -> None:
         self._answer, self._after = answer, after

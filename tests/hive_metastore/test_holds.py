@@ -15,7 +15,7 @@ def holds(shown: Snapshot, partition: str | None = None, next_txn: int | None = 
 
 
 def lock_ids(found: Holds) -> list[int]:
-    return [each.lock_id for each in found.locks]
+    return [hold.lock_id for hold in found.locks]
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_without_the_library_it_is_a_fault_of_the_installation(
 @pytest.mark.slow
 @pytest.mark.full
 @pytest.mark.parametrize("protection", ["auth", "auth-conf"])
-def test_a_metastore_with_kerberos_answers_who_has_a_ticket_and_nobody_else(
+def test_a_metastore_with_kerberos_answers_only_clients_with_a_ticket(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protection: Literal["auth", "auth-conf"]
 ) -> None:
     with realm(tmp_path / "realm") as made:

@@ -30,7 +30,7 @@ HIVE_4 = Compaction(1, "sales", "orders", None, MINOR, READY_FOR_CLEANING, 3, 20
             {"transaction_id": None, "next_transaction_id": None}, True, id="Hive 3 has renamed it"
         ),
         pytest.param({"state": "working"}, False, id="at work"),
-        pytest.param({"state": "succeeded"}, False, id="cleaned by somebody"),
+        pytest.param({"state": "succeeded"}, False, id="cleaned by another"),
         pytest.param({"state": "failed"}, False, id="failed"),
     ],
 )
@@ -65,4 +65,4 @@ def test_the_snapshot_of_a_compaction_says_of_each_id_what_the_metastore_says(
     for write_id in range(1, 36):
         assert cut.is_valid(write_id) == (write_id <= highest and now.is_valid(write_id))
         assert cut.is_aborted(write_id) == (write_id <= highest and now.is_aborted(write_id))
-    assert cut.min_open == min((each for each in opened if each <= highest), default=NOTHING_OPEN)
+    assert cut.min_open == min((txn for txn in opened if txn <= highest), default=NOTHING_OPEN)

@@ -15,7 +15,7 @@ import pytest
 ROOT: Final = Path(__file__).parents[1]
 _HUDI, _RESUMED = "hudi/test_hudi_hostile.py", "restores/test_restore_resumed.py"
 _READS, _SWAPS = "storage/test_confined_reads.py", "tables/warehouse/test_link_swaps.py"
-_LETTERS = "ops/dead_letters/test_dead_letters"
+_DEAD_LETTERS = "ops/dead_letters/test_dead_letters"
 _SIGNED, _SPARK = "authorization/test_signed_commands.py", "compute/test_spark.py"
 
 ATTACKS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
@@ -76,7 +76,7 @@ ATTACKS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     },
     "a few bytes expand to gigabytes": {
         "hive/test_write_ids.py": ("test_wide_ranges_take_no_memory",),
-        "runtime/test_large_letters.py": ("test_a_message_that_is_large_once_it_is_unpacked",),
+        "runtime/test_large_dead_letters.py": ("test_a_message_that_is_large_once_it_is_unpacked",),
         "events/test_limits.py": (
             "test_a_value_that_is_too_large_is_refused_before_it_is_decoded",
         ),
@@ -94,7 +94,7 @@ ATTACKS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "test_only_a_lifetime_lets_a_service_remove_a_person_s",
         ),
         "savepoints/test_policy_life.py": (
-            "test_what_only_looks_like_a_mark_is_none",
+            "test_what_only_resembles_a_mark_is_not_one",
             "test_a_person_can_not_write_a_mark_in_a_comment",
         ),
     },
@@ -111,12 +111,12 @@ ATTACKS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         ),
     },
     "a forged dead letter is redriven and becomes a command": {
-        f"{_LETTERS}.py": (
+        f"{_DEAD_LETTERS}.py": (
             "test_a_dead_letter_is_what_the_record_at_its_origin_is",
             "test_headers_that_no_broker_has_written_can_still_be_listed_and_discarded",
         ),
-        f"{_LETTERS}_on_kafka.py": (
-            "test_a_forged_dead_letter_of_a_restore_that_nobody_requested_is_not_sent",
+        f"{_DEAD_LETTERS}_on_kafka.py": (
+            "test_a_forged_dead_letter_of_a_restore_without_a_request_is_not_sent",
             "test_what_destroys_is_redriven_with_an_explicit_word_only",
         ),
     },
@@ -125,7 +125,7 @@ ATTACKS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "test_a_completed_restore_of_anything_else_does_not_stand_for_this_one",
         ),
     },
-    "a forged command, or somebody else's name in one": {
+    "a forged command, or another person's name in one": {
         _SIGNED: (
             "test_an_unsigned_command_is_refused_with_its_reason",
             "test_a_forged_signature_is_refused",
@@ -135,7 +135,7 @@ ATTACKS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "test_the_verified_name_and_not_the_one_in_the_request_is_compared_with_the_list",
         ),
         "authorization/test_services_sign.py": (
-            "test_the_gate_signs_and_the_cleaner_obeys_nobody_else",
+            "test_the_gate_signs_and_the_cleaner_obeys_no_other_signer",
         ),
         "runtime/test_who_asked.py": (
             "test_an_outcome_says_who_asked_and_why_as_the_command_does",
@@ -162,7 +162,7 @@ ATTACKS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     },
     "another user of the machine reads the embedded broker's data": {
         "local/embedded/test_broker.py": (
-            "test_nobody_else_may_read_the_data_the_settings_or_the_log",
+            "test_other_users_may_not_read_the_data_the_settings_or_the_log",
         ),
     },
     "secrets in texts": {

@@ -51,7 +51,7 @@ def rules(layout: Layout, *instants: Instant, compacting: int | None = None) -> 
 
 def names(names: list[str], by: SliceRules, until: int) -> list[str]:
     found = latest_slices("p", names, by, at(until), NOTHING)
-    return [name for each in found for name in each.file_names]
+    return [name for slice_ in found for name in slice_.file_names]
 
 
 FOUR = [completed(minute, minute + 1) for minute in (1, 3, 5, 7)]
@@ -182,7 +182,7 @@ def test_a_log_file_of_an_archived_delta_commit_is_of_the_slice_that_no_compacti
     kept = [completed(3, 4, Action.COMMIT), completed(5, 6, Action.COMMIT), completed(7, 8)]
     two = rules(Layout.TWO, *kept)
     assert compactions_to_read("p", OVERTAKEN, two) == {at(3), at(5)}
-    read = {at(minute): {("p", name) for name in each} for minute, each in merged.items()}
+    read = {at(minute): {("p", name) for name in files} for minute, files in merged.items()}
     assert names(OVERTAKEN, replace(two, merged=read), 7) == sorted(newest)
 
 
@@ -217,7 +217,7 @@ def test_a_log_file_is_kept_with_both_slices_if_the_compaction_is_archived_too()
         ),
         pytest.param(
             [log(2), base(5)], {}, 4, [log(2)],
-            id="a group that began with log files, before a base file that is no compaction's",
+            id="a group that began with log files, before a base file that is not of a compaction",
         ),
     ],
 )  # fmt: skip
@@ -226,7 +226,7 @@ def test_every_slice_that_an_archived_delta_commit_may_be_of_keeps_its_log_file(
 ) -> None:
     """Those of 2 and 3 are archived."""
     kept = [completed(4, 5), completed(5, 6, Action.COMMIT), completed(7, 8)]
-    read = {at(minute): {("p", name) for name in each} for minute, each in merged.items()}
+    read = {at(minute): {("p", name) for name in files} for minute, files in merged.items()}
     two = replace(rules(Layout.TWO, *kept), merged=read)
     assert names(files, two, until) == sorted(expected)
 
@@ -255,7 +255,7 @@ def test_no_plan_is_read_where_the_timeline_says_it_all() -> None:
 
 
 @given(histories())
-def test_the_newest_slice_has_every_committed_log_file_that_its_base_lacks(
+def test_the_newest_slice_has_every_committed_log_file_that_its_base_misses(
     history: tuple[list[Instant], list[str], int],
 ) -> None:
     instants, files, until = history
@@ -264,8 +264,8 @@ def test_the_newest_slice_has_every_committed_log_file_that_its_base_lacks(
     found = latest_slices("p", files, by, at(until), NOTHING)
 
     bases = [i.timestamp for i in by.timeline.completed_writes if i.action is Action.COMMIT]
-    newest = max((each for each in bases if each <= at(until)), default="")
-    following = min((each for each in bases if each > at(until)), default="~")
+    newest = max((instant for instant in bases if instant <= at(until)), default="")
+    following = min((instant for instant in bases if instant > at(until)), default="~")
     needed = {
         f".g_{i.timestamp}.log.1_0-1-2"
         for i in by.timeline.completed_writes
@@ -274,13 +274,13 @@ def test_the_newest_slice_has_every_committed_log_file_that_its_base_lacks(
     if newest:
         (only,) = found
         assert only.instant == newest
-        assert {each.file_name for each in only.logs} == needed
-    for each in found:
-        check_only_committed(each, by)
+        assert {log_file.file_name for log_file in only.logs} == needed
+    for slice_ in found:
+        check_only_committed(slice_, by)
 
 
-def check_only_committed(each: FileSlice, by: SliceRules) -> None:
-    for name in each.file_names:
+def check_only_committed(slice_: FileSlice, by: SliceRules) -> None:
+    for name in slice_.file_names:
         file = parse_data_file(name)
         assert file is not None
         assert by.timeline.is_committed(file.instant)

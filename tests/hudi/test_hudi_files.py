@@ -51,7 +51,7 @@ def test_a_log_file_s_name_reads_back(token: str) -> None:
 @pytest.mark.parametrize(
     "name", [".hoodie_partition_metadata", f".a_0-1-2_{ONE}.parquet.crc", "a.parquet", "_SUCCESS"]
 )
-def test_other_files_are_no_data(name: str) -> None:
+def test_other_files_are_not_data(name: str) -> None:
     assert BaseFile.parse(name) is None
     assert LogFile.parse(name) is None
 
@@ -68,7 +68,7 @@ def test_a_group_shows_its_newest_file_at_or_before_the_instant() -> None:
 
     latest = latest_slices("p0", files, RULES, TWO, frozenset())
 
-    assert [name for each in latest for name in each.file_names] == names(("a", TWO))
+    assert [name for slice_ in latest for name in slice_.file_names] == names(("a", TWO))
 
 
 def test_files_of_writes_that_never_completed_are_passed_over() -> None:
@@ -77,7 +77,7 @@ def test_files_of_writes_that_never_completed_are_passed_over() -> None:
 
     latest = latest_slices("p0", files, RULES, THREE, frozenset())
 
-    assert [name for each in latest for name in each.file_names] == names(("a", TWO))
+    assert [name for slice_ in latest for name in slice_.file_names] == names(("a", TWO))
 
 
 def test_files_of_archived_writes_count() -> None:

@@ -87,7 +87,7 @@ def test_a_name_and_its_value_are_each_other_s_inverse(
         (Layout.TWO, "history"),
     ],
 )
-def test_what_no_hudi_timeline_holds_is_no_instant(layout: Layout, name: str) -> None:
+def test_what_no_hudi_timeline_holds_is_not_a_instant(layout: Layout, name: str) -> None:
     assert Instant.parse(name, layout) is None
 
 

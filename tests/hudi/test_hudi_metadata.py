@@ -259,7 +259,7 @@ def test_a_clean_says_from_where_on_it_keeps_files() -> None:
     assert earliest_to_retain(clean_file(earliestInstantToRetain=None)) is None
 
 
-def test_what_is_no_clean_is_refused() -> None:
+def test_what_is_not_a_clean_is_refused() -> None:
     with pytest.raises(FormatError):
         earliest_retained(clean_file(earliestInstantToRetain=None))
     with pytest.raises(FormatError):

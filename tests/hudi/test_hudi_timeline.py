@@ -42,7 +42,7 @@ def test_a_clustering_that_completed_is_one_replacecommit() -> None:
     assert Timeline.of(files).writes == (done,)
 
 
-def test_a_savepoint_is_no_part_of_the_commit_with_its_time() -> None:
+def test_a_savepoint_is_not_a_part_of_the_commit_with_its_time() -> None:
     done = write(1, 2)
 
     timeline = Timeline.of([done, savepoint(done)])

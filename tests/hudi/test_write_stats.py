@@ -43,8 +43,8 @@ def as_fastavro_reads_it(content: bytes) -> list[WriteStat]:
     stats = containers.decode(content)[STATS] or {}
     return [
         write_stat(partition, stat)
-        for partition, each in stats.items()
-        for stat in each
+        for partition, stats_of_one in stats.items()
+        for stat in stats_of_one
         if stat["path"]
     ]
 
@@ -137,7 +137,7 @@ def test_a_partition_that_is_there_twice_counts_once_as_in_any_dictionary() -> N
     stat = {"fileId": "g", "path": "p/g"}
     content = containers.encode(KINDS[0], {STATS: {"p": [stat], "q": [stat]}})
     twice = content.replace(b"\2q", b"\2p")
-    assert [each.partition for each in read(twice)] == ["p"]
+    assert [stat.partition for stat in read(twice)] == ["p"]
 
 
 def test_of_a_json_commit_only_what_is_read_is_kept_of_each_file() -> None:

@@ -22,7 +22,7 @@ def test_a_message_of_hudi_names_the_table_and_the_instant() -> None:
     assert found == Callback("file:/wh/orders", "20260101100000000")
 
 
-def test_a_field_that_is_no_text_between_them_does_no_harm() -> None:
+def test_a_field_that_is_not_text_between_them_does_no_harm() -> None:
     message = json.dumps({"commitTime": "2", "tableName": None, "n": -1, "basePath": "/a\u00e9"})
     assert parse_callback(message.encode()) == Callback("/a\u00e9", "2")
 
@@ -41,6 +41,6 @@ def test_a_field_that_is_no_text_between_them_does_no_harm() -> None:
         json.dumps(MESSAGE | {"basePath": "x" * 5_000}).encode(),
     ],
 )
-def test_junk_is_no_message(content: bytes) -> None:
+def test_junk_is_not_a_message(content: bytes) -> None:
     with pytest.raises(FormatError):
         parse_callback(content)

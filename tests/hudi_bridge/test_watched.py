@@ -167,7 +167,7 @@ def test_an_instant_that_no_event_takes_is_passed_over_and_the_others_are_not(
 
     found = watched(table, start="earliest").look(STORAGE)
 
-    assert [each.instant for each in found] == [at(1), at(2), at(3), at(4)]
+    assert [event.instant for event in found] == [at(1), at(2), at(3), at(4)]
 
 
 def test_what_a_writer_adds_to_a_commit_does_not_outgrow_a_message(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_table_whose_timeline_outgrows_the_memory_is_not_published_over_and_ov
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hudi archives nothing after the first savepoint: a timeline may have any length."""
-    monkeypatch.setattr("tidegate.hudi_bridge.watched._KEPT", 2)
+    monkeypatch.setattr("tidegate.hudi_bridge.watched._REMEMBERED", 2)
     table = four_commits(tmp_path / "orders", 9)
     watch = watched(table, start="earliest")
     assert taken(watch, watch.look(STORAGE)) == [at(1), at(2), at(3), at(4)]

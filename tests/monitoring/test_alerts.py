@@ -172,7 +172,7 @@ def test_promtool_accepts_the_rules_and_the_configuration() -> None:
 
 
 @needs_promtool
-def test_the_rules_call_somebody_when_they_should_and_not_before(tmp_path: Path) -> None:
+def test_the_rules_alert_when_they_should_and_not_before(tmp_path: Path) -> None:
     (tmp_path / "alerts.yaml").write_text(generated()["compose/prometheus/alerts.yaml"])
     file = tmp_path / "test.yaml"
     file.write_text(UNIT_TEST)
@@ -184,5 +184,5 @@ def test_every_rule_says_what_to_do() -> None:
     parsed = yaml.safe_load(generated()["compose/prometheus/alerts.yaml"])
     found = parsed["groups"][0]["rules"]
 
-    assert len({each["alert"] for each in found}) == len(ALERTS)
-    assert all(each["annotations"]["action"].endswith(".") for each in found)
+    assert len({alert["alert"] for alert in found}) == len(ALERTS)
+    assert all(alert["annotations"]["action"].endswith(".") for alert in found)

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from support.deployment import Deployment, end
+from support.deployment_events import cleaned, publish, vacuum
+from support.deployment_events import released as command
 from support.samples import savepoint_request
-from support.told import cleaned, publish, vacuum
-from support.told import released as command
 from support.waiting import wait_for
 from tidegate.events import SavepointRejected
 from tidegate.events.reasons import Reason
@@ -58,14 +58,14 @@ def test_outcomes_and_dead_letters_are_counted_from_the_start(
         return metrics.registry.get_sample_value(name, labels)
 
     publish(deployment.servers, deployment.prefix, cleaned(command(vacuum(1))))
-    monitor.look()
+    monitor.poll()
     assert seen("DirectoriesCleaned", "") is None  # it was there before
 
     publish(deployment.servers, deployment.prefix, cleaned(command(vacuum(2))))
     publish(deployment.servers, deployment.prefix, refused(Reason.OUTSIDE_WAREHOUSE))
     publish(deployment.servers, deployment.prefix, refused("chosen by a stranger"))
-    monitor.look()
-    monitor.look()
+    monitor.poll()
+    monitor.poll()
     assert seen("DirectoriesCleaned", "") == 1
     assert seen("SavepointRejected", Reason.OUTSIDE_WAREHOUSE) == 1
     assert seen("SavepointRejected", "other") == 1  # no time series for what others choose
@@ -89,7 +89,7 @@ def test_a_service_that_does_not_run_is_seen_with_its_lag(
         )
 
     def members() -> float | None:
-        monitor.look()
+        monitor.poll()
         labels = {"consumergroup": group}
         return metrics.registry.get_sample_value("kafka_consumergroup_members", labels)
 
@@ -106,7 +106,7 @@ def test_a_service_that_does_not_run_is_seen_with_its_lag(
     wait_for("its end", lambda: members() == 0)
 
     publish(deployment.servers, deployment.prefix, vacuum(2), vacuum(3))
-    monitor.look()
+    monitor.poll()
     assert lag() == 2
 
 
@@ -118,7 +118,7 @@ def test_what_waits_is_counted_by_pattern(deployment: Deployment, metrics: Metri
     def waiting(name: str, tables: str, **labels: str) -> float | None:
         return metrics.registry.get_sample_value(f"tidegate_{name}", {"tables": tables, **labels})
 
-    monitor.look_at_waiting()
+    monitor.poll_waiting()
     assert waiting("waiting_vacuums", "lake.*") == 0
     assert waiting("oldest_waiting_vacuum_timestamp_seconds", "lake.*") is None
 
@@ -128,8 +128,8 @@ def test_what_waits_is_counted_by_pattern(deployment: Deployment, metrics: Metri
     publish(deployment.servers, deployment.prefix, vacuum(1), held)
 
     def counted() -> bool:
-        monitor.look_at_waiting()
-        both = [waiting("waiting_vacuums", each) for each in ("lake.hr.*", "lake.*")]
+        monitor.poll_waiting()
+        both = [waiting("waiting_vacuums", pattern) for pattern in ("lake.hr.*", "lake.*")]
         return both == [1, 1]
 
     wait_for("both wait", counted)
@@ -142,10 +142,10 @@ def test_what_waits_is_counted_by_pattern(deployment: Deployment, metrics: Metri
 
 def test_what_was_not_seen_for_long_is_not_ready() -> None:
     health = MonitorHealth(interval=0.0)
-    assert health.not_ready() == ["the deployment was not seen yet"]
-    health.looked()
-    assert "last seen" in health.not_ready()[0]  # four times no seconds ago
+    assert health.not_ready() == ["the deployment was not polled yet"]
+    health.polled()
+    assert "last polled" in health.not_ready()[0]  # four times no seconds ago
     assert health.not_live() == []
     patient = MonitorHealth(interval=1000.0)
-    patient.looked()
+    patient.polled()
     assert patient.not_ready() == []

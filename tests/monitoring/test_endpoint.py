@@ -76,7 +76,7 @@ def test_anything_else_is_not_found(port: int) -> None:
     assert get(port, "/etc/passwd")[0] == 404
 
 
-def test_a_client_that_says_nothing_holds_nobody_up(port: int) -> None:
+def test_a_client_that_sends_nothing_holds_no_other_up(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port)):
         assert get(port, "/livez")[0] == 200
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from support.deployment import Deployment, end, exit_code
+from support.deployment_events import vacuum
 from support.samples import release
-from support.told import vacuum
 from support.waiting import wait_for
 from support.watching import Prometheus, found_in, get, needs_prometheus, port_of
 

@@ -1,4 +1,4 @@
-"""What is measured while the real loops work, and that measuring changes nothing."""
+"""Measurements while the real loops work, and that measuring changes nothing."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_decider_is_measured_and_decides_the_same(monitoring: ProcessMonitorin
             pass
         loop.close()
 
-    ids = [[each.event_id for each in events_on(bus, COMMANDS)] for bus in (measured, plain)]
+    ids = [[event.event_id for event in events_on(bus, COMMANDS)] for bus in (measured, plain)]
     assert ids[0] == ids[1]
     gate = {"service": "every-third"}
     command = {**gate, "kind": "SavepointRequested"}
@@ -174,7 +174,7 @@ def test_what_is_quarantined_counts_as_removed_only_once_it_is(
 
 def test_a_scrape_has_what_the_catalog_lists_and_nothing_else_of_ours() -> None:
     metrics = Metrics()
-    registered = {each.name for each in metrics.registry.collect()}
+    registered = {metric.name for metric in metrics.registry.collect()}
 
     ours = {name for name in registered if name.startswith("tidegate_")}
     assert ours == {metric.name.removesuffix("_total") for metric in PROCESS_METRICS}

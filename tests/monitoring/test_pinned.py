@@ -47,7 +47,7 @@ def test_the_last_review_of_each_table_counts_by_pattern() -> None:
         reviewed("lake.sales.items", 5, 4),
         reviewed("lake.hr.staff", 7, 1),
     ):
-        pinned.saw(event)
+        pinned.take(event)
     pinned.export(metrics)
 
     assert value("tidegate_savepoint_pinned_bytes", "lake.sales.*") == 55
@@ -63,6 +63,6 @@ def test_the_last_review_of_each_table_counts_by_pattern() -> None:
         savepoints_left=0,
         duration_ms=1,
     )
-    pinned.saw(removed)
+    pinned.take(removed)
     pinned.export(metrics)
     assert value("tidegate_savepoint_pinned_bytes", "*") is None

@@ -125,7 +125,7 @@ def test_a_fault_is_in_its_span(
 
 
 @pytest.mark.parametrize("junk", [b"", b"\xff\xfe", b"00-zz-zz-zz", b"x" * 10_000])
-def test_a_context_that_is_none_is_passed_over(
+def test_an_invalid_context_is_passed_over(
     bus: MemoryBus, tracer: Tracer, exporter: InMemorySpanExporter, junk: bytes
 ) -> None:
     sent = message(savepoint_request(1))

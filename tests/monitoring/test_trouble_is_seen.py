@@ -25,7 +25,7 @@ from support.watching import (
 from tidegate.errors import TransientError
 from tidegate.local.embedded import EmbeddedBroker
 from tidegate.local.embedded.process import Child
-from tidegate.ops.status import ServiceStatus, look
+from tidegate.ops.status import ServiceStatus, read_snapshot
 from tidegate.publisher import ConfirmedProducer, Message
 from tidegate.service.settings import Settings
 
@@ -58,7 +58,7 @@ class Watched:
         """What `tidegate status` says of the gate."""
         settings = Settings.load(self.place.settings_file("status", {}))
         now = datetime.now(UTC)
-        seen = look(settings, now - timedelta(hours=1), now)
+        seen = read_snapshot(settings, now - timedelta(hours=1), now)
         return next(service for service in seen.services if service.name == "reader-gate")
 
     def logged(self, text: str, child: Child | None = None) -> int:
@@ -82,12 +82,12 @@ def test_a_kill_is_seen(place: Deployment, stack: ExitStack) -> None:
 
     wait_for("the process is down", lambda: prometheus.would_alert("TidegateProcessDown"))
     wait_for(
-        "nobody runs the gate",
+        "the gate is down",
         lambda: prometheus.would_alert(
             "TidegateServiceWithoutMembers", consumergroup=watched.group
         ),
     )
-    assert watched.status().problem == "it does not run"
+    assert watched.status().problem == "it is not running"
     again = place.run("reader-gate", "again")
     wait_for("it runs again", lambda: get(f"http://127.0.0.1:{port_of(again)}/readyz") == "ok\n")
     assert any("owns" in str(line["event"]) for line in lines_of(again))
@@ -105,7 +105,8 @@ def test_an_outage_of_two_minutes_is_seen_once(
     broker.kill()
     wait_for("the outage in the log", lambda: watched.logged("the broker is away"))
     wait_for(
-        "the monitor's log", lambda: watched.logged("the deployment can't be seen", watched.monitor)
+        "the monitor's log",
+        lambda: watched.logged("the deployment can't be polled", watched.monitor),
     )
     with pytest.raises(TransientError):
         watched.status()
@@ -119,7 +120,7 @@ def test_an_outage_of_two_minutes_is_seen_once(
     wait_for("the end in the log", lambda: watched.logged("the broker is back"))
     wait_for("it is seen again", lambda: bool(prometheus.query(f"time() - {last} < 3")))
     assert watched.logged("the broker is away") == 1
-    assert watched.logged("the deployment can't be seen", watched.monitor) == 1
+    assert watched.logged("the deployment can't be polled", watched.monitor) == 1
 
 
 def test_invalid_messages_of_many_tables_are_seen_and_stop_nothing(

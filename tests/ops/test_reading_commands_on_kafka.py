@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from support.samples import release, savepoint_request
-from support.told import (
+from support.deployment_events import (
     ORDERS,
     cleaned,
     publish,
@@ -28,6 +27,7 @@ from support.told import (
     started,
     vacuum,
 )
+from support.samples import release, savepoint_request
 from support.waiting import wait_for
 from tidegate.cli import app
 from tidegate.coordinator.store import Store
@@ -58,8 +58,8 @@ class Place:
         return answer.output
 
     def rows(self, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
-        told = self.call(*arguments, "--json", code=code)
-        return [json.loads(line) for line in told.splitlines()]
+        shown = self.call(*arguments, "--json", code=code)
+        return [json.loads(line) for line in shown.splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -110,11 +110,11 @@ def test_waiting_lists_what_the_gate_holds_back_and_for_whom(place: Place) -> No
     assert set(by_table) == {ORDERS, CUSTOMERS}
     orders = by_table[ORDERS]
     assert orders["directories"] == ["delta_0000001_0000009"]
-    assert [(order["lock_id"], order["owner"]) for order in orders["lacks"]] == [
+    assert [(order["lock_id"], order["owner"]) for order in orders["outstanding"]] == [
         (18, "user18"),
         (None, None),
     ]
-    assert orders["lacks"][1]["transaction_id"] == 90
+    assert orders["outstanding"][1]["transaction_id"] == 90
     assert orders["event_id"] == vacuum(17, 18, transactions=(90,), last=9).event_id
 
 
@@ -125,9 +125,9 @@ def test_waiting_is_selected_by_table_and_by_age(place: Place) -> None:
     assert place.rows("waiting", "--older-than", "1h") == []
     assert place.call("waiting", "--older-than", "1h", "--check") == "no such vacuum waits\n"
     place.call("waiting", "--check", code=1)
-    told = place.call("waiting", "-t", ORDERS)
-    assert "2 of 3 holds left" in told
-    assert "    waits for lock 18 of user18\n    waits for transaction 90\n" in told
+    shown = place.call("waiting", "-t", ORDERS)
+    assert "2 of 3 holds left" in shown
+    assert "    waits for lock 18 of user18\n    waits for transaction 90\n" in shown
 
 
 def test_one_partition_of_the_rows_is_in_memory_at_a_time(place: Place) -> None:
@@ -144,14 +144,14 @@ def test_one_partition_of_the_rows_is_in_memory_at_a_time(place: Place) -> None:
 
 
 def test_the_newest_of_a_table_are_explained_and_older_ones_counted(place: Place) -> None:
-    told = json.loads(place.call("explain", ORDERS, "--limit", "1", "--json"))
+    shown = json.loads(place.call("explain", ORDERS, "--limit", "1", "--json"))
 
-    assert (len(told["events"]), len(told["waiting"]), told["waiting_in_all"]) == (1, 1, 1)
-    assert told["left_out"] > 3
+    assert (len(shown["events"]), len(shown["waiting"]), shown["waiting_in_all"]) == (1, 1, 1)
+    assert shown["left_out"] > 3
 
 
 def test_waiting_does_not_disturb_the_gate(place: Place) -> None:
-    """The changelog is fenced by whoever opens it to write: reading it must not."""
+    """The changelog is fenced by every writer that opens it: reading it must not."""
     before = TopicMonitor(place.servers, place.prefix, 2).commands()
     place.call("waiting")
     publish(
@@ -165,39 +165,39 @@ def test_waiting_does_not_disturb_the_gate(place: Place) -> None:
 
 
 def test_explain_tells_the_story_of_a_table_in_order(place: Place) -> None:
-    [told] = place.rows("explain", ORDERS)
+    [shown] = place.rows("explain", ORDERS)
 
-    kinds = [each["kind"] for each in told["events"]]
+    kinds = [row["kind"] for row in shown["events"]]
     assert kinds[:4] == ["VacuumFinished", "LockReleased", "VacuumFinished", "LockReleased"]
     assert kinds[-2:] == ["DirectoriesCleaned", "RestoreStarted"]
-    assert [each["event_id"] for each in told["waiting"]] == [
+    assert [row["event_id"] for row in shown["waiting"]] == [
         vacuum(17, 18, transactions=(90,), last=9).event_id
     ]
-    [step] = told["next"]
+    [step] = shown["next"]
     assert step.endswith("have ended: lock 18 of user18, transaction 90")
-    [told] = place.rows("explain", ORDERS, "--limit", "1")
-    assert (len(told["events"]), told["left_out"]) == (1, len(kinds) - 1)
+    [shown] = place.rows("explain", ORDERS, "--limit", "1")
+    assert (len(shown["events"]), shown["left_out"]) == (1, len(kinds) - 1)
 
 
 def test_explain_follows_an_event_from_its_first_cause_to_its_outcome(place: Place) -> None:
     done = vacuum(7)
-    for each in (done.event_id, released(done).event_id, cleaned(released(done)).event_id[:13]):
-        [told] = place.rows("explain", each)
-        assert [row["kind"] for row in told["events"]] == [
+    for event_id in (done.event_id, released(done).event_id, cleaned(released(done)).event_id[:13]):
+        [shown] = place.rows("explain", event_id)
+        assert [row["kind"] for row in shown["events"]] == [
             "VacuumFinished",
             "LockReleased",
             "CleaningReleased",
             "DirectoriesCleaned",
         ]
-        assert told["next"] == ["nothing: every request has its outcome, and no vacuum waits"]
+        assert shown["next"] == ["nothing: every request has its outcome, and no vacuum waits"]
 
 
 def test_explain_shows_dead_letters_and_nothing_that_a_terminal_obeys(place: Place) -> None:
-    told = place.call("explain", CUSTOMERS)
+    shown = place.call("explain", CUSTOMERS)
 
-    assert "cleaner: a \\x1b[2Jbug" in told
-    assert "waits for a decision" in told
-    assert "\x1b" not in told
+    assert "cleaner: a \\x1b[2Jbug" in shown
+    assert "waits for a decision" in shown
+    assert "\x1b" not in shown
 
 
 def test_explain_says_what_it_does_not_know(place: Place) -> None:
@@ -207,35 +207,35 @@ def test_explain_says_what_it_does_not_know(place: Place) -> None:
 
 
 def test_status_shows_services_lag_waiting_and_running_at_one_look(place: Place) -> None:
-    """The commands that nobody has read are the lag of the executors, which do not run."""
-    [told] = place.rows("status", code=1)
+    """The unread commands are the lag of the executors, which do not run."""
+    [shown] = place.rows("status", code=1)
 
-    services = {each["service"]: each for each in told["services"]}
+    services = {row["service"]: row for row in shown["services"]}
     gate, cleaner = services["reader-gate"], services["cleaner"]
     assert (len(gate["members"]), gate["problem"]) == (1, None)
-    assert (cleaner["members"], cleaner["problem"]) == ([], "it does not run")
+    assert (cleaner["members"], cleaner["problem"]) == ([], "it is not running")
     assert cleaner["lag"] == len(TopicMonitor(place.servers, place.prefix, 2).commands())
     assert (cleaner["dead_letters"], services["restorer"]["dead_letters"]) == (1, 0)
     assert cleaner["last_outcome"]["kind"] == "DirectoriesCleaned"
-    assert told["waiting"] == 2
-    assert told["oldest_waiting"]["table"] == ORDERS
-    assert [each["kind"] for each in told["running"]] == ["RestoreStarted"]
-    [saved] = told["savepoints"]
+    assert shown["waiting"] == 2
+    assert shown["oldest_waiting"]["table"] == ORDERS
+    assert [row["kind"] for row in shown["running"]] == ["RestoreStarted"]
+    [saved] = shown["savepoints"]
     assert (saved["table"], saved["written"], saved["requested_by"]) == (ORDERS, 1, "ana")
 
 
 def test_the_lag_of_a_service_that_reads_falls_to_nothing(place: Place) -> None:
     def lag() -> int:
-        [told] = place.rows("status", code=1)
-        return next(int(s["lag"]) for s in told["services"] if s["service"] == "reader-gate")
+        [shown] = place.rows("status", code=1)
+        return next(int(s["lag"]) for s in shown["services"] if s["service"] == "reader-gate")
 
     wait_for("the end of the lag", lambda: lag() == 0)
 
 
 def test_status_for_people_is_a_table_and_lines(place: Place) -> None:
-    told = place.call("status", code=1)
+    shown = place.call("status", code=1)
 
-    lines = told.splitlines()
+    lines = shown.splitlines()
     assert lines[0].split() == [
         "service",
         "members",
@@ -246,13 +246,13 @@ def test_status_for_people_is_a_table_and_lines(place: Place) -> None:
         "outcome",
         "problem",
     ]
-    assert any(line.startswith("cleaner") and "it does not run" in line for line in lines)
-    assert "2 vacuums wait; the oldest:" in told
-    assert f"{ORDERS}  RestoreStarted  to 20261121041551845" in told
-    assert f"savepoints of {ORDERS}: 1 written" in told
+    assert any(line.startswith("cleaner") and "it is not running" in line for line in lines)
+    assert "2 vacuums wait; the oldest:" in shown
+    assert f"{ORDERS}  RestoreStarted  to 20261121041551845" in shown
+    assert f"savepoints of {ORDERS}: 1 written" in shown
 
 
-def test_status_watches_until_it_is_told_to_stop(place: Place) -> None:
+def test_status_watches_until_it_is_stopped(place: Place) -> None:
     command = [sys.executable, "-u", "-m", "tidegate.cli", "status", "--watch", "--every", "1s"]
     command += ["--json", "-c", str(place.file)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:

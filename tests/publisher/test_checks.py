@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from support.deployment_events import vacuum
 from support.samples import NOON
-from support.told import vacuum
 from tidegate.cleaning.plan import partition_path, plan_cleaning
 from tidegate.coordinator.readers import command_for
 from tidegate.errors import InvalidEventError
@@ -39,12 +39,12 @@ CONTRADICTIONS = [
         None,
         id="more directories than a vacuum makes",
     ),
-    pytest.param({"partition": "../customers"}, "no path below the table", id="a way out"),
-    pytest.param({"partition": "/day=1"}, "no path below the table", id="an absolute partition"),
+    pytest.param({"partition": "../customers"}, "not a path below the table", id="a way out"),
+    pytest.param({"partition": "/day=1"}, "not a path below the table", id="an absolute partition"),
 ]
 
 
-def told(**fields: Any) -> VacuumFinished:  # noqa: ANN401 - any field
+def vacuum_with(**fields: Any) -> VacuumFinished:  # noqa: ANN401 - any field
     given = vacuum(7).model_dump(exclude={"event_id"})
     return VacuumFinished.model_validate(given | fields)
 
@@ -57,7 +57,7 @@ def test_a_vacuum_that_contradicts_itself_is_refused_before_it_is_sent(
         Publisher("127.0.0.1:9", source="test", config=SOON) as publisher,
         pytest.raises(InvalidEventError, match=reason),
     ):
-        publisher.publish(told(**fields))
+        publisher.publish(vacuum_with(**fields))
 
 
 def refuse(command: CleaningReleased) -> None:
@@ -69,7 +69,7 @@ def refuse(command: CleaningReleased) -> None:
 @pytest.mark.parametrize(("fields", "reason"), CONTRADICTIONS)
 def test_the_cleaner_would_have_refused_it_too(fields: dict[str, Any], reason: str) -> None:
     """The publisher refuses nothing that would have been cleaned."""
-    command = command_for(told(**fields), NOON)
+    command = command_for(vacuum_with(**fields), NOON)
     with pytest.raises(Refused, match=None if "partition" in fields else reason):
         refuse(command)
 
@@ -90,7 +90,7 @@ def test_the_cleaner_would_have_refused_it_too(fields: dict[str, Any], reason: s
     ],
 )
 def test_a_vacuum_that_may_be_is_sent(fields: dict[str, Any]) -> None:
-    check_publishable(told(**fields))
+    check_publishable(vacuum_with(**fields))
 
 
 def test_the_example_of_a_vacuum_is_publishable() -> None:

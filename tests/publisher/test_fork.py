@@ -41,7 +41,7 @@ def test_what_a_fork_inherits_is_never_destroyed(monkeypatch: pytest.MonkeyPatch
 
     def connections() -> int:
         gc.collect()
-        return sum(type(each).__name__ == "Connection" for each in gc.get_objects())
+        return sum(type(thing).__name__ == "Connection" for thing in gc.get_objects())
 
     before = connections()
     producer = ConfirmedProducer({"bootstrap.servers": "127.0.0.1:1", "delivery.timeout.ms": 100})
@@ -63,5 +63,5 @@ def test_a_forked_process_publishes_and_ends_and_so_does_its_parent(
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
 
     child, parent, code = done.stdout.splitlines()
-    assert [json.loads(each)[2] for each in (child, parent)] == [1, 2]
+    assert [json.loads(line)[2] for line in (child, parent)] == [1, 2]
     assert code == "7"

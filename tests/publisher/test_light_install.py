@@ -29,24 +29,24 @@ def python(program: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_importing_the_publisher_loads_nothing_of_the_extras() -> None:
-    told = python(f"import sys, tidegate.publisher; print(*set(sys.modules) & set({HEAVY!r}))")
+    shown = python(f"import sys, tidegate.publisher; print(*set(sys.modules) & set({HEAVY!r}))")
 
-    assert (told.returncode, told.stdout, told.stderr) == (0, "\n", "")
+    assert (shown.returncode, shown.stdout, shown.stderr) == (0, "\n", "")
 
 
 def test_the_publisher_works_where_the_extras_are_not_installed() -> None:
-    told = python(BLOCK + "import tidegate.publisher as p; print(p.Publisher.__name__)")
+    shown = python(BLOCK + "import tidegate.publisher as p; print(p.Publisher.__name__)")
 
-    assert (told.returncode, told.stdout, told.stderr) == (0, "Publisher\n", "")
+    assert (shown.returncode, shown.stdout, shown.stderr) == (0, "Publisher\n", "")
 
 
 @pytest.mark.parametrize("command", ["commit", "savepoint", "restore", "lock-released", "event"])
 def test_the_publish_command_works_where_the_extras_are_not_installed(command: str) -> None:
     argv = ["tidegate", "publish", command, "--help"]
-    told = python(BLOCK + f"sys.argv = {argv!r}; from tidegate.cli import main; main()")
+    shown = python(BLOCK + f"sys.argv = {argv!r}; from tidegate.cli import main; main()")
 
-    assert (told.returncode, told.stderr) == (0, "")
-    assert "--config" in told.stdout
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "--config" in shown.stdout
 
 
 @pytest.mark.parametrize(
@@ -59,20 +59,21 @@ def test_the_publish_command_works_where_the_extras_are_not_installed(command: s
     ],
 )
 def test_commands_that_touch_no_table_work_where_the_extras_are_not_installed(modules: str) -> None:
-    told = python(BLOCK + f"import {modules}")
+    shown = python(BLOCK + f"import {modules}")
 
-    assert (told.returncode, told.stderr) == (0, "")
+    assert (shown.returncode, shown.stderr) == (0, "")
 
 
 def test_a_missing_extra_is_named_without_a_traceback() -> None:
     argv = ["tidegate", "plan", "restore", "-l", "/lake/x", "--savepoint", "latest"]
-    told = python(BLOCK + f"sys.argv = {argv!r}; from tidegate.cli import main; main()")
+    shown = python(BLOCK + f"sys.argv = {argv!r}; from tidegate.cli import main; main()")
 
-    assert (told.returncode, told.stdout) == (2, "")
+    assert (shown.returncode, shown.stdout) == (2, "")
     assert (
-        "this needs fsspec, which is not installed: pip install 'tidegate[services]'" in told.stderr
+        "this needs fsspec, which is not installed: pip install 'tidegate[services]'"
+        in shown.stderr
     )
-    assert told.stderr.count("\n") == 1
+    assert shown.stderr.count("\n") == 1
 
 
 def test_what_is_imported_for_the_help_and_for_the_publisher_stays_little() -> None:
@@ -92,10 +93,10 @@ def test_the_project_without_extras_brings_no_spark(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     asked = ["--dry-run", "--ignore-installed", "--quiet", "--report", str(report), str(ROOT)]
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", *asked]
-    told = subprocess.run(
+    shown = subprocess.run(
         pip, capture_output=True, text=True, timeout=300, check=False, env=dict(os.environ)
     )
-    assert told.returncode == 0, told.stderr
+    assert shown.returncode == 0, shown.stderr
 
     found = {load["metadata"]["name"].lower() for load in json.loads(report.read_text())["install"]}
     assert {"tidegate", "confluent-kafka", "fastavro"} <= found

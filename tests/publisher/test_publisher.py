@@ -245,7 +245,7 @@ def test_a_location_that_is_not_absolute_is_refused_at_its_caller() -> None:
         publisher.commit(table="lake.sales.orders", location="orders", instant=INSTANT)
 
 
-def test_without_a_broker_named_there_is_no_publisher(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_broker_named_there_is_not_a_publisher(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
 
     with pytest.raises(ConfigError, match="no broker: give bootstrap_servers"):
@@ -260,7 +260,7 @@ def test_a_setting_that_librdkafka_refuses_is_named() -> None:
 class Mortal(Producer):
     """The first of them dies as librdkafka's do after a fatal fault; no broker makes one to order.
 
-    Nothing that it is given goes out any more, whoever asks.
+    Nothing that it is given goes out any more.
     """
 
     made: ClassVar[list[Mortal]] = []

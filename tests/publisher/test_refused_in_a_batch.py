@@ -8,9 +8,9 @@ import time
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from support.deployment_events import vacuum
 from support.kafka import create_topic
 from support.samples import NOON
-from support.told import vacuum
 from tidegate.errors import DeliveryError, InvalidEventError, MessageTooLargeError
 from tidegate.events import CommitCondemned, Event, SavepointRequested
 from tidegate.publisher import NotStored, Publisher, Receipt, Unconfirmed

@@ -90,7 +90,7 @@ def test_a_request_stored_despite_its_delivery_error_and_sent_again_is_one_resto
     work_off(loop)
 
     assert receipt.event_id == error.value.event_ids[0]
-    kinds = [type(each) for each in events_on(bus, "tidegate.outcomes")]
+    kinds = [type(event) for event in events_on(bus, "tidegate.outcomes")]
     assert kinds.count(RestoreStarted) == 1
     assert kinds.count(RestoreCompleted) == 1
     assert any(name.startswith(LATER) for name in timeline_names(table))

@@ -83,7 +83,7 @@ def test_threads_that_share_a_publisher_never_poll_without_a_report(
         return [shared.send(messages)[0].offset for _ in range(CALLS)]
 
     with ThreadPoolExecutor(THREADS) as pool:
-        offsets = [offset for each in pool.map(work, range(THREADS)) for offset in each]
+        offsets = [offset for offsets in pool.map(work, range(THREADS)) for offset in offsets]
 
     client = CountingClient.made
     assert sorted(offsets) == list(range(THREADS * CALLS))

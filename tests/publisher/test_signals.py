@@ -141,6 +141,6 @@ def test_no_exception_out_of_a_signal_handler_hangs_a_publisher(
     stored = stored_ids(bootstrap_servers, topic, 1)
     assert (min(hits.values()), faults, alive) == (100, [], 0)
     assert closed < 6
-    wrong = [each for each in receipts if stored.get((each[0], each[1])) != each[2]]
+    wrong = [receipt for receipt in receipts if stored.get((receipt[0], receipt[1])) != receipt[2]]
     assert wrong == []
     assert len({event_id for *_, event_id in receipts}) == len(receipts)

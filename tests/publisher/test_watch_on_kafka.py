@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.samples import commit
-from support.told import (
+from support.deployment_events import (
     ORDERS,
     SAVEPOINT,
     cleaned,
@@ -25,6 +24,7 @@ from support.told import (
     started,
     vacuum,
 )
+from support.samples import commit
 from support.waiting import wait_for
 from tidegate.errors import ConfigError, PermanentError
 from tidegate.events import DirectoriesCleaned, RestoreRequested
@@ -64,7 +64,7 @@ def test_an_outcome_that_came_before_the_waiting_began_is_not_lost(place: Place)
 
         seen = list(watch.answers(receipt, 60))
 
-    assert [each.verdict for each in seen] == [Verdict.UNDER_WAY, Verdict.DONE]
+    assert [outcome.verdict for outcome in seen] == [Verdict.UNDER_WAY, Verdict.DONE]
     assert seen[-1].outcome == completed(request)
 
 
@@ -137,15 +137,15 @@ def test_a_request_that_was_dead_lettered_has_failed(place: Place) -> None:
         [receipt] = place.publisher.publish(request)
         bus = KafkaBus({"bootstrap.servers": place.servers})
         [record] = [
-            each
-            for each in bus.log(Partition(receipt.topic, receipt.partition))
-            if each.offset == receipt.offset
+            record
+            for record in bus.log(Partition(receipt.topic, receipt.partition))
+            if record.offset == receipt.offset
         ]
-        letter = dead_letter(
+        written = dead_letter(
             record, "restorer", PermanentError("no such code"), f"{place.prefix}.dead-letters"
         )
         of_another = Record(record.partition, 0, record.key, b"", (("ce_id", b"other"),), 1)
-        bus.send([dead_letter(of_another, "x", PermanentError("x"), letter.topic), letter])
+        bus.send([dead_letter(of_another, "x", PermanentError("x"), written.topic), written])
         bus.close()
         answered = watch.wait_for(receipt, 60)
 
@@ -203,11 +203,11 @@ def test_the_command_waits_and_its_exit_code_is_the_outcomes(  # noqa: PLR0913, 
     ended = call(*arguments, "-c", _settings(place, tmp_path))
     answering.join()
 
-    told = capsys.readouterr()
-    receipt, last = map(json.loads, told.out.splitlines())
+    shown = capsys.readouterr()
+    receipt, last = map(json.loads, shown.out.splitlines())
     assert (ended, receipt["event_id"], last["verdict"]) == (code, request_id, verdict)
     if callable(answer):
-        assert "tidegate: RestoreStarted to 20261121041551845" in told.err
+        assert "tidegate: RestoreStarted to 20261121041551845" in shown.err
         assert last["event"]["requested_by"] == "ana"
 
 
@@ -218,7 +218,7 @@ def bus_partition(bus: KafkaBus, prefix: str) -> list[Partition]:
 
 def is_there(bus: KafkaBus, parts: list[Partition], request: RestoreRequested) -> bool:
     sought = request.event_id.encode()
-    return any(sought in (each.value or b"") for part in parts for each in bus.log(part))
+    return any(sought in (record.value or b"") for part in parts for record in bus.log(part))
 
 
 def call(*arguments: str) -> int | str | None:
@@ -229,7 +229,7 @@ def call(*arguments: str) -> int | str | None:
     return ended.value.code
 
 
-def test_what_nobody_answers_cannot_be_waited_for(place: Place, tmp_path: Path) -> None:
+def test_an_event_without_answer_cannot_be_waited_for(place: Place, tmp_path: Path) -> None:
     from tidegate.cli import app  # noqa: PLC0415
 
     file = tmp_path / "commit.json"

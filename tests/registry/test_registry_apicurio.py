@@ -94,7 +94,7 @@ def consumed(servers: str, topic: str, count: int) -> Iterator[Message]:
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("schema_id_in", ["value", "headers"])
-def test_a_service_hears_and_speaks_through_the_registry(
+def test_a_service_consumes_and_produces_through_the_registry(
     registry: RunningRegistry,
     bootstrap_servers: str,
     topic_prefix: str,
@@ -121,13 +121,13 @@ def test_a_service_hears_and_speaks_through_the_registry(
         pass
     loop.close()
 
-    [heard] = consumed(bootstrap_servers, f"{topic_prefix}.commits", 1)
+    [consumed_] = consumed(bootstrap_servers, f"{topic_prefix}.commits", 1)
     [said] = consumed(bootstrap_servers, COMMAND_TOPIC.name(topic_prefix), 1)
 
     command = deserialized(wire(registry), said)
     assert isinstance(command, SavepointRequested)
     assert command.caused_by == commit(1).event_id
-    for message, event in ((heard, commit(1)), (said, command)):
+    for message, event in ((consumed_, commit(1)), (said, command)):
         in_header = dict(message.headers).get(VALUE_HEADER)
         name = in_header if schema_id_in == "headers" else (message.value or b"")[:5]
         assert name is not None
@@ -135,7 +135,7 @@ def test_a_service_hears_and_speaks_through_the_registry(
         assert message.value == (b"" if in_header else name) + encode_body(event)
 
 
-def test_a_registry_that_is_away_or_is_none_is_named_in_the_error(
+def test_a_registry_that_is_away_or_is_not_a_registry_is_named_in_the_error(
     registry: RunningRegistry,
 ) -> None:
     with pytest.raises(TransientError, match="read schema 1"):
@@ -173,11 +173,11 @@ def test_what_we_write_the_clients_own_deserializer_reads_with_the_real_registry
 ) -> None:
     serialized = wire(registry).serialize(commit(1), topic_prefix)
 
-    told = AvroDeserializer(client)(
+    shown = AvroDeserializer(client)(
         serialized.value, SerializationContext(topic_prefix, MessageField.VALUE)
     )
 
-    assert CommitCompleted.model_validate(told) == commit(1)
+    assert CommitCompleted.model_validate(shown) == commit(1)
 
 
 def test_an_id_in_a_header_is_read_by_the_clients_own_deserializer_with_the_real_registry(
@@ -189,10 +189,10 @@ def test_an_id_in_a_header_is_read_by_the_clients_own_deserializer_with_the_real
         topic_prefix, MessageField.VALUE, headers=list(serialized.headers)
     )
 
-    told = AvroDeserializer(client)(serialized.value, context)
+    shown = AvroDeserializer(client)(serialized.value, context)
 
     assert serialized.value == encode_body(commit(1))
-    assert CommitCompleted.model_validate(told) == commit(1)
+    assert CommitCompleted.model_validate(shown) == commit(1)
     assert deserialized(wire(registry), serialized) == commit(1)
 
 
@@ -255,7 +255,7 @@ def test_a_backward_registry_refuses_a_breaking_schema_and_we_say_so(
 ) -> None:
     subject = subject_of(CommitCompleted, topic_prefix)
     raw = json.loads(schema_text("CommitCompleted"))
-    raw["fields"] = [each for each in raw["fields"] if each["name"] != "instant"]
+    raw["fields"] = [field for field in raw["fields"] if field["name"] != "instant"]
     client.register_schema(subject, Schema(json.dumps(raw), "AVRO"))
     client.set_config(subject, ServerConfig(compatibility=ConfigCompatibilityLevel.BACKWARD))
 

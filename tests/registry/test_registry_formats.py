@@ -72,9 +72,9 @@ def test_what_we_write_the_clients_own_deserializer_reads(in_memory: RegistrySch
     serialized = Wire(in_memory).serialize(commit(1), TOPIC)
     read = AvroDeserializer(client_of(in_memory))
 
-    told = read(serialized.value, SerializationContext(TOPIC, MessageField.VALUE))
+    shown = read(serialized.value, SerializationContext(TOPIC, MessageField.VALUE))
 
-    assert CommitCompleted.model_validate(told) == commit(1)
+    assert CommitCompleted.model_validate(shown) == commit(1)
 
 
 def test_the_client_would_choose_the_same_subject(in_memory: RegistrySchemas) -> None:
@@ -95,8 +95,8 @@ def test_a_newer_writers_event_is_read_through_its_registered_schema(
     raw = json.loads(schema_text("CommitCompleted"))
     raw["fields"].insert(0, {"name": "pipeline", "type": ["null", "string"], "default": None})
     write = serializer(in_memory, prefix_schema_id_serializer, json.dumps(raw))
-    told = {**commit(1).model_dump(), "pipeline": "hourly"}
-    value = write(told, SerializationContext(TOPIC, MessageField.VALUE))
+    shown = {**commit(1).model_dump(), "pipeline": "hourly"}
+    value = write(shown, SerializationContext(TOPIC, MessageField.VALUE))
 
     assert Wire(in_memory).deserialize(KEY, value) == commit(1)
 
@@ -107,7 +107,7 @@ def test_an_unknown_id_is_a_format_error(in_memory: RegistrySchemas) -> None:
         Wire(in_memory).deserialize(KEY, id_prefix(404) + encode_body(commit(1)))
 
 
-def test_a_schema_of_somebody_else_is_a_format_error(in_memory: RegistrySchemas) -> None:
+def test_a_schema_of_another_system_is_a_format_error(in_memory: RegistrySchemas) -> None:
     from confluent_kafka.schema_registry import Schema  # noqa: PLC0415
 
     foreign = '{"type": "record", "name": "Order", "namespace": "shop", "fields": []}'
@@ -165,7 +165,7 @@ def test_a_service_waits_for_its_registry_and_loses_nothing(in_memory: RegistryS
     while loop.step(0):
         pass
 
-    assert [type(each) for each in events_on(bus, "tidegate.commands")] == [SavepointRequested]
+    assert [type(event) for event in events_on(bus, "tidegate.commands")] == [SavepointRequested]
     assert bus.records("tidegate.dead-letters") == []
 
 

@@ -83,9 +83,9 @@ def test_the_clients_own_deserializer_reads_it(schemas: RegistrySchemas) -> None
     serialized = Wire(schemas).serialize(commit(1), TOPIC)
     context = SerializationContext(TOPIC, MessageField.VALUE, headers=list(serialized.headers))
 
-    told = AvroDeserializer(client_of(schemas))(serialized.value, context)
+    shown = AvroDeserializer(client_of(schemas))(serialized.value, context)
 
-    assert CommitCompleted.model_validate(told) == commit(1)
+    assert CommitCompleted.model_validate(shown) == commit(1)
 
 
 def test_it_is_read_whatever_the_reader_itself_writes(schemas: RegistrySchemas) -> None:
@@ -139,14 +139,14 @@ def registry_that_answers(answer: dict[str, object]) -> Iterator[str]:
     [
         pytest.param({"id": 7, "guid": str(GUID)}, b"\x01" + GUID.bytes, id="a GUID"),
         pytest.param({"id": 7}, b"\x00\x00\x00\x00\x07", id="no GUID"),
-        pytest.param({"id": 7, "guid": "7"}, b"\x00\x00\x00\x00\x07", id="a GUID that is none"),
+        pytest.param({"id": 7, "guid": "7"}, b"\x00\x00\x00\x00\x07", id="not a valid GUID"),
     ],
 )
 def test_the_header_holds_the_guid_or_else_the_id(
     answer: dict[str, object], expected: bytes, *, auto_register: bool
 ) -> None:
-    told = {"subject": "s", "version": 1, "schema": "{}", **answer}
-    with registry_that_answers(told) as url:
+    shown = {"subject": "s", "version": 1, "schema": "{}", **answer}
+    with registry_that_answers(shown) as url:
         settings = RegistrySettings(url=url, schema_id_in="headers", auto_register=auto_register)
         serialized = wire_for(settings).serialize(commit(1), TOPIC)
 
@@ -165,7 +165,7 @@ def test_before_the_body_stands_the_id_even_where_there_is_a_guid(
     assert VALUE_HEADER not in dict(serialized.headers)
 
 
-def test_deciders_and_executors_hear_and_speak_with_ids_in_headers(
+def test_deciders_and_executors_consume_and_produce_with_ids_in_headers(
     schemas: RegistrySchemas,
 ) -> None:
     bus, recorder, wire = memory_bus(EveryThird.name), Recorder(), Wire(schemas)
@@ -197,11 +197,11 @@ def test_a_message_that_was_set_aside_and_sent_back_is_still_read(
     bus.send([wire.serialize(command, "tidegate.commands")])
     loop = ExecutorLoop(recorder, bus, wire=wire)
     work_off(loop)
-    [letter] = [read_dead_letter(record) for record in bus.records("tidegate.dead-letters")]
-    assert letter.event(wire) == command
+    [listed] = [read_dead_letter(record) for record in bus.records("tidegate.dead-letters")]
+    assert listed.event(wire) == command
 
     [original] = bus.records("tidegate.commands")
-    bus.send([redriven_message(letter, original)])
+    bus.send([redriven_message(listed, original)])
     work_off(loop)
 
     assert events_read(bus, "tidegate.commands", wire) == [command, command]

@@ -14,7 +14,7 @@ from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.service.assembly import DECIDERS, SERVICES, assemble
 from tidegate.service.settings import Settings
 
-TOLD = """
+SETTINGS = """
 [warehouse]
 roots = ["/lake"]
 
@@ -35,7 +35,7 @@ def load(folder: Path, text: str) -> Settings:
 
 
 def test_the_section_is_read_and_its_secret_is_shown_nowhere(tmp_path: Path) -> None:
-    settings = load(tmp_path, TOLD)
+    settings = load(tmp_path, SETTINGS)
 
     assert settings.registry is not None
     assert settings.registry.auto_register is False
@@ -51,21 +51,21 @@ def test_the_section_is_read_and_its_secret_is_shown_nowhere(tmp_path: Path) -> 
 
 def test_a_misspelt_setting_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"registry\.autoregister"):
-        load(tmp_path, TOLD.replace("auto_register", "autoregister"))
+        load(tmp_path, SETTINGS.replace("auto_register", "autoregister"))
 
 
 def test_where_the_id_goes_is_a_setting_with_two_values(tmp_path: Path) -> None:
-    told = TOLD.replace("[registry]\n", '[registry]\nschema_id_in = "headers"\n')
+    shown = SETTINGS.replace("[registry]\n", '[registry]\nschema_id_in = "headers"\n')
 
-    assert wire_for(load(tmp_path, TOLD).registry)._source.in_headers is False
-    assert wire_for(load(tmp_path, told).registry)._source.in_headers is True
+    assert wire_for(load(tmp_path, SETTINGS).registry)._source.in_headers is False
+    assert wire_for(load(tmp_path, shown).registry)._source.in_headers is True
     with pytest.raises(ConfigError, match=r"registry\.schema_id_in"):
-        load(tmp_path, told.replace("headers", "header"))
+        load(tmp_path, shown.replace("headers", "header"))
 
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_every_service_speaks_through_the_configured_registry(tmp_path: Path, name: str) -> None:
-    loop = assemble(name, load(tmp_path, TOLD), memory_bus(*DECIDERS))
+    loop = assemble(name, load(tmp_path, SETTINGS), memory_bus(*DECIDERS))
 
     assert isinstance(loop, CoordinatorLoop | ExecutorLoop)
     wire = loop._wire if isinstance(loop, CoordinatorLoop) else loop._runner.wire

@@ -42,10 +42,10 @@ def test_every_query_and_every_later_service_finds_what_it_finds_after_hudi_s_ow
     assert isinstance(savepoint(table, moment.instant, ThreadMap()), SavepointCreated)
     theirs.call("create_savepoint", commit_time=moment.instant)
     later = COMPACTED if merge_on_read else CLUSTERED
-    for each in (table, theirs):
-        each.write([(0, "p0", 4, "bad"), (50, "p2", 4, "bad")])
-        each.write([(3, "p1", 5, "bad")], more=later if merge_on_read else {})
-        each.write([(3, "p1", 6, "bad")], "delete")
+    for copy in (table, theirs):
+        copy.write([(0, "p0", 4, "bad"), (50, "p2", 4, "bad")])
+        copy.write([(3, "p1", 5, "bad")], more=later if merge_on_read else {})
+        copy.write([(3, "p1", 6, "bad")], "delete")
     assert shown(table, times) != before
 
     *_, last = restore(table, moment.instant, ThreadMap())

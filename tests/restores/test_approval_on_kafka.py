@@ -111,17 +111,17 @@ def test_two_people_restore_a_table_once_whatever_is_killed(
 
     assert done.exit_code == 0, done.output
     found = outcomes(place)
-    assert {type(each) for each in found} == {
+    assert {type(event) for event in found} == {
         RestoreAwaitingApproval,
         RestoreApprovalRejected,
         RestoreStarted,
         RestoreCompleted,
     }
-    completed = [each for each in found if isinstance(each, RestoreCompleted)]
+    completed = [event for event in found if isinstance(event, RestoreCompleted)]
     assert len(completed) == 1
     assert (completed[0].requested_by, completed[0].approved_by) == ("ana", "ben")
     assert completed[0].approval == "a-1"
-    starts = [each.resumed for each in found if isinstance(each, RestoreStarted)]
+    starts = [event.resumed for event in found if isinstance(event, RestoreStarted)]
     assert not killed_half_way or starts[-1] is True
     assert table.read() == kept
     assert place.events("dead-letters") == []

@@ -188,7 +188,7 @@ def test_what_died_before_or_after_hudi_s_part_is_finished_once(
 
 
 @pytest.mark.full
-def test_a_write_that_began_while_hudi_restored_is_told_and_rolled_back_by_the_next_request(
+def test_a_write_that_began_while_hudi_restored_is_reported_and_rolled_back_by_the_next_request(
     live_hudi: RealHudi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its writer had looked before the restore was there, and began after Hudi's own last look."""
@@ -251,7 +251,7 @@ def test_where_a_commit_got_a_savepoint_after_the_plan_hudi_is_not_called(
 
 
 @pytest.mark.full
-def test_hudi_s_own_words_are_told(live_hudi: RealHudi, tmp_path: Path) -> None:
+def test_hudi_s_own_error_is_reported(live_hudi: RealHudi, tmp_path: Path) -> None:
     table = RealTable(live_hudi, tmp_path / "lake/orders", 9, metadata_table=False)
     table.write(rows(range(6), "first", 1), "insert")
     loaded = load_table(Storage(), table.location)

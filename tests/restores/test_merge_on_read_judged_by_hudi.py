@@ -194,7 +194,7 @@ def test_like_hudi_s_our_savepoint_finds_the_slice_of_a_delta_commit_that_a_comp
 
 @pytest.mark.live
 def test_a_metadata_table_that_is_kept_is_right(hudi: RealHudi) -> None:
-    """Only a compaction that nobody has begun is rolled back."""
+    """Only a compaction that has not begun is rolled back."""
     table = RealTable(hudi, hudi.root / "lake/orders", 9, metadata_table=True, merge_on_read=True)
     table.write(rows(range(4), "first", 1), "insert")
     table.write([(0, "p0", 2, "second")], more=SCHEDULED)

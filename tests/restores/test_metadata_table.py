@@ -74,7 +74,7 @@ def test_it_is_kept_where_only_requests_are_rolled_back(tmp_path: Path) -> None:
 
 
 def test_it_is_dropped_where_a_write_had_begun(tmp_path: Path) -> None:
-    """It is told of a write before that completes: what died in between may be in it."""
+    """A write is announced to it before it completes: what died in between may be in it."""
     table = indexed(four_commits(tmp_path / "orders", 9, **INDEXED))
     table.put(Instant(at(20), Action.COMMIT, InstantState.REQUESTED))
     table.put(Instant(at(20), Action.COMMIT, InstantState.INFLIGHT))

@@ -1,4 +1,4 @@
-"""A metadata table that is kept, and restores that die, race, or find that somebody changed it."""
+"""A metadata table that is kept, and restores that die, race, or find it changed."""
 
 from __future__ import annotations
 
@@ -324,7 +324,7 @@ def test_it_is_dropped_if_a_writer_changed_it_after_the_plan(
     assert is_gone(table)
 
 
-def test_what_somebody_writes_into_the_properties_during_a_move_stays(
+def test_a_line_added_to_the_properties_during_a_move_stays(
     original: HandMade, tmp_path: Path
 ) -> None:
     table = copy_of(original, tmp_path)
@@ -334,7 +334,7 @@ def test_what_somebody_writes_into_the_properties_during_a_move_stays(
         @contextmanager
         def moving(self, source: str, target: str) -> Generator[Moves]:
             with properties.open("a") as file:
-                file.write("hoodie.table.note=somebody's\n")
+                file.write("hoodie.table.note=another's\n")
             with super().moving(source, target) as moves:
                 yield moves
 
@@ -342,7 +342,7 @@ def test_what_somebody_writes_into_the_properties_during_a_move_stays(
 
     assert isinstance(last, RestoreCompleted)
     assert is_kept(table)
-    assert properties.read_text().count("=somebody's\n") == 2
+    assert properties.read_text().count("=another's\n") == 2
 
 
 @pytest.mark.parametrize("reason", [errno.EXDEV, errno.EMFILE])
@@ -383,7 +383,7 @@ def test_what_was_set_aside_is_removed_if_another_completed_the_restore(
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"kept": ["../x"]}'])
-def test_what_somebody_else_wrote_into_the_plan_is_no_reason_to_keep_it(
+def test_a_foreign_line_in_the_plan_is_not_a_reason_to_keep_it(
     original: HandMade, tmp_path: Path, text: str
 ) -> None:
     table = killed_when(original, tmp_path, is_aside_and_seen)

@@ -157,7 +157,7 @@ def test_hudi_finishes_what_we_died_in(
     if died in {is_put_back, is_declared_again}:  # then the data are those of the savepoint
         check_reads(table, history.moment.rows)
 
-    # one that is there and not declared stops Hudi's own restore, whoever left it
+    # one that is there and not declared stops Hudi's own restore, always
     without = {"hoodie.metadata.enable": "false"} if died in {is_undeclared, is_put_back} else {}
     table.call("rollback_to_savepoint", without, instant_time=history.moment.instant)
 

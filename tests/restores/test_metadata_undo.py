@@ -1,4 +1,4 @@
-"""What is undone in a metadata table, and every reason to drop it instead."""
+"""The undone parts of a metadata table, and every reason to drop it instead."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_a_compaction_on_top_of_such_a_one_goes_too(tmp_path: Path) -> None:
     assert metadata.names() == before - of(before, at(3), at(4))
 
 
-def test_a_compaction_that_nobody_completed_goes(tmp_path: Path) -> None:
+def test_a_compaction_that_did_not_complete_goes(tmp_path: Path) -> None:
     table, metadata = indexed(tmp_path)
     before = metadata.names()
     metadata.schedule(at(6), {"files": []})
@@ -221,14 +221,14 @@ def _no_plan(state: InstantState) -> bytes:
 Change = Callable[[HandMade, MetadataTable], object]
 
 
-def lacks_a_commit(_table: HandMade, metadata: MetadataTable) -> None:
+def misses_a_commit(_table: HandMade, metadata: MetadataTable) -> None:
     for file in metadata.table.timeline.glob(f"{at(3)}*"):
         file.unlink()
     for file in metadata.path.glob(f"*/*{at(3)}*"):
         file.unlink()
 
 
-def lacks_the_savepoint(_table: HandMade, metadata: MetadataTable) -> None:
+def misses_the_savepoint(_table: HandMade, metadata: MetadataTable) -> None:
     for file in metadata.table.timeline.glob(f"{at(2)}*"):
         file.unlink()
 
@@ -325,8 +325,8 @@ def in_building(table: HandMade, _metadata: MetadataTable) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        pytest.param(lacks_a_commit, f"commit {at(3)} is not", id="no commit that goes"),
-        pytest.param(lacks_the_savepoint, f"commit {at(2)} is not", id="no savepoint"),
+        pytest.param(misses_a_commit, f"commit {at(3)} is not", id="no commit that goes"),
+        pytest.param(misses_the_savepoint, f"commit {at(2)} is not", id="no savepoint"),
         pytest.param(rebuilt_since, "its list of files", id="built after the savepoint"),
         pytest.param(of_an_unknown_time, "its list of files", id="built at an unknown time"),
         pytest.param(lost_its_base, "its list of files", id="its base file is cleaned"),

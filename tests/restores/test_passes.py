@@ -37,8 +37,8 @@ def shape(
     steps: Sequence[Step], files: Mapping[str, Sequence[Instant]], layout: Layout = Layout.TWO
 ) -> list[list[str]]:
     divided = list(passes(steps, files, layout))
-    assert [each for group in divided for each in group] == list(steps)
-    return [[each.target.timestamp[10:12] for each in group] for group in divided]
+    assert [undo for group in divided for undo in group] == list(steps)
+    return [[undo.target.timestamp[10:12] for undo in group] for group in divided]
 
 
 def test_commits_newest_first_are_one_pass() -> None:
@@ -71,7 +71,7 @@ def test_an_instant_that_needs_rollback_blocks_is_alone() -> None:
 
 
 def test_a_delta_commit_of_layout_1_is_alone() -> None:
-    """Once it is inflight, what it wrote is told from its inflight file."""
+    """Once it is inflight, its writes are known from its inflight file."""
     files = timeline(m1="deltacommit deltacommit", m2="deltacommit deltacommit")
 
     assert shape([step(2), step(1)], files, Layout.ONE) == [["02"], ["01"]]

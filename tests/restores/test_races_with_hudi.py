@@ -128,16 +128,16 @@ def test_a_writer_that_began_before_the_restore_and_ends_during_it(  # noqa: PLR
 ) -> None:
     """Its commit is rolled back too, or Hudi lets it commit no more."""
     original, seen = scene(live_hudi, tmp_path, version, merge_on_read=merge_on_read), set[str]()
-    for each, step in at_each_step(original, tmp_path, every):
-        with writing(each.table, tmp_path / f"gate-{step}", LATE, operation) as writer:
-            last = each.restore(once_at(step, writer.ends))
+    for race, step in at_each_step(original, tmp_path, every):
+        with writing(race.table, tmp_path / f"gate-{step}", LATE, operation) as writer:
+            last = race.restore(once_at(step, writer.ends))
         if isinstance(last, RestoreCompleted):
             assert writer.error is not None
             assert not writer.is_committed
         else:
             assert writer.is_committed
-            assert isinstance(each.restore(), RestoreCompleted)
-        each.check(late=False)
+            assert isinstance(race.restore(), RestoreCompleted)
+        race.check(late=False)
         seen.add(type(last).__name__)
     assert seen == {"NoneType", "RestoreFailed", "RestoreCompleted"}
 
@@ -149,13 +149,13 @@ def test_a_writer_that_looked_before_the_restore_was_there_and_ends_after_it(
 ) -> None:
     """The rows upon which it wrote must not come back with its commit."""
     original, seen = scene(live_hudi, tmp_path, version, merge_on_read=merge_on_read), set[str]()
-    for each, step in at_each_step(original, tmp_path, every):
-        unseen = Unseen(each.table, tmp_path / f"aside-{step}")
-        last = each.restore(once_at(step, unseen.writes))
+    for race, step in at_each_step(original, tmp_path, every):
+        unseen = Unseen(race.table, tmp_path / f"aside-{step}")
+        last = race.restore(once_at(step, unseen.writes))
         unseen.commits()
         if not isinstance(last, RestoreCompleted):
-            assert isinstance(each.restore(), RestoreCompleted)
-        each.check(late=isinstance(last, RestoreCompleted))
+            assert isinstance(race.restore(), RestoreCompleted)
+        race.check(late=isinstance(last, RestoreCompleted))
         seen.add(type(last).__name__)
     assert seen == {"NoneType", "RestoreFailed", "RestoreCompleted"}
 
@@ -167,23 +167,23 @@ def test_a_writer_that_begins_during_the_restore(
 ) -> None:
     """Hudi refuses it; but for one before the restore is on the timeline, or after it ended."""
     original, seen = scene(live_hudi, tmp_path, version, merge_on_read=merge_on_read), set[str]()
-    for each, step in at_each_step(original, tmp_path, every):
+    for race, step in at_each_step(original, tmp_path, every):
         said = list[str]()
 
-        def write(table: RealTable = each.table, said: list[str] = said) -> None:
+        def write(table: RealTable = race.table, said: list[str] = said) -> None:
             try:
                 table.write(LATE)
             except (Py4JJavaError, PySparkException) as error:
                 said.append(str(error))
 
-        last = each.restore(once_at(step, write))
+        last = race.restore(once_at(step, write))
         assert not said or "pending restore" in said[0], said
         if last is None:
             assert not said
-            assert isinstance(each.restore(), RestoreCompleted)
+            assert isinstance(race.restore(), RestoreCompleted)
         else:
             assert isinstance(last, RestoreCompleted), last
-        each.check(late=last is not None and not said)
+        race.check(late=last is not None and not said)
         seen.add(f"{type(last).__name__}, {'refused' if said else 'written'}")
     assert {"NoneType, written", "RestoreCompleted, refused"} <= seen
 
@@ -196,26 +196,26 @@ def test_hudi_s_own_savepoint_beside_a_restore(
     """Hudi writes it beside a pending restore; none is left of a commit that is gone."""
     original, seen = scene(live_hudi, tmp_path, version, merge_on_read=merge_on_read), set[str]()
     newest = loaded(original.table).timeline.completed_writes[-1].timestamp
-    for each, step in at_each_step(original, tmp_path, every):
+    for race, step in at_each_step(original, tmp_path, every):
         said = list[str]()
 
-        def keep(table: RealTable = each.table, said: list[str] = said) -> None:
+        def keep(table: RealTable = race.table, said: list[str] = said) -> None:
             try:
                 table.call("create_savepoint", commit_time=newest)
             except (Py4JJavaError, PySparkException) as error:
                 said.append(str(error))
 
-        last = each.restore(once_at(step, keep))
+        last = race.restore(once_at(step, keep))
         if not said:
             assert not isinstance(last, RestoreCompleted)
-            assert newest in each.table.savepoints()
-            each.table.call("delete_savepoint", instant_time=newest)
-            assert isinstance(each.restore(), RestoreCompleted)
+            assert newest in race.table.savepoints()
+            race.table.call("delete_savepoint", instant_time=newest)
+            assert isinstance(race.restore(), RestoreCompleted)
         else:
             assert "not found in Commits" in said[0]
             assert isinstance(last, RestoreCompleted)
-        assert each.table.savepoints() == [each.kept.instant]
-        each.check(late=False)
+        assert race.table.savepoints() == [race.kept.instant]
+        race.check(late=False)
         seen.add(f"{type(last).__name__}, {'refused' if said else 'written'}")
     assert {"RestoreFailed, written", "RestoreCompleted, refused"} <= seen
 

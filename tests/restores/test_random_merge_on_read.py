@@ -121,8 +121,8 @@ def test_a_random_history_is_restored_to_the_rows_of_its_savepoint(
         assert seen(table, times) == seen(theirs, times), writer.done
     assert follow_up(table, writer) == with_follow_up(moment, writer), writer.done
     if by_hudi and written_on(theirs, writer):
-        for each in (table, theirs):
-            each.write([after(writer, 3)], more=ARCHIVED)
+        for copy in (table, theirs):
+            copy.write([after(writer, 3)], more=ARCHIVED)
         # once Hudi has archived a replacecommit of which nothing was cleaned, or a write that died
         # and left no marker, it reads their files again: then no worse than after its own restore
         assert table.read() in (with_follow_up(moment, writer, 4), theirs.read()), writer.done
@@ -142,11 +142,11 @@ def written_on(table: RealTable, writer: Writer) -> bool:
 def seen(table: RealTable, since: list[str]) -> dict[str, list[Row] | str]:
     """The rows of every kind of query, or what Hudi says: cleaned files can't be asked for."""
     found: dict[str, list[Row] | str] = {"read optimized": list(table.read("read_optimized"))}
-    for each in since:
+    for instant in since:
         try:
-            found[each] = incremental(table, each)
+            found[instant] = incremental(table, instant)
         except Py4JJavaError as error:
-            found[each] = str(error.java_exception.getClass().getName())
+            found[instant] = str(error.java_exception.getClass().getName())
     return found
 
 

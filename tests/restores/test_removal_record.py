@@ -78,7 +78,7 @@ def pipe(record: Path) -> None:
 def test_whatever_is_planted_there_a_resumed_restore_completes(
     plant: Callable[[Path], object], tmp_path: Path
 ) -> None:
-    """What is removed follows from the timeline; the record only adds to the report."""
+    """The removal follows from the timeline; the record only adds to the report."""
     table, record = killed_once_recorded(tmp_path)
     plant(record)
 

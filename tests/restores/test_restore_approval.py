@@ -76,7 +76,7 @@ class Place:
 
     def run(self, *sent: Event | Message, warehouse: Warehouse | None = None) -> None:
         """Publish these, then let a fresh restorer work off what there is."""
-        self.bus.send([each if isinstance(each, Message) else message(each) for each in sent])
+        self.bus.send([item if isinstance(item, Message) else message(item) for item in sent])
         trusting = authorizer(self.settings)
         records = ApprovalRecords(self.rules, self.bus, Wire(), "tidegate", trusting)
         ours = warehouse or warehouse_over(self.root)
@@ -92,7 +92,7 @@ class Place:
     @property
     def outcomes(self) -> list[Outcome]:
         found = events_on(self.bus, "tidegate.outcomes")
-        return [each for each in found if isinstance(each, Outcome)]
+        return [event for event in found if isinstance(event, Outcome)]
 
     def kinds(self) -> list[str]:
         return [type(outcome).__name__ for outcome in self.outcomes]
@@ -157,10 +157,10 @@ def test_the_approval_of_a_second_person_carries_it_out_under_the_request_s_own_
     _, started, completed = place.outcomes
     assert isinstance(started, RestoreStarted)
     assert isinstance(completed, RestoreCompleted)
-    for each in (started, completed):
-        assert each.caused_by == request.event_id
-        assert (each.requested_by, each.why) == ("ada", "bad load")
-        assert (each.approval, each.approved_by) == ("approval-1", "ben")
+    for outcome in (started, completed):
+        assert outcome.caused_by == request.event_id
+        assert (outcome.requested_by, outcome.why) == ("ada", "bad load")
+        assert (outcome.approval, outcome.approved_by) == ("approval-1", "ben")
     assert not (place.table.timeline / f"{at(4)}.commit").exists()
 
 
@@ -203,7 +203,7 @@ def test_an_approval_before_its_request_is_refused_and_a_later_one_counts(place:
 def test_an_approval_that_was_published_before_the_request_was_planned_counts(
     place: Place, tmp_path: Path
 ) -> None:
-    # whoever makes the plan offline knows its id: the same table gives the same
+    # an operator who makes the plan offline knows its id: the same table gives the same
     other = tmp_path / "other"
     other.mkdir()
     known = Place(other)
@@ -252,7 +252,7 @@ def test_an_approval_that_names_the_request_of_another_table_is_refused(place: P
     place.run(*others)
 
     refused = [e for e in place.outcomes if isinstance(e, RestoreApprovalRejected)]
-    assert {each.reason for each in refused} == {"no-such-request"}
+    assert {outcome.reason for outcome in refused} == {"no-such-request"}
     assert len(refused) == len(others)
     assert snapshot(place.root) == before
 
@@ -513,7 +513,7 @@ def test_signed_by_two_people_it_is_carried_out_and_names_both(tmp_path: Path) -
     request = place.request()
     place.run(signed(request, ANA))
     # what the approval itself says is only compared, never believed
-    place.run(signed(place.approval(request, approved_by="somebody"), BEN))
+    place.run(signed(place.approval(request, approved_by="mallory"), BEN))
 
     completed = place.outcomes[-1]
     assert isinstance(completed, RestoreCompleted)
@@ -548,7 +548,7 @@ def test_an_approval_without_a_good_signature_is_refused_and_does_not_hide_a_goo
     place.run(message(place.approval(request)), signed(place.approval(request), EVE))
 
     refused = [e for e in place.outcomes if isinstance(e, RestoreApprovalRejected)]
-    assert [each.reason for each in refused] == ["not-signed", "bad-signature"]
+    assert [outcome.reason for outcome in refused] == ["not-signed", "bad-signature"]
     place.run(signed(place.approval(request), BEN))
     assert place.kinds()[-1] == "RestoreCompleted"
 
@@ -598,7 +598,7 @@ def test_an_id_that_was_used_before_approves_no_other_plan(place: Place) -> None
     approval = place.approval(request)
     place.table.commit("20260301130000000", at(4))
     before = snapshot(place.root)
-    place.run(place.request(event_id="request-2"))  # it shows the plan that nobody has approved
+    place.run(place.request(event_id="request-2"))  # it shows the unapproved plan
     forged = place.approval(request, approved_by="ada")
     assert forged.plan_id != approval.plan_id
 

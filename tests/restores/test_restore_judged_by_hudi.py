@@ -204,7 +204,7 @@ def test_like_hudi_s_our_savepoint_keeps_no_file_of_a_write_in_flight(
         assert isinstance(savepoint(table, commit.timestamp, ThreadMap()), SavepointCreated)
         twin.call("create_savepoint", commit_time=commit.timestamp)
 
-    ours, theirs = (savepoint_files(each) for each in (table, twin))
+    ours, theirs = (savepoint_files(copy) for copy in (table, twin))
 
     assert ours == theirs
     assert not [name for names in ours.values() for name in names if in_flight.timestamp in name]

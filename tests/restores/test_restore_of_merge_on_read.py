@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,23 +11,21 @@ from support.hudi_tables import (
     at,
     data_files,
     merge_on_read,
-    restore_request,
     savepoint_request,
     snapshot,
     ticking,
     timeline_names,
     warehouse_over,
 )
+from support.savepoint_and_restore import create_savepoint, restore
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.events import (
-    Outcome,
     RestoreCompleted,
     RestoreRejected,
     SavepointCreated,
     SavepointRejected,
 )
 from tidegate.hudi import Action, Instant, InstantState, RollbackBlock
-from tidegate.restores import LivenessSettings, Restorer
 from tidegate.savepoints import SavepointWriter
 
 VERSIONS = pytest.mark.parametrize("version", [9, 8, 6])
@@ -41,17 +38,8 @@ def savepointed(root: Path, version: int, instant: str = at(2)) -> HandMade:
 
 
 def keep(table: HandMade, instant: str) -> None:
-    writer = SavepointWriter(warehouse_over(table.path.parent), ThreadMap(), ticking())
-    (outcome,) = writer.execute(savepoint_request(table, instant))
+    outcome = create_savepoint(table, instant)
     assert isinstance(outcome, SavepointCreated), outcome
-
-
-def restore(table: HandMade, instant: str = at(2), **fields: object) -> Outcome:
-    unwatched = LivenessSettings(watch=timedelta(0))
-    warehouse = warehouse_over(table.path.parent)
-    restorer = Restorer(warehouse, ThreadMap(threads=1), ticking(), unwatched)
-    *_, last = restorer.execute(restore_request(table, instant, **fields))
-    return last
 
 
 def refusal(table: HandMade, instant: str = at(2)) -> tuple[str, str]:

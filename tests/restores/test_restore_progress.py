@@ -59,7 +59,7 @@ def test_a_long_restore_says_how_far_it_is_after_each_pass_but_the_last(
     started, completed = outcomes[0], outcomes[-1]
     assert isinstance(started, RestoreStarted)
     assert isinstance(completed, RestoreCompleted)
-    assert {each.files_total for each in progress} == {started.files}
+    assert {report.files_total for report in progress} == {started.files}
     assert progress[0].files_done < progress[1].files_done < started.files
     assert len({outcome.event_id for outcome in outcomes}) == len(outcomes)
 

@@ -55,7 +55,7 @@ def savepointed(root: Path, version: int = 9) -> HandMade:
     return table
 
 
-def hear(
+def answers_of(
     table: HandMade, command: RestoreRequested, warehouse: Warehouse | None = None
 ) -> Sequence[Outcome]:
     ours = warehouse or warehouse_over(table.path.parent)
@@ -65,29 +65,29 @@ def hear(
 
 
 def already_done(completed: Outcome) -> Outcome:
-    """The same outcome, which says that nothing was deleted this time: nobody counts it twice."""
+    """The same outcome, which reports no deletion this time, so that no reader counts it twice."""
     assert isinstance(completed, RestoreCompleted)
     assert not completed.already_done
     return RestoreCompleted.model_validate(completed.model_dump() | {"already_done": True})
 
 
 def archive_restores(table: HandMade) -> None:
-    """Hudi moves old instants into an archive of its own, where nobody looks."""
+    """Hudi moves old instants into an archive of its own, which Tidegate does not read."""
     for name in timeline_names(table):
         if ".restore" in name:
             (table.timeline / name).unlink()
 
 
 @VERSIONS
-def test_heard_again_after_new_commits_a_restore_is_answered_and_not_repeated(
+def test_repeated_after_new_commits_a_restore_is_answered_and_not_repeated(
     tmp_path: Path, version: int
 ) -> None:
     table = savepointed(tmp_path, version)
-    _, completed = hear(table, restore_request(table, at(2)))
+    _, completed = answers_of(table, restore_request(table, at(2)))
     table.commit(LATER, at(2))
     before = snapshot(tmp_path)
 
-    again = hear(table, restore_request(table, at(2)))
+    again = answers_of(table, restore_request(table, at(2)))
 
     assert again == [already_done(completed)]
     assert snapshot(tmp_path) == before
@@ -95,12 +95,12 @@ def test_heard_again_after_new_commits_a_restore_is_answered_and_not_repeated(
 
 def test_it_is_recognised_also_when_hudi_has_archived_the_restore(tmp_path: Path) -> None:
     table = savepointed(tmp_path)
-    _, completed = hear(table, restore_request(table, at(2)))
+    _, completed = answers_of(table, restore_request(table, at(2)))
     archive_restores(table)
     table.commit(LATER, at(2))
     before = snapshot(tmp_path)
 
-    assert hear(table, restore_request(table, at(2))) == [already_done(completed)]
+    assert answers_of(table, restore_request(table, at(2))) == [already_done(completed)]
     assert snapshot(tmp_path) == before
 
 
@@ -119,7 +119,7 @@ def test_a_rejected_request_stays_rejected_when_its_reason_is_gone(tmp_path: Pat
     bus.send([message(request)])
     work_off(loop)
     assert snapshot(tmp_path) == {n: c for n, c in before.items() if not n.endswith("/lock")}
-    assert [type(each) for each in events_on(bus, "tidegate.outcomes")] == [RestoreRejected]
+    assert [type(event) for event in events_on(bus, "tidegate.outcomes")] == [RestoreRejected]
 
     bus.send([message(restore_request(table, at(2), occurred_at=TOMORROW))])
     work_off(loop)
@@ -129,20 +129,20 @@ def test_a_rejected_request_stays_rejected_when_its_reason_is_gone(tmp_path: Pat
 def test_two_requests_answered_by_one_restore_are_both_recognised_later(tmp_path: Path) -> None:
     table = savepointed(tmp_path)
     second = restore_request(table, at(2), occurred_at=TOMORROW)
-    hear(table, restore_request(table, at(2)))
-    (answer,) = hear(table, second)
+    answers_of(table, restore_request(table, at(2)))
+    (answer,) = answers_of(table, second)
     table.commit(LATER, at(2))
     before = snapshot(tmp_path)
 
-    assert hear(table, second) == [answer]
+    assert answers_of(table, second) == [answer]
     assert snapshot(tmp_path) == before
 
 
 def test_a_plan_asked_for_is_made_anew_each_time(tmp_path: Path) -> None:
     table = savepointed(tmp_path)
-    (first,) = hear(table, restore_request(table, at(2), plan_only=True))
+    (first,) = answers_of(table, restore_request(table, at(2), plan_only=True))
     table.commit(LATER, at(4))
-    (second,) = hear(table, restore_request(table, at(2), plan_only=True))
+    (second,) = answers_of(table, restore_request(table, at(2), plan_only=True))
 
     assert first.event_id == second.event_id
     assert first != second
@@ -153,14 +153,14 @@ def test_a_begun_restore_that_a_person_took_off_the_timeline_is_not_begun_again(
 ) -> None:
     table = savepointed(tmp_path)
     with pytest.raises(Killed):
-        hear(table, restore_request(table, at(2)), Stepwise(tmp_path, killed_at(5)))
+        answers_of(table, restore_request(table, at(2)), Stepwise(tmp_path, killed_at(5)))
     pending = [name for name in timeline_names(table) if ".restore." in name]
     for name in pending:
         (table.timeline / name).unlink()
     table.commit(LATER, at(4))
     before = snapshot(tmp_path)
 
-    (answer,) = hear(table, restore_request(table, at(2)))
+    (answer,) = answers_of(table, restore_request(table, at(2)))
 
     assert pending
     assert isinstance(answer, RestoreRejected)
@@ -173,14 +173,14 @@ def test_a_restore_that_was_begun_is_not_given_up_for_a_writer_that_came_by(
 ) -> None:
     table = savepointed(tmp_path)
     with pytest.raises(Killed):
-        hear(table, restore_request(table, at(2)), Stepwise(tmp_path, killed_at(5)))
+        answers_of(table, restore_request(table, at(2)), Stepwise(tmp_path, killed_at(5)))
     lock = table.path / ".hoodie/lock"
     lock.touch()
-    (rejected,) = hear(table, restore_request(table, at(2)))
+    (rejected,) = answers_of(table, restore_request(table, at(2)))
     lock.unlink()
 
     assert isinstance(rejected, RestoreRejected)
-    assert isinstance(hear(table, restore_request(table, at(2)))[-1], RestoreCompleted)
+    assert isinstance(answers_of(table, restore_request(table, at(2)))[-1], RestoreCompleted)
 
 
 class WriterComesBy(Warehouse):
@@ -199,7 +199,7 @@ def test_a_writer_that_begins_just_before_the_restore_loses_no_file(tmp_path: Pa
     table = savepointed(tmp_path)
     before = data_files(table.path)
     late = WriterComesBy(warehouse_over(tmp_path).roots)
-    started, failed = hear(table, restore_request(table, at(2)), late)
+    started, failed = answers_of(table, restore_request(table, at(2)), late)
 
     assert isinstance(started, RestoreStarted)
     assert isinstance(failed, RestoreFailed)
@@ -207,18 +207,18 @@ def test_a_writer_that_begins_just_before_the_restore_loses_no_file(tmp_path: Pa
     assert data_files(table.path) == before
 
     shutil.rmtree(table.path / ".hoodie/.heartbeat")
-    assert isinstance(hear(table, restore_request(table, at(2)))[-1], RestoreCompleted)
+    assert isinstance(answers_of(table, restore_request(table, at(2)))[-1], RestoreCompleted)
 
 
 def test_a_broken_answer_refuses_the_request_and_touches_nothing(tmp_path: Path) -> None:
     table = savepointed(tmp_path)
-    hear(table, restore_request(table, at(2)))
+    answers_of(table, restore_request(table, at(2)))
     (kept,) = (table.path / ".hoodie/.tidegate/restorer").glob("*.json")
     os.truncate(kept, 20)
     table.commit(LATER, at(2))
     before = snapshot(tmp_path)
 
-    (answer,) = hear(table, restore_request(table, at(2)))
+    (answer,) = answers_of(table, restore_request(table, at(2)))
 
     assert isinstance(answer, RestoreRejected)
     assert answer.reason == "unreadable-table"
@@ -227,13 +227,13 @@ def test_a_broken_answer_refuses_the_request_and_touches_nothing(tmp_path: Path)
 
 @pytest.mark.slow
 @VERSIONS
-def test_killed_at_any_step_and_heard_again_after_new_commits_it_destroys_none(
+def test_killed_at_any_step_and_repeated_after_new_commits_it_destroys_none(
     tmp_path: Path, version: int
 ) -> None:
     original = savepointed(tmp_path / "original", version)
     counting = Stepwise(tmp_path / "original", lambda _: None)
     shutil.copytree(original.path, tmp_path / "copy/orders")
-    hear(original, restore_request(original, at(2)), counting)
+    answers_of(original, restore_request(original, at(2)), counting)
     assert counting.steps > 30
 
     for step in range(1, counting.steps + 1):
@@ -241,14 +241,16 @@ def test_killed_at_any_step_and_heard_again_after_new_commits_it_destroys_none(
         shutil.copytree(tmp_path / "copy/orders", root / "orders")
         table = HandMade(root / "orders", version)
         with pytest.raises(Killed):
-            hear(table, restore_request(table, at(2)), Stepwise(root, killed_at(step)))
+            answers_of(table, restore_request(table, at(2)), Stepwise(root, killed_at(step)))
         if any(name.endswith(".restore") for name in timeline_names(table)):
             # writers may go on only once the restore has completed; they archive it, too
             table.commit(LATER, at(2))
             archive_restores(table)
         kept = list(root.rglob(f"*{LATER}.parquet"))
 
-        assert isinstance(hear(table, restore_request(table, at(2)))[-1], RestoreCompleted), step
+        assert isinstance(answers_of(table, restore_request(table, at(2)))[-1], RestoreCompleted), (
+            step
+        )
         assert list(root.rglob(f"*{LATER}.parquet")) == kept, step
         shutil.rmtree(root)
 
@@ -297,7 +299,7 @@ def test_a_completed_restore_of_anything_else_does_not_stand_for_this_one(
     work_off(ExecutorLoop(Restorer(warehouse_over(tmp_path), ThreadMap(), ticking()), bus))
 
     done = [e for e in events_on(bus, "tidegate.outcomes") if isinstance(e, RestoreCompleted)]
-    assert len([each for each in done if each.restore_instant != "1"]) == 1
+    assert len([restore for restore in done if restore.restore_instant != "1"]) == 1
     assert not [name for name in timeline_names(table) if name.startswith((at(3), at(4)))]
 
 

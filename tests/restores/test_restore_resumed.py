@@ -64,7 +64,7 @@ def run(
 
 
 def begun(table: HandMade, *targets: InstantInfo, **header: str) -> None:
-    """A restore to at(2) that somebody began."""
+    """A restore to at(2) that another restorer began."""
     named = {f"tidegate.{name}": value for name, value in header.items()}
     plan = RestorePlanFile(targets, at(2), named)
     table.put(Instant(at(9), Action.RESTORE, InstantState.REQUESTED), plan.encode())
@@ -116,7 +116,7 @@ def test_a_pending_restore_is_not_resumed_when_files_of_the_savepoint_are_gone(
 
 
 def test_a_planted_restore_does_not_stand_for_an_approved_plan(tmp_path: Path) -> None:
-    """The plan that was looked at, then a commit that nobody saw, and the id planted beside it."""
+    """An approved plan, then an unseen commit, and the id planted next to it."""
     table = savepointed(tmp_path)
     approved = planned(table)
     table.commit(at(5), at(4))

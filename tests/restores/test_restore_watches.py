@@ -69,8 +69,8 @@ def restore(
     restorer = Restorer(warehouse_over(table.path.parent), ThreadMap(), clock, settings)
     restorer.context = replace(restorer.context, wait=wait)
     *_, last = restorer.execute(restore_request(table, at(2)))
-    told = f"{last.reason}: {last.message}" if isinstance(last, RestoreRejected) else ""
-    return type(last), told
+    message = f"{last.reason}: {last.message}" if isinstance(last, RestoreRejected) else ""
+    return type(last), message
 
 
 def more_in_the_marker_file(table: HandMade) -> None:
@@ -121,11 +121,11 @@ def test_a_restore_is_refused_while_a_pending_write_moves(
         act(table)
         seen.append(snapshot(tmp_path))
 
-    kind, told = restore(table, Meanwhile(write))
+    kind, message = restore(table, Meanwhile(write))
 
     assert kind is RestoreRejected
-    assert told.startswith("writer-alive: a write is in progress: ")
-    assert told.endswith(" appeared or grew within 5 s")
+    assert message.startswith("writer-alive: a write is in progress: ")
+    assert message.endswith(" appeared or grew within 5 s")
     assert seen == [snapshot(tmp_path)]
 
 
@@ -135,10 +135,10 @@ def test_a_restore_is_refused_while_log_files_appear(tmp_path: Path, version: in
     writer = SavepointWriter(warehouse_over(tmp_path), ThreadMap(), ticking())
     list(writer.execute(savepoint_request(table, at(2))))
 
-    kind, told = restore(table, Meanwhile(lambda: table.log(at(8), "g2", "p2", at(1))))
+    kind, message = restore(table, Meanwhile(lambda: table.log(at(8), "g2", "p2", at(1))))
 
     assert kind is RestoreRejected
-    assert ".log." in told
+    assert ".log." in message
 
 
 def test_a_dead_write_is_rolled_back_after_it_was_watched(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_no_time_is_lost_where_nothing_is_pending(tmp_path: Path) -> None:
     assert wait.waited == []
 
 
-def test_a_watch_of_no_time_is_none(tmp_path: Path) -> None:
+def test_without_a_watch_nothing_is_watched(tmp_path: Path) -> None:
     table = writing(tmp_path)
     wait = Meanwhile(lambda: another_marker(table))
 
@@ -181,13 +181,13 @@ def half_done(root: Path) -> HandMade:
 def test_a_restore_is_not_resumed_either_while_a_pending_write_moves(tmp_path: Path) -> None:
     table = half_done(tmp_path)
 
-    kind, told = restore(table, Meanwhile(lambda: another_marker(table)))
+    kind, message = restore(table, Meanwhile(lambda: another_marker(table)))
 
     assert kind is RestoreRejected
-    assert told.startswith("writer-alive")
+    assert message.startswith("writer-alive")
 
 
-def test_another_process_at_the_same_restore_is_no_writer(tmp_path: Path) -> None:
+def test_another_process_at_the_same_restore_is_not_a_writer(tmp_path: Path) -> None:
     table = half_done(tmp_path)
 
     def roll_back() -> None:

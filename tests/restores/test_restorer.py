@@ -354,7 +354,7 @@ def test_another_command_is_not_answered(tmp_path: Path) -> None:
 
 @VERSIONS
 @pytest.mark.parametrize("savepoint", [at(1), at(9), "20200101000000"])
-def test_without_a_savepoint_there_is_no_restore(
+def test_without_a_savepoint_there_is_not_a_restore(
     tmp_path: Path, version: int, savepoint: str
 ) -> None:
     table = savepointed(tmp_path / "orders", version)
@@ -381,7 +381,7 @@ def test_a_greater_savepoint_that_is_being_written_counts(tmp_path: Path) -> Non
     assert refusal(table, restore_request(table, at(2))) == "greater-savepoint"
 
 
-def test_an_older_savepoint_is_no_hindrance(tmp_path: Path) -> None:
+def test_an_older_savepoint_is_not_a_hindrance(tmp_path: Path) -> None:
     table = savepointed(tmp_path / "orders", 9)
     keep(table, at(1))
 
@@ -686,7 +686,7 @@ def test_a_link_where_a_restore_would_remove_or_note_is_found_before(
     ],
     ids=["a data file", "a heartbeat"],
 )
-def test_a_name_that_is_no_text_is_refused_and_shown(
+def test_a_name_that_is_not_text_is_refused_and_shown(
     tmp_path: Path, place: str, reason: str
 ) -> None:
     table = savepointed(tmp_path / "orders", 9)
@@ -702,7 +702,7 @@ def test_a_name_that_is_no_text_is_refused_and_shown(
     assert "\\udcff" in outcome.message
 
 
-def test_no_table_is_no_table(tmp_path: Path) -> None:
+def test_a_folder_without_a_table_is_refused(tmp_path: Path) -> None:
     table = HandMade(tmp_path / "orders", 9)
 
     assert refusal(table, restore_request(table, at(2))) == "no-such-table"

@@ -31,7 +31,7 @@ def test_an_approval_covers_the_rest_only_if_every_instant_is_in_it(
 ) -> None:
     approved = plan_of(SAVEPOINT, (step(FOUR), step(THREE)))
     file = RestorePlanFile((), SAVEPOINT, {STEPS_KEY: summarise(approved)})
-    left = plan_of(SAVEPOINT, tuple(step(each) for each in rest))
+    left = plan_of(SAVEPOINT, tuple(step(part) for part in rest))
 
     resumed = resume(left, PENDING, file, completed=set(rest), gone=set())
 

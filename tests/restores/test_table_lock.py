@@ -247,8 +247,8 @@ def test_of_two_processes_with_one_request_the_first_leaves_the_second_its_lock(
     command = restore_request(table, at(2))
     first = restorer_of(table, HELD).execute(command)
     second = restorer_of(table, HELD).execute(command)
-    for each in (first, second):
-        assert isinstance(next(each), RestoreStarted)
+    for outcomes in (first, second):
+        assert isinstance(next(outcomes), RestoreStarted)
 
     assert isinstance(first, Generator)
     first.close()

@@ -130,7 +130,7 @@ def test_a_restore_is_withdrawn_if_one_write_took_the_place_of_another_since_its
             path.unlink()
         table.begin(at(9))
 
-    with pytest.raises(TransientError, match="changed while its restore was planned"):
+    with pytest.raises(TransientError, match="changed while its restore was being planned"):
         restore(table, Overtaken(table.path.parent, after_requested=swapped), 0)
 
     left = timeline_names(table) - before

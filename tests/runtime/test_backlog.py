@@ -1,4 +1,4 @@
-"""Which commands of a partition are in memory: order, bounds, and nobody waits for ever."""
+"""Which commands of a partition are in memory: order, bounds, and none waits without end."""
 
 from __future__ import annotations
 
@@ -127,15 +127,15 @@ class History:
         self.asked = []
 
     def check_bounds(self) -> None:
-        held = [offset for each in self.memory.values() for offset in each]
-        tables = sum(bool(each) for each in self.memory.values())
+        held = [offset for offsets in self.memory.values() for offset in offsets]
+        tables = sum(bool(offsets) for offsets in self.memory.values())
         assert len(held) <= self.limits.commands + tables
         assert sum(self.sizes[offset] for offset in held) <= self.limits.size + tables * MAX_SIZE
 
     def work_off(self, stuck: set[str]) -> None:
         left = {table for table in self.tables if table not in stuck}
         for _ in range(20_000):
-            if all(self.done[each] == self.read[each] for each in left):
+            if all(self.done[partition] == self.read[partition] for partition in left):
                 return
             self.finish_one(stuck)
             self.read_again()

@@ -27,23 +27,23 @@ def group(topics: Topics) -> str:
 
 
 class Log:
-    """A listener that writes down what it is told."""
+    """A listener that records its calls."""
 
     def __init__(self) -> None:
         self.held: set[Partition] = set()
-        self.told: list[str] = []
+        self.calls: list[str] = []
 
     def assigned(self, starts: Mapping[Partition, int]) -> None:
         self.held |= set(starts)
-        self.told.append("assigned")
+        self.calls.append("assigned")
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
         self.held -= set(partitions)
-        self.told.append("revoked")
+        self.calls.append("revoked")
 
     def lost(self, partitions: Sequence[Partition]) -> None:
         self.held -= set(partitions)
-        self.told.append("lost")
+        self.calls.append("lost")
 
 
 @pytest.fixture
@@ -111,9 +111,9 @@ def test_a_log_is_read_from_the_first_record_of_a_time(bus: Bus, topics: Topics)
     bus.send([Message(topics[0], b"k", b"late", (), 0)])
     _, late = bus.log(where)
 
-    assert [each.value for each in bus.log(where, late.timestamp_ms)] == [b"late"]
-    assert [each.value for each in bus.log(where, early.timestamp_ms + 1)] == [b"late"]
-    assert [each.value for each in bus.log(where, early.timestamp_ms)] == [b"early", b"late"]
+    assert [record.value for record in bus.log(where, late.timestamp_ms)] == [b"late"]
+    assert [record.value for record in bus.log(where, early.timestamp_ms + 1)] == [b"late"]
+    assert [record.value for record in bus.log(where, early.timestamp_ms)] == [b"early", b"late"]
     assert list(bus.log(where, late.timestamp_ms + 1)) == []
 
 
@@ -142,7 +142,7 @@ def test_a_group_goes_on_at_the_committed_offset(bus: Bus, topics: Topics) -> No
     assert [record.offset for record in records] == [3, 4]
 
 
-def test_metadata_is_kept_with_its_offset_by_whoever_owns_the_partition(
+def test_metadata_is_kept_with_its_offset_by_the_owner_of_the_partition(
     bus: Bus, topics: Topics
 ) -> None:
     part = Partition(topics[0], 1)
@@ -188,7 +188,7 @@ def test_partition_n_of_every_topic_belongs_to_one_member(bus: Bus, topics: Topi
         second.poll(1, 0.1)
 
     for log in (one, other):
-        numbers = {each.number for each in log.held}
+        numbers = {partition.number for partition in log.held}
         assert log.held == {Partition(topic, n) for topic in topics for n in numbers}
     first.close()
     second.close()
@@ -210,14 +210,14 @@ def test_a_paused_partition_gives_nothing_until_it_is_resumed(bus: Bus, topics: 
     late = read(subscription, lambda taken: len(taken) >= 1)
     subscription.close()
 
-    assert [each.value for each in early] == [b"2"]
-    assert [each.value for each in late] == [b"1"]
+    assert [record.value for record in early] == [b"2"]
+    assert [record.value for record in late] == [b"1"]
 
 
 def test_a_partition_can_be_read_whole_outside_of_every_group(bus: Bus, topics: Topics) -> None:
     bus.send([Message(topics[0], b"k", f"{n}".encode(), (), n % 2) for n in range(6)])
 
-    assert [each.value for each in bus.log(Partition(topics[0], 1))] == [b"1", b"3", b"5"]
+    assert [record.value for record in bus.log(Partition(topics[0], 1))] == [b"1", b"3", b"5"]
     assert list(bus.log(Partition(topics[1], 0))) == []
 
 
@@ -252,7 +252,7 @@ def test_a_partition_that_was_paused_is_read_again_after_a_rebalance(
     second.close()
     bus.send([Message(topics[0], b"k", b"v", (), number) for number in range(3)])
     # what was read just before the rebalance and not committed is read again: that is allowed
-    records = read(first, lambda taken: {each.partition.number for each in taken} >= {0, 1, 2})
+    records = read(first, lambda taken: {record.partition.number for record in taken} >= {0, 1, 2})
     first.close()
 
     assert {record.partition.number for record in records} == {0, 1, 2}

@@ -10,8 +10,8 @@ from typing import ClassVar
 import pytest
 import structlog
 
+from support.deployment_events import restore_request, started
 from support.samples import NOON, Recorder, memory_bus, savepoint_request
-from support.told import restore_request, started
 from tidegate.errors import TransientError
 from tidegate.events import Command, Outcome, RestoreFailed, SavepointRequested
 from tidegate.events.wire import Wire

@@ -14,7 +14,6 @@ from support.samples import (
     EveryThird,
     Recorder,
     commit,
-    memory_bus,
     message,
     savepoint_request,
 )
@@ -195,7 +194,7 @@ def test_invalid_messages_in_between_do_not_hide_a_bug() -> None:
     assert dead_letters_until_flood(limit, ZERO, keys=TABLES[50:]) == 0
 
 
-def test_a_batch_of_messages_that_the_client_cannot_read_stops_nobody() -> None:
+def test_a_batch_of_messages_that_the_client_cannot_read_stops_no_service() -> None:
     class Bomb(MemoryBus):
         """The first batch of the commits unpacks to more than the client takes."""
 
@@ -226,14 +225,15 @@ class BadCode(EveryThird):
         raise ValueError("a bug")
 
 
-def test_no_number_of_restarts_drains_a_deciders_events_into_the_dead_letters() -> None:
+def test_no_number_of_restarts_drains_a_deciders_events_into_the_dead_letters(
+    bus: MemoryBus,
+) -> None:
     def process_one_by_one(loop: CoordinatorLoop) -> None:
         for number in range(100):  # each is acknowledged before the next comes
             bus.send([message(commit(number, TABLES[number]))])
             while loop.step(0):
                 pass
 
-    bus = memory_bus(EveryThird.name, partitions=1)
     for _ in range(4):
         loop = CoordinatorLoop(BadCode(), bus)
         with pytest.raises(DeadLetterFlood):

@@ -129,7 +129,7 @@ def test_a_poison_message_and_a_stray_event_are_set_aside() -> None:
 def test_nothing_is_acknowledged_before_its_outcome_is_on_the_broker() -> None:
     class Deaf(MemoryBus):
         def send(self, messages: Sequence[Message]) -> None:
-            if any(each.topic == OUTCOMES for each in messages):
+            if any(sent.topic == OUTCOMES for sent in messages):
                 raise DeliveryError("no broker")
             super().send(messages)
 
@@ -153,7 +153,7 @@ def test_nothing_is_acknowledged_before_its_outcome_is_on_the_broker() -> None:
 def test_a_command_whose_outcome_is_too_large_is_dead_lettered_and_does_not_loop() -> None:
     class SmallTopic(MemoryBus):
         def send(self, messages: Sequence[Message]) -> None:
-            if any(each.topic == OUTCOMES for each in messages):
+            if any(sent.topic == OUTCOMES for sent in messages):
                 raise MessageTooLargeError("tidegate.outcomes takes no message of 2 MB")
             super().send(messages)
 
@@ -307,14 +307,14 @@ def test_partitions_taken_away_are_not_acknowledged_by_who_lost_them() -> None:
     go_on.set()
     slow.step(0.1)
 
-    told = events_on(bus, OUTCOMES)
-    assert {each.event_id for each in told} == {each.event_id for each in told[:3]}
+    shown = events_on(bus, OUTCOMES)
+    assert {event.event_id for event in shown} == {event.event_id for event in shown[:3]}
     assert slow._offsets == {}
     assert committed(bus) == 3
 
 
 class LateCommits(MemoryBus):
-    """Commits that nobody waits for reach the broker with the member's next poll, as on Kafka."""
+    """Asynchronous commits reach the broker with the member's next poll, as on Kafka."""
 
     def subscribe(
         self,
@@ -437,7 +437,7 @@ def test_a_flood_says_what_to_look_at_and_what_to_do_next() -> None:
 
 
 class Watched(MemoryBus):
-    """Counts how often somebody looks back at outcomes; may lose the broker's answer once."""
+    """Counts the lookups of outcomes; may lose the broker's answer once."""
 
     looks = taken = 0
     loses_answer = False
@@ -476,7 +476,7 @@ def aged(bus: MemoryBus, topic: str, days: float) -> None:
     for number in range(bus.partitions(topic)):
         log = bus.log(Partition(topic, number))
         earlier = int(days * 24 * 60 * 60 * 1000)
-        log[:] = [each._replace(timestamp_ms=each.timestamp_ms - earlier) for each in log]
+        log[:] = [record._replace(timestamp_ms=record.timestamp_ms - earlier) for record in log]
 
 
 def now_requested(number: int) -> SavepointRequested:
@@ -546,7 +546,7 @@ def test_an_attempt_that_spoke_and_then_failed_is_followed_by_another() -> None:
     bus.send([message(savepoint_request(0))])
     work_off(ExecutorLoop(stumbling, bus, retries=QUICK))
 
-    kinds = [type(each) for each in events_on(bus, OUTCOMES)]
+    kinds = [type(event) for event in events_on(bus, OUTCOMES)]
     assert kinds == [SavepointRejected, SavepointCreated]
 
 

@@ -80,7 +80,7 @@ class HangingStorage(Recorder):
 
 
 def done(bus: MemoryBus) -> list[str]:
-    return [each.table for each in events_on(bus, OUTCOMES)]
+    return [event.table for event in events_on(bus, OUTCOMES)]
 
 
 def step_until(loop: ExecutorLoop, what: str, condition: Callable[[], bool]) -> None:

@@ -19,6 +19,8 @@ import sys, time
 from tidegate.monitoring.endpoint import serve
 from tidegate.monitoring.health import Health
 from tidegate.monitoring.metrics import Metrics
+from tidegate.runtime.http_server import BoundedServer
+BoundedServer.longest = float(sys.argv[1])
 with serve("127.0.0.1", 0, Metrics().registry, Health({})) as port:
     print(port, flush=True)
     sys.stdin.read()
@@ -26,6 +28,8 @@ with serve("127.0.0.1", 0, Metrics().registry, Health({})) as port:
 CALLBACKS = """
 import sys
 from tidegate.bridges.callbacks import HttpCallbacks
+from tidegate.runtime.http_server import BoundedServer
+BoundedServer.longest = float(sys.argv[1])
 http = HttpCallbacks("127.0.0.1", 0, lambda callback: callback.location == "/wh/a")
 http.start()
 print(http.port, flush=True)
@@ -39,6 +43,8 @@ HONEST = {
 }
 GROWTH = 64 * 1024
 """Kilobytes."""
+LONGEST = 5.0
+"""Seconds that a connection may take in all."""
 
 
 class Served:
@@ -84,7 +90,7 @@ class Served:
 )
 def served(request: pytest.FixtureRequest) -> Iterator[Served]:
     with subprocess.Popen(
-        [sys.executable, "-c", request.param],
+        [sys.executable, "-c", request.param, str(LONGEST)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -100,13 +106,13 @@ def send_on(client: socket.socket, piece: bytes, total: int) -> None:
 
 
 @pytest.mark.slow
-def test_two_thousand_connections_keep_no_honest_client_out(served: Served) -> None:
+def test_hundreds_of_connections_keep_no_honest_client_out(served: Served) -> None:
     with ExitStack() as stack:
         began = time.monotonic()
-        for number in range(2_000):
+        for number in range(400):
             client = stack.enter_context(served.connect())
             client.send(b"GET / HTTP/1.1\r\nX: ")
-            if number % 500 == 0:
+            if number % 100 == 0:
                 assert served.works()
         assert served.works()
         assert served.threads() < 100
@@ -157,9 +163,9 @@ def test_a_client_that_sends_a_byte_now_and_then_is_hung_up(served: Served) -> N
         client.sendall(b"GET / HTTP/1.1\r\nX: ")
         began = time.monotonic()
         with contextlib.suppress(OSError):
-            while time.monotonic() - began < 90:
+            while time.monotonic() - began < LONGEST + 30:
                 client.send(b"a")
                 with contextlib.suppress(TimeoutError):
                     if client.recv(1) == b"":
                         break
-    assert time.monotonic() - began < 70
+    assert LONGEST - 1 < time.monotonic() - began < LONGEST + 20

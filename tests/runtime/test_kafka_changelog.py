@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -100,24 +100,6 @@ def test_a_successor_does_not_wait_for_a_process_that_was_killed_while_it_signed
         producer.commit_transaction(30)
 
 
-def test_an_owner_of_version_0_1_who_had_an_id_a_partition_is_fenced_too(
-    bus: KafkaBus, bootstrap_servers: str, topic_prefix: str
-) -> None:
-    topic = f"{topic_prefix}.changelog"
-    old = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": f"{topic}-0"})
-    old.init_transactions(30)
-    old.begin_transaction()
-    old.produce(topic, b"1", b"a", 0)
-    old.commit_transaction(30)
-    OpenPartition(bus, topic)
-
-    old.begin_transaction()
-    old.produce(topic, b"zombie", b"a", 0)
-    with pytest.raises(KafkaException):
-        old.commit_transaction(30)
-    assert OpenPartition(bus, topic).read() == [(b"a", b"1")]
-
-
 def test_of_many_owners_only_the_last_ones_signature_is_left(
     bus: KafkaBus, topic_prefix: str
 ) -> None:
@@ -156,12 +138,10 @@ def test_an_owner_that_comes_back_fences_one_that_signed_before_its_last_write(
     list(owner.acquire([0]))
     fence = paused._fence
 
-    def fence_late(
-        own: Mapping[int, int], written: Collection[int]
-    ) -> dict[int, list[ChangelogRecord]]:
+    def fence_late(own: Mapping[int, int]) -> dict[int, list[ChangelogRecord]]:
         owner.write({0: [(b"a", b"1")]})
         monkeypatch.setattr(paused, "_fence", fence)
-        return fence(own, written)
+        return fence(own)
 
     monkeypatch.setattr(paused, "_fence", fence_late)
     retries = RetryPolicy(3, 0.001, 0.001)
@@ -182,11 +162,9 @@ def test_an_owner_whose_signature_a_later_one_has_erased_gives_up_and_does_not_s
     assert isinstance(paused, KafkaChangelog)
     fence, later = paused._fence, list[OpenPartition]()
 
-    def fence_late(
-        own: Mapping[int, int], written: Collection[int]
-    ) -> dict[int, list[ChangelogRecord]]:
+    def fence_late(own: Mapping[int, int]) -> dict[int, list[ChangelogRecord]]:
         later.append(OpenPartition(bus, f"{topic_prefix}.changelog"))
-        return fence(own, written)
+        return fence(own)
 
     monkeypatch.setattr(paused, "_fence", fence_late)
     with pytest.raises(FencedError):

@@ -172,5 +172,5 @@ def test_a_partition_on_which_another_process_has_read_on_is_begun_anew() -> Non
     assert not tracker.resume(12)
     assert not tracker.resume(9)
     assert tracker.resume(11)
-    assert [tracker.start(each) for each in (11, 12, 13, 14)] == [False, False, False, True]
+    assert [tracker.start(offset) for offset in (11, 12, 13, 14)] == [False, False, False, True]
     assert not tracker.resume(11)  # it is owned already

@@ -78,10 +78,10 @@ class LimitedBus(MemoryBus):
         return self.limit if topic == COMMANDS else super().max_message_bytes(topic)
 
     def send(self, messages: Sequence[Message]) -> None:
-        for each in messages:
-            if each.topic == COMMANDS and len(each.value or b"") > self.limit:
+        for sent in messages:
+            if sent.topic == COMMANDS and len(sent.value or b"") > self.limit:
                 raise MessageTooLargeError("Broker: Message size too large")
-            super().send([each])
+            super().send([sent])
 
 
 def bus_for(*deciders: str) -> LimitedBus:
@@ -106,7 +106,7 @@ def test_the_event_of_a_command_that_is_too_large_is_a_dead_letter_and_changes_n
     assert event_of(dead_letter.key, dead_letter.value) == events[2]
     assert b"size too large" in (dict(dead_letter.headers)["x-exception-message"] or b"")
     # the one after it is the third that counts, so it has the command
-    causes = [each.caused_by for each in events_on(bus, COMMANDS)]
+    causes = [event.caused_by for event in events_on(bus, COMMANDS)]
     assert causes == [events[3].event_id, events[6].event_id]
     assert bus.committed["tidegate.wordy"] == {Partition("tidegate.commits", 0): 7}
 
@@ -123,7 +123,9 @@ def test_a_redriven_event_is_decided_once_its_topic_takes_the_command() -> None:
     bus.send([Message("tidegate.commits", dead_letter.key, dead_letter.value)])
     work_off(bus)
 
-    assert [each.caused_by for each in events_on(bus, COMMANDS)] == [asking(2, 2 * LIMIT).event_id]
+    assert [event.caused_by for event in events_on(bus, COMMANDS)] == [
+        asking(2, 2 * LIMIT).event_id
+    ]
 
 
 def test_commands_keep_their_order_around_a_large_one() -> None:
@@ -132,8 +134,8 @@ def test_commands_keep_their_order_around_a_large_one() -> None:
     bus.send([message(asking(n, large if n == 5 else 10)) for n in range(9)])
     work_off(bus)
 
-    told = [each.caused_by for each in events_on(bus, COMMANDS)]
-    assert told == [asking(n, large if n == 5 else 10).event_id for n in (2, 5, 8)]
+    shown = [event.caused_by for event in events_on(bus, COMMANDS)]
+    assert shown == [asking(n, large if n == 5 else 10).event_id for n in (2, 5, 8)]
 
 
 def test_a_topic_that_refuses_even_small_commands_stops_the_service_and_says_what_to_do() -> None:
@@ -151,12 +153,12 @@ class Away(LimitedBus):
     """Takes no large command now; it is not too large."""
 
     def send(self, messages: Sequence[Message]) -> None:
-        if any(len(each.value or b"") > ALWAYS_ACCEPTED_BYTES for each in messages):
+        if any(len(sent.value or b"") > ALWAYS_ACCEPTED_BYTES for sent in messages):
             raise DeliveryError("the broker is away")
         super().send(messages)
 
 
-def test_a_large_command_that_was_not_delivered_is_no_dead_letter() -> None:
+def test_a_large_command_that_was_not_delivered_is_not_a_dead_letter() -> None:
     bus = Away([*(topic.name() for topic in TOPICS), changelog("wordy").name()], partitions=1)
     bus.send([message(asking(n, ALWAYS_ACCEPTED_BYTES + 1)) for n in range(3)])
 

@@ -1,4 +1,4 @@
-"""After a leader was elected anew librdkafka's admin client must be told to look for it."""
+"""After a leader was elected anew librdkafka's admin client must search for it again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RemembersItsLeader:
     def list_offsets(
         self, asked: Mapping[TopicPartition, object], **_: object
     ) -> dict[TopicPartition, Future[Listed]]:
-        answers: dict[TopicPartition, Future[Listed]] = {each: Future() for each in asked}
+        answers: dict[TopicPartition, Future[Listed]] = {key: Future() for key in asked}
         for answer in answers.values():
             if self.is_outdated:
                 answer.set_exception(KafkaException(KafkaError(self.code)))

@@ -42,19 +42,19 @@ class Watched(ExecutorLoop):
     """Writes down what the group tells it."""
 
     def __init__(self, task: LongTask, bus: KafkaBus, prefix: str) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
         super().__init__(task, bus, prefix, threads=2)
 
     def assigned(self, starts: Mapping[Partition, int]) -> None:
-        self.told.append("assigned")
+        self.calls.append("assigned")
         super().assigned(starts)
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
-        self.told.append("revoked")
+        self.calls.append("revoked")
         super().revoked(partitions)
 
     def lost(self, partitions: Sequence[Partition]) -> None:
-        self.told.append("lost")
+        self.calls.append("lost")
         super().lost(partitions)
 
     @property
@@ -96,7 +96,7 @@ def test_rule_5_a_long_task_costs_no_membership_and_holds_up_no_other_table(
     task.may_end.set()
     while loop.pending:
         loop.step(0.1)
-    assert loop.told == ["assigned"]
+    assert loop.calls == ["assigned"]
     assert loop.member == member
     loop.close()
     bus.close()

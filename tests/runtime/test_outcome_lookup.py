@@ -33,7 +33,7 @@ TABLE_OF = {partition_of(table, PARTITIONS): table for table in TABLES}
 class YearOfOutcomes(MemoryBus):
     """Ten million outcomes, evenly over a year and twelve partitions; counts what is read."""
 
-    each: int = 10_000_000 // PARTITIONS
+    per_partition: int = 10_000_000 // PARTITIONS
     taken: int = 0
     reads: int = 0
     extra: dict[Partition, list[Record]] = field(default_factory=dict[Partition, list[Record]])
@@ -42,9 +42,10 @@ class YearOfOutcomes(MemoryBus):
         super().__init__([OUTCOMES], PARTITIONS)
 
     def spans(self, topic: str, since_ms: int = 0) -> dict[Partition, range]:
-        first = max(0, self.each - (NOW_MS - since_ms) * self.each // YEAR)
+        first = max(0, self.per_partition - (NOW_MS - since_ms) * self.per_partition // YEAR)
         parts = [Partition(topic, number) for number in range(PARTITIONS)]
-        return {part: range(first, self.each + len(self.extra.get(part, ()))) for part in parts}
+        end = self.per_partition
+        return {part: range(first, end + len(self.extra.get(part, ()))) for part in parts}
 
     def read(self, spans: Mapping[Partition, range]) -> list[Record]:
         return list(self._read(spans))
@@ -55,15 +56,15 @@ class YearOfOutcomes(MemoryBus):
             self.taken += len(span)
             key = TABLE_OF[part.number].encode()
             for offset in span:
-                if offset < self.each:
+                if offset < self.per_partition:
                     yield Record(part, offset, key, b"another command's", (), NOW_MS)
                 else:
-                    yield self.extra[part][offset - self.each]
+                    yield self.extra[part][offset - self.per_partition]
 
     def append(self, sent: Message, number: int) -> None:
         part = Partition(OUTCOMES, number)
         records = self.extra.setdefault(part, [])
-        at = self.each + len(records)
+        at = self.per_partition + len(records)
         records.append(Record(part, at, sent.key, sent.value, sent.headers, NOW_MS))
 
 
@@ -84,7 +85,7 @@ def test_a_request_of_the_last_hour_reads_what_was_appended_since_not_ten_millio
     first, bus.taken = bus.taken, 0
     assert lookup.outcomes_of(request(1), NOW_MS) == []
 
-    a_day_and_an_hour = 25 * HOUR * bus.each // YEAR + 1
+    a_day_and_an_hour = 25 * HOUR * bus.per_partition // YEAR + 1
     assert first <= PARTITIONS * a_day_and_an_hour  # 28,550: a seventh of a second's reading
     assert bus.taken <= a_day_and_an_hour  # then of the table's own partition only
 
@@ -108,12 +109,13 @@ def test_an_older_command_is_looked_up_further_back() -> None:
     lookup = OutcomeLookup(bus, Wire(), "tidegate")
     lookup.outcomes_of(request(1), NOW_MS)
     wrong = Partition(OUTCOMES, (partition_of(old.table, PARTITIONS) + 1) % PARTITIONS)
-    early = bus.each - 5_000
+    early = bus.per_partition - 5_000
     sent = message(found)
     record = Record(wrong, early, sent.key, sent.value, sent.headers, NOW_MS)
     read = bus._read
     bus._read = lambda spans: (  # type: ignore[method-assign]
-        record if (each.partition, each.offset) == (wrong, early) else each for each in read(spans)
+        record if (found.partition, found.offset) == (wrong, early) else found
+        for found in read(spans)
     )
 
     assert lookup.outcomes_of(old, NOW_MS - 10 * 24 * HOUR) == [found]

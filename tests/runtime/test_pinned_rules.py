@@ -78,7 +78,7 @@ class NoDeadLetters(MemoryBus):
     """The broker is away whenever a dead letter is written."""
 
     def send(self, messages: Sequence[Message]) -> None:
-        if any(each.topic == DEAD for each in messages):
+        if any(sent.topic == DEAD for sent in messages):
             raise DeliveryError("the broker is away")
         super().send(messages)
 
@@ -118,7 +118,7 @@ def test_rule_3_a_dead_letter_that_is_written_again_has_the_same_id() -> None:
 
 
 class LateCommits(MemorySubscription):
-    """A commit that nobody waits for does not arrive: the member is gone before."""
+    """An asynchronous commit does not arrive: the member is gone before."""
 
     def commit(
         self, at: Offsets, metadata: CommitMetadata = NO_METADATA, *, wait: bool = False

@@ -36,9 +36,9 @@ class LimitedBus(MemoryBus):
     """Its dead-letter topic has a limit, as on a real broker."""
 
     def send(self, messages: Sequence[Message]) -> None:
-        for each in messages:
-            parts = [each.key, each.value, *(content for _, content in each.headers)]
-            if each.topic == DEAD and sum(len(part or b"") for part in parts) > LIMIT:
+        for sent in messages:
+            parts = [sent.key, sent.value, *(content for _, content in sent.headers)]
+            if sent.topic == DEAD and sum(len(part or b"") for part in parts) > LIMIT:
                 raise MessageTooLargeError("Message size too large")
         super().send(messages)
 
@@ -63,9 +63,9 @@ def test_where_not_even_the_dead_letter_fits_the_place_is_the_dead_letter(poison
     while loop.step(0):
         pass
 
-    [letter] = bus.records(DEAD)
-    headers = dict(letter.headers)
-    assert (letter.key, letter.value) == (None, None)
+    [dead_letter] = bus.records(DEAD)
+    headers = dict(dead_letter.headers)
+    assert (dead_letter.key, dead_letter.value) == (None, None)
     assert headers["x-original-topic"] == COMMITS.encode()
     assert (headers["x-original-partition"], headers["x-original-offset"]) == (b"0", b"0")
     assert headers[KEY_LEFT_OUT] == str(len(poison.key or b"")).encode()
@@ -95,10 +95,10 @@ def test_a_header_name_that_is_not_utf8_is_left_out_of_the_dead_letter() -> None
     queue = DeadLetterQueue("gate", bus, "tidegate", RetryPolicy(), DeadLetterLimit())
     queue.send(record, ValueError("junk"))
 
-    [letter] = bus.records(DEAD)
-    assert (letter.key, letter.value) == (b"k", b"v")
-    assert dict(letter.headers)[HEADERS_LEFT_OUT] == b"unreadable"
-    assert "only-some" not in dict(letter.headers)
+    [dead_letter] = bus.records(DEAD)
+    assert (dead_letter.key, dead_letter.value) == (b"k", b"v")
+    assert dict(dead_letter.headers)[HEADERS_LEFT_OUT] == b"unreadable"
+    assert "only-some" not in dict(dead_letter.headers)
 
 
 def test_a_dead_letter_goes_to_a_partition_that_its_topic_has() -> None:
@@ -107,9 +107,9 @@ def test_a_dead_letter_goes_to_a_partition_that_its_topic_has() -> None:
     queue = DeadLetterQueue("gate", bus, "tidegate", RetryPolicy(), DeadLetterLimit())
     queue.send(record, ValueError("junk"))
 
-    [letter] = bus.records(DEAD)
-    assert letter.partition.number == 7 % 3
-    assert dict(letter.headers)["x-original-partition"] == b"7"
+    [dead_letter] = bus.records(DEAD)
+    assert dead_letter.partition.number == 7 % 3
+    assert dict(dead_letter.headers)["x-original-partition"] == b"7"
 
 
 @pytest.mark.parametrize(

@@ -147,4 +147,4 @@ def test_the_caller_says_how_loud_a_first_failure_is(
 
     assert policy.call(action) == 7
     said = [record for record in caplog.records if record.name == "tidegate.runtime.retry"]
-    assert [each.levelname for each in said] == levels
+    assert [record.levelname for record in said] == levels

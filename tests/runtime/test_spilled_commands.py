@@ -45,7 +45,7 @@ class CountedReads(MemoryBus):
             return super().read(spans)
         if self.faults:
             raise self.faults.pop(0)
-        records = [each for each in super().read(spans) if each.offset not in self.deleted]
+        records = [record for record in super().read(spans) if record.offset not in self.deleted]
         self.reads.append(len(records))
         return records
 
@@ -55,7 +55,7 @@ def requests(count: int, table: str = HOT) -> list[str]:
 
 
 def outcomes(bus: MemoryBus, table: str) -> list[str | None]:
-    return [each.caused_by for each in events_on(bus, OUTCOMES) if each.table == table]
+    return [event.caused_by for event in events_on(bus, OUTCOMES) if event.table == table]
 
 
 def test_a_table_with_five_thousand_unfinished_commands_delays_no_other_of_its_partition() -> None:
@@ -98,8 +98,8 @@ def test_tables_that_are_stuck_leave_room_for_others_however_many_they_are() -> 
     go_on.set()
     work_off(ExecutorLoop(Stuck(), bus, threads=8))
     done = defaultdict[str, list[str | None]](list)
-    for each in events_on(bus, OUTCOMES):
-        done[each.table].append(each.caused_by)
+    for event in events_on(bus, OUTCOMES):
+        done[event.table].append(event.caused_by)
     assert [done[table] for table in stuck] == [requests(80, table) for table in stuck]
 
 
@@ -160,10 +160,10 @@ def test_commands_that_the_topic_no_longer_has_stop_the_service_and_are_named() 
         work_off(loop)
     loop.close()
 
-    told = str(caught.value)
-    assert told.startswith("recorder: tidegate.commands[0] no longer has the commands at 7")
-    assert f", of {HOT}. They waited for their turn and were not carried out" in told
-    assert "tidegate replay group recorder --to-earliest --execute" in told
+    shown = str(caught.value)
+    assert shown.startswith("recorder: tidegate.commands[0] no longer has the commands at 7")
+    assert f", of {HOT}. They were waiting and were not executed" in shown
+    assert "tidegate replay group recorder --to-earliest --execute" in shown
     assert outcomes(bus, HOT) == requests(50)[: len(outcomes(bus, HOT))]
     assert bus.committed[GROUP][ONLY] <= 7
 
@@ -181,7 +181,7 @@ def test_what_was_not_kept_is_read_once_more_when_its_partition_comes_back() -> 
     loop.close()
 
 
-def test_what_was_not_kept_is_left_to_whoever_gets_the_partition() -> None:
+def test_what_was_not_kept_is_left_to_the_next_owner() -> None:
     bus, executor, loop = with_a_table_that_waits()
     loop.lost([ONLY])
     executor.go_on.set()
@@ -193,8 +193,8 @@ def test_what_was_not_kept_is_left_to_whoever_gets_the_partition() -> None:
     work_off(after := ExecutorLoop(successor, bus, backlog=FEW))
 
     assert successor.asked == [str(savepoint_request(n).instant) for n in range(50)]
-    for each in (loop, after):
-        each.close()
+    for service in (loop, after):
+        service.close()
 
 
 def test_commands_that_are_read_while_their_partition_goes_and_comes_run_once_and_in_order() -> (

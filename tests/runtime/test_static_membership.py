@@ -1,4 +1,4 @@
-"""Static members: a restart takes its partitions back, and nobody else is interrupted."""
+"""Static members: a restart takes its partitions back, and no other member is interrupted."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Clock:
 
 
 def copies(known: Uncopied, records: Sequence[Record]) -> int:
-    return sum(known.may_copy(each) for each in records)
+    return sum(known.may_copy(one) for one in records)
 
 
 def test_of_one_key_some_messages_a_minute_are_copied_and_others_keys_are_not_affected() -> None:
@@ -76,8 +76,8 @@ def test_offsets_that_come_in_any_order_and_twice_are_each_recorded_once(seed: i
         known.add(record(offset), "junk")
     again.restore(known.serialize())
 
-    for each in (known, again):
-        found = each.offsets()
+    for either in (known, again):
+        found = either.offsets()
         assert found is not None
         assert [n for span in found.ranges for n in span] == sorted(set(offsets))
         assert found.count == len(set(offsets))
@@ -99,8 +99,8 @@ def test_what_another_tool_committed_counts_as_nothing(text: str) -> None:
 def offsets_of(bus: MemoryBus) -> list[int]:
     """The offsets that the dead letters name, one by one."""
     found: list[int] = []
-    for each in bus.records(DEAD):
-        headers = dict(each.headers)
+    for copy in bus.records(DEAD):
+        headers = dict(copy.headers)
         if OFFSETS_HEADER in headers:
             spans = parse_ranges((headers[OFFSETS_HEADER] or b"").decode())
             found += [offset for span in spans for offset in span]
@@ -120,8 +120,9 @@ def junk(topic: str, count: int) -> list[Message]:
     return [Message(topic, b"lake.a.b", b"junk", (), 0) for _ in range(count)]
 
 
-def test_a_decider_that_stops_in_order_leaves_every_invalid_message_in_the_dead_letters() -> None:
-    bus = memory_bus(EveryThird.name, partitions=1)
+def test_a_decider_that_stops_in_order_leaves_every_invalid_message_in_the_dead_letters(
+    bus: MemoryBus,
+) -> None:
     for number in range(3):
         bus.send([*junk(COMMITS, 300), message(commit(number))])
     loop = CoordinatorLoop(EveryThird(), bus)
@@ -131,7 +132,7 @@ def test_a_decider_that_stops_in_order_leaves_every_invalid_message_in_the_dead_
 
     assert offsets_of(bus) == [n for n in range(903) if n not in (300, 601, 902)]
     assert len(bus.records(DEAD)) == OF_A_KEY + 1
-    assert sum(counted(each.headers)[1] for each in bus.records(DEAD)) == 900
+    assert sum(counted(copy.headers)[1] for copy in bus.records(DEAD)) == 900
     assert len(bus.records(COMMANDS)) == 1
 
 
@@ -153,10 +154,10 @@ def test_an_executor_that_is_killed_leaves_them_to_its_successor() -> None:
 
 
 def test_what_was_recorded_is_written_after_a_minute_and_only_once(
+    bus: MemoryBus,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(uncopied, "PERIOD_SECONDS", 0.2)
-    bus = memory_bus(EveryThird.name, partitions=1)
     bus.send(junk(COMMITS, 100))
     loop = CoordinatorLoop(EveryThird(), bus)
     while len(bus.records(DEAD)) <= OF_A_KEY:
@@ -170,10 +171,9 @@ def test_what_was_recorded_is_written_after_a_minute_and_only_once(
     assert offsets_of(bus) == list(range(100))
 
 
-def test_invalid_messages_between_valid_ones_are_written_before_their_offsets_become_too_long() -> (
-    None
-):
-    bus = memory_bus(EveryThird.name, partitions=1)
+def test_invalid_messages_between_valid_ones_are_written_before_their_offsets_become_too_long(
+    bus: MemoryBus,
+) -> None:
     for number in range(2000):
         bus.send([*junk(COMMITS, 1), message(commit(number))])
     loop = CoordinatorLoop(EveryThird(), bus)
@@ -195,5 +195,5 @@ def test_every_input_topic_has_dead_letters_with_the_fault_in_them() -> None:
         pass
     loop.close()
 
-    faults = {counted(each.headers)[0] for each in bus.records(DEAD) if each.headers}
+    faults = {counted(copy.headers)[0] for copy in bus.records(DEAD) if copy.headers}
     assert faults == {"message"}

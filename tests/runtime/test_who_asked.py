@@ -40,8 +40,8 @@ class Rejecting(Recorder):
             savepoint="20261121041551845",
             reason="not-allowed",
             message="no",
-            requested_by="somebody else",
-            signed_by="somebody else",
+            requested_by="mallory",
+            signed_by="mallory",
         )
 
 

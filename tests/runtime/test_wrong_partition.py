@@ -32,9 +32,9 @@ def test_a_deciders_event_on_the_wrong_partition_is_dead_lettered_with_the_right
         pass
 
     assert bus.records("tidegate.commands") == []
-    letters = bus.records(DEAD)
-    reason = (dict(letters[0].headers)["x-exception-message"] or b"").decode()
-    assert len(letters) == 3
+    found = bus.records(DEAD)
+    reason = (dict(found[0].headers)["x-exception-message"] or b"").decode()
+    assert len(found) == 3
     assert reason.startswith(f"events of {TABLE} belong on partition {RIGHT} of 3, not on {WRONG}:")
     assert reason.endswith("then redrive: that sends the event to the right partition")
 
@@ -46,8 +46,8 @@ def test_a_command_on_the_wrong_partition_is_not_carried_out_until_it_is_redrive
     work_off(loop)
     assert (recorder.asked, len(bus.records(DEAD))) == ([], 1)
 
-    [letter], [original] = bus.records(DEAD), bus.records("tidegate.commands")
-    bus.send([redriven_message(read_dead_letter(letter), original)])
+    [found], [original] = bus.records(DEAD), bus.records("tidegate.commands")
+    bus.send([redriven_message(read_dead_letter(found), original)])
     work_off(loop)
 
     assert len(recorder.asked) == 1

@@ -106,8 +106,8 @@ def test_rule_7_events_that_retention_took_stop_the_service_with_a_clear_sentenc
     second = deployment.run("reader-gate", "second")
 
     assert exit_code(second) == 1
-    assert f"{locks}" in (told := second.log.read_text())
-    assert "events would be skipped" in told.splitlines()[-1]
+    assert f"{locks}" in (shown := second.log.read_text())
+    assert "events would be skipped" in shown.splitlines()[-1]
     assert deployment.records("commands") == []
 
 

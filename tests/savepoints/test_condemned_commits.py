@@ -149,7 +149,7 @@ def test_a_savepoint_that_was_removed_is_not_known_any_more() -> None:
 
     assert isinstance(request, RestoreRequested)
     assert request.savepoint == "20260301090000000"
-    # and is kept from removal, as long as somebody may restore to it
+    # and is kept from removal, as long as a restore may use it
     assert made.decide(state, condemned(), AT).state.is_wanted(request.savepoint, AT)
 
 
@@ -191,12 +191,12 @@ def test_each_commit_is_answered_once_and_never_by_a_savepoint_that_has_it(
         state = decision.state
         answered += [*decision.commands, *decision.outcomes]
 
-    assert len({each.caused_by for each in answered}) == len(answered) == len(set(bad))
-    for each in answered:
-        if isinstance(each, RestoreRequested):
-            assert each.needs_approval is (action is CondemnedAction.RESTORE)
-            assert each.savepoint < each.reason.split()[1]
-            assert int(each.savepoint[10:12]) in savepoints
+    assert len({event.caused_by for event in answered}) == len(answered) == len(set(bad))
+    for event in answered:
+        if isinstance(event, RestoreRequested):
+            assert event.needs_approval is (action is CondemnedAction.RESTORE)
+            assert event.savepoint < event.reason.split()[1]
+            assert int(event.savepoint[10:12]) in savepoints
 
 
 def waiting(until: datetime | None) -> RestoreAwaitingApproval:
@@ -216,7 +216,7 @@ def test_a_savepoint_is_kept_while_a_restore_to_it_waits_for_its_approval() -> N
     assert not forged.is_wanted(FIRST, AT + timedelta(days=21))
 
 
-def test_a_restore_without_approval_is_no_answer_to_a_condemned_commit() -> None:
+def test_a_restore_without_approval_is_not_an_answer_to_a_condemned_commit() -> None:
     rule = {"tables": "*", "approval": False, "condemned": "restore"}
     with pytest.raises(ValidationError, match="needs approval = true"):
         Settings.model_validate({"restores": {"rules": [rule]}})
@@ -240,7 +240,7 @@ class Lake:
         )
 
     def run(self, *sent: Event, names: tuple[str, ...] = ()) -> list[Event]:
-        self.bus.send([message(each) for each in sent])
+        self.bus.send([message(event) for event in sent])
         services = names or ("savepoint-policy", "savepoint-writer", "restorer")
         loops = [assemble(name, self.settings, self.bus) for name in services]
         rests = 0
@@ -280,7 +280,7 @@ def test_a_condemned_commit_gives_a_plan_and_changes_nothing(tmp_path: Path) -> 
     before = snapshot(tmp_path)
     found = lake.condemn()
 
-    (planned,) = [each for each in found if isinstance(each, RestorePlanned)]
+    (planned,) = [event for event in found if isinstance(event, RestorePlanned)]
     assert [instant.instant for instant in planned.instants] == [instant_at(4), instant_at(3)]
     assert snapshot(tmp_path) == before
     # read again, nothing is published again
@@ -293,7 +293,7 @@ def test_a_condemned_commit_is_restored_once_a_person_approves(tmp_path: Path) -
     before = snapshot(tmp_path)
     found = lake.condemn()
 
-    (waits,) = [each for each in found if isinstance(each, RestoreAwaitingApproval)]
+    (waits,) = [event for event in found if isinstance(event, RestoreAwaitingApproval)]
     assert waits.requested_by == "ingest"
     assert snapshot(tmp_path) == before
     approval = lake.event(
@@ -305,7 +305,7 @@ def test_a_condemned_commit_is_restored_once_a_person_approves(tmp_path: Path) -
         approved_by="ben",
         reason="looked at it",
     )
-    kinds = [type(each).__name__ for each in lake.run(approval)]
+    kinds = [type(event).__name__ for event in lake.run(approval)]
     assert kinds[-2:] == ["RestoreStarted", "RestoreCompleted"]
 
 

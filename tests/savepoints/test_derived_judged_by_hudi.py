@@ -163,4 +163,4 @@ def test_of_a_random_history_a_derived_savepoint_is_that_of_a_listing_and_hudis(
         assert all(set(names) <= ours[p] for p, names in of_hudi.items()), writer.done
         if not now.timeline.of_action(Action.COMPACTION, *PENDING):
             assert {p: n for p, n in ours.items() if n} == {p: n for p, n in of_hudi.items() if n}
-    assert derived or any("(" in each for each in writer.done)
+    assert derived or any("(" in line for line in writer.done)

@@ -84,11 +84,11 @@ def test_of_any_history_a_derived_savepoint_is_that_of_a_listing(
 @KINDS
 def test_of_very_many_histories_too(tmp_path: Path, version: int, kind: str) -> None:
     """And both verdicts are among them, with each kind of doubt that these histories have."""
-    told = [story(tmp_path, seed, version, kind) for seed in range(100, 160)]
-    for each in told:
-        each.steps(45)
-    doubts = {doubt for each in told for doubt in each.doubts}
-    assert sum(each.derived for each in told) > 60
+    stories = [story(tmp_path, seed, version, kind) for seed in range(100, 160)]
+    for one in stories:
+        one.steps(45)
+    doubts = {doubt for one in stories for doubt in one.doubts}
+    assert sum(one.derived for one in stories) > 60
     for part in ("rollback began", "no earlier savepoint"):
         assert any(part in doubt for doubt in doubts)
 
@@ -204,7 +204,7 @@ def test_a_file_that_is_missing_in_a_partition_that_changed_is_missed(tmp_path: 
 
 
 def test_after_many_derived_savepoints_everything_is_listed(tmp_path: Path) -> None:
-    """So what somebody removed by hand where nothing else happened is noticed then."""
+    """So a file removed by hand where nothing else happened is noticed then."""
     table = begun(tmp_path)
     (table.path / f"p3/g3_0-1-2_{at(1)}.parquet").unlink()
     for minute in range(3, 3 + MOST_DERIVED):
@@ -366,7 +366,7 @@ def test_files_of_unknown_instants_are_a_doubt_once_the_timeline_begins_after_th
 def test_commits_that_were_archived_beyond_a_savepoint_are_a_doubt_once_they_count(
     tmp_path: Path,
 ) -> None:
-    """Nobody listed their partitions: they began, and were archived, between two savepoints."""
+    """Their partitions were not listed: they began, and were archived, between two savepoints."""
     table = begun(tmp_path)
     table.commit(at(3), at(1), {"p3": "g3"})
     table.commit(at(4), at(1), {"p1": "g1"})

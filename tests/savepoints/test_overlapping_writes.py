@@ -2,13 +2,12 @@
 
 Hudi chooses the slices of a savepoint by the times at which writes were requested, and rolls back
 those that completed later (compactions: that were requested later). Where both differ, its own
-savepoint lacks files of the table that its restore leaves.
+savepoint misses files of the table that its restore leaves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -17,24 +16,15 @@ from support.hudi_tables import (
     HandMade,
     at,
     end_of,
-    restore_request,
-    savepoint_request,
-    ticking,
-    timeline_names,
-    warehouse_over,
 )
-from tidegate.compute.parallel_map import ThreadMap
+from support.savepoint_and_restore import create_savepoint, restore, savepoint_files
 from tidegate.events import (
-    Outcome,
     RestoreCompleted,
     RestoreRejected,
     SavepointCreated,
     SavepointRejected,
 )
 from tidegate.events.reasons import Reason
-from tidegate.hudi import SavepointMetadata
-from tidegate.restores import LivenessSettings, Restorer
-from tidegate.savepoints import SavepointWriter
 from tidegate.storage import Storage
 
 G0 = {"p0": "g0"}
@@ -46,31 +36,13 @@ def merge_on_read(root: Path) -> HandMade:
     return HandMade(root / "orders", 9).create(hoodie__table__type="MERGE_ON_READ")
 
 
-def savepoint(table: HandMade, instant: str | None) -> Outcome:
-    writer = SavepointWriter(warehouse_over(table.path.parent), ThreadMap(), ticking())
-    (outcome,) = writer.execute(savepoint_request(table, instant))
-    return outcome
-
-
-def kept(table: HandMade, instant: str, partition: str = "p0") -> set[str]:
-    (name,) = (
-        name
-        for name in timeline_names(table)
-        if name.startswith(instant) and name.endswith(".savepoint")
-    )
-    return set(SavepointMetadata.decode((table.timeline / name).read_bytes()).files[partition])
-
-
-def attempted(table: HandMade, instant: str) -> Outcome:
-    unwatched = LivenessSettings(watch=timedelta(0))
-    restorer = Restorer(warehouse_over(table.path.parent), ThreadMap(), ticking(), unwatched)
-    *_, last = restorer.execute(restore_request(table, instant))
-    return last
+def files_of(table: HandMade, instant: str, partition: str = "p0") -> set[str]:
+    return set(savepoint_files(table, instant)[partition])
 
 
 def restored(table: HandMade, instant: str) -> set[str]:
     """The data files of p0 after a restore, which has to succeed."""
-    last = attempted(table, instant)
+    last = restore(table, instant)
     assert isinstance(last, RestoreCompleted), last
     names = {path.name for path in (table.path / "p0").iterdir()}
     return {name for name in names if not name.endswith((".crc", "_metadata"))}
@@ -118,9 +90,9 @@ def test_a_log_file_that_a_later_compaction_overtook_is_kept(
     table = merge_on_read(tmp_path)
     commit = of(table)
 
-    assert isinstance(savepoint(table, commit), SavepointCreated)
+    assert isinstance(create_savepoint(table, commit), SavepointCreated)
 
-    assert kept(table, commit) == {base(1), log(3)}
+    assert files_of(table, commit) == {base(1), log(3)}
     assert restored(table, commit) == {base(1), log(3)}
 
 
@@ -132,10 +104,10 @@ def test_what_a_write_followed_that_completed_later_is_kept(tmp_path: Path, vers
     table.commit(at(3), at(1), G1)
     table.commit(at(2), at(1), G0, completed=at(5))
 
-    assert isinstance(savepoint(table, at(3)), SavepointCreated)
+    assert isinstance(create_savepoint(table, at(3)), SavepointCreated)
 
-    assert kept(table, at(3)) == {base(1)}
-    assert kept(table, at(3), "p1") == {base(3, "g1")}
+    assert files_of(table, at(3)) == {base(1)}
+    assert files_of(table, at(3), "p1") == {base(3, "g1")}
     assert restored(table, at(3)) == {base(1)}
 
 
@@ -148,9 +120,9 @@ def test_what_a_clustering_replaced_that_completed_later_is_kept(
     table.commit(at(3), at(1), G1)
     table.replace(at(2), {"p0": ["g0"]}, {"p0": "g9"}, completed=at(5))
 
-    assert isinstance(savepoint(table, None), SavepointCreated)
+    assert isinstance(create_savepoint(table, None), SavepointCreated)
 
-    assert kept(table, at(3)) == {base(1)}
+    assert files_of(table, at(3)) == {base(1)}
     assert restored(table, at(3)) == {base(1)}
 
 
@@ -161,10 +133,10 @@ def test_what_a_later_write_that_completed_earlier_wrote_is_kept(tmp_path: Path)
     table.commit(at(3), at(1), G0)
     table.commit(at(2), at(1), G1, completed=at(5))
 
-    assert isinstance(savepoint(table, at(2)), SavepointCreated)
+    assert isinstance(create_savepoint(table, at(2)), SavepointCreated)
     table.commit(at(6), at(3), G0)
 
-    assert kept(table, at(2)) == {base(1), base(3)}
+    assert files_of(table, at(2)) == {base(1), base(3)}
 
 
 def test_in_version_6_times_of_completion_prove_nothing(tmp_path: Path) -> None:
@@ -176,10 +148,10 @@ def test_in_version_6_times_of_completion_prove_nothing(tmp_path: Path) -> None:
     table.commit(at(1), completed=at(9))
     table.commit(at(3), at(1), G1, completed=at(8))
 
-    assert isinstance(savepoint(table, at(3)), SavepointCreated)
+    assert isinstance(create_savepoint(table, at(3)), SavepointCreated)
 
-    assert kept(table, at(3)) == {base(1)}
-    refused = attempted(table, at(3))
+    assert files_of(table, at(3)) == {base(1)}
+    refused = restore(table, at(3))
     assert isinstance(refused, RestoreRejected)
     assert (table.path / "p0" / base(1)).exists()
 
@@ -191,7 +163,7 @@ def test_a_savepoint_is_refused_if_what_such_a_write_followed_is_gone(tmp_path: 
     table.commit(at(2), at(1), G0, completed=at(5))
     (table.path / "p0" / base(1)).unlink()
 
-    refused = savepoint(table, at(3))
+    refused = create_savepoint(table, at(3))
 
     assert isinstance(refused, SavepointRejected)
     assert refused.reason == Reason.MISSING_FILES
@@ -203,14 +175,14 @@ def test_none_is_derived_from_one_whose_commit_was_overlapped(tmp_path: Path) ->
     table.commit(at(1))
     table.commit(at(3), at(1), G1)
     table.commit(at(2), at(1), G0, completed=at(5))
-    savepoint(table, at(3))
+    create_savepoint(table, at(3))
     table.commit(at(6), at(3), G1)
 
-    outcome = savepoint(table, at(6))
+    outcome = create_savepoint(table, at(6))
 
     assert isinstance(outcome, SavepointCreated)
     assert outcome.listed_because == f"a write overlapped commit {at(3)}"
-    assert kept(table, at(6)) == {base(2)}
+    assert files_of(table, at(6)) == {base(2)}
 
 
 def archive(table: HandMade, *names: str) -> None:
@@ -229,9 +201,9 @@ def test_a_compaction_whose_plan_an_archiver_has_taken_already_may_be_one(tmp_pa
     table.delta(at(6), G1, None)
     archive(table, at(1), at(3), f"{at(4)}.compaction")
 
-    assert isinstance(savepoint(table, at(6)), SavepointCreated)
+    assert isinstance(create_savepoint(table, at(6)), SavepointCreated)
 
-    assert kept(table, at(6)) == {base(4), log(3)}
+    assert files_of(table, at(6)) == {base(4), log(3)}
 
 
 def test_no_plan_is_asked_for_that_is_not_on_the_timeline(
@@ -255,7 +227,7 @@ def test_no_plan_is_asked_for_that_is_not_on_the_timeline(
 
     monkeypatch.setattr(Storage, "read", counted)
 
-    assert isinstance(savepoint(table, at(6)), SavepointCreated)
+    assert isinstance(create_savepoint(table, at(6)), SavepointCreated)
 
-    assert not [each for each in asked if "compaction" in each]
-    assert kept(table, at(6)) == {base(3), log(2)}
+    assert not [path for path in asked if "compaction" in path]
+    assert files_of(table, at(6)) == {base(3), log(2)}

@@ -1,4 +1,4 @@
-"""Clocks that jump, marks that somebody wrote by hand: what a policy must bear."""
+"""Clocks that jump, marks written by hand: what a policy must bear."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_mark_of_the_last_year_stops_nothing(lifetime: timedelta) -> None:
     assert policy.due(TABLE, state) is not None
     assert policy.tick(TABLE, state, START + DAY).commands == ()
     state = policy.decide(state, review, START).state
-    assert [each.instant for each in state.kept] == [listed.instant]
+    assert [savepoint.instant for savepoint in state.kept] == [listed.instant]
     assert policy.due(TABLE, state) is not None
 
 
@@ -190,7 +190,7 @@ def test_a_savepoint_that_a_person_is_about_to_restore_to_stays_for_a_day(
     for number in range(3):
         at = START + number * HOUR
         state = policy.decide(state, created(at, tiers=("every-commit",)), at).state
-    wanted, other = (each.instant for each in state.kept[:2])
+    wanted, other = (savepoint.instant for savepoint in state.kept[:2])
     asked_at = START + DAY - HOUR / 2
     state = policy.decide(state, restore_outcome(kind, wanted, asked_at), asked_at).state
 

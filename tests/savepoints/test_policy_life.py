@@ -280,7 +280,7 @@ def test_a_tier_whose_savepoint_was_rejected_is_due_again() -> None:
     assert set(again.tiers) == {Tier.DAILY, Tier.EVERY_N}
 
 
-def test_a_commit_of_long_ago_is_no_backup_of_today() -> None:
+def test_a_commit_of_long_ago_is_not_a_backup_of_today() -> None:
     policy = service(TierRule(tier=Tier.DAILY, keep=2))
 
     assert policy.decide(policy.initial(), commit(START - 9 * DAY), START).commands == ()
@@ -305,7 +305,7 @@ def test_a_review_of_the_table_heals_a_lost_memory() -> None:
     decision = policy.decide(first.state, outcome, START)
 
     asked_for = [e.instant for e in decision.commands if isinstance(e, SavepointRemovalRequested)]
-    assert asked_for == [each.instant for each in there[:4]]
+    assert asked_for == [savepoint.instant for savepoint in there[:4]]
     next_day = policy.decide(decision.state, commit(START + HOUR * 25), START + HOUR * 25)
     assert [e.review for e in next_day.commands if isinstance(e, SavepointRequested)] == [True]
 
@@ -378,7 +378,7 @@ def test_a_review_forgets_what_is_gone() -> None:
     outcome = created(request, START + 9 * DAY, reviewed=True, savepoints=alone)
     reviewed = policy.decide(state, outcome, START + 9 * DAY).state
 
-    assert [each.instant for each in reviewed.kept] == [alone[0].instant]
+    assert [savepoint.instant for savepoint in reviewed.kept] == [alone[0].instant]
 
 
 @pytest.mark.parametrize(
@@ -406,7 +406,7 @@ def test_a_mark_is_read_back_from_a_comment(mark: SavepointMark, comment: str) -
         " [tidegate policy=sales decided=2026-03-01T00:00:00+00:00]",
     ],
 )
-def test_what_only_looks_like_a_mark_is_none(comment: str) -> None:
+def test_what_only_resembles_a_mark_is_not_one(comment: str) -> None:
     assert SavepointMark.parse(comment) == (None, comment)
 
 

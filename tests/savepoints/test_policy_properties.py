@@ -108,19 +108,19 @@ class World:
         number = len(self.commits)
         match step.what:
             case "again" if self.commits:
-                self.hear(self.commits[-min(step.back, number)])
+                self.consume(self.commits[-min(step.back, number)])
             case "late" if self.commits:
-                self.hear(self.commit(self.at - timedelta(hours=step.back, seconds=number)))
+                self.consume(self.commit(self.at - timedelta(hours=step.back, seconds=number)))
             case "person" | "limited" if self.commits:
                 lifetime = 3600 * step.back if step.what == "limited" else None
                 self.person(self.commits[-min(step.back, number)], lifetime)
             case "tick":
                 due = self.service.due(TABLE, self.state)
                 if due is not None and due <= self.at:
-                    self.hear(None)
+                    self.consume(None)
             case _:
                 operation = "delete" if step.what == "delete" else "upsert"
-                self.hear(self.commit(self.at + timedelta(seconds=number), operation))
+                self.consume(self.commit(self.at + timedelta(seconds=number), operation))
 
     def commit(self, when: datetime, operation: str = "upsert") -> CommitCompleted:
         event = CommitCompleted.model_validate(
@@ -150,9 +150,9 @@ class World:
                 "lifetime_seconds": lifetime,
             }
         )
-        self.hear(self.save(request))
+        self.consume(self.save(request))
 
-    def hear(self, event: Event | None) -> None:
+    def consume(self, event: Event | None) -> None:
         self.log.append((self.at, event))
         if event is None:
             decision = self.service.tick(TABLE, self.state, self.at)
@@ -166,11 +166,11 @@ class World:
             self.said.append(command.event_id)
             if isinstance(command, SavepointRequested):
                 self.requested.append((self.at, command))
-                self.hear(self.save(command))
+                self.consume(self.save(command))
             else:
                 assert isinstance(command, SavepointRemovalRequested)
                 self.removals.append(command)
-                self.hear(self.remove(command))
+                self.consume(self.remove(command))
 
     def save(self, command: SavepointRequested) -> Outcome:
         instant = command.instant
@@ -239,7 +239,7 @@ def test_whatever_happens_the_rules_of_a_policy_hold(
     world = play(rule, steps, refusals)
 
     # each commit is saved for its own sake at most once
-    saved = [each.instant for _, each in world.requested if each.instant is not None]
+    saved = [request.instant for _, request in world.requested if request.instant is not None]
     assert len(saved) == len(set(saved))
     # routine savepoints keep their distance from any savepoint before
     for (earlier, one), (later, other) in pairwise(world.requested):
@@ -279,22 +279,24 @@ def test_once_time_has_passed_only_what_each_tier_keeps_is_left(
     world = play(rule, steps, [])
     world.at += timedelta(days=400)
     while (due := world.service.due(TABLE, world.state)) is not None and due <= world.at:
-        world.hear(None)
+        world.consume(None)
 
-    for each in world.own():
-        tiers = [found for name in each.tiers if (found := rule.tier(name))]
+    for request in world.own():
+        tiers = [found for name in request.tiers if (found := rule.tier(name))]
         newest = all(
-            other.occurred_at <= each.occurred_at
+            other.occurred_at <= request.occurred_at
             for other in world.own()
-            if set(other.tiers) & set(each.tiers)
+            if set(other.tiers) & set(request.tiers)
         )
-        assert newest or any(tier.lifetime is None for tier in tiers) or _newest_of_one(world, each)
+        assert (
+            newest or any(tier.lifetime is None for tier in tiers) or _newest_of_one(world, request)
+        )
     people = [savepoint for savepoint in world.savepoints.values() if savepoint.policy is None]
     assert all(person.lifetime_seconds is None for person in people)
 
 
-def _newest_of_one(world: World, each: SavepointRequested) -> bool:
+def _newest_of_one(world: World, request: SavepointRequested) -> bool:
     return any(
-        all(o.occurred_at <= each.occurred_at for o in world.own() if tier in o.tiers)
-        for tier in each.tiers
+        all(o.occurred_at <= request.occurred_at for o in world.own() if tier in o.tiers)
+        for tier in request.tiers
     )

@@ -70,7 +70,7 @@ class Table:
         times = sorted(commit.timestamp for commit in self.commits)
         bound = times[-kept] if len(times) >= kept else times[0]
         for group, there in self.versions.items():
-            before = [each for each in there if minutes[each] <= bound]
+            before = [instant for instant in there if minutes[instant] <= bound]
             replaced = self.replaced_at.get(group)
             if replaced is not None and minutes[replaced] < bound:
                 there.clear()
@@ -84,7 +84,7 @@ class Table:
             for group, minutes in self.versions.items()
             for minute in minutes
         }
-        commits = ((each.timestamp, self.commits[each]) for each in chosen)
+        commits = ((instant.timestamp, self.commits[instant]) for instant in chosen)
         try:
             return plan_savepoint(commit, self.rules, commits, [PartitionFiles("p", names)])
         except Refused as refused:
@@ -107,7 +107,7 @@ def random_table(chance: random.Random) -> Table:
         again = chance.sample(known, chance.randint(0, len(known)))
         new = [f"g{groups + n}" for n in range(chance.randint(0 if again else 1, 2))]
         groups += len(new)
-        others = [each for each in known if each not in again]
+        others = [instant for instant in known if instant not in again]
         drops = replaces and others and chance.random() < 0.3
         replaced = chance.sample(others, chance.randint(1, len(others))) if drops else []
         table.write(minute, [*again, *new], replaced)

@@ -73,8 +73,8 @@ def test_a_removed_savepoint_is_gone_for_hudi_and_its_cleaner_removes_the_files(
     assert timeline_of(table) == timeline_of(twin)
     assert table.savepoints() == []
     for number in (4, 5):
-        for each in (table, twin):
-            each.write(rows(range(6), f"{number}", number), more=CLEANING)
+        for copy in (table, twin):
+            copy.write(rows(range(6), f"{number}", number), more=CLEANING)
     assert not kept & data_files(table.path)
     assert len(data_files(table.path)) == len(data_files(twin.path))
     assert table.read() == twin.read() == sorted(rows(range(6), "5", 5))

@@ -110,7 +110,7 @@ def test_a_person_removes_it_all_the_same_and_the_wish_goes_with_it(tmp_path: Pa
     assert isinstance(remove(by_policy(table, 1, "daily")), SavepointRemoved)
 
 
-def test_one_s_own_repeated_request_is_no_further_wish(tmp_path: Path) -> None:
+def test_one_s_own_repeated_request_is_not_another_wish(tmp_path: Path) -> None:
     table = four_commits(tmp_path / "orders", 9)
     ask(table, 2, lifetime_seconds=60)
     ask(table, 2, lifetime_seconds=60)
@@ -118,7 +118,9 @@ def test_one_s_own_repeated_request_is_no_further_wish(tmp_path: Path) -> None:
     assert isinstance(remove(removal(table, 2, by_lifetime=True)), SavepointRemoved)
 
 
-def test_asked_for_during_its_removal_it_is_there_or_the_person_is_told(tmp_path: Path) -> None:
+def test_asked_for_during_its_removal_it_is_there_or_the_requester_gets_an_answer(
+    tmp_path: Path,
+) -> None:
     kept = gone = 0
     for step in range(1, 9):
         root = tmp_path / f"{step}"

@@ -43,6 +43,6 @@ def test_a_tables_savepoints_are_listed_with_who_asked_and_why(
     ]
     assert rows[0]["requested_by"] == "ada"
     assert rows[0]["files"] == 2
-    told = listed(tmp_path, table.location)
-    assert "before \\x1b[2Jthe load" in told
-    assert "\x1b" not in told
+    shown = listed(tmp_path, table.location)
+    assert "before \\x1b[2Jthe load" in shown
+    assert "\x1b" not in shown

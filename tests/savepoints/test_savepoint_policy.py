@@ -47,7 +47,7 @@ def test_every_commit_of_a_covered_table_gets_a_savepoint() -> None:
     assert request.occurred_at == AT
 
 
-def test_a_commit_told_twice_is_asked_for_once() -> None:
+def test_a_commit_published_twice_is_asked_for_once() -> None:
     state = SERVICE.decide(SERVICE.initial(), commit(), AT).state
 
     again = SERVICE.decide(state, commit(source="bridge"), AT + timedelta(days=1))
@@ -143,7 +143,7 @@ def test_a_commit_published_some_hours_late_is_saved_also_when_the_memory_is_ful
     assert len(SERVICE.decide(state, commit("20260301040000000"), AT).commands) == 1
 
 
-def test_a_commit_that_is_told_late_still_gets_its_savepoint() -> None:
+def test_a_commit_published_late_still_gets_its_savepoint() -> None:
     state = SERVICE.decide(SERVICE.initial(), commit("20260301100200000"), AT).state
 
     late = SERVICE.decide(state, commit("20260301100100000"), AT)

@@ -142,7 +142,7 @@ def test_a_draft_on_the_timeline_is_ignored(tmp_path: Path, version: int) -> Non
 def test_nothing_is_derived_from_a_savepoint_that_was_removed_meanwhile(
     tmp_path: Path, version: int
 ) -> None:
-    """From then on the cleaner may remove files that nobody has listed."""
+    """From then on the cleaner may remove files outside every listing."""
     table = four_commits(tmp_path / "orders", version)
     keep(table, at(2))
     late = Meanwhile(tmp_path, ".savepoint.inflight", lambda: remove_savepoint(table, at(2)))

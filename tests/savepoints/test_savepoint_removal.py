@@ -379,7 +379,7 @@ def test_a_review_lists_what_may_end_and_what_each_pins(tmp_path: Path) -> None:
     pinned = [p for n in (1, 2, 3) for p in table.path.rglob(f"*_{at(n)}.parquet")]
     assert (outcome.pinned_files, outcome.pinned_bytes) == (
         len(pinned),
-        sum(each.stat().st_size for each in pinned),
+        sum(path.stat().st_size for path in pinned),
     )
 
 

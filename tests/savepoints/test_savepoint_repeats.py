@@ -25,7 +25,7 @@ from tidegate.tables.warehouse import Warehouse
 VERSIONS = pytest.mark.parametrize("version", [9, 6])
 
 
-def hear(
+def answer(
     table: HandMade,
     command: SavepointRequested,
     *,
@@ -49,21 +49,21 @@ def test_a_savepoint_that_was_removed_since_does_not_come_back(
     tmp_path: Path, version: int
 ) -> None:
     table = four_commits(tmp_path / "orders", version)
-    created = hear(table, savepoint_request(table, at(2)))
+    created = answer(table, savepoint_request(table, at(2)))
     remove_savepoint(table, at(2))
     before = snapshot(tmp_path)
 
-    assert hear(table, savepoint_request(table, at(2))) == created
+    assert answer(table, savepoint_request(table, at(2))) == created
     assert snapshot(tmp_path) == before
 
 
 def test_a_review_is_not_repeated_as_if_it_were_of_now(tmp_path: Path) -> None:
     table = four_commits(tmp_path / "orders", 9)
     asked = savepoint_request(table, at(2), review=True, policy="sales", tiers=("daily",))
-    first = hear(table, asked)
+    first = answer(table, asked)
     remove_savepoint(table, at(2))
 
-    again = hear(table, asked)
+    again = answer(table, asked)
 
     assert isinstance(first, SavepointCreated)
     assert isinstance(again, SavepointCreated)
@@ -74,10 +74,10 @@ def test_a_review_is_not_repeated_as_if_it_were_of_now(tmp_path: Path) -> None:
 
 def test_the_newest_commit_is_the_newest_of_when_it_was_first_asked(tmp_path: Path) -> None:
     table = four_commits(tmp_path / "orders", 9)
-    hear(table, savepoint_request(table, None))
+    answer(table, savepoint_request(table, None))
     table.commit(at(5), at(4))
 
-    again = hear(table, savepoint_request(table, None))
+    again = answer(table, savepoint_request(table, None))
 
     assert isinstance(again, SavepointCreated)
     assert (again.instant, again.already_there) == (at(4), True)
@@ -88,30 +88,30 @@ def test_a_rejected_request_leaves_nothing_on_the_table(tmp_path: Path) -> None:
     table = four_commits(tmp_path / "orders", 9)
     before = snapshot(tmp_path)
 
-    assert isinstance(hear(table, savepoint_request(table, at(5))), SavepointRejected)
+    assert isinstance(answer(table, savepoint_request(table, at(5))), SavepointRejected)
     assert snapshot(tmp_path) == before
 
 
 @VERSIONS
-def test_killed_at_any_step_and_heard_again_there_is_one_savepoint(
+def test_killed_at_any_step_and_repeated_there_is_one_savepoint(
     tmp_path: Path, version: int
 ) -> None:
     for step in range(1, 4):
         table = four_commits(tmp_path / f"{step}/orders", version)
         ask = savepoint_request(table, at(2))
         with pytest.raises(Killed):
-            hear(table, ask, warehouse=Stepwise(tmp_path / f"{step}", killed_at(step)))
+            answer(table, ask, warehouse=Stepwise(tmp_path / f"{step}", killed_at(step)))
 
-        assert isinstance(hear(table, ask), SavepointCreated), step
+        assert isinstance(answer(table, ask), SavepointCreated), step
         done = [name for name in timeline_names(table) if name.endswith(".savepoint")]
         assert len(done) == 1, step
 
 
 def test_answers_to_commands_of_long_ago_are_forgotten(tmp_path: Path) -> None:
     table = four_commits(tmp_path / "orders", 9)
-    hear(table, savepoint_request(table, at(2)))
+    answer(table, savepoint_request(table, at(2)))
     later = NOW + timedelta(days=91)
-    hear(table, savepoint_request(table, at(3), occurred_at=later), days=91)
+    answer(table, savepoint_request(table, at(3), occurred_at=later), days=91)
 
     shelves = table.path / ".hoodie/.tidegate/savepoint-writer"
     assert [shelf.name for shelf in shelves.iterdir()] == ["2026-05-31"]

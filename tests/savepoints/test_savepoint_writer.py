@@ -19,9 +19,10 @@ from support.hudi_tables import (
     warehouse_over,
 )
 from support.names import STRANGE, takes_any_bytes
+from support.savepoint_and_restore import savepoint_files, write_savepoint
 from tidegate.compute.parallel_map import ThreadMap
 from tidegate.errors import PermanentError
-from tidegate.events import Outcome, SavepointCreated, SavepointRejected, SavepointRequested
+from tidegate.events import SavepointCreated, SavepointRejected, SavepointRequested
 from tidegate.hudi import Action, Instant, InstantState, SavepointMetadata
 from tidegate.savepoints import SavepointWriter
 from tidegate.tables.warehouse import Warehouse, WarehouseRoots
@@ -29,21 +30,10 @@ from tidegate.tables.warehouse import Warehouse, WarehouseRoots
 VERSIONS = pytest.mark.parametrize("version", [9, 8, 6])
 
 
-def run(root: Path, command: SavepointRequested, warehouse: Warehouse | None = None) -> Outcome:
-    writer = SavepointWriter(warehouse or warehouse_over(root), ThreadMap(), ticking())
-    (outcome,) = writer.execute(command)
-    return outcome
-
-
-def files_of(table: HandMade, instant: str) -> dict[str, tuple[str, ...]]:
-    (name,) = (n for n in timeline_names(table) if n.endswith(".savepoint") and instant in n)
-    return dict(SavepointMetadata.decode((table.timeline / name).read_bytes()).files)
-
-
 def refusal(root: Path, command: SavepointRequested) -> str:
     """The reason code; nothing below the root may have changed."""
     before = snapshot(root)
-    outcome = run(root, command)
+    outcome = write_savepoint(root, command)
     assert isinstance(outcome, SavepointRejected)
     assert snapshot(root) == before
     return outcome.reason
@@ -56,12 +46,12 @@ def test_a_savepoint_names_the_newest_file_of_each_group_at_its_commit(
     table = four_commits(tmp_path / "orders", version)
     before = snapshot(tmp_path)
 
-    outcome = run(tmp_path, savepoint_request(table, at(2)))
+    outcome = write_savepoint(tmp_path, savepoint_request(table, at(2)))
 
     assert isinstance(outcome, SavepointCreated)
     assert (outcome.instant, outcome.partitions, outcome.files) == (at(2), 2, 2)
     assert not outcome.already_there
-    assert files_of(table, at(2)) == {
+    assert savepoint_files(table, at(2)) == {
         "p0": ("g0_0-1-2_20260301100200000.parquet",),
         "p1": ("g1_0-1-2_20260301100200000.parquet",),
     }
@@ -76,7 +66,7 @@ def test_a_savepoint_names_the_newest_file_of_each_group_at_its_commit(
 def test_who_asked_and_why_is_kept_in_the_savepoint(tmp_path: Path) -> None:
     table = four_commits(tmp_path / "orders", 6)
 
-    run(tmp_path, savepoint_request(table, at(2)))
+    write_savepoint(tmp_path, savepoint_request(table, at(2)))
 
     metadata = SavepointMetadata.decode((table.timeline / f"{at(2)}.savepoint").read_bytes())
     assert (metadata.by, metadata.comment) == ("ada", "before the load")
@@ -87,7 +77,7 @@ def test_without_an_instant_the_last_completed_commit_is_meant(tmp_path: Path) -
     table = four_commits(tmp_path / "orders", 9)
     table.begin(at(9))
 
-    outcome = run(tmp_path, savepoint_request(table, None))
+    outcome = write_savepoint(tmp_path, savepoint_request(table, None))
 
     assert isinstance(outcome, SavepointCreated)
     assert outcome.instant == at(4)
@@ -108,10 +98,10 @@ def test_a_log_file_is_kept_whose_archived_delta_commit_was_overtaken_by_a_compa
         for file in table.timeline.glob(f"{archived}*"):
             file.unlink()
 
-    run(tmp_path, savepoint_request(table, at(5)))
+    write_savepoint(tmp_path, savepoint_request(table, at(5)))
 
     kept = (f".g0_{at(3)}.log.1_0-1-2", f"g0_0-1-2_{at(4)}.parquet")
-    assert files_of(table, at(5))["p0"] == kept
+    assert savepoint_files(table, at(5))["p0"] == kept
 
 
 def test_replaced_groups_are_left_out_and_empty_partitions_are_kept(tmp_path: Path) -> None:
@@ -119,11 +109,11 @@ def test_replaced_groups_are_left_out_and_empty_partitions_are_kept(tmp_path: Pa
     table.replace(at(5), {"p0": ["g0"]}, {"p0": "g2"})
     table.commit(at(6), groups={"p9": "g9"})
 
-    run(tmp_path, savepoint_request(table, at(4)))
-    run(tmp_path, savepoint_request(table, at(5)))
+    write_savepoint(tmp_path, savepoint_request(table, at(4)))
+    write_savepoint(tmp_path, savepoint_request(table, at(5)))
 
-    assert files_of(table, at(4))["p0"] == (f"g0_0-1-2_{at(4)}.parquet",)
-    assert files_of(table, at(5)) == {
+    assert savepoint_files(table, at(4))["p0"] == (f"g0_0-1-2_{at(4)}.parquet",)
+    assert savepoint_files(table, at(5)) == {
         "p0": (f"g2_0-1-2_{at(5)}.parquet",),
         "p1": (f"g1_0-1-2_{at(4)}.parquet",),
         "p9": (),
@@ -134,30 +124,30 @@ def test_files_of_a_failed_write_are_left_out(tmp_path: Path) -> None:
     table = four_commits(tmp_path / "orders", 9)
     table.data("20260301100330000", "g0", "p0")
 
-    run(tmp_path, savepoint_request(table, at(4)))
+    write_savepoint(tmp_path, savepoint_request(table, at(4)))
     table.data("20260301100430000", "g0", "p0")
-    run(tmp_path, savepoint_request(table, at(3)))
+    write_savepoint(tmp_path, savepoint_request(table, at(3)))
 
-    assert files_of(table, at(4))["p0"] == (f"g0_0-1-2_{at(4)}.parquet",)
-    assert files_of(table, at(3))["p0"] == (f"g0_0-1-2_{at(3)}.parquet",)
+    assert savepoint_files(table, at(4))["p0"] == (f"g0_0-1-2_{at(4)}.parquet",)
+    assert savepoint_files(table, at(3))["p0"] == (f"g0_0-1-2_{at(3)}.parquet",)
 
 
 def test_a_table_without_partitions_has_one_named_by_nothing(tmp_path: Path) -> None:
     table = HandMade(tmp_path / "orders", 9).create()
     table.commit(at(1), groups={"": "g0"})
 
-    run(tmp_path, savepoint_request(table, at(1)))
+    write_savepoint(tmp_path, savepoint_request(table, at(1)))
 
-    assert files_of(table, at(1)) == {"": (f"g0_0-1-2_{at(1)}.parquet",)}
+    assert savepoint_files(table, at(1)) == {"": (f"g0_0-1-2_{at(1)}.parquet",)}
 
 
 @VERSIONS
 def test_a_savepoint_that_is_there_is_the_answer(tmp_path: Path, version: int) -> None:
     table = four_commits(tmp_path / "orders", version)
-    run(tmp_path, savepoint_request(table, at(2)))
+    write_savepoint(tmp_path, savepoint_request(table, at(2)))
     before = tables_own(tmp_path)
 
-    again = run(tmp_path, savepoint_request(table, at(2), requested_by="bob"))
+    again = write_savepoint(tmp_path, savepoint_request(table, at(2), requested_by="bob"))
 
     assert isinstance(again, SavepointCreated)
     assert again.already_there
@@ -170,11 +160,11 @@ def test_an_inflight_savepoint_of_a_dead_process_is_finished(tmp_path: Path, ver
     table = four_commits(tmp_path / "orders", version)
     table.put(Instant(at(2), Action.SAVEPOINT, InstantState.INFLIGHT))
 
-    outcome = run(tmp_path, savepoint_request(table, at(2)))
+    outcome = write_savepoint(tmp_path, savepoint_request(table, at(2)))
 
     assert isinstance(outcome, SavepointCreated)
     assert not outcome.already_there
-    assert files_of(table, at(2))["p0"] == (f"g0_0-1-2_{at(2)}.parquet",)
+    assert savepoint_files(table, at(2))["p0"] == (f"g0_0-1-2_{at(2)}.parquet",)
 
 
 class Interrupted(Warehouse):
@@ -199,14 +189,14 @@ def test_two_processes_at_once_end_with_one_savepoint(
 ) -> None:
     table = four_commits(tmp_path / "orders", version)
     command = savepoint_request(table, at(2))
-    slow = Interrupted(tmp_path, before_file, lambda: run(tmp_path, command))
+    slow = Interrupted(tmp_path, before_file, lambda: write_savepoint(tmp_path, command))
 
-    outcome = run(tmp_path, command, slow)
+    outcome = write_savepoint(tmp_path, command, slow)
 
     assert isinstance(outcome, SavepointCreated)
     names = [n for n in timeline_names(table) if "savepoint" in n]
     assert len(names) == 2
-    assert files_of(table, at(2))["p1"] == (f"g1_0-1-2_{at(2)}.parquet",)
+    assert savepoint_files(table, at(2))["p1"] == (f"g1_0-1-2_{at(2)}.parquet",)
 
 
 @pytest.mark.parametrize("wanted", [at(7), at(9), "20200101000000"])
@@ -229,7 +219,7 @@ def test_nothing_below_the_last_clean_gets_a_savepoint(tmp_path: Path, version: 
     table.clean(at(5), bound=at(3))
 
     assert refusal(tmp_path, savepoint_request(table, at(2))) == "below-last-clean"
-    assert isinstance(run(tmp_path, savepoint_request(table, at(3))), SavepointCreated)
+    assert isinstance(write_savepoint(tmp_path, savepoint_request(table, at(3))), SavepointCreated)
 
 
 def test_a_clean_that_counts_versions_bounds_nothing_so_the_files_are_looked_for(
@@ -240,7 +230,7 @@ def test_a_clean_that_counts_versions_bounds_nothing_so_the_files_are_looked_for
     (table.path / f"p0/g0_0-1-2_{at(2)}.parquet").unlink()
 
     assert refusal(tmp_path, savepoint_request(table, at(2))) == "missing-files"
-    assert isinstance(run(tmp_path, savepoint_request(table, at(3))), SavepointCreated)
+    assert isinstance(write_savepoint(tmp_path, savepoint_request(table, at(3))), SavepointCreated)
 
 
 def test_a_file_that_only_a_later_commit_tells_of_is_missed_too(tmp_path: Path) -> None:
@@ -286,13 +276,13 @@ def test_a_partition_behind_a_link_is_refused(tmp_path: Path) -> None:
 
 @takes_any_bytes
 @pytest.mark.parametrize("act", [Path.mkdir, Path.touch], ids=["a folder", "a file"])
-def test_a_name_that_is_no_text_is_refused_and_shown(
+def test_a_name_that_is_not_text_is_refused_and_shown(
     tmp_path: Path, act: Callable[[Path], None]
 ) -> None:
     table = four_commits(tmp_path / "orders", 9)
     act(table.path / "p0" / STRANGE)
 
-    outcome = run(tmp_path, savepoint_request(table, at(2)), warehouse_over(tmp_path))
+    outcome = write_savepoint(tmp_path, savepoint_request(table, at(2)), warehouse_over(tmp_path))
 
     assert isinstance(outcome, SavepointRejected)
     assert outcome.reason == "unreadable-table"
@@ -300,11 +290,11 @@ def test_a_name_that_is_no_text_is_refused_and_shown(
 
 
 @takes_any_bytes
-def test_a_link_whose_name_is_no_text_is_refused_and_shown(tmp_path: Path) -> None:
+def test_a_link_whose_name_is_not_text_is_refused_and_shown(tmp_path: Path) -> None:
     table = four_commits(tmp_path / "orders", 9)
     (table.path / STRANGE).symlink_to(tmp_path)
 
-    outcome = run(tmp_path, savepoint_request(table, at(2)), warehouse_over(tmp_path))
+    outcome = write_savepoint(tmp_path, savepoint_request(table, at(2)), warehouse_over(tmp_path))
 
     assert isinstance(outcome, SavepointRejected)
     assert outcome.message.endswith("orders contains links: \\udcff")
@@ -320,7 +310,7 @@ def test_a_table_under_another_name_is_refused(tmp_path: Path, linked: str) -> N
     assert refusal(tmp_path, savepoint_request(table, at(2))) == "link-inside"
 
 
-def test_no_table_is_no_table(tmp_path: Path) -> None:
+def test_a_folder_without_a_table_is_refused(tmp_path: Path) -> None:
     table = HandMade(tmp_path / "orders", 9)
 
     assert refusal(tmp_path, savepoint_request(table, None)) == "no-such-table"
@@ -335,7 +325,7 @@ def test_a_table_outside_the_roots_is_not_even_read(tmp_path: Path) -> None:
     before = snapshot(tmp_path)
 
     for target in (table, inside):
-        outcome = run(tmp_path, savepoint_request(target, at(2)), warehouse)
+        outcome = write_savepoint(tmp_path, savepoint_request(target, at(2)), warehouse)
         assert isinstance(outcome, SavepointRejected)
         assert outcome.reason == "outside-warehouse"
     assert snapshot(tmp_path) == before

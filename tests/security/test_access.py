@@ -1,4 +1,4 @@
-"""TLS, SCRAM and access rights on a real broker: who may say what, and who may hear it."""
+"""TLS, SCRAM and access rights on a real broker: who may produce, and who may consume."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ def test_every_service_works_with_the_rights_that_are_listed_for_it(
         wait_for("five outcomes", lambda: len(said(deployment)) >= len(expected))
         wait_for("two dead letters", lambda: len(deployment.records("dead-letters")) >= 2)
     finally:
-        told = "\n".join(child.tail() for child in children)
-    assert said(deployment) == expected, told
+        shown = "\n".join(child.tail() for child in children)
+    assert said(deployment) == expected, shown
     for child in children:
         child.end(signal.SIGTERM, 20)
     assert [child.exit_code for child in children] == [0] * len(children)
@@ -155,11 +155,11 @@ def test_a_service_that_is_not_let_in_says_so_soon_and_shows_no_secret(
     child = deployment.run("reader-gate", "refused", kafka.login("reader-gate") | client)
 
     assert exit_code(child) == 2
-    told = child.log.read_text()
-    assert sentence in told.splitlines()[-1]
-    assert "Traceback" not in told
-    assert "a-wrong-password" not in told
-    assert password("reader-gate") not in told
+    shown = child.log.read_text()
+    assert sentence in shown.splitlines()[-1]
+    assert "Traceback" not in shown
+    assert "a-wrong-password" not in shown
+    assert password("reader-gate") not in shown
 
 
 def test_a_service_without_the_right_to_its_topic_stops_and_says_which(

@@ -30,9 +30,9 @@ KINDS = (SavepointPolicyService, ReaderGate, SavepointWriter, Restorer, Cleaner)
 
 def rights(role: str) -> set[str]:
     return {
-        f"{each.operation} {each.resource} {each.name}{'*' if each.prefixed else ''}"
-        for each in ALL
-        if each.role == role
+        f"{acl.operation} {acl.resource} {acl.name}{'*' if acl.prefixed else ''}"
+        for acl in ALL
+        if acl.role == role
     }
 
 

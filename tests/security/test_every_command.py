@@ -18,11 +18,11 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from support.deployment import Deployment
+from support.deployment_events import released, vacuum
 from support.hudi_tables import four_commits
 from support.json_lines import json_lines
 from support.samples import NOON, commit, release, savepoint_request
 from support.secure_kafka import DISTINGUISHED, SecureKafka, secure_kafka
-from support.told import released, vacuum
 from support.waiting import wait_for
 from tidegate import cli
 from tidegate.errors import FormatError
@@ -105,7 +105,7 @@ CASES = (
     Case("upstream-writers", "publish lock-released", (*AT, "--lock-id", "77")),
     Case("upstream-writers", "publish vacuum", ("--file", "{vacuum}")),
     Case("upstream-writers", "publish event", ("VacuumFinished", "{vacuum}")),
-    # whose facts are answered is no writer's business: refused, and before anything is published
+    # whose facts are answered does not concern a writer: refused, and before anything is published
     Case(
         "upstream-writers",
         "publish vacuum",
@@ -118,7 +118,6 @@ CASES = (
     Case("operators", "topics check", prints="as declared", times=3),
     Case("operators", "topics create", prints="created", prefix=NEW),
     Case("operators", "topics create", prints="exists already", prefix=NEW, times=2),
-    Case("operators", "topics grow", ("--partitions", "2", "--execute"), prefix=NEW),
     Case(
         "operators",
         "skip",

@@ -1,4 +1,4 @@
-"""Secrets in the settings reach the clients, and nobody else."""
+"""Secrets in the settings reach the clients only."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def test_a_secret_reaches_the_client_and_is_in_no_text(name: str) -> None:
         assert "b:1" in text
 
 
-def test_what_is_no_secret_is_passed_through_untouched() -> None:
-    told: dict[str, str | int | bool] = {
+def test_what_is_not_a_secret_is_passed_through_untouched() -> None:
+    shown: dict[str, str | int | bool] = {
         "bootstrap.servers": "b:1",
         "security.protocol": "SASL_SSL",
         "ssl.ca.location": "/etc/ca.pem",
@@ -41,7 +41,7 @@ def test_what_is_no_secret_is_passed_through_untouched() -> None:
         "enable.ssl.certificate.verification": False,
     }
 
-    assert Settings.model_validate({"kafka": told}).connection() == told
+    assert Settings.model_validate({"kafka": shown}).connection() == shown
 
 
 def test_the_options_of_the_storage_and_of_spark_are_in_no_text() -> None:
@@ -56,7 +56,7 @@ def test_the_options_of_the_storage_and_of_spark_are_in_no_text() -> None:
     assert "hush-hush" not in repr(settings) + str(settings)
 
 
-def test_a_setting_that_the_client_refuses_is_told_without_its_value(tmp_path: Path) -> None:
+def test_a_setting_that_the_client_refuses_is_reported_without_its_value(tmp_path: Path) -> None:
     file = tmp_path / "tidegate.toml"
     file.write_text('[kafka]\n"bootstrap.servers" = "b:1"\n"sasl.jaas.config" = "hush-hush"\n')
 

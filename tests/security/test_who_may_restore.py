@@ -59,7 +59,7 @@ def answer(command: RestoreRequested, requested_by: list[str] | None) -> Outcome
 
 
 @pytest.mark.parametrize("who", ["eve", "Ana", "ops", "ana "])
-def test_who_is_not_listed_is_refused_and_told_so(who: str) -> None:
+def test_who_is_not_listed_is_refused_with_a_reason(who: str) -> None:
     outcome = answer(request(who), ["ana", "ops-*"])
 
     assert isinstance(outcome, RestoreRejected)
@@ -73,7 +73,7 @@ def test_who_is_listed_reaches_the_restorer(who: str) -> None:
     assert isinstance(answer(request(who), ["ana", "ops-*"]), RestoreFailed)
 
 
-def test_nobody_is_listed_and_nobody_may() -> None:
+def test_with_an_empty_list_all_are_refused() -> None:
     assert isinstance(answer(request("ana"), []), RestoreRejected)
 
 

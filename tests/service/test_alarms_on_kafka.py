@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from support.deployment import Deployment
+from support.deployment_events import vacuum
 from support.samples import release
-from support.told import vacuum
 from support.waiting import wait_for
 from tidegate.cli import app
 from tidegate.events import (
@@ -32,7 +32,7 @@ def said(deployment: Deployment, kind: type[Event]) -> list[Event]:
     return [event for event in deployment.events("outcomes") if type(event) is kind]
 
 
-def test_an_alarm_is_heard_once_and_its_end_too(deployment: Deployment) -> None:
+def test_an_alarm_is_raised_once_and_its_end_too(deployment: Deployment) -> None:
     publisher = deployment.publisher()
     waits = vacuum(7, 8)
     publisher.publish(waits, release(7), release(1, STRANGER))
@@ -49,7 +49,7 @@ def test_an_alarm_is_heard_once_and_its_end_too(deployment: Deployment) -> None:
 
     assert over.caused_by == waits.event_id
     assert known.table == STRANGER
-    assert [each.table for each in late] == [STRANGER]
+    assert [event.table for event in late] == [STRANGER]
     assert len(said(deployment, UnknownTableReleased)) == 1
 
     file = deployment.settings_file("people", {})

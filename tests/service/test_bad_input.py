@@ -58,11 +58,11 @@ def bus() -> MemoryBus:
 
 @pytest.fixture
 def loops(lake: Path, bus: MemoryBus) -> Iterator[list[Loop]]:
-    told = {
+    shown = {
         "warehouse": {"roots": [str(lake)]},
         "savepoints": [{"tables": "lake.*", "when": "every_commit", "lifetime": "forever"}],
     }
-    joined = [assemble(name, Settings.model_validate(told), bus) for name in SERVICES]
+    joined = [assemble(name, Settings.model_validate(shown), bus) for name in SERVICES]
     yield joined
     for loop in joined:
         loop.close()
@@ -73,7 +73,7 @@ def say(bus: MemoryBus, loops: list[Loop]) -> Say:
     """Publish events or raw messages, let the services come to rest, give the outcomes."""
 
     def publish(*said: Event | Message) -> Sequence[Event]:
-        bus.send([each if isinstance(each, Message) else message(each) for each in said])
+        bus.send([item if isinstance(item, Message) else message(item) for item in said])
         come_to_rest(loops)
         return events_on(bus, OUTCOMES)
 
@@ -99,7 +99,7 @@ def dead(bus: MemoryBus) -> list[tuple[str, str, str]]:
 
 def tables(root: Path) -> dict[str, bytes]:
     """All bytes of all tables, but for the answers that Tidegate keeps beside a timeline."""
-    return {name: each for name, each in snapshot(root).items() if f"/{FOLDER}/" not in name}
+    return {name: content for name, content in snapshot(root).items() if f"/{FOLDER}/" not in name}
 
 
 def orders(lake: Path, name: str = "orders") -> HandMade:
@@ -116,7 +116,7 @@ def commit(location: Path, instant: str) -> CommitCompleted:
 def vacuum(location: Path, *directories: str, **changes: object) -> list[Event]:
     """A minor vacuum of three inserts, and the release of its only lock, its own."""
     subject = {"table": TABLE, "location": str(location), "occurred_at": NOW, "source": "hive"}
-    told = {
+    shown = {
         "kind": "minor",
         "directories": directories or (MINOR_3,),
         "min_write_id": 1,
@@ -126,7 +126,7 @@ def vacuum(location: Path, *directories: str, **changes: object) -> list[Event]:
         "locks": ({"lock_id": 7},),
     }
     return [
-        VacuumFinished.model_validate(subject | told | changes),
+        VacuumFinished.model_validate(subject | shown | changes),
         LockReleased.model_validate(subject | {"lock_id": 7}),
     ]
 
@@ -136,8 +136,8 @@ def test_good_input_is_worked_off_by_these_very_services(
 ) -> None:
     outcomes = say(commit(lake / "orders", at(2)), *vacuum(lake / "table_txn_001"))
 
-    told = {type(outcome).__name__ for outcome in outcomes}
-    assert told == {"SavepointCreated", "CleaningStarted", "DirectoriesCleaned"}
+    shown = {type(outcome).__name__ for outcome in outcomes}
+    assert shown == {"SavepointCreated", "CleaningStarted", "DirectoriesCleaned"}
     assert (lake / f"orders/.hoodie/timeline/{at(2)}.savepoint.inflight").exists()
     assert set(INSERTS) & set(names_in(lake / "table_txn_001")) == set()
     assert dead(bus) == []
@@ -160,7 +160,7 @@ def test_good_input_is_worked_off_by_these_very_services(
         pytest.param(b"\xc3\x01" + b"\x00" * 8, "unknown schema", id="an unknown schema"),
     ],
 )
-def test_an_undecodable_message_goes_to_the_dead_letters_of_each_who_hears_it(  # noqa: PLR0913, PLR0917 - fixtures and a case
+def test_an_undecodable_message_goes_to_the_dead_letters_of_each_consumer(  # noqa: PLR0913, PLR0917 - fixtures and a case
     say: Say,
     lake: Path,
     bus: MemoryBus,
@@ -224,11 +224,11 @@ def test_a_bad_location_is_rejected_with_its_reason(
     (lake / "link").symlink_to(lake.parent / "outside/orders")
     before = tables(lake.parent)
     where = f"{lake.parent}/{place}"
-    told = {"location": where}
+    shown = {"location": where}
     outcomes = say(
-        commit(Path("/"), at(2)).model_copy(update=told),
-        savepoint_request(orders(lake), at(2), **told),
-        restore_request(orders(lake), at(2), **told),
+        commit(Path("/"), at(2)).model_copy(update=shown),
+        savepoint_request(orders(lake), at(2), **shown),
+        restore_request(orders(lake), at(2), **shown),
     )
 
     reasons = [(type(o), o.reason) for o in outcomes if hasattr(o, "reason")]

@@ -38,7 +38,7 @@ def test_every_metric_of_a_bridge_has_a_name_of_its_kind() -> None:
         assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
 
 
-def test_a_bridge_that_nobody_measures_works_too() -> None:
+def test_a_bridge_without_metrics_works_too() -> None:
     UNOBSERVED.called("x")
     UNOBSERVED.looked(0, 0, 0)
     UNOBSERVED.marked(1)

@@ -20,6 +20,6 @@ def test_every_service_is_known_with_what_it_consumes() -> None:
     assert set(SERVICES) == set(kinds)
 
 
-def test_deciders_and_executors_are_told_apart() -> None:
+def test_deciders_and_executors_are_distinguished() -> None:
     assert tuple(decider.name for decider in DECIDERS) == catalogue.DECIDERS
     assert tuple(executor.name for executor in EXECUTORS) == catalogue.EXECUTORS

@@ -65,7 +65,7 @@ def test_savepoints_are_made_and_removed_by_policy_by_time_and_by_people(
         listed = call(
             place, "savepoints", "list", table.location, "--table", subject["table"], "--json"
         )
-        assert [(each["policy"], each["tiers"]) for each in listed] == [
+        assert [(row["policy"], row["tiers"]) for row in listed] == [
             ("shop", "every-commit"),
             ("shop", "every-commit"),
         ]
@@ -75,7 +75,7 @@ def test_savepoints_are_made_and_removed_by_policy_by_time_and_by_people(
         assert savepoints(table) == [at(2)]
 
     simulated = call(place, "simulate", "--removed", "--json")
-    found = [(each["instant"], each["removed_at"] is None) for each in simulated]
+    found = [(row["instant"], row["removed_at"] is None) for row in simulated]
     assert found == [(at(2), True), (at(3), True), (at(1), False)]
     removals = [e for e in place.audience.commands() if isinstance(e, SavepointRemovalRequested)]
     assert [(removal.instant, removal.policy, removal.requested_by) for removal in removals][
@@ -87,7 +87,7 @@ def test_savepoints_are_made_and_removed_by_policy_by_time_and_by_people(
     created = [
         outcome for outcome in place.audience.outcomes() if isinstance(outcome, SavepointCreated)
     ]
-    assert [each.reviewed for each in created][:2] == [True, False]
+    assert [event.reviewed for event in created][:2] == [True, False]
     assert place.audience.dead_letters() == []
 
 

@@ -44,14 +44,14 @@ def committed(deployment: Deployment, service: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("how", "code", "told"),
+    ("how", "code", "shown"),
     [
         pytest.param("endless", 1, "still ran a command", id="a call that never returns"),
         pytest.param("away", 0, "leaves 1 commands to its successor", id="storage that is away"),
     ],
 )
 def test_a_writer_that_is_stuck_ends_in_time_and_acknowledges_nothing(
-    deployment: Deployment, tmp_path: Path, how: str, code: int, told: str
+    deployment: Deployment, tmp_path: Path, how: str, code: int, shown: str
 ) -> None:
     begun = tmp_path / "begun"
     deployment.publisher().publish(savepoint_request(0))
@@ -62,7 +62,7 @@ def test_a_writer_that_is_stuck_ends_in_time_and_acknowledges_nothing(
 
     assert seconds < STOP_SECONDS + LATE
     assert ended_with == code
-    assert told in writer.log.read_text()
+    assert shown in writer.log.read_text()
     assert committed(deployment, "savepoint-writer") == 0
     assert (deployment.records("outcomes"), deployment.records("dead-letters")) == ([], [])
 

@@ -133,10 +133,10 @@ try:
 except ConfigError as error:
     print(error)
 """
-    told = subprocess.run(
+    shown = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
-    assert told.stdout == "signatures need joserfc: pip install 'tidegate[signatures]'\n"
+    assert shown.stdout == "signatures need joserfc: pip install 'tidegate[signatures]'\n"
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602], ids=oct)

@@ -1,4 +1,4 @@
-"""What is read, listed, moved or removed here is closed again, whatever came of it."""
+"""Every file opened here is closed again, after failures too."""
 
 from support.descriptors import nothing_left_open
 

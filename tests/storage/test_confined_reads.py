@@ -82,7 +82,7 @@ def test_a_root_that_is_a_link_is_read_through(lake: Path) -> None:
     storage = Storage(confined_to=[f"{lake.parent}/alias"])
 
     assert storage.read(f"{lake.parent}/alias/t/file") == b"secret"
-    assert [each.name for each in storage.list(f"{lake.parent}/alias")] == ["other", "t"]
+    assert [entry.name for entry in storage.list(f"{lake.parent}/alias")] == ["other", "t"]
 
 
 def test_a_pipe_or_a_device_is_refused_at_once(lake: Path, confined: Storage) -> None:

@@ -41,7 +41,7 @@ def test_the_files_of_a_directory_have_names_sizes_and_times(lake: Path, storage
     assert files == (("a", 1, False, 5), ("b", 2, False, 10))
 
 
-def test_what_is_missing_empty_or_a_file_is_told_apart(lake: Path, storage: Storage) -> None:
+def test_what_is_missing_empty_or_a_file_is_distinguished(lake: Path, storage: Storage) -> None:
     (lake / "t/empty").mkdir()
     (lake / "t/file").touch()
     found = storage.walk_each(str(lake / "t"), ["missing", "empty", "file"], ONE)
@@ -67,7 +67,7 @@ def test_files_below_directories_are_listed_in_their_places(lake: Path, storage:
     [files] = storage.walk_each(str(lake / "t"), ["plain"], ONE)
     assert files is not None
     assert [file[0] for file in files] == ["a", "c", "z", "b"]
-    assert [each.name for each in storage.walk(str(lake / "t/plain"))] == ["a", "c", "z", "b"]
+    assert [entry.name for entry in storage.walk(str(lake / "t/plain"))] == ["a", "c", "z", "b"]
 
 
 def test_no_link_is_followed_to_a_directory(lake: Path, storage: Storage) -> None:
@@ -104,9 +104,9 @@ def test_names_say_what_each_is(lake: Path, storage: Storage) -> None:
 
 
 def test_names_of_what_is_not_there(lake: Path, storage: Storage) -> None:
-    for each in ("t/missing", "t/plain/a"):
+    for path in ("t/missing", "t/plain/a"):
         with pytest.raises(NotFound):
-            storage.kinds(str(lake / each))
+            storage.kinds(str(lake / path))
     with pytest.raises(ConfinementError):
         storage.kinds(str(lake.parent))
 

@@ -46,7 +46,9 @@ def test_names_are_those_of_the_listing(place: str, put: Put) -> None:
     for name in ("b", "a/deep", ".hidden"):
         put(f"{place}/t/{name}", b"")
     storage = Storage()
-    assert sorted(storage.names(f"{place}/t")) == [each.name for each in storage.list(f"{place}/t")]
+    assert sorted(storage.names(f"{place}/t")) == [
+        entry.name for entry in storage.list(f"{place}/t")
+    ]
     with pytest.raises(NotFound):
         storage.names(f"{place}/none")
 
@@ -66,7 +68,7 @@ def test_a_file_is_read_whole(place: str, put: Put) -> None:
 
 
 @pytest.mark.parametrize("name", ["none", "t/f", "t/f/x"])
-def test_listing_what_is_no_directory_finds_nothing(place: str, put: Put, name: str) -> None:
+def test_listing_what_is_not_a_directory_finds_nothing(place: str, put: Put, name: str) -> None:
     put(f"{place}/t/f", b"")
 
     with pytest.raises(NotFound):
@@ -74,7 +76,7 @@ def test_listing_what_is_no_directory_finds_nothing(place: str, put: Put, name: 
 
 
 @pytest.mark.parametrize("name", ["none", "t", "t/f/x"])
-def test_reading_what_is_no_file_finds_nothing(place: str, put: Put, name: str) -> None:
+def test_reading_what_is_not_a_file_finds_nothing(place: str, put: Put, name: str) -> None:
     put(f"{place}/t/f", b"")
 
     with pytest.raises(NotFound):
@@ -109,6 +111,6 @@ def test_the_modification_time_is_in_milliseconds(tmp_path: Path) -> None:
     assert Storage().list(str(tmp_path))[0].modified_ms == 1_772_366_400_123
 
 
-def test_a_place_that_is_no_location_is_never_opened() -> None:
+def test_a_place_that_is_not_a_location_is_never_opened() -> None:
     with pytest.raises(FormatError):
         Storage().read("relative")

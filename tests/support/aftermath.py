@@ -37,7 +37,7 @@ def incremental(table: RealTable, since: str) -> list[Row]:
 
 def shown(table: RealTable, since: list[str]) -> dict[str, list[Row]]:
     """The rows of a snapshot, of the base files alone, and of the changes after each of times."""
-    found = {f"changed after {each}": incremental(table, each) for each in since}
+    found = {f"changed after {instant}": incremental(table, instant) for instant in since}
     return found | {query: table.read(query) for query in ("snapshot", "read_optimized")}
 
 

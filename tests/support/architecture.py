@@ -34,11 +34,11 @@ _MODE = re.compile(r"[rwaxbt+]{1,4}")
 def writes(source: str) -> list[str]:
     """Everything in a module that writes or removes files, as `line: what`.
 
-    A mode that is not a literal counts as writing: nobody can read off that it does not.
+    A mode that is not a literal counts as writing: the text does not show that it only reads.
     """
     seen = [f"{line}: import {name}" for line, name in _imports(source) if name in _WRITING_MODULES]
     seen += [f"{call.lineno}: {ast.unparse(call.func)}" for call in _calls(source) if _writes(call)]
-    return sorted(seen, key=lambda each: int(each.split(":")[0]))
+    return sorted(seen, key=lambda line: int(line.split(":")[0]))
 
 
 def impure(source: str) -> list[str]:

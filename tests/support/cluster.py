@@ -58,8 +58,8 @@ class Cluster:
             broker.kill()
 
     def leader(self, topic: str, partition: int = 0) -> EmbeddedBroker:
-        told = self._admin().list_topics(topic, timeout=60)
-        return self.brokers[told.topics[topic].partitions[partition].leader]
+        shown = self._admin().list_topics(topic, timeout=60)
+        return self.brokers[shown.topics[topic].partitions[partition].leader]
 
     def stall(self, broker: EmbeddedBroker, seconds: float) -> None:
         """Nothing comes from this node, and nothing is refused: as if its network hung."""
@@ -76,9 +76,9 @@ class Cluster:
             time.sleep(0.1)
 
     def _is_whole(self) -> bool:
-        told = self._admin().list_topics(timeout=60)
-        partitions = [p for topic in told.topics.values() for p in topic.partitions.values()]
-        return len(told.brokers) == len(NODES) and all(
+        shown = self._admin().list_topics(timeout=60)
+        partitions = [p for topic in shown.topics.values() for p in topic.partitions.values()]
+        return len(shown.brokers) == len(NODES) and all(
             len(partition.isrs) == len(NODES) for partition in partitions
         )
 

@@ -121,11 +121,11 @@ class Deployment:
         ends: set[int] = set()
         try:
             while len(ends) < len(parts):
-                for each in consumer.consume(1000, 0.1):
-                    if each.error() is None:
-                        taken.append(as_record(each))
+                for message in consumer.consume(1000, 0.1):
+                    if message.error() is None:
+                        taken.append(as_record(message))
                     else:
-                        ends.add(int(each.partition() or 0))
+                        ends.add(int(message.partition() or 0))
         finally:
             consumer.close()
         return taken

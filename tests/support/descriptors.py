@@ -1,4 +1,4 @@
-"""What this process holds open, told by place: other threads open and close theirs meanwhile."""
+"""The open files of this process, by path: other threads open and close theirs meanwhile."""
 
 from __future__ import annotations
 

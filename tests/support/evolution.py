@@ -83,7 +83,7 @@ def _kind(schema: Json) -> str:
         return schema
     if "name" in schema:
         return f"{schema['type']} {_full_name(schema)}"
-    return " ".join(str(schema[each]) for each in ("type", "logicalType") if each in schema)
+    return " ".join(str(schema[key]) for key in ("type", "logicalType") if key in schema)
 
 
 def _full_name(schema: dict[str, Json]) -> str:
@@ -96,7 +96,7 @@ def _resolved(schema: Json, named: dict[str, Json]) -> Json:
     if isinstance(schema, str):
         return named.get(schema, schema)
     if isinstance(schema, list):
-        return [_resolved(each, named) for each in schema]
+        return [_resolved(branch, named) for branch in schema]
     inner = dict(schema)
     if "fields" in schema:
         inner["fields"] = [

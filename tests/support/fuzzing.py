@@ -162,7 +162,7 @@ def timeline_names() -> Decoder:
                 parse_data_file(name)
         for layout in Layout:
             parsed = [Instant.parse(name, layout) for name in names]
-            Timeline.of([each for each in parsed if each is not None])
+            Timeline.of([event for event in parsed if event is not None])
         return None
 
     return Decoder(st.lists(damaged_text(seeds), max_size=5), decode, ())
@@ -192,9 +192,9 @@ def _decode_hudi(content: bytes) -> None:
         earliest_retained,
         earliest_to_retain,
     )
-    for each in every:
+    for decode in every:
         try:
-            each(content)
+            decode(content)
         except FormatError:
             refused += 1
     if refused == len(every):
@@ -335,10 +335,10 @@ def dead_letter_headers() -> Decoder:
     def decode(it: tuple[bytes | None, bytes, list[tuple[str, bytes | None]]]) -> object:
         key, value, headers = it
         record = Record(Partition("tidegate.dead-letters", 0), 7, key, value, headers, 1)
-        letter = read_dead_letter(record)
-        redriven_message(letter, record)
-        redriven_event(letter, "ana", letter.at, wire)
-        return letter.table, letter.place, letter.event(wire), difference(letter, record)
+        listed = read_dead_letter(record)
+        redriven_message(listed, record)
+        redriven_event(listed, "ana", listed.at, wire)
+        return listed.table, listed.origin_location, listed.event(wire), difference(listed, record)
 
     return Decoder(inputs, decode, ())
 
@@ -413,8 +413,8 @@ def signatures() -> Decoder:
 
 DECODERS: Final[Mapping[str, Callable[[], Decoder]]] = MappingProxyType(
     {
-        each.__name__: each
-        for each in (
+        decoder.__name__: decoder
+        for decoder in (
             single_object,
             confluent_framing,
             header_framing,
@@ -458,8 +458,8 @@ def _breaks(_: object) -> object:
 _ANYTHING: Final = st.just(b"the input")
 BROKEN: Final[Mapping[str, Callable[[], Decoder]]] = MappingProxyType(
     {
-        each.__name__.removeprefix("_"): partial(Decoder, _ANYTHING, each)
-        for each in (_ends_the_process, _fills_the_memory, _never_ends, _breaks)
+        attack.__name__.removeprefix("_"): partial(Decoder, _ANYTHING, attack)
+        for attack in (_ends_the_process, _fills_the_memory, _never_ends, _breaks)
     }
 )
 """Decoders that are at fault, to see that a fault is seen."""

@@ -109,7 +109,9 @@ def _events_page() -> str:
         parts.append(f"\n## {topic.name()}\n\nKeyed by table: {topic.purpose}.")
         if topic.retention is not None:
             parts.append(f"Retained for {topic.retention.days} days.")
-        writers, readers = (", ".join(map(str, each)) for each in (topic.written_by, topic.read_by))
+        writers, readers = (
+            ", ".join(map(str, services)) for services in (topic.written_by, topic.read_by)
+        )
         parts.append(f"Written by {writers}; read by {readers}.")
         parts += [
             f"\n### {kind.__name__}\n\n{_doc(kind)}\n\n{_fields(kind)}" for kind in topic.events
@@ -128,16 +130,19 @@ def _doc(kind: type[Event]) -> str:
 
 def _fields(kind: type[Event], only: type[Event] | None = None) -> str:
     common = set(Event.model_fields)
-    wanted = [each for each in _avro(kind)["fields"] if (each["name"] in common) == (only is Event)]
+    wanted = [
+        field for field in _avro(kind)["fields"] if (field["name"] in common) == (only is Event)
+    ]
     rows = [
-        f"| `{each['name']}` | {_type(each['type'])} | {each.get('doc', '')} |" for each in wanted
+        f"| `{field['name']}` | {_type(field['type'])} | {field.get('doc', '')} |"
+        for field in wanted
     ]
     return "\n".join(["| field | type | meaning |", "|---|---|---|", *rows])
 
 
 def _type(avro: Any) -> str:  # noqa: ANN401 - Avro's JSON
     if isinstance(avro, list):
-        return " or ".join("none" if each == "null" else _type(each) for each in avro)
+        return " or ".join("none" if branch == "null" else _type(branch) for branch in avro)
     if isinstance(avro, dict):
         kind = avro["type"]
         if kind == "array":
@@ -145,7 +150,7 @@ def _type(avro: Any) -> str:  # noqa: ANN401 - Avro's JSON
         if kind == "map":
             return f"map to {_type(avro['values'])}"
         if kind == "enum":
-            return " or ".join(f"`{each}`" for each in avro["symbols"])
+            return " or ".join(f"`{symbol}`" for symbol in avro["symbols"])
         return str(avro.get("name") or avro.get("logicalType") or kind)
     return str(avro)
 

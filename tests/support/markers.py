@@ -18,7 +18,7 @@ def marker_behind(topic: str) -> Generator[None]:
 
     def later(bus: MemoryBus, partitions: Collection[Partition]) -> dict[Partition, Watermarks]:
         found = watermarks(bus, partitions)
-        return {p: replace(each, end=each.end + (p.topic == topic)) for p, each in found.items()}
+        return {p: replace(marks, end=marks.end + (p.topic == topic)) for p, marks in found.items()}
 
     def reached(subscription: MemorySubscription) -> dict[Partition, int]:
         return {p: at + (p.topic == topic) for p, at in ends(subscription).items()}

@@ -35,7 +35,7 @@ def vacuum(
     table: str = "hive.sales.orders",
     **fields: object,
 ) -> VacuumFinished:
-    holds = [each if isinstance(each, LockHold) else LockHold(lock_id=each) for each in locks]
+    holds = [hold if isinstance(hold, LockHold) else LockHold(lock_id=hold) for hold in locks]
     return VacuumFinished.model_validate(
         {
             "table": table,

@@ -1,4 +1,4 @@
-"""Names that are no text: bytes which are no UTF-8, as Python spells them."""
+"""Names that are not text: bytes that are not UTF-8, as Python spells them."""
 
 from __future__ import annotations
 

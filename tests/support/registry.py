@@ -32,7 +32,7 @@ class RunningRegistry:
     pid: int
 
     def stall(self) -> None:
-        """Let it answer nobody, as a machine without memory left does."""
+        """Let it answer no client, as a machine without memory left does."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def go_on(self) -> None:

@@ -88,8 +88,8 @@ class Place:
         if answer.exception and not isinstance(answer.exception, SystemExit):
             raise answer.exception
         assert answer.exit_code == 0, answer.output
-        told: dict[str, Any] = json.loads(answer.output)
-        return told
+        shown: dict[str, Any] = json.loads(answer.output)
+        return shown
 
     def subject(self, table: str) -> dict[str, Any]:
         return {"table": f"lake.shop.{table}", "location": str(self.lake / table)}
@@ -123,7 +123,7 @@ def savepoints_asked(place: Place) -> list[tuple[str, str | None]]:
     asked = (
         command for command in place.audience.commands() if isinstance(command, SavepointRequested)
     )
-    return [(each.table.rsplit(".", 1)[-1], each.instant) for each in asked]
+    return [(event.table.rsplit(".", 1)[-1], event.instant) for event in asked]
 
 
 def publish_commits(place: Place, minutes: Sequence[int], *tables: str) -> None:

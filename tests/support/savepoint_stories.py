@@ -191,19 +191,19 @@ class Story:
     def schedule(self) -> None:
         groups = [slice_ for slice_ in self.slices if slice_ not in self.compactions.values()]
         if self.is_merge_on_read and groups:
-            each = self.chance.choice(sorted(groups))
+            group = self.chance.choice(sorted(groups))
             instant = self.now()
-            self.table.schedule(instant, dict([each]))
-            self.compactions[instant] = each
+            self.table.schedule(instant, dict([group]))
+            self.compactions[instant] = group
             if self.table.version == 6:
-                self.slices[each] = instant
+                self.slices[group] = instant
 
     def compact(self) -> None:
         if self.compactions:
             instant = self.chance.choice(sorted(self.compactions))
-            each = self.compactions.pop(instant)
-            self.table.compact(instant, dict([each]), at(0), end_of(self.now()))
-            self.slices[each] = max(instant, self.slices[each])
+            group = self.compactions.pop(instant)
+            self.table.compact(instant, dict([group]), at(0), end_of(self.now()))
+            self.slices[group] = max(instant, self.slices[group])
 
     def clean(self) -> None:
         """Remove base files of older slices that no savepoint keeps."""
@@ -284,7 +284,7 @@ def story(folder: Path, seed: int, version: int, kind: str) -> Story:
     """A new table with one commit and its savepoint."""
     chance = random.Random(f"{seed} {version} {kind}")  # noqa: S311 - the same in every run
     table = HandMade(folder / f"t{seed}", version).create(hoodie__table__type=kind)
-    told = Story(table, chance)
-    told.write()
-    told.savepoint()
-    return told
+    shown = Story(table, chance)
+    shown.write()
+    shown.savepoint()
+    return shown

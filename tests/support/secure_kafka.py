@@ -34,7 +34,7 @@ _LOGIN = "org.apache.kafka.common.security"
 
 @dataclass(frozen=True)
 class SecureKafka:
-    """A broker that lets nobody in without a name, and nobody do what was not allowed."""
+    """A broker that refuses clients without a name, and every action that was not allowed."""
 
     servers: str
     certificate: Path
@@ -73,7 +73,7 @@ class SecureKafka:
         scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         users: list[UserScramCredentialAlteration] = [
             UserScramCredentialUpsertion(role, scram, password(role).encode(), None)
-            for role in sorted({each.role for each in needed})
+            for role in sorted({acl.role for acl in needed})
         ]
         for made in client.alter_user_scram_credentials(users).values():
             made.result(60)
@@ -132,7 +132,7 @@ def secure_kafka(folder: Path) -> Generator[SecureKafka]:
         "ssl.truststore.location": str(trusted),
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found": "false",
-        # nobody but the node itself reaches the controller's listener as ANONYMOUS
+        # only the node itself reaches the controller's listener as ANONYMOUS
         "super.users": "User:admin;User:ANONYMOUS",
     }
     client = {"security.protocol": "SASL_SSL", "ssl.ca.location": str(certificate), **ADMIN}

@@ -127,14 +127,14 @@ class Obeying:
 
 
 def outcomes(deployment: Settings, *messages: Message) -> list[Answer]:
-    """What is answered, in the order of the messages of a table."""
+    """The answers, in the order of the messages of a table."""
     bus = memory_bus()
     bus.send(list(messages))
     loop = ExecutorLoop(Obeying(), bus, authorization=authorizer(deployment))
     work_off(loop)
     loop.close()
     assert bus.records("tidegate.dead-letters") == []
-    return [each for each in events_on(bus, "tidegate.outcomes") if isinstance(each, Answer)]
+    return [event for event in events_on(bus, "tidegate.outcomes") if isinstance(event, Answer)]
 
 
 def reason_of(deployment: Settings, *messages: Message) -> str:

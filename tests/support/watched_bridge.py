@@ -75,7 +75,7 @@ class Watched:
         self.bridge._compactions.wait(60)
         self.bridge.look()
         found = (event for event in self.events if isinstance(event, VacuumFinished))
-        return [each for each in found if f".{database}." in each.table]
+        return [event for event in found if f".{database}." in event.table]
 
     def releases(self, database: str) -> list[LockReleased]:
         """Look; the releases of a database so far, but those of the compactions themselves."""
@@ -124,7 +124,7 @@ class Queued(Watched):
             found = [
                 e for e in client.compactions() if (e.database, e.partition) == (db, partition)
             ]
-        return [each.state for each in sorted(found, key=lambda each: each.compaction_id)]
+        return [entry.state for entry in sorted(found, key=lambda entry: entry.compaction_id)]
 
 
 def wrote(engine: HiveEngine, db: str, where: Path, count: int = 3) -> int:

@@ -32,7 +32,7 @@ _LISTENING = r'Listening on" address=(\S+)'
 
 
 def get(url: str) -> str | None:
-    """A page; None where nobody answers, or not with success."""
+    """A page; None without an answer, or if not with success."""
     try:
         with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310 - our own address
             text: str = answer.read().decode()
@@ -97,5 +97,5 @@ class Prometheus:
     def would_alert(self, name: str, **labels: str) -> bool:
         """Whether the condition of an alert holds for a series with these labels."""
         [alert] = [alert for alert in ALERTS if alert.name == name]
-        found = [each["metric"] for each in self.query(alert.expression)]
-        return any(labels.items() <= each.items() for each in found)
+        found = [series["metric"] for series in self.query(alert.expression)]
+        return any(labels.items() <= labels_found.items() for labels_found in found)

@@ -1,4 +1,4 @@
-"""Hear Hudi's commit callbacks, over HTTP and Kafka: each says which table to look at now."""
+"""Receive Hudi's commit callbacks, over HTTP and Kafka; each names a table to poll now."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidegate.runtime.kafka.records import Config
 
 log = logging.getLogger(__name__)
 Hint = Callable[[Callback], bool]
-"""Told of a callback, from any thread; whether the table is one that is watched."""
+"""Receives a callback, on any thread; returns whether its table is watched."""
 _SECONDS: Final = 30
 _WAIT: Final = 0.5
 _PIECE: Final = 64 * 1024
@@ -31,19 +31,19 @@ _LONGEST_LENGTH: Final = len(str(MAX_BYTES))
 class HttpCallbacks:
     """The endpoint of `hoodie.write.commit.callback.http.url`, any path: POST a message.
 
-    It answers 202 where the table is watched, 404 where it is not, 400 to anything else. Whoever
-    reaches it can make the bridge look at a table, and nothing else.
+    It answers 202 if the table is watched, 404 if not, and 400 to an invalid message. A client can
+    make the bridge poll a watched table, and nothing else.
     """
 
     def __init__(self, host: str, port: int, hint: Hint) -> None:
-        """Listen; requests are answered once `start` was called.
+        """Listen on the address; `start` begins to answer requests.
 
         Raises:
-            OSError: the address can't be listened on.
+            OSError: the address is not available.
         """
 
         class Handler(_Handler):
-            heard = staticmethod(hint)
+            poll_soon = staticmethod(hint)
 
         self._server = _Server((host, port), Handler)
         self._thread = threading.Thread(
@@ -56,9 +56,9 @@ class HttpCallbacks:
         return int(self._server.server_address[1])
 
     def start(self) -> None:
-        """Answer from now on."""
+        """Begin to answer requests."""
         self._thread.start()
-        log.info("Hudi's HTTP callback is heard on port %d", self.port)
+        log.info("listening for Hudi's HTTP callback on port %d", self.port)
 
     def close(self) -> None:
         """Stop listening."""
@@ -72,10 +72,10 @@ class _Server(BoundedServer, HTTPServer):
 
 
 class _Handler(BoundedHandler, BaseHTTPRequestHandler):
-    heard: Hint
+    poll_soon: Hint
 
     def do_POST(self) -> None:
-        """Take a message: only its beginning is kept, however long it is."""
+        """Take a message. Only its beginning is stored, however long it is."""
         length = self.headers.get("Content-Length", "")
         is_number = length.isdecimal() and len(length) <= _LONGEST_LENGTH
         if not is_number or not 0 < int(length) <= MAX_BYTES:
@@ -93,13 +93,13 @@ class _Handler(BoundedHandler, BaseHTTPRequestHandler):
         except FormatError as error:
             self._answer(HTTPStatus.BAD_REQUEST, str(error))
             return
-        if self.heard(callback):
-            self._answer(HTTPStatus.ACCEPTED, "the table is looked at")
+        if self.poll_soon(callback):
+            self._answer(HTTPStatus.ACCEPTED, "the bridge polls the table now")
         else:
-            self._answer(HTTPStatus.NOT_FOUND, "no table that is watched is there")
+            self._answer(HTTPStatus.NOT_FOUND, "the bridge does not watch this table")
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
-        """Not to stderr, as the library does."""
+        """Log the request; the library would write it to stderr."""
         log.debug(format, *args)
 
     def _answer(self, status: HTTPStatus, message: str) -> None:
@@ -114,12 +114,12 @@ class _Handler(BoundedHandler, BaseHTTPRequestHandler):
 class KafkaCallbacks:
     """Reads the topic of `hoodie.write.commit.callback.kafka.topic` from its end, on a thread.
 
-    It belongs to no group and commits nothing: what was sent while nobody listened is found on the
-    timelines anyway.
+    It has no consumer group and commits no offsets: the bridge finds the commits of missed
+    callbacks on the timelines.
     """
 
     def __init__(self, config: Config, topic: str, hint: Hint) -> None:
-        """Nothing is read until `start`."""
+        """Take the topic, without reading it; `hint` receives the callbacks."""
         self._config = dict(config) | {"group.id": topic, "enable.auto.commit": False}
         self._metadata = KafkaMetadata(config)
         self._topic, self._hint = topic, hint
@@ -127,7 +127,7 @@ class KafkaCallbacks:
         self._thread = threading.Thread(target=self._run, name="kafka-callbacks", daemon=True)
 
     def start(self) -> None:
-        """Look where the topic ends, and read from there.
+        """Find the end of the topic, and read from there.
 
         Raises:
             TransientError: the broker does not answer.
@@ -138,7 +138,7 @@ class KafkaCallbacks:
         ends = [TopicPartition(self._topic, number, self._end(number)) for number in parts]
         self._consumer.assign(ends)
         self._thread.start()
-        log.info("Hudi's Kafka callback is heard on topic %s", self._topic)
+        log.info("listening for Hudi's Kafka callback on topic %s", self._topic)
 
     def close(self) -> None:
         """Stop reading."""
@@ -166,4 +166,4 @@ class KafkaCallbacks:
             try:
                 self._hint(parse_callback((message.value() or b"")[:MAX_HEAD_BYTES]))
             except FormatError as fault:
-                log.debug("a message of %s is passed over: %s", self._topic, fault)
+                log.debug("an invalid message of %s is skipped: %s", self._topic, fault)

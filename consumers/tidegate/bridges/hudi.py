@@ -1,7 +1,7 @@
-"""The Hudi bridge as a process: each of many watches the tables of its partitions.
+"""The Hudi bridge as a process. Several processes share the tables by partition.
 
-A table belongs to whoever has its partition of the commits topic. What was published is read back
-from the topic, so there is no position to keep, and a process that dies is followed by the next.
+A table belongs to the process that owns its partition of the commits topic. A process reads the
+published commits back from the topic, so it stores no position, and another process can take over.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _LONGEST_POLL: Final = 0.2
 _COMMIT_SECONDS: Final = 5.0
 _RECORDS: Final = 1_000
 _AGAIN: Final = 600.0
-"""Seconds until a table that is another member's, or has another's name, is looked up again."""
+"""Seconds until another check of a table that is another member's, or has a name already used."""
 _SLOWEST: Final = 60.0
-"""Seconds between two looks at a table that can't be read, at most."""
+"""The most seconds between two polls of a table that can't be read."""
 
 
 def group_of(prefix: str) -> str:
@@ -55,20 +55,20 @@ def group_of(prefix: str) -> str:
 
 @dataclass(eq=False)
 class _Watch:
-    """A table, and when it is looked at next (seconds of a monotonic clock)."""
+    """A table, and the time of its next poll (seconds of a monotonic clock)."""
 
     table: WatchedTable
-    next_look: float = 0.0
+    next_poll: float = 0.0
     job: Future[list[CommitCompleted]] | None = None
     name: str = ""
-    """Of the table that is watched; empty until it is known to be this member's."""
+    """The table's name; empty until the table is known to be this member's."""
     warned_of: str = ""
     faults: int = 0
     due: list[CommitCompleted] = field(default_factory=list[CommitCompleted])
 
 
 class HudiBridgeLoop:
-    """A member of the group; it watches the tables whose partition it has."""
+    """A member of the group; it watches the tables of its partitions."""
 
     def __init__(  # noqa: PLR0913 - its parts, by name
         self,
@@ -81,19 +81,19 @@ class HudiBridgeLoop:
         make_reader: Callable[[Mapping[str, timedelta | None], str], FactsReader],
         connection: Config,
     ) -> None:
-        """Join the group, and listen to callbacks where the settings say so.
+        """Join the group, and listen to callbacks if the settings enable them.
 
         Args:
             bus: The broker.
             prefix: The prefix of the deployment's topics.
-            settings: Which tables, and how.
+            settings: The tables to watch, and how.
             storage: Reads the tables.
             publish: Publishes events and returns when the broker has them.
             make_reader: Makes the reader of these topics under this group's access rights.
             connection: librdkafka's settings, for the topic of the Kafka callback.
 
         Raises:
-            OSError: the port of the HTTP callback can't be listened on.
+            OSError: the port of the HTTP callback is not available.
             ConfigError: the callbacks' topic does not exist.
         """
         self._settings, self._storage, self._publish = settings, storage, publish
@@ -113,11 +113,11 @@ class HudiBridgeLoop:
         self._listening: list[HttpCallbacks | KafkaCallbacks] = []
         if settings.callback_port is not None:
             host, port = settings.callback_host, settings.callback_port
-            self._listening.append(HttpCallbacks(host, port, self.hear))
+            self._listening.append(HttpCallbacks(host, port, self.hint))
         if settings.callback_topic is not None:
-            self._listening.append(KafkaCallbacks(connection, settings.callback_topic, self.hear))
-        for each in self._listening:
-            each.start()
+            self._listening.append(KafkaCallbacks(connection, settings.callback_topic, self.hint))
+        for listener in self._listening:
+            listener.start()
         self._subscription = bus.subscribe(self._group, [self._topic], self)
 
     def run(self, stop: threading.Event) -> None:
@@ -133,15 +133,15 @@ class HudiBridgeLoop:
             self._commit()
 
     def close(self) -> None:
-        """Leave the group; other processes go on at once."""
-        for each in self._listening:
-            each.close()
+        """Leave the group; other processes take over at once."""
+        for listener in self._listening:
+            listener.close()
         self._commit(now=True)
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._subscription.close()
 
-    def hear(self, callback: Callback) -> bool:
-        """A callback says that a table has a new commit; False where it is not watched."""
+    def hint(self, callback: Callback) -> bool:
+        """Poll a callback's table soon; returns whether the table is watched."""
         location = _location(callback.location)
         known = location in self._watches
         if known:
@@ -149,30 +149,30 @@ class HudiBridgeLoop:
         return known
 
     def assigned(self, starts: Offsets) -> None:
-        """These partitions are ours: what was published of their tables is read anew."""
+        """Take over these partitions; the published commits of their tables are read anew."""
         self._offsets = dict(starts)
         self._forget()
         log.info("this process watches the tables of %d partitions", len(starts))
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
-        """They go to another member."""
+        """Commit, and leave these partitions to another member."""
         self._commit(now=True)
         self.lost(partitions)
 
     def lost(self, partitions: Sequence[Partition]) -> None:
-        """Another member has them already. What we published stays true: nothing is undone."""
+        """Stop watching partitions that another member already has; published events stay true."""
         gone = set(partitions)
         self._offsets = {part: at for part, at in self._offsets.items() if part not in gone}
         self._forget()
 
     def _forget(self) -> None:
-        """Begin anew: looks that are under way end without a result."""
+        """Start over; the results of running polls are dropped."""
         self._reader, self._published, self._watches = None, {}, {}
         self._next_find = self._next_read = 0.0
         self._finding = None
 
     def _poll(self, seconds: float) -> None:
-        """Stay a member. The records themselves are read elsewhere, as far back as they go."""
+        """Stay a member of the group. Another reader reads the records, from their beginning."""
         for record in self._subscription.poll(_RECORDS, seconds):
             if record.partition in self._offsets:
                 self._offsets[record.partition] = record.offset + 1
@@ -189,15 +189,15 @@ class HudiBridgeLoop:
             raise StopService(str(error)) from error
         except (TransientError, DeliveryError) as error:
             if not self._fault:
-                log.warning("commits are not published meanwhile; it is tried again: %s", error)
+                log.warning("commits are not published for now, trying again: %s", error)
             self._fault = str(error)
         else:
             if self._fault:
-                log.info("it works again; before: %s", self._fault)
+                log.info("commits are published again; the fault was: %s", self._fault)
             self._fault = ""
 
     def _find(self) -> None:
-        """Match the patterns again from time to time; on a thread, because stores are slow."""
+        """Match the patterns again periodically, on a thread because stores may be slow."""
         now = time.monotonic()
         if self._finding is None:
             if now >= self._next_find:
@@ -210,14 +210,14 @@ class HudiBridgeLoop:
         try:
             found = finding.result()
         except (OSError, TidegateError) as error:
-            log.warning("new tables can't be looked for now: %s", error)
+            log.warning("the search for new tables failed, trying again later: %s", error)
             return
         for location in found:
             if location not in self._watches:
                 self._watches[location] = _Watch(WatchedTable(location, self._settings))
 
     def _read(self) -> bool:
-        """Take in what is on the topic; False while that is not all of it."""
+        """Read the new commits of the topic; False if the partitions changed meanwhile."""
         now = time.monotonic()
         if self._reader is None:
             self._reader = self._make_reader({self._topic: None}, self._group)
@@ -243,14 +243,14 @@ class HudiBridgeLoop:
     def _look(self) -> None:
         hints, self._hints = self._hints, set()
         for location in hints & self._watches.keys():
-            self._watches[location].next_look = 0.0
+            self._watches[location].next_poll = 0.0
         for watch in list(self._watches.values()):
             if watch.job is not None and watch.job.done():
                 self._take(watch, watch.job)
             if watch.due:
                 self._publish_due(watch)
-            if watch.job is None and time.monotonic() >= watch.next_look:
-                watch.next_look = time.monotonic() + self._settings.interval_ms / 1000
+            if watch.job is None and time.monotonic() >= watch.next_poll:
+                watch.next_poll = time.monotonic() + self._settings.interval_ms / 1000
                 work = _looked if watch.name else _identified
                 watch.job = self._pool.submit(work, watch.table, self._storage)
 
@@ -259,16 +259,16 @@ class HudiBridgeLoop:
         try:
             watch.due = job.result()
         except NoSuchTable as error:
-            # if its directory is there still, it is found again
+            # if its directory still exists, `_find` adds it again
             self._watches.pop(watch.table.location, None)
             log.debug("%s", error)
         except Exception as error:
             wait = min(_SLOWEST, self._settings.interval_ms / 1000 * 2**watch.faults)
-            watch.next_look = time.monotonic() + wait
+            watch.next_poll = time.monotonic() + wait
             if not watch.faults:
                 is_foreseen = isinstance(error, OSError | TidegateError)
                 log.warning(
-                    "%s can't be looked at; again later: %s",
+                    "%s can't be read, trying again later: %s",
                     watch.table.location,
                     error,
                     exc_info=None if is_foreseen else error,
@@ -276,41 +276,41 @@ class HudiBridgeLoop:
             watch.faults = min(watch.faults + 1, 16)
         else:
             if watch.faults:
-                log.info("%s can be looked at again", watch.table.location)
+                log.info("%s can be read again", watch.table.location)
             watch.faults = 0
             if watch.table.name != watch.name:
                 watch.name, watch.due = "", []
                 self._identify(watch)
 
     def _identify(self, watch: _Watch) -> None:
-        """A new table: leave it to the member that has its partition, or look at once."""
+        """Leave a new table to the member that has its partition, or poll it at once."""
         name = watch.table.name or ""
         twin = next(
             (
-                each.table.location
-                for each in self._watches.values()
-                if each.name == name and each is not watch
+                other.table.location
+                for other in self._watches.values()
+                if other.name == name and other is not watch
             ),
             None,
         )
         if not self._is_ours(name) or twin is not None:
-            watch.next_look = time.monotonic() + _AGAIN
+            watch.next_poll = time.monotonic() + _AGAIN
             if twin is not None and watch.warned_of != twin:
                 watch.warned_of = twin
                 log.warning(
-                    "%s is called %s, as %s is: it is not watched. Set hoodie.database.name of one",
+                    "%s is not watched: it is named %s, like %s. Set hoodie.database.name of one",
                     watch.table.location,
                     name,
                     twin,
                 )
             return
         watch.table.published = self._of(name)
-        watch.name, watch.next_look = name, 0.0
+        watch.name, watch.next_poll = name, 0.0
 
     def _publish_due(self, watch: _Watch) -> None:
-        """Publish what the topic still lacks; a fault leaves the rest for the next step."""
+        """Publish the missing commits; after a fault the next step publishes the rest."""
         known = watch.table.published
-        watch.due = [each for each in watch.due if each.instant not in known.instants]
+        watch.due = [event for event in watch.due if event.instant not in known.instants]
         while watch.due:
             batch = watch.due[:_RECORDS]
             self._publish(batch)
@@ -319,7 +319,7 @@ class HudiBridgeLoop:
             watch.due = watch.due[_RECORDS:]
 
     def _commit(self, *, now: bool = False) -> None:
-        """Commit what was passed, so that the group's lag tells how far behind it is."""
+        """Commit the offsets, so that the group's lag shows how far behind it is."""
         if not self._offsets or self._offsets == self._committed:
             return
         if now or time.monotonic() >= self._next_commit:
@@ -338,7 +338,7 @@ def _looked(table: WatchedTable, storage: Storage) -> list[CommitCompleted]:
 
 
 def _location(text: str) -> str:
-    """A location as the patterns give it: Hudi writes `file:/x`, `file:///x` or `/x`."""
+    """A location in the patterns' form; Hudi writes `file:/x`, `file:///x` or `/x`."""
     for scheme in ("file://", "file:"):
         if text.startswith(f"{scheme}/"):
             text = text.removeprefix(scheme)

@@ -1,8 +1,8 @@
-"""The Metastore bridge as a process: one of many is active, and its position is on Kafka.
+"""The Metastore bridge as a process. One of several is active, and its position is on Kafka.
 
-Whoever has partition 0 of the vacuums topic is active; the others only stay members of the group.
-What the bridge has published it reads back from the topics; what it knows of the Metastore is in
-the metadata of that partition's committed offset.
+The process that owns partition 0 of the vacuums topic is active; the others only stay members of
+the group. The bridge reads its published events back from the topics. Its baseline of the Metastore
+is in the metadata of that partition's committed offset.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ class MetastoreBridgeLoop:
         Args:
             bus: The broker.
             prefix: The prefix of the deployment's topics.
-            make_bridge: Makes the bridge, from what the one before it knew of the Metastore.
+            make_bridge: Makes the bridge, from the stored baseline of the previous one.
             make_reader: Makes the reader of these topics under this group's access rights.
-            interval_ms: How often the Metastore is looked at, in milliseconds.
-            observer: Is told whether it is active.
+            interval_ms: Interval between polls of the Metastore, in milliseconds.
+            observer: Receives whether this process is active.
         """
-        vacuums, locks, outcomes = (each.name(prefix) for each in (VACUUMS, LOCKS, OUTCOME_TOPIC))
+        vacuums, locks, outcomes = (topic.name(prefix) for topic in (VACUUMS, LOCKS, OUTCOME_TOPIC))
         self._group = group_of(prefix)
-        # an outcome older than all vacuums that are still there is of none of them
+        # an outcome older than every vacuum on the topic belongs to a vacuum that is gone
         self._topics = {vacuums: None, locks: None, outcomes: VACUUMS.retention}
         self._leading = Partition(vacuums, 0)
         self._make_bridge, self._make_reader = make_bridge, make_reader
         self._interval, self._observer = interval_ms / 1000, observer
-        self._next_look = 0.0
+        self._next_poll = 0.0
         self._offsets: dict[Partition, int] = {}
         self._bridge: MetastoreBridge | None = None
         self._facts: FactsAhead | None = None
@@ -74,25 +74,25 @@ class MetastoreBridgeLoop:
         """Work until `stop` is set.
 
         Raises:
-            MetastoreReplacedError: it is not the same Metastore any more; a person must look.
+            MetastoreReplacedError: it is not the same Metastore any more; an operator must decide.
             StopService: the broker refuses access, or a topic was deleted and created again.
         """
         while not stop.is_set():
-            left = self._next_look - time.monotonic() if self._leads else _LONGEST_POLL
+            left = self._next_poll - time.monotonic() if self._leads else _LONGEST_POLL
             self._poll(min(max(left, 0.0), _LONGEST_POLL))
-            if self._leads and time.monotonic() >= self._next_look:
-                self._next_look = time.monotonic() + self._interval
+            if self._leads and time.monotonic() >= self._next_poll:
+                self._next_poll = time.monotonic() + self._interval
                 self._look()
             self._commit()
 
     def close(self) -> None:
-        """Leave the group; another process goes on at once."""
+        """Leave the group; another process takes over at once."""
         self._commit(now=True)
         self._resign()
         self._subscription.close()
 
     def assigned(self, starts: Offsets) -> None:
-        """These partitions are ours; with partition 0 comes the work."""
+        """Take over these partitions; partition 0 makes this process active."""
         self._offsets = dict(starts)
         self._committed = ({}, "")
         self._observer.is_active(active=self._leads)
@@ -102,12 +102,12 @@ class MetastoreBridgeLoop:
             log.info("another process watches the Metastore; this one stands by")
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
-        """They go to another member, which reads what we commit here."""
+        """Commit, and leave these partitions to another member, which reads the committed state."""
         self._commit(now=True)
         self.lost(partitions)
 
     def lost(self, partitions: Sequence[Partition]) -> None:
-        """Another member has them already. What we published stays true: nothing is undone."""
+        """Give up partitions that another member already has; published events stay true."""
         self._offsets = {
             part: at for part, at in self._offsets.items() if part not in set(partitions)
         }
@@ -120,7 +120,7 @@ class MetastoreBridgeLoop:
         return self._leading in self._offsets
 
     def _poll(self, seconds: float) -> None:
-        """Stay a member. The records themselves are read elsewhere, of all partitions."""
+        """Stay a member of the group. Another reader reads the records of all partitions."""
         for record in self._subscription.poll(_RECORDS, seconds):
             if record.partition in self._offsets:
                 self._offsets[record.partition] = record.offset + 1
@@ -132,24 +132,24 @@ class MetastoreBridgeLoop:
         try:
             bridge = self._caught_up()
             if bridge is not None:
-                # a long list of locks makes the collector visit all that is known, at every fourth
-                # look: that took longer than the rest of the look beside the Metastore's answer
+                # with many locks the garbage collector visits the complete state at every fourth
+                # poll, which took longer than the poll itself without the Metastore's answer
                 with gc_paused():
                     bridge.look()
         except DeliveryRefusedError as error:
             raise StopService(str(error)) from error
         except (TransientError, DeliveryError) as error:
-            # said once; its wording may differ from one attempt to the next
+            # logged once: the wording may differ from one attempt to the next
             if not self._fault:
-                log.warning("nothing is released meanwhile, and it is tried again: %s", error)
+                log.warning("no release is published for now, trying again: %s", error)
             self._fault = str(error)
         else:
             if self._fault:
-                log.info("it works again; before: %s", self._fault)
+                log.info("releases are published again; the fault was: %s", self._fault)
             self._fault = ""
 
     def _caught_up(self) -> MetastoreBridge | None:
-        """The bridge, once it knows all that is on the topics; None if they went meanwhile."""
+        """The bridge, once it has read the topics; None if the partitions were lost meanwhile."""
         if self._bridge is None or self._facts is None:
             known = Baseline.parse(self._subscription.committed_metadata(self._leading))
             if known.accepted_by:
@@ -170,7 +170,7 @@ class MetastoreBridgeLoop:
         self._bridge = self._facts = None
 
     def _commit(self, *, now: bool = False) -> None:
-        """Commit what was passed and, with partition 0, what is known of the Metastore."""
+        """Commit the offsets and, with partition 0, the baseline of the Metastore."""
         if not self._offsets:
             return
         text = self._committed[1]

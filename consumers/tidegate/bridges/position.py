@@ -37,7 +37,7 @@ def leading_partition(prefix: str) -> Partition:
 
 
 def stored_position(config: Config, prefix: str) -> StoredPosition | None:
-    """What is stored; None: no bridge has ever worked.
+    """The stored position, or None if no bridge has run yet.
 
     Raises:
         TransientError: the broker did not answer.

@@ -1,8 +1,8 @@
-"""Which directories hold nothing but aborted writes. Pure.
+"""Finds the directories that contain only aborted writes. Pure.
 
-Each directory is judged by its own name alone: nothing here is obsolete because another directory
-replaces it, so that what lies in one partition never decides about another (HIVE-25502). But names
-come again where a table is created again: so the files must be those that the bridge saw, too.
+The decision about a directory depends on its own name, never on another directory, so that the
+content of one partition never decides about another (HIVE-25502). But a table that is created again
+uses the same names again. So the files must also be those that the bridge saw.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ def plan_aborted_cleaning(
     snapshot = snapshot_of(command)
     if snapshot.has_open:
         raise Refused(
-            Reason.BAD_SNAPSHOT, f"the write id {snapshot.min_open} is open: it may commit"
+            Reason.BAD_SNAPSHOT, f"the write id {snapshot.min_open} is open and may still commit"
         )
-    remove = [each.listed for each in parsed(listing) if _is_aborted(each, snapshot)]
+    remove = [entry.listed for entry in parsed(listing) if _is_aborted(entry, snapshot)]
     check_links(remove)
     if remove and content_of(remove) != command.content:
         raise Refused(
             Reason.OTHER_CONTENT,
-            f"{remove[0].name} or others do not hold what the bridge saw in them: their write ids"
-            " may be those of a table that was created since, where they did not abort",
+            f"{remove[0].name} or others do not contain the files that the bridge saw: their write"
+            " ids may belong to a table that was created since, in which they did not abort",
         )
-    return CleaningPlan(tuple(sorted(remove, key=lambda each: each.name)))
+    return CleaningPlan(tuple(sorted(remove, key=lambda directory: directory.name)))
 
 
 def content_of(directories: Iterable[ListedDirectory]) -> str:
-    """What lies in directories, as the bridge hashes it."""
+    """The hash of the directories' files, as the bridge computes it."""
     return content_hash(
         {
             directory.name: [(file.name, file.size, file.modified_ms) for file in directory.files]

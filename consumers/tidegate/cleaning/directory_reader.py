@@ -29,7 +29,7 @@ def read_acid_directories(
     parent = normalise(location).rstrip("/")
     found: list[ListedDirectory] = []
     for name, is_dir, _ in entries:
-        files = listed.pop(name) if is_dir else ()  # else each would be in memory twice
+        files = listed.pop(name) if is_dir else ()  # pop: so that no list is in memory twice
         if files is not None and name not in markers:
             marked = bool(markers) and f"{name}{MARKER_SUFFIX}" in markers
             rows = tuple(starmap(ListedFile, files))
@@ -39,12 +39,12 @@ def read_acid_directories(
 
 
 def _data_format(storage: Storage, where: str, files: Iterable[ListedFile]) -> bytes | None:
-    """The content of a directory's `_metadata_acid`; empty where it can't be one of Hive's."""
+    """The content of a directory's `_metadata_acid`; empty if the file can't be Hive's."""
     if not any(file.name == DATA_FORMAT_FILE and not file.is_link for file in files):
         return None
     try:
         return storage.read(join(where, DATA_FORMAT_FILE), DATA_FORMAT_LIMIT)
-    except NotFound:  # it is of a directory below, or went meanwhile
+    except NotFound:  # the file is in a directory below, or was removed meanwhile
         return None
     except FormatError:
         return b""

@@ -11,10 +11,10 @@ from tidegate.cleaning.aborted import plan_aborted_cleaning
 from tidegate.cleaning.directory_reader import read_acid_directories
 from tidegate.cleaning.held import deferred, held
 from tidegate.cleaning.hold_lookup import Holds, NoHolds
-from tidegate.cleaning.kept import Kept, location_of
 from tidegate.cleaning.plan import Cleaning, CleaningPlan, plan_cleaning
 from tidegate.cleaning.progress import LONG, CleaningProgress
 from tidegate.cleaning.quarantine import MoveAside
+from tidegate.cleaning.quarantine_commands import QuarantineCommands, location_of
 from tidegate.cleaning.quarantine_record import QuarantineRecord
 from tidegate.cleaning.removal import NotRemoved, remove_directories
 from tidegate.cleaning.rules import CleaningRules, Handling
@@ -45,16 +45,16 @@ _ROUNDS: Final = 3
 _RULES: Final = CleaningRules()
 _NO_HOLDS: Final = NoHolds()
 _NAMED: Final = 5
-"""Directories that an error names."""
+"""The most directories that an error names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cleaner:
-    """An executor (see `tidegate.runtime.protocols`) of cleanings, their undo, and their end.
+    """An executor (see `tidegate.runtime.protocols`) of cleanings, undos and final removals.
 
-    It may run the same command again, also at the same time. A directory that was removed in part
-    keeps its name, so that the next run finds it. Whether somebody holds the table is looked up
-    before each attempt, and again right before the directories go, in each of its rounds.
+    It may run the same command twice, even concurrently. A partly removed directory has the same
+    name as before, so the next run finds it. The cleaner checks for a hold on the table before each
+    attempt, and again in each round right before it removes directories.
     """
 
     warehouse: Warehouse
@@ -63,7 +63,7 @@ class Cleaner:
     rules: CleaningRules = _RULES
     holds: Holds = _NO_HOLDS
     progress_every: timedelta = PAUSE
-    """Between two outcomes that say how far a large cleaning is."""
+    """The time between two outcomes about the progress of a large cleaning."""
     name: ClassVar[str] = "cleaner"
     consumes: ClassVar[tuple[type[Command], ...]] = (
         CleaningReleased,
@@ -78,7 +78,7 @@ class Cleaner:
         command: Command,  # noqa: ARG002 - the protocol's
         outcomes: Sequence[Outcome],  # noqa: ARG002 - the protocol's
     ) -> bool:
-        """Never: cleaning again is safe, because what is removed stays removed."""
+        """Never: it is safe to clean again, because removed directories stay removed."""
         return False
 
     def plan(self, command: Cleaning) -> CleaningPlan:
@@ -99,29 +99,29 @@ class Cleaner:
             return plan_cleaning(listing, command)
 
     def execute(self, command: Command) -> Iterator[Outcome]:
-        """Remove or quarantine what is obsolete; or undo a quarantine, or end it.
+        """Remove or quarantine obsolete directories, undo a quarantine, or remove it for good.
 
         Raises:
             OSError: the file system refuses to remove a directory, now and later.
-            TransientError: a directory could not be removed or is there again, or a later vacuum's
+            TransientError: a directory could not be removed or appeared again, or a later vacuum's
                 cleaning is under way.
-            PermanentError: `command` is not one for the cleaner.
+            PermanentError: the cleaner does not execute such a command.
         """
-        kept = Kept(self.warehouse, self.parallel_map, self.clock)
+        quarantine = QuarantineCommands(self.warehouse, self.parallel_map, self.clock)
         match command:
             case CleaningReleased() | AbortedCleaningReleased():
                 yield from self._clean(command)
             case CleaningUndoRequested():
-                yield from kept.undo(command)
+                yield from quarantine.undo(command)
             case QuarantineRemovalRequested() if hold := self.holds.hold_on(command):
                 yield self._refused(command, Refused(Reason.TABLE_HELD, held(hold)))
             case QuarantineRemovalRequested():
-                yield from kept.remove(command)
+                yield from quarantine.remove(command)
             case _:
                 raise PermanentError(f"the cleaner cannot execute a {type(command).__name__}")
 
     def _clean(self, command: Cleaning) -> Iterator[Outcome]:
-        """Remove what is obsolete; if nothing is, report at once that the directory is clean."""
+        """Remove obsolete directories; without any, report at once that the table is clean."""
         if (hold := self.holds.hold_on(command)) is not None:
             yield self._deferred(command, hold)
             return
@@ -148,7 +148,7 @@ class Cleaner:
     def _removing(
         self, command: Cleaning, plan: CleaningPlan, handling: Handling
     ) -> Generator[Outcome, None, CleaningHoldRequested | None]:
-        """Remove; of a large cleaning, say now and then how far it is."""
+        """Remove; yield outcomes about the progress of a large cleaning."""
         if len(plan.remove) <= LONG:
             return self._remove(command, plan, handling)
         location = location_of(self.warehouse, command.location, command.partition)
@@ -156,7 +156,7 @@ class Cleaner:
         return (
             yield from while_working(
                 lambda: self._remove(command, plan, handling),
-                lambda: progress.look(self._envelope(command)),
+                lambda: progress.event(self._event_fields(command)),
                 self.progress_every,
             )
         )
@@ -164,7 +164,7 @@ class Cleaner:
     def _remove(
         self, command: Cleaning, plan: CleaningPlan, handling: Handling
     ) -> CleaningHoldRequested | None:
-        """Remove and plan again until nothing is left: another process may be removing too.
+        """Remove and plan again until nothing is left: another process may remove at the same time.
 
         Returns:
             The hold that was found before a round; None once nothing is left.
@@ -180,7 +180,9 @@ class Cleaner:
             try:
                 plan = self.plan(command)
             except Refused as refused:
-                if failed and refused.reason is Reason.OTHER_CONTENT:  # some went, some did not
+                if (
+                    failed and refused.reason is Reason.OTHER_CONTENT
+                ):  # some were removed, some were not
                     raise _fault(plan, failed) from refused
                 raise TransientError(f"the table changed during cleaning: {refused}") from refused
         if plan.remove:
@@ -199,17 +201,17 @@ class Cleaner:
         return MoveAside(self.warehouse, location, record)
 
     def _handling(self, command: Cleaning) -> Handling:
-        """Whether to delete. What an aborted write left is never kept.
+        """Whether to delete or quarantine. Directories of aborted writes are always deleted.
 
-        Put back later, its rows could be there for every reader: the Metastore may have forgotten
-        by then that it aborted.
+        If they were put back later, readers could see their rows: by then the Metastore may have
+        forgotten that the writes aborted.
         """
         if isinstance(command, AbortedCleaningReleased):
             return Handling(CleaningMode.DELETE, timedelta(0), "")
         return self.rules.handling(command)
 
     def _deferred(self, command: Cleaning, hold: CleaningHoldRequested) -> Outcome:
-        """Not while somebody holds the table. What aborted is found again, so it is refused."""
+        """The outcome for a held table: a refusal for aborted writes, which are found again."""
         if isinstance(command, AbortedCleaningReleased):
             return self._refused(command, Refused(Reason.TABLE_HELD, held(hold)))
         return deferred(command, hold, self.clock())
@@ -219,21 +221,21 @@ class Cleaner:
     ) -> CleaningRefused:
         return CleaningRefused.about(
             command,
-            **self._envelope(command),
+            **self._event_fields(command),
             reason=refused.reason,
             message=refused.message,
         )
 
     def _parts(self, command: Cleaning, plan: CleaningPlan) -> Iterator[dict[str, Any]]:
-        """The fields of an outcome, in parts where the names are too many for one message."""
-        groups = split_by_names((each.name, each) for each in plan.remove)
+        """The fields of an outcome, split into parts if the names are too many for one message."""
+        groups = split_by_names((directory.name, directory) for directory in plan.remove)
         for number, group in enumerate(groups, 1):
             part = CleaningPlan(tuple(group))
             counts = {"files": part.files, "bytes": part.bytes}
             place = {"part": number, "parts": len(groups)} if len(groups) > 1 else {}
-            yield self._envelope(command) | {"directories": part.directories} | counts | place
+            yield self._event_fields(command) | {"directories": part.directories} | counts | place
 
-    def _envelope(self, command: Cleaning | QuarantineRemovalRequested) -> dict[str, Any]:
+    def _event_fields(self, command: Cleaning | QuarantineRemovalRequested) -> dict[str, Any]:
         return {
             "occurred_at": self.clock(),
             "source": self.name,
@@ -242,11 +244,11 @@ class Cleaner:
 
 
 def _fault(plan: CleaningPlan, failed: Sequence[NotRemoved]) -> Exception:
-    """Why directories are left: the file system's own error, unless any of them may pass."""
+    """The error for directories that are left: a lasting one only if all of them are lasting."""
     cause = failed[0].reason if failed else "they were created again"
     names = ", ".join(plan.directories[:_NAMED])
     more = f" and {len(plan.remove) - _NAMED} more" if len(plan.remove) > _NAMED else ""
-    lasting = [each.fault for each in failed if each.fault is not None and is_lasting(each.fault)]
+    lasting = [left.fault for left in failed if left.fault is not None and is_lasting(left.fault)]
     if lasting and len(lasting) == len(failed):
         return lasting[0]
     return TransientError(f"not removed: {names}{more}: {cause}")

@@ -1,4 +1,4 @@
-"""What is said of a cleaning that met a hold. Pure."""
+"""The outcome of a cleaning that is deferred by a hold. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidegate.events import CleaningDeferred, CleaningHoldRequested, CleaningRel
 
 
 def held(hold: CleaningHoldRequested) -> str:
-    """Who holds the table, and why."""
+    """A sentence with the holder of a table and the reason."""
     return f"{hold.requested_by} holds {hold.table}: {hold.reason}"
 
 

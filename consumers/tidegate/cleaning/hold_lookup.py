@@ -1,7 +1,7 @@
-"""Whether somebody holds a table, asked of the commands topic right before something is removed.
+"""Finds the hold on a table in the commands topic, right before something is removed.
 
-The reader gate releases nothing of a held table. But a command that it released just before may
-still wait in the cleaner's queue; so the cleaner looks for itself, to the end of the topic.
+The reader gate releases nothing of a held table. But a command that it released just before the
+hold may still wait in the cleaner's queue. So the cleaner reads the topic to its end itself.
 """
 
 from __future__ import annotations
@@ -19,35 +19,36 @@ from tidegate.runtime.authorization import AclAlone, Authorization, Unauthorized
 from tidegate.runtime.bus import Bus, Partition, Record
 
 BEFORE_MS: Final = 7 * 24 * 60 * 60 * 1000
-"""How far behind the reader gate may be: a hold that is older than the command by more than this,
-the gate has applied before it released the command. After an outage the gate reads its topics side
-by side, so a release of today may come before a hold of the day on which it stopped."""
+"""The longest delay of the reader gate. It has applied every hold that is older than the command by
+more than this. After an outage the gate reads its topics side by side, so it may apply a release of
+today before a hold of the day on which it stopped."""
 
 
 class Holds(Protocol):
     """Knows which tables are held."""
 
     def hold_on(self, command: Command) -> CleaningHoldRequested | None:
-        """The hold on a command's table now; None: nobody holds it. Thread-safe.
+        """The present hold on a command's table; None if the table is not held. Thread-safe.
 
         Raises:
-            TransientError: nobody can tell now.
+            TransientError: the holds can't be read now.
         """
         ...
 
 
 class NoHolds:
-    """Nobody holds anything: for a cleaner without a broker."""
+    """Holds no table: for a cleaner without a broker."""
 
     def hold_on(self, command: Command) -> CleaningHoldRequested | None:  # noqa: ARG002 - the protocol's
-        """Nobody."""
+        """None."""
         return None
 
 
 class HoldLookup:
-    """Reads the holds off the commands topic: each partition from a week before, then its tail.
+    """Reads the holds from the commands topic.
 
-    A hold that may not be asked for, by its signature, is passed over, as the reader gate does.
+    It reads a partition from a week before the command, and later only its new records. Like the
+    reader gate, it ignores an unauthorized hold.
     """
 
     def __init__(
@@ -58,16 +59,16 @@ class HoldLookup:
         Args:
             bus: The broker.
             wire: How events are encoded.
-            prefix: Of the topics' names.
-            authorization: Who may hold a table; by default whoever can publish commands.
+            prefix: The prefix of the topics' names.
+            authorization: Who may hold a table; by default every publisher of commands.
         """
         self._bus, self._wire, self._topic = bus, wire, COMMAND_TOPIC.name(prefix)
         self._authorization = authorization or AclAlone()
         self._lock = threading.Lock()
         self._held: dict[str, CleaningHoldRequested] = {}
         self._read: dict[Partition, tuple[int, int, str]] = {}
-        """By partition from which time on (ms), and up to which offset of which topic, it was
-        read."""
+        """By partition, the earliest time (ms) and the end offset of the reading, and the id of the
+        topic."""
         self._count = 0
         """Partitions of the topic; another number stops the service."""
 
@@ -77,21 +78,21 @@ class HoldLookup:
         with self._lock:
             try:
                 self._read_up(command.table, since_ms)
-            except ConfigError as error:  # it was there at the start: a broker does not know it yet
+            except ConfigError as error:  # the topic existed at the start
                 raise TransientError(str(error)) from error
             return self._held.get(command.table)
 
     def _read_up(self, table: str, since_ms: int) -> None:
-        """Read what was appended since the last look; it costs one request where nothing was."""
+        """Read the records since the last call; one request if there are none."""
         home = Partition(self._topic, partition_of(table, self._partitions()))
         known = self._read.get(home)
         marks = self._bus.watermarks([home])[home]
-        # what an open transaction hides may be a hold: the reading fails meanwhile
+        # an open transaction may hide a hold: the reading fails until it ends
         last = self._bus.spans(self._topic)[home].stop
         is_same = known is not None and known[2] == marks.topic_id
         if not (known and is_same) or since_ms < known[0] or not marks.first <= known[1] <= last:
-            # the first look, another topic of the same name, an older command, or a topic whose
-            # retention has removed what was never read: a hold's removal may be among it
+            # the first call, another topic of the same name, an older command, or a topic whose
+            # retention has removed unread records, among them perhaps the end of a hold
             self._forget(home)
             known = since_ms, self._bus.spans(self._topic, since_ms)[home].start, marks.topic_id
         from_ms, read_up_to, topic_id = known
@@ -106,7 +107,7 @@ class HoldLookup:
         return self._count
 
     def _forget(self, home: Partition) -> None:
-        """Forget what a partition said: it is read again."""
+        """Forget the holds of a partition: it is read again."""
         self._held = {
             table: hold
             for table, hold in self._held.items()

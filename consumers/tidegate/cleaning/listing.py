@@ -23,13 +23,13 @@ class ListedDirectory(NamedTuple):
     """An entry named as an ACID directory, with all files below it.
 
     `is_plain` is false for a file or a symbolic link of such a name. `has_marker` is true if an
-    object store keeps an empty file `NAME_$folder$` beside the directory. `data_format` is the
-    content of the file that says what wrote a base; None: there is no such file.
+    object store has an empty file `NAME_$folder$` next to the directory. `data_format` is the
+    content of the file that names the writer of a base; None: there is no such file.
     """
 
     name: str
     parent: str
-    """Its location without a slash at the end: one text for all of a listing."""
+    """The parent's location without a slash at the end: one string for a complete listing."""
     files: tuple[ListedFile, ...] = ()
     is_plain: bool = True
     has_marker: bool = False
@@ -37,12 +37,12 @@ class ListedDirectory(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """The directory's location."""
         return f"{self.parent}/{self.name}"
 
     @property
     def marker_path(self) -> str:
-        """Where an object store keeps its marker of this directory."""
+        """The location of an object store's marker of this directory."""
         return f"{self.path}{MARKER_SUFFIX}"
 
     @property

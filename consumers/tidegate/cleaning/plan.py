@@ -1,6 +1,6 @@
-"""Decide what a released vacuum's cleaning removes, or why nothing may be removed.
+"""Plans what a released vacuum's cleaning removes, or why nothing may be removed.
 
-Pure: the same plan is the dry run and what the cleaner carries out. A refusal is raised as
+Pure: the dry run shows the same plan that the cleaner executes. A refusal is raised as
 `Refused`; the codes are documented in `tidegate.events.reasons`.
 """
 
@@ -42,8 +42,8 @@ class CleaningPlan:
     Attributes:
         remove: The directories, sorted by name.
         products: The vacuum's complete products: while they are there, `remove` is not needed.
-        superseded_by: Names of later vacuums' directories, if their cleaning has done this one's
-            work; then there is nothing to remove.
+        superseded_by: Names of later vacuums' directories, if their cleaning has removed them all;
+            then `remove` is empty.
     """
 
     remove: tuple[ListedDirectory, ...]
@@ -53,29 +53,29 @@ class CleaningPlan:
     @property
     def directories(self) -> tuple[str, ...]:
         """The names of the directories to remove."""
-        return tuple(each.name for each in self.remove)
+        return tuple(directory.name for directory in self.remove)
 
     @property
     def phases(self) -> tuple[tuple[ListedDirectory, ...], ...]:
-        """What may be removed at the same time, in order: delete deltas after everything else.
+        """Groups of directories to remove together, in order: delete deltas after all others.
 
-        So no reader ever sees a deleted row again, and after a crash the delete deltas still
-        explain why a base is empty.
+        So no reader sees a deleted row again, and after a crash the delete deltas still explain
+        why a base is empty.
         """
         phases: tuple[list[ListedDirectory], list[ListedDirectory]] = ([], [])
-        for each in self.remove:
-            phases[each.name.startswith("delete_delta_")].append(each)
+        for directory in self.remove:
+            phases[directory.name.startswith("delete_delta_")].append(directory)
         return tuple(tuple(phase) for phase in phases if phase)
 
     @property
     def files(self) -> int:
         """The number of files in these directories."""
-        return sum(len(each.files) for each in self.remove)
+        return sum(len(directory.files) for directory in self.remove)
 
     @property
     def bytes(self) -> int:
         """The total size of these files in bytes."""
-        return sum(each.size for each in self.remove)
+        return sum(directory.size for directory in self.remove)
 
 
 def partition_path(partition: str | None) -> str:
@@ -138,17 +138,17 @@ def _plan(compaction: Compaction, entries: Sequence[AcidEntry]) -> CleaningPlan:
     except NotEnoughHistory as error:
         raise Refused(Reason.NOT_ENOUGH_HISTORY, str(error)) from error
     check_covered(removable.obsolete, products)
-    obsolete = frozenset(each.name for each in removable.obsolete)
+    obsolete = frozenset(directory.name for directory in removable.obsolete)
     check_empty_base(products, entries, obsolete)
     names = {*obsolete, *aborted_within(removable.aborted, products)}
     remove = [entry.listed for entry in entries if entry.name in names]
     check_links(remove)
-    ordered = sorted(remove, key=lambda each: each.name)
+    ordered = sorted(remove, key=lambda directory: directory.name)
     return CleaningPlan(tuple(ordered), tuple(product.listed for product in products))
 
 
 def place(command: Cleaning) -> str:
-    """The directory that a command is about, for people."""
+    """The directory of a command, for messages."""
     partition = "" if command.partition is None else f" for the partition {command.partition}"
     return command.location + partition
 
@@ -173,7 +173,7 @@ def snapshot_of(command: Cleaning) -> ValidWriteIds:
     """Read the command's snapshot.
 
     Raises:
-        Refused: BAD_SNAPSHOT: it can't be read, or is of another table.
+        Refused: BAD_SNAPSHOT: it can't be read, or belongs to another table.
     """
     try:
         snapshot = ValidWriteIds.parse(command.valid_write_ids)
@@ -192,16 +192,17 @@ def parsed(listing: Iterable[ListedDirectory]) -> list[AcidEntry]:
     """Parse the names of a listing.
 
     Raises:
-        Refused: BAD_NAME or LINK_INSIDE: one of them is not a directory of Hive's.
+        Refused: BAD_NAME or LINK_INSIDE: one is not a directory of Hive's.
     """
     try:
-        entries = [AcidEntry.parse(each) for each in listing]
+        entries = [AcidEntry.parse(directory) for directory in listing]
     except FormatError as error:
         raise Refused(Reason.BAD_NAME, str(error)) from error
-    for each in listing:
-        if not each.is_plain:
+    for directory in listing:
+        if not directory.is_plain:
             raise Refused(
-                Reason.LINK_INSIDE, f"{each.path} is a symbolic link or a file, not a directory"
+                Reason.LINK_INSIDE,
+                f"{directory.path} is a symbolic link or a file, not a directory",
             )
     return entries
 
@@ -212,9 +213,9 @@ def check_links(remove: Iterable[ListedDirectory]) -> None:
     Raises:
         Refused: LINK_INSIDE.
     """
-    for each in remove:
-        for file in each.files:
+    for directory in remove:
+        for file in directory.files:
             if file.is_link:
                 raise Refused(
-                    Reason.LINK_INSIDE, f"{each.path} contains a symbolic link: {file.name}"
+                    Reason.LINK_INSIDE, f"{directory.path} contains a symbolic link: {file.name}"
                 )

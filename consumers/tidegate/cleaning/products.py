@@ -1,4 +1,4 @@
-"""Check that a vacuum's products are complete and contain all that would be removed. Pure.
+"""Checks that a vacuum's products are complete and contain everything to be removed. Pure.
 
 Products are the directories that the vacuum (in Hive: the compaction) wrote.
 """
@@ -39,7 +39,7 @@ class AcidEntry(NamedTuple):
 
     @classmethod
     def parse(cls, listed: ListedDirectory) -> Self:
-        """Parse the name, and for a base the file that says what wrote it.
+        """Parse the name and, for a base, the file that names its writer.
 
         Raises:
             FormatError: the name is not the name of an ACID directory, or that file is not Hive's.
@@ -91,7 +91,7 @@ class AcidEntry(NamedTuple):
 
 
 def complete_products(compaction: Compaction, entries: Iterable[AcidEntry]) -> list[AcidEntry]:
-    """Choose the products that are there and complete.
+    """Choose the products that exist and are complete.
 
     A minor vacuum's event may name a delta and a delete delta though there was only one kind of
     events to compact, so one of the two may be missing or empty. If it is needed after all,
@@ -116,17 +116,17 @@ def check_covered(obsolete: Iterable[FoundDirectory], products: Sequence[AcidEnt
     """Check that the vacuum's products contain all that it made obsolete.
 
     Raises:
-        Refused: NOT_COVERED: one of them is in no complete product.
+        Refused: NOT_COVERED: no complete product contains one of them.
     """
     acids = [product.acid for product in products]
-    for each in obsolete:
+    for directory in obsolete:
         for product in acids:
-            if covers(product, each.acid):
+            if covers(product, directory.acid):
                 break
         else:
             raise Refused(
                 Reason.NOT_COVERED,
-                f"{each.name} is obsolete, but none of the vacuum's products contains it",
+                f"{directory.name} is obsolete, but none of the vacuum's products contains it",
             )
 
 
@@ -137,25 +137,25 @@ def check_empty_base(
 
     Args:
         products: The vacuum's complete products.
-        entries: All that is there.
-        obsolete: The names of what the vacuum made obsolete.
+        entries: All entries of the directory.
+        obsolete: The names of the directories that the vacuum made obsolete.
 
     Raises:
-        Refused: PRODUCTS_INCOMPLETE: nothing deleted them, so they must have been lost.
+        Refused: PRODUCTS_INCOMPLETE: nothing deleted the rows, so they must have been lost.
     """
     if not any(product.is_empty_base for product in products):
         return
     replaced = [entry for entry in entries if entry.name in obsolete]
-    if any(isinstance(each.acid, Delta) and each.acid.deletes for each in replaced):
+    if any(isinstance(entry.acid, Delta) and entry.acid.deletes for entry in replaced):
         return
     # an insert overwrite of nothing leaves an empty base, below which no rows were left to compact
-    empty_bases = [each.acid.max_write_id for each in replaced if each.is_empty_base]
+    empty_bases = [entry.acid.max_write_id for entry in replaced if entry.is_empty_base]
     overwritten = max(empty_bases, default=None)
-    for each in replaced:
-        if each.has_rows and (overwritten is None or each.acid.max_write_id > overwritten):
+    for entry in replaced:
+        if entry.has_rows and (overwritten is None or entry.acid.max_write_id > overwritten):
             raise Refused(
                 Reason.PRODUCTS_INCOMPLETE,
-                f"the vacuum's base is empty, but nothing deletes the rows of {each.name}",
+                f"the vacuum's base is empty, but nothing deletes the rows of {entry.name}",
             )
 
 
@@ -165,9 +165,9 @@ def aborted_within(aborted: Iterable[FoundDirectory], products: Sequence[AcidEnt
     No product contains those rows, because readers never see them.
     """
     return [
-        each.name
-        for each in aborted
-        if any(_spans(product.acid, each.acid) for product in products)
+        directory.name
+        for directory in aborted
+        if any(_spans(product.acid, directory.acid) for product in products)
     ]
 
 

@@ -1,4 +1,4 @@
-"""How far a large cleaning is: which of the planned directories are gone."""
+"""Reports the progress of a large cleaning: which planned directories are gone."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from tidegate.events import CleaningProgressed
 from tidegate.storage import FileInfo
 
 LONG: Final = 100
-"""Directories above which a cleaning may take long: fewer are gone before anybody asks."""
+"""The number of directories above which progress is reported; fewer are removed quickly."""
 
 
 @dataclass(slots=True)
 class CleaningProgress:
-    """Looks which directories of a plan are left. A directory keeps its name until it is empty."""
+    """Counts a plan's remaining directories. A directory is listed until it is empty."""
 
     command: Cleaning
     plan: CleaningPlan
     list_location: Callable[[], list[FileInfo]]
-    said: int = field(default=0, init=False)
-    """Directories that were gone when it was last said."""
+    reported: int = field(default=0, init=False)
+    """The number of removed directories in the last event."""
 
-    def look(self, envelope: dict[str, Any]) -> CleaningProgressed | None:
-        """How far it is; None where nothing is gone since the last time, or can't be seen."""
+    def event(self, event_fields: dict[str, Any]) -> CleaningProgressed | None:
+        """The progress; None if nothing was removed since the last event, or the listing fails."""
         try:
             left = {entry.name for entry in self.list_location()}
-        except (OSError, TidegateError):  # the removal meets the same fault, and says so itself
+        except (OSError, TidegateError):  # the removal meets and reports the same fault
             return None
-        gone = [each for each in self.plan.remove if each.name not in left]
-        if not self.said < len(gone) < len(self.plan.remove):
+        gone = [planned for planned in self.plan.remove if planned.name not in left]
+        if not self.reported < len(gone) < len(self.plan.remove):
             return None
-        self.said = len(gone)
+        self.reported = len(gone)
         return CleaningProgressed.about(
             self.command,
-            **envelope,
+            **event_fields,
             directories_done=len(gone),
             directories_total=len(self.plan.remove),
-            files_done=sum(len(each.files) for each in gone),
+            files_done=sum(len(directory.files) for directory in gone),
             files_total=self.plan.files,
         )

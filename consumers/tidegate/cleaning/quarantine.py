@@ -1,8 +1,8 @@
-"""Moves directories into quarantine, back again, or out of the world.
+"""Moves directories into quarantine and back, or removes them for good.
 
-Every step can be repeated, by another process at the same time too: a directory is in one place at
-any moment, because a rename is atomic. What is to be removed for good is renamed first, so that a
-directory which is half removed is never put back.
+Every step can be repeated, even by a concurrent process: a rename is atomic, so a directory is in
+one location at any moment. A directory is renamed before its final removal, so that a partly
+removed one is never put back.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from tidegate.tables.warehouse import MayGo, Moves, OpenFolder, Warehouse
 
 @dataclass(slots=True)
 class MoveAside:
-    """Moves directories of one location into one new entry, which is made for the first of them.
+    """Moves directories of one location into a new entry, which is created for the first of them.
 
-    Its name is like no other: two runs, of one cleaner or of two, never write to the same entry.
+    The entry's name is unique: two runs never write to the same entry.
     """
 
     warehouse: Warehouse
@@ -48,17 +48,18 @@ class MoveAside:
     _entry: str | None = None
 
     def __call__(self, plan: CleaningPlan) -> list[NotRemoved]:
-        """Move the directories of a plan, phase by phase, each only if it is as planned.
+        """Move the directories of a plan, phase by phase, if they are unchanged since the plan.
 
         Returns:
-            What could not be moved and why, of the first phase with an error; empty if all went.
+            The directories of the first phase with an error that could not be moved; empty if all
+            were moved.
         """
         if self._entry is None:
             stamp = self.record.at[:19].replace(":", "").replace("-", "")
             entry = join(self.location, f"{FOLDER}/{stamp}Z-{uuid.uuid4().hex}")
             try:
                 self.warehouse.create(join(entry, RECORD), self.record.dump())
-            except FileNotFoundError as error:  # the end of another quarantine swept it away
+            except FileNotFoundError as error:  # another quarantine's removal swept the entry
                 raise TransientError(f"{entry} was removed at once") from error
             self._entry = entry
         for phase in plan.phases:
@@ -74,8 +75,8 @@ class MoveAside:
     ) -> list[NotRemoved]:
         warehouse, location = self.warehouse, self.location
         with warehouse.moving(location, entry) as moves, warehouse.opened(location) as folder:
-            answers = [_moved(moves, folder, each, products) for each in phase]
-        if markers := [each.marker_path for each in phase if each.has_marker]:
+            answers = [_moved(moves, folder, directory, products) for directory in phase]
+        if markers := [directory.marker_path for directory in phase if directory.has_marker]:
             warehouse.remove_files(markers)
         return [answer for answer in answers if answer is not None]
 
@@ -110,8 +111,8 @@ def read_entries(
 ) -> list[Entry]:
     """The entries of the quarantine of a table's or partition's directory, oldest first.
 
-    What has no record of ours is passed over: nobody but a person put it there. With a
-    `parallel_map` the files of what is kept are counted.
+    A directory without a record is ignored: a person has put it there. With a `parallel_map` the
+    files of the quarantined directories are counted.
 
     Raises:
         FormatError: a record can't be read.
@@ -120,7 +121,7 @@ def read_entries(
         found = warehouse.list(join(location, FOLDER))
     except NotFound:
         return []
-    places = sorted(each.path for each in found if each.is_dir and not each.is_link)
+    places = sorted(folder.path for folder in found if folder.is_dir and not folder.is_link)
     return [
         entry
         for path in places
@@ -132,21 +133,21 @@ def _read_entry(warehouse: Warehouse, path: str, parallel_map: ParallelMap | Non
     try:
         found = warehouse.list(path)
         record = QuarantineRecord.parse(warehouse.read(join(path, RECORD), MAX_RECORD_BYTES))
-        is_undone = any(each.name == UNDONE for each in found)
+        is_undone = any(file.name == UNDONE for file in found)
         undone = warehouse.read(join(path, UNDONE), MAX_SMALL) if is_undone else None
     except NotFound:
         return None
-    directories = [each.name for each in found if each.is_dir and not each.is_link]
-    kept = tuple(sorted(name for name in directories if not name.startswith(LEAVING)))
-    leaving = tuple(sorted(set(directories) - set(kept)))
-    files = warehouse.walk_each(path, kept, parallel_map) if parallel_map else ()
+    directories = [folder.name for folder in found if folder.is_dir and not folder.is_link]
+    quarantined = tuple(sorted(name for name in directories if not name.startswith(LEAVING)))
+    leaving = tuple(sorted(set(directories) - set(quarantined)))
+    files = warehouse.walk_each(path, quarantined, parallel_map) if parallel_map else ()
     sizes = {
         name: (len(file), sum(size for _, size, is_link, _ in file if not is_link))
-        for name, file in zip(kept, files, strict=False)
+        for name, file in zip(quarantined, files, strict=False)
         if file is not None
     }
     by = None if undone is None else parse_undone(undone)
-    return Entry(path.rpartition("/")[2], path, record, kept, leaving, by, sizes)
+    return Entry(path.rpartition("/")[2], path, record, quarantined, leaving, by, sizes)
 
 
 def put_back(warehouse: Warehouse, location: str, plan: UndoPlan) -> None:
@@ -174,39 +175,39 @@ def mark_undone(warehouse: Warehouse, plan: UndoPlan, request: str) -> None:
 def remove_for_good(
     warehouse: Warehouse, location: str, entries: Sequence[Entry], parallel_map: ParallelMap
 ) -> None:
-    """Remove entries with everything in them, each one's record last.
+    """Remove entries with everything in them; the record of an entry goes last.
 
     Raises:
-        OSError: something can't be removed.
+        OSError: a file or directory can't be removed.
     """
     for entry in entries:
         leaving = [*entry.leaving, *_set_apart(warehouse, entry)]
-        parallel_map.map(warehouse.remove_tree, [join(entry.path, each) for each in leaving])
+        parallel_map.map(warehouse.remove_tree, [join(entry.path, name) for name in leaving])
         warehouse.remove_files([join(entry.path, UNDONE), join(entry.path, RECORD)])
     _sweep(warehouse, join(location, FOLDER))
 
 
 def _sweep(warehouse: Warehouse, folder: str) -> None:
-    """Remove what is empty: finished entries, those of runs that died too, and the folder."""
+    """Remove empty entries, including those of crashed runs, and then the empty folder."""
     try:
         found = warehouse.list(folder)
     except NotFound:
         return
-    for each in found:
-        if each.is_dir and not each.is_link:
-            warehouse.remove_if_empty(each.path)
+    for entry in found:
+        if entry.is_dir and not entry.is_link:
+            warehouse.remove_if_empty(entry.path)
     warehouse.remove_if_empty(folder)
 
 
 def _set_apart(warehouse: Warehouse, entry: Entry) -> Iterator[str]:
-    """Rename what is to be removed, so that no undo puts it back; give the new names."""
+    """Rename the directories to remove, so that no undo puts them back; yield the new names."""
     try:
         with warehouse.moving(entry.path, entry.path) as moves:
-            for name in entry.kept:
+            for name in entry.quarantined:
                 if moves.move_if(name, _always, as_name=LEAVING + name):
                     yield LEAVING + name
     except NotFound:  # another process removed it
         return
 
 
-_always: MayGo = lambda _: True  # noqa: E731 - typed as what it stands for
+_always: MayGo = lambda _: True  # noqa: E731 - typed as a MayGo

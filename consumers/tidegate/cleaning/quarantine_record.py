@@ -1,10 +1,10 @@
-"""What is kept of a quarantine beside the directories themselves: one small JSON file. Pure.
+"""The record of a quarantine: one small JSON file next to the directories. Pure.
 
     TABLE/.tidegate_quarantine/RUN/record.json
     TABLE/.tidegate_quarantine/RUN/delta_0000001_0000001_0000/...
 
-A run of the cleaner has an entry of its own, so names never collide, and two cleaners at once never
-write to the same one. Hidden names are passed over by Hive, Spark and Trino.
+Every run of the cleaner has an entry of its own, so names never collide, and concurrent cleaners
+never write to the same entry. Hive, Spark and Trino ignore hidden names.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ FOLDER: Final = ".tidegate_quarantine"
 """The hidden directory in the directory of a table or partition."""
 RECORD: Final = "record.json"
 UNDONE: Final = "undone.json"
-"""Says which request put everything back; then the entry is kept until its time is over."""
+"""Names the request that put everything back. The entry stays until the quarantine ends."""
 LEAVING: Final = ".leaving-"
-"""What the names of directories begin with that are being removed: they are never put back."""
+"""The prefix of directories that are being removed for good: they are never put back."""
 MAX_RECORD_BYTES: Final = 16 * 2**20
-"""A record has up to 1,000 directories, twice: by name, and with the partition."""
+"""A record lists up to 1,000 directories twice: by name, and with the partition."""
 _VERSION: Final = 1
 _NOT_OURS: Final = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
-"""What JSON of others raises; it may be nested as deep as its author liked."""
+"""The errors that a stranger's JSON may raise, for example by deep nesting."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantineRecord:
-    """What one run of a cleaning moved, or was about to move, into quarantine."""
+    """The directories that one run of a cleaning moved, or was about to move, into quarantine."""
 
     cleaning: str
     """The id of the CleaningReleased."""
@@ -45,12 +45,12 @@ class QuarantineRecord:
     partition: str | None
     why: str
     at: str
-    """When, by the cleaner's clock; for people."""
+    """The time of the run by the cleaner's clock; for people."""
     keep_ms: int
     directories: Mapping[str, tuple[int, int]]
-    """By name the number and the bytes of the files of each directory."""
+    """By name, the number and the bytes of the files of a directory."""
     products: tuple[str, ...]
-    """What the vacuum made: it replaces these directories for its readers."""
+    """The vacuum's products, which replace these directories for readers."""
     version: int = _VERSION
 
     @classmethod
@@ -66,7 +66,7 @@ class QuarantineRecord:
             why,
             at.isoformat(),
             keep_ms,
-            {each.name: (len(each.files), each.size) for each in plan.remove},
+            {planned.name: (len(planned.files), planned.size) for planned in plan.remove},
             tuple(product.name for product in plan.products),
         )
 
@@ -75,7 +75,7 @@ class QuarantineRecord:
         """Read a record.
 
         Raises:
-            FormatError: it is not one, or of a later version.
+            FormatError: it is not a record, or has a later version.
         """
         try:
             read: dict[str, Any] = parse_json(content, RECORD, MAX_RECORD_BYTES)
@@ -90,14 +90,14 @@ class QuarantineRecord:
             raise FormatError(f"not a quarantine record: {error!r}") from error
 
     def dump(self) -> bytes:
-        """The file's content; `paths` has the original places, relative to the table."""
+        """The file's content; `paths` has the original locations, relative to the table."""
         prefix = f"{self.partition}/" if self.partition else ""
         content = asdict(self) | {"paths": [prefix + name for name in self.directories]}
         return json.dumps(content, indent=1).encode("utf-8", "surrogatepass")
 
 
 def dump_undone(request: str) -> bytes:
-    """The content of the file that says which request put everything back."""
+    """The content of the file with the request that put everything back."""
     return json.dumps({"request": request}).encode()
 
 
@@ -105,7 +105,7 @@ def parse_undone(content: bytes) -> str:
     """Read which request put everything back.
 
     Raises:
-        FormatError: it is not such a file.
+        FormatError: the content is not such a file's.
     """
     try:
         return str(parse_json(content, UNDONE, MAX_SMALL)["request"])
@@ -120,11 +120,11 @@ class Entry:
     name: str
     path: str
     record: QuarantineRecord
-    kept: Collection[str] = ()
+    quarantined: Collection[str] = ()
     """The names of directories that can be put back."""
     leaving: Collection[str] = ()
-    """The names, as they stand there, of directories that are being removed."""
+    """The present names of directories that are being removed for good."""
     undone_by: str | None = None
     """The id of the request that put everything back."""
     sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    """By name the number and the bytes of the files that are there, where they were counted."""
+    """By name, the number and the bytes of the present files, if they were counted."""

@@ -1,4 +1,4 @@
-"""Remove planned directories, each only while the table is still as it was planned."""
+"""Removes planned directories, as long as the table is unchanged since the plan."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class NotRemoved:
     """A directory that could not be removed."""
 
     reason: str
-    """Which one, and why."""
+    """The directory and the cause."""
     fault: OSError | None = None
-    """What the file system answered; None if the cause is another. Picklable, so that Spark can
-    return it: its number decides whether another attempt may succeed."""
+    """The file system's error; None if the cause is another. Spark can return it, because it can
+    be pickled. Its errno decides whether another attempt may succeed."""
 
 
 def remove_directories(
@@ -33,7 +33,7 @@ def remove_directories(
     """Remove the directories of a plan, phase by phase; stop before the next phase at an error.
 
     Returns:
-        What could not be removed and why; empty if everything was.
+        The directories that could not be removed; empty if all were.
     """
     for phase in plan.phases:
         remove = RemoveUnchanged(warehouse, phase[0].parent, plan.products)
@@ -49,8 +49,8 @@ class RemoveUnchanged:
     """Removes directories of one location, one after the other. Picklable, for Spark.
 
     The table may be dropped, created again or moved while it is cleaned: then a path names other
-    data than planned. So each time the vacuum's products are looked at first, then the directory,
-    relative to the location as it was opened for the batch.
+    data than planned. So the vacuum's products and then the directory are checked before every
+    removal, relative to the location as it was opened for the batch.
     """
 
     warehouse: Warehouse
@@ -64,7 +64,7 @@ class RemoveUnchanged:
                 failed = [self._remove(folder, directory) for directory in batch]
         except (OSError, TidegateError) as error:
             return [not_removed(batch[0], error)]
-        return [each for each in failed if each is not None]
+        return [fault for fault in failed if fault is not None]
 
     def _remove(self, folder: OpenFolder, directory: ListedDirectory) -> NotRemoved | None:
         try:
@@ -83,7 +83,7 @@ class RemoveUnchanged:
 
 
 def not_removed(directory: ListedDirectory, error: OSError | TidegateError) -> NotRemoved:
-    """Why a directory stays, in a form that can be sent between processes."""
+    """The error of a directory, in a form that can be sent between processes."""
     fault: OSError | None = None
     # a store's own kinds of OSError can't all be pickled, and their numbers mislead
     if isinstance(error, OSError) and type(error).__module__ == "builtins":
@@ -92,6 +92,6 @@ def not_removed(directory: ListedDirectory, error: OSError | TidegateError) -> N
 
 
 def was_planned(directory: ListedDirectory, found: Iterable[FileInfo]) -> bool:
-    """Whether all files found were planned; others may be gone, if another cleaner is at work."""
+    """Whether all found files were planned. Some may be gone: another cleaner may run."""
     files = listed_files(found)
     return files == directory.files or set(files) <= set(directory.files)

@@ -1,4 +1,4 @@
-"""Whether a table's cleaning deletes or quarantines, and for how long. Pure."""
+"""Decides whether a table's cleaning deletes or quarantines, and for how long. Pure."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Final
 from tidegate.events import CleaningMode, CleaningReleased
 
 KEEP: Final = timedelta(hours=72)
-"""How long a quarantine is kept by default: a weekend."""
+"""How long a quarantine lasts by default: a weekend."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleaningRule:
-    """What is done to obsolete directories of the tables whose name matches a shell pattern."""
+    """How to clean the tables whose name matches a shell pattern."""
 
     tables: str
     mode: CleaningMode
     keep: timedelta | None = None
-    """How long a quarantine is kept; None: as the settings say for all."""
+    """How long a quarantine lasts; None: the default of the settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """What is done in one cleaning; `why` is for people."""
+    """How one cleaning proceeds; `why` is for people."""
 
     mode: CleaningMode
     keep: timedelta
@@ -33,7 +33,7 @@ class Handling:
 
     @property
     def keep_ms(self) -> int | None:
-        """How long a quarantine is kept, in milliseconds; None where there is none."""
+        """How long the quarantine lasts, in milliseconds; None without a quarantine."""
         if self.mode is CleaningMode.DELETE:
             return None
         return self.keep // timedelta(milliseconds=1)
@@ -41,10 +41,10 @@ class Handling:
 
 @dataclass(frozen=True, slots=True)
 class CleaningRules:
-    """The settings of cleaning. Of several rules the first whose pattern matches applies.
+    """The settings of cleaning. The first rule whose pattern matches applies.
 
-    After a hold that expired, its reader may be alive and only stalled; so `after_expiry` applies
-    where the rule would delete.
+    The reader of an expired hold may be alive but stalled. So `after_expiry` applies if the rule
+    would delete.
     """
 
     rules: tuple[CleaningRule, ...] = ()
@@ -53,7 +53,7 @@ class CleaningRules:
     keep: timedelta = KEEP
 
     def handling(self, command: CleaningReleased) -> Handling:
-        """What is done to what this command releases."""
+        """How to clean the directories that this command releases."""
         rule = next((rule for rule in self.rules if fnmatchcase(command.table, rule.tables)), None)
         keep = self.keep if rule is None or rule.keep is None else rule.keep
         mode = self.mode if rule is None else rule.mode

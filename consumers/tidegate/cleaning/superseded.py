@@ -1,8 +1,8 @@
-"""Find out whether a later vacuum has replaced the work of an earlier one. Pure.
+"""Finds out whether a later vacuum has replaced the work of an earlier one. Pure.
 
 A later vacuum's cleaning removes the earlier one's products together with all that they replaced.
 If it came first, the earlier vacuum has nothing left to do: it is superseded. While it is under
-way, nobody can tell what it leaves to the earlier one, which therefore waits.
+way, its result is unknown, so the earlier one waits.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ def superseding_directories(
     """Name the later vacuums' directories that contain the missing products of a vacuum.
 
     Returns:
-        Their names. None if no product is missing, or if a missing product, which was needed, is
-        in no later vacuum's directory.
+        Their names; empty if no product is missing, or if no later vacuum's directory contains a
+        missing product that was needed.
 
     Raises:
         TransientError: a later vacuum's cleaning has removed a product, but not yet all that the
             product replaced.
     """
     complete = [entry for entry in entries if entry.is_complete]
-    present = [each.acid for each in complete if compaction.is_product(each.acid)]
-    later = [each for each in complete if _is_later(compaction, each.acid)]
+    present = [entry.acid for entry in complete if compaction.is_product(entry.acid)]
+    later = [entry for entry in complete if _is_later(compaction, entry.acid)]
     left = [entry for entry in entries if compaction.reaches(entry.acid)]
     names: set[str] = set()
     for product in compaction.products:
-        if any(covers(each, product) for each in present):
+        if any(covers(acid, product) for acid in present):
             continue
-        containing = {each.name for each in later if covers(each.acid, product)}
-        if not containing and any(_is_alike(product, each.acid) for each in left):
+        containing = {entry.name for entry in later if covers(entry.acid, product)}
+        if not containing and any(_is_alike(product, entry.acid) for entry in left):
             return ()
         names |= containing
     if names and left:

@@ -1,10 +1,10 @@
-"""Decide what an undo puts back, or why nothing may be put back. Pure.
+"""Plans what an undo puts back, or why nothing may be put back. Pure.
 
-Nothing is put back that any reader could take in addition to what it reads now: a complete product
-of a vacuum must be there that hides it (`tidegate.hive.hides`). That the vacuum had committed is
-known from its own cleaning, or from a later one's record. Readers who began before the product was
-visible do not see it: for them the directories are what they were before the cleaning, provided
-that all of them come back.
+A directory is put back only if no reader would read it in addition to what it reads now: a complete
+product of a vacuum must hide it (`tidegate.hive.hides`). The record of the vacuum's own cleaning,
+or of a later one, proves that the vacuum had committed. Readers that began before the product was
+visible do not see it. They read the same directories as before the cleaning, if all of them come
+back.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class UndoPlan:
     """What an undo does.
 
     Attributes:
-        put_back: The directories, each with the path of the entry that it is in; delete deltas
-            first, so that no reader sees a deleted row again in between.
-        sizes: All that the cleaning had moved, those put back by an earlier attempt too: by name
-            the number and the bytes of the files.
+        put_back: The directories with the paths of their entries; delete deltas first, so that no
+            reader sees a deleted row again meanwhile.
+        sizes: All directories that the cleaning had moved, including those that an earlier attempt
+            put back: by name, the number and the bytes of the files.
         entries: The paths of the cleaning's entries.
     """
 
@@ -53,82 +53,87 @@ def plan_undo(
         listing: The directory; None if it does not exist.
         entries: All entries of its quarantine.
         cleaning: The id of the CleaningReleased to undo.
-        request: The id of the undo's request: asked again, it has the same answer.
+        request: The id of the undo's request. The same request has the same result again.
 
     Raises:
         Refused: nothing may be put back.
     """
     if listing is None:
-        raise Refused(Reason.NO_SUCH_TABLE, "the directory does not exist any more")
+        raise Refused(Reason.NO_SUCH_TABLE, "the directory no longer exists")
     own = [entry for entry in entries if entry.record.cleaning == cleaning]
     if not own:
         raise Refused(
             Reason.NOT_QUARANTINED,
-            f"the cleaning {cleaning} has nothing in quarantine: it deleted, or its time is over",
+            f"the cleaning {cleaning} has nothing in quarantine: it deleted its directories, or the"
+            " quarantine has ended",
         )
-    there = {each.name for each in listing}
-    kept = Counter(name for each in own for name in each.kept)
-    _check_none_leaving(own, kept)
-    if kept:
-        _check_complete(own, kept, there)
-        _check_hidden(kept, entries, listing)
+    there = {directory.name for directory in listing}
+    quarantined = Counter(name for entry in own for name in entry.quarantined)
+    _check_none_leaving(own, quarantined)
+    if quarantined:
+        _check_complete(own, quarantined, there)
+        _check_hidden(quarantined, entries, listing)
     elif not _was_undone(own, there, request):
-        raise Refused(Reason.NOT_QUARANTINED, "everything was put back already, or is gone")
-    sizes = {name: size for each in own for name, size in each.record.directories.items()}
-    places = {name: each.path for each in own for name in each.kept}
+        raise Refused(Reason.NOT_QUARANTINED, "everything was put back already, or was removed")
+    sizes = {name: size for entry in own for name, size in entry.record.directories.items()}
+    places = {name: entry.path for entry in own for name in entry.quarantined}
     ordered = sorted(places.items(), key=lambda item: (not _deletes(item[0]), item[0]))
-    return UndoPlan(tuple(ordered), sizes, tuple(each.path for each in own))
+    return UndoPlan(tuple(ordered), sizes, tuple(entry.path for entry in own))
 
 
 def _was_undone(own: Sequence[Entry], there: Collection[str], request: str) -> bool:
-    """Whether this request did it before, or died after its last move."""
-    by = {each.undone_by for each in own}
+    """Whether this request was completed before, or crashed after its last move."""
+    by = {entry.undone_by for entry in own}
     if by == {request}:
         return True
-    planned = {name for each in own for name in each.record.directories}
+    planned = {name for entry in own for name in entry.record.directories}
     return by <= {None, request} and planned <= set(there)
 
 
-def _check_none_leaving(own: Sequence[Entry], kept: Collection[str]) -> None:
-    """Once one directory is being removed for good, nothing is put back."""
-    if leaving := sorted(name for each in own for name in each.leaving):
+def _check_none_leaving(own: Sequence[Entry], quarantined: Collection[str]) -> None:
+    """Refuse an undo once one directory is being removed for good."""
+    if leaving := sorted(name for entry in own for name in entry.leaving):
         raise Refused(
             Reason.QUARANTINE_INCOMPLETE,
-            f"the time of this quarantine is over: {len(leaving)} directories are being removed for"
-            f" good, {len(kept)} are left",
+            f"this quarantine has ended: {len(leaving)} directories are being removed for good,"
+            f" {len(quarantined)} are left",
         )
 
 
-def _check_complete(own: Sequence[Entry], kept: Counter[str], there: Collection[str]) -> None:
-    """Without one of them, readers would silently miss rows where they had an error before."""
-    planned = {name for each in own for name in each.record.directories}
-    if gone := sorted(planned - set(kept) - set(there)):
+def _check_complete(
+    own: Sequence[Entry], quarantined: Counter[str], there: Collection[str]
+) -> None:
+    """Refuse an incomplete undo: readers would miss rows silently instead of having an error."""
+    planned = {name for entry in own for name in entry.record.directories}
+    if gone := sorted(planned - set(quarantined) - set(there)):
         raise Refused(
             Reason.QUARANTINE_INCOMPLETE,
-            f"not in quarantine any more, nor in its place: {_named(gone)}",
+            f"missing in the quarantine and in the table: {_named(gone)}",
         )
-    twice = {name for name, count in kept.items() if count > 1} | (set(kept) & set(there))
+    twice = {name for name, count in quarantined.items() if count > 1} | (
+        set(quarantined) & set(there)
+    )
     if twice:
         raise Refused(
-            Reason.NAME_TAKEN, f"there is another directory of that name: {_named(sorted(twice))}"
+            Reason.NAME_TAKEN, f"another directory has the same name: {_named(sorted(twice))}"
         )
-    if stray := sorted(set(kept) - planned):
+    if stray := sorted(set(quarantined) - planned):
         raise Refused(Reason.UNREADABLE_QUARANTINE, f"no record names {_named(stray)}")
-    for each in own:
-        for name, size in each.sizes.items():
-            if each.record.directories.get(name) != size:
+    for entry in own:
+        for name, size in entry.sizes.items():
+            if entry.record.directories.get(name) != size:
                 raise Refused(
                     Reason.QUARANTINE_INCOMPLETE, f"the files of {name} changed in quarantine"
                 )
 
 
 def _check_hidden(
-    kept: Collection[str], entries: Sequence[Entry], listing: Sequence[ListedDirectory]
+    quarantined: Collection[str], entries: Sequence[Entry], listing: Sequence[ListedDirectory]
 ) -> None:
     known = {name for entry in entries for name in entry.record.products}
     try:
-        products = [AcidEntry.parse(each) for each in listing if each.name in known]
-        back = [FoundDirectory.named(name) for name in kept]
+        products = [AcidEntry.parse(directory) for directory in listing if directory.name in known]
+        back = [FoundDirectory.named(name) for name in quarantined]
     except FormatError as error:
         raise Refused(Reason.BAD_NAME, str(error)) from error
     complete = [
@@ -138,8 +143,8 @@ def _check_hidden(
         if not any(hides(product, found) for product in complete):
             raise Refused(
                 Reason.ROWS_TWICE,
-                f"nothing that is known to have replaced {found.name} is there to hide it from"
-                " readers: they could see its rows twice, or what was deleted since."
+                f"no known product of a vacuum hides {found.name} from readers: they could see its"
+                " rows twice, or rows that were deleted since."
                 " If a later cleaning is in quarantine, undo that one first",
             )
 

@@ -39,8 +39,8 @@ def metastore(
 ) -> None:
     """Watch a Hive Metastore until SIGTERM or SIGINT: compactions, and the locks they wait for.
 
-    Run as many as you like: one is active, another takes over within seconds. See
-    [bridge.metastore] of the settings.
+    Run as many as you like: one is active, and another takes over within seconds. See
+    [bridge.metastore] in the settings.
     """
     from tidegate.service.runner import run_metastore_bridge  # noqa: PLC0415 - heavy
 
@@ -67,25 +67,25 @@ def hudi(
 
 @bridge.command()
 def accept_metastore(
-    why: Annotated[str, typer.Option(help="Why nobody reads by the one before any more.")],
+    why: Annotated[str, typer.Option(help="Why no reader uses the previous Metastore any more.")],
     requested_by: RequestedBy = None,
     release: Annotated[
         bool,
         typer.Option(
             "--release",
-            help="Also publish the end of all that is waited for, as expired.",
+            help="Also publish releases of all outstanding holds, as expired.",
         ),
     ] = False,
     execute: Execute = False,
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Go on with a Metastore that has another database, or an older state of its own.
+    """Accept a Metastore that has another database, or an older state of its own.
 
-    The bridges, which have stopped, say it in their log. Without --execute it only shows what would
-    be forgotten. What waits for locks and transactions of the one before goes on waiting, until the
-    new one has given out higher ids; with --release it is free at once, and cleaned as after an
-    expiry. Be sure that no reader of the one before still reads.
+    The bridges have stopped and logged the reason. Without --execute the command only shows what it
+    would accept. Vacuums that wait for holds of the previous Metastore go on waiting until the new
+    one has assigned higher ids. With --release they are cleaned at once, as after an expiry. Make
+    sure that no reader of the previous Metastore still reads.
     """
     from tidegate.ops.acceptance import plan_acceptance  # noqa: PLC0415 - heavy
 
@@ -122,20 +122,20 @@ def _fields(plan: Acceptance) -> dict[str, object]:
         "before": None if plan.before is None else asdict(plan.before),
         "now": asdict(plan.now),
         "needed": plan.is_needed,
-        "waiting": [each.as_json() for each in plan.waiting],
+        "waiting": [vacuum.as_json() for vacuum in plan.waiting],
     }
 
 
 def _described(plan: Acceptance) -> list[str]:
     before, now = plan.before, plan.now
-    was = "what is stored can't be read" if before is None else _named(before)
-    lacks = sum(len(each.lacks) for each in plan.waiting)
-    tables = len({each.table for each in plan.waiting})
-    needed = "" if plan.is_needed else " (the bridges would go on as it is)"
+    was = "the stored position can't be read" if before is None else _named(before)
+    outstanding = sum(len(vacuum.outstanding) for vacuum in plan.waiting)
+    tables = len({vacuum.table for vacuum in plan.waiting})
+    needed = "" if plan.is_needed else " (the bridges run without it)"
     return [
         f"before: {was}",
         f"now: {_named(now)}{needed}",
-        f"{len(plan.waiting)} vacuums of {tables} tables wait for {lacks} locks and transactions",
+        f"{len(plan.waiting)} vacuums of {tables} tables wait for {outstanding} holds",
     ]
 
 

@@ -1,4 +1,4 @@
-"""`tidegate config`: a first settings file, a check of one, and what is in effect."""
+"""`tidegate config`: create, check and show the settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegate.service.settings.reference import Setting, settings_reference
 
 config = typer.Typer(help="Make, check and show the settings.", no_args_is_help=True)
 _HEADER = """\
-# The settings of a Tidegate deployment. What is commented out has the value shown by default.
+# The settings of a Tidegate deployment. Commented settings show their defaults.
 # An environment variable TIDEGATE_<section>__<name> wins over this file. Any text may contain
 # ${NAME}, an environment variable, and ${file:/path}, the content of a file.
 
@@ -38,7 +38,7 @@ def settings_template() -> str:
 
 
 def _is_optional(section: str) -> bool:
-    """Whether a section is an error where it is empty: it lacks an address, or is a list's item."""
+    """Whether an empty section would be an error: it needs an address, or is a list's item."""
     return "[" in section or section.startswith(("registry", "bridge.", "savepoints."))
 
 
@@ -86,11 +86,11 @@ def show(config: ConfigFile = None, as_json: AsJson = False) -> None:
 def _hidden(value: object) -> object:
     """Options of other programs: any may be a secret, so their names alone are shown."""
     if isinstance(value, dict):
-        return {name: _hidden(each) for name, each in value.items()}
+        return {name: _hidden(item) for name, item in value.items()}
     return "**********"
 
 
 def _flat(path: str, value: object) -> list[tuple[str, object]]:
     if isinstance(value, dict):
-        return [pair for name, each in value.items() for pair in _flat(f"{path}.{name}", each)]
+        return [pair for name, item in value.items() for pair in _flat(f"{path}.{name}", item)]
     return [(path, value)]

@@ -116,7 +116,7 @@ def list_dead_letters(
     wanted = filters.selection()
     with DeadLetterBox(reachable(config), Progress()) as box:
         found = box.list(wanted, include_resolved=include_resolved)
-        rows = (row_of(each) for each in islice(found, limit))
+        rows = (row_of(row) for row in islice(found, limit))
         show_listed(rows, lambda: next(found, None) is not None, as_json=as_json)
 
 
@@ -137,8 +137,8 @@ def show(
             has = "have ids that start" if found[1:] else "has an id that starts"
             noun = "dead letters" if found[1:] else "dead letter"
             raise TidegateError(f"{count} {noun} {has} with {dead_letter_id}")
-        letter = box.whole(found[0].dead_letter)
-        record, event = letter.record, letter.event(box.wire)
+        dead_letter = box.with_value(found[0].dead_letter)
+        record, event = dead_letter.record, dead_letter.event(box.wire)
     fields: dict[str, Any] = row_of(found[0]) | {
         "key": text_of(record.key),
         "value_text": text_of(record.value),
@@ -171,7 +171,7 @@ def redrive(
 ) -> None:
     """Publish the original messages again, unchanged, on the topics that they came from.
 
-    Each dead letter is compared with the record at its origin before any is published, and refused
+    Every dead letter is compared with the record at its origin before any is published, and refused
     if they differ.
     """
     from tidegate.ops.dead_letters import DeadLetterBox  # noqa: PLC0415 - heavy
@@ -181,9 +181,11 @@ def redrive(
         chosen = _Chosen(box, wanted, include_resolved=include_resolved)
         summary, destructive_ones = _Summary(limit), Counter[str]()
         for batch in chosen.batches():
-            originals = box.originals([each.dead_letter for each in batch])
+            originals = box.originals([row.dead_letter for row in batch])
             destructive_ones.update(_destructive(originals))
-            events = {original.dead_letter.place: original.event for original in originals}
+            events = {
+                original.dead_letter.origin_location: original.event for original in originals
+            }
             summary.add(batch, partial(_with_event, events))
         summary.require_any()
         if execute:
@@ -243,7 +245,7 @@ class _Chosen:
 
     def dead_letters(self) -> Iterator[Sequence[DeadLetter]]:
         """The same, without their states."""
-        return ([each.dead_letter for each in batch] for batch in self.batches())
+        return ([row.dead_letter for row in batch] for batch in self.batches())
 
 
 @dataclass(slots=True)
@@ -261,7 +263,7 @@ class _Summary:
     ) -> None:
         """Count them; of the first ones keep rows, with what `more_of` says of each."""
         kept = batch[: self.limit - len(self.rows)]
-        self.rows += [row_of(each) | more_of(each) for each in kept]
+        self.rows += [row_of(row) | more_of(row) for row in kept]
         self.count += len(batch)
 
     def require_any(self) -> None:
@@ -297,7 +299,7 @@ def _check_destructive(found: Mapping[str, int], *, allowed: bool) -> None:
 
 
 def _with_event(events: Mapping[str, Event | None], listed: ListedDeadLetter) -> dict[str, Any]:
-    event = events.get(listed.dead_letter.place)
+    event = events.get(listed.dead_letter.origin_location)
     if event is None:
         return {"event": None}
     return {"event": {"kind": type(event).__name__, **event.model_dump(mode="json")}}

@@ -22,7 +22,7 @@ def row_of(listed: ListedDeadLetter) -> dict[str, Any]:
         "id": dead_letter.dead_letter_id,
         "at": dead_letter.at.isoformat(timespec="milliseconds"),
         "service": dead_letter.service,
-        "origin": dead_letter.place,
+        "origin": dead_letter.origin_location,
         "table": dead_letter.table,
         "state": listed.state,
         "reason": dead_letter.error,
@@ -73,7 +73,7 @@ def show_resolved(
     """
     if as_json:
         more = {"more": count > len(rows), "count": count, "executed": executed}
-        write_json({"letters": rows} | more)
+        write_json({"dead_letters": rows} | more)
         return
     write_table(rows)
     shown = f" (the newest {len(rows)} are listed)" if count > len(rows) else ""

@@ -34,7 +34,7 @@ def doctor(
     as_json: AsJsonLines = False,
     config: ConfigFile = None,
 ) -> None:
-    """Check a deployment; each finding says what to do. Exit code 1 if a check fails."""
+    """Check a deployment; every finding has advice. Exit code 1 if a check fails."""
     from tidegate.ops.doctor import Extras, Status, examine  # noqa: PLC0415 - heavy
     from tidegate.service.assembly import SERVICES  # noqa: PLC0415 - heavy
 
@@ -44,7 +44,7 @@ def doctor(
     extras = Extras(write=write, spark=spark)
     found = examine(settings, services or list(SERVICES), extras, Progress())
     seen = list(_written(found) if as_json else _shown(found))
-    raise typer.Exit(1 if any(each.state is Status.FAIL for each in seen) else 0)
+    raise typer.Exit(1 if any(finding.state is Status.FAIL for finding in seen) else 0)
 
 
 def _written(findings: Iterable[Finding]) -> Iterator[Finding]:

@@ -28,7 +28,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "waiting": (
         "tidegate waiting --older-than 1h --check",
         "tidegate waiting --table lake.sales.orders",
-        "tidegate waiting --json | jq -r '.lacks[].owner' | sort | uniq -c",
+        "tidegate waiting --json | jq -r '.outstanding[].owner' | sort | uniq -c",
     ),
     "explain": (
         "tidegate explain lake.sales.orders",
@@ -108,10 +108,6 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "topics describe": ("tidegate topics describe --json | jq .topic",),
     "topics check": ("tidegate topics check",),
     "topics acls": ("tidegate topics acls",),
-    "topics grow": (
-        "tidegate topics grow --partitions 12",
-        "tidegate topics grow --partitions 12 --execute",
-    ),
     "plan restore": (
         f"tidegate plan restore {_TABLE} --savepoint 20261121041551845",
         f"tidegate plan restore {_TABLE} --savepoint latest~1 --out plan.json",

@@ -1,4 +1,4 @@
-"""`tidegate explain`: everything that is known of a table or an event, and what happens next."""
+"""`tidegate explain`: the history of a table or an event, and the next steps."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def explain(
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Show in order what is known: events, commands, outcomes, what waits, what happens next.
+    """Show the history in order: events, commands, outcomes, waiting vacuums, next steps.
 
-    Of an event, that is the chain from its first cause to its last outcome.
+    For an event, show the chain from its first cause to its last outcome.
     """
     from tidegate.ops.event_log.summary import line_of, row_of  # noqa: PLC0415 - heavy
     from tidegate.ops.explain import explain as gather  # noqa: PLC0415
@@ -50,7 +50,7 @@ def explain(
                 "events": map(row_of, story.events),
                 "left_out": story.left_out,
                 "waiting_in_all": story.waiting_in_all,
-                "waiting": (each.as_json() for each in story.waiting),
+                "waiting": (vacuum.as_json() for vacuum in story.waiting),
                 "dead_letters": [
                     dead_letter_row(dead_letter) for dead_letter in story.dead_letters
                 ],
@@ -97,8 +97,6 @@ def _show_state(story: Story) -> None:
             write(f"  ... and {more} younger vacuums; see: tidegate waiting")
     if story.dead_letters:
         write("dead letters:")
-        for dead_letter in story.dead_letters:
-            letter = dead_letter.dead_letter
-            write(
-                f"  {letter.dead_letter_id}  {dead_letter.state}  {letter.service}: {letter.error}"
-            )
+        for listed in story.dead_letters:
+            found = listed.dead_letter
+            write(f"  {found.dead_letter_id}  {listed.state}  {found.service}: {found.error}")

@@ -37,7 +37,7 @@ def missing_extra(error: ModuleNotFoundError) -> str | None:
     ]
     if not bringing:
         return None
-    extra = min(bringing, key=lambda each: (each != _USUAL, len(libraries[each]), each))
+    extra = min(bringing, key=lambda library: (library != _USUAL, len(libraries[library]), library))
     return f"this needs {module}, which is not installed: pip install 'tidegate[{extra}]'"
 
 

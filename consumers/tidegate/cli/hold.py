@@ -21,7 +21,7 @@ from tidegate.publisher import Publisher, Receipt
 from tidegate.service.settings import Settings
 
 hold = typer.Typer(
-    help="Stop the cleaning of tables, and let it go on. These are no locks of readers.",
+    help="Pause and resume the cleaning of tables. These holds are not readers' locks.",
     no_args_is_help=True,
 )
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="catalog.database.table")]
@@ -38,11 +38,11 @@ def add(
     request_id: RequestId = None,
     config: ConfigFile = None,
 ) -> None:
-    """Clean nothing of a table until the hold is removed.
+    """Pause the cleaning of a table until the hold is removed.
 
-    Once the outcome CleaningHeld is there (--wait), no cleaning of the table begins, one that
-    waited in the cleaner's queue neither; one that is moving or deleting directories at this moment
-    ends its round. A table has one hold: a second one replaces the first.
+    After the outcome CleaningHeld (--wait) no cleaning of the table starts, including cleanings in
+    the cleaner's queue. A cleaning that is moving or deleting directories finishes its round. A
+    table has one hold: a second one replaces the first.
     """
     name = table_of(table) or ""
 
@@ -67,7 +67,7 @@ def remove(
     request_id: RequestId = None,
     config: ConfigFile = None,
 ) -> None:
-    """Clean a table again. What was asked for while it was held is done now."""
+    """Resume the cleaning of a table, including cleanings that were requested during the hold."""
     name = table_of(table) or ""
 
     def send(publisher: Publisher) -> Receipt:
@@ -89,21 +89,21 @@ def list_holds(
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Show who holds which table since when, and why; as far as the reader gate has read."""
-    from tidegate.ops.waiting import HeldTable, gate_stores, held_and_kept  # noqa: PLC0415 - heavy
+    """Show the tables on hold, with person, time and reason, as far as the reader gate has read."""
+    from tidegate.ops.waiting import HeldTable, gate_stores, holds_and_quarantines  # noqa: PLC0415 - heavy
 
     pattern = None if table is None else table_pattern(table)
     found = [
-        each
+        table_hold
         for store in gate_stores(Settings.load(config), pattern)
-        for each in held_and_kept(store)
-        if isinstance(each, HeldTable)
+        for table_hold in holds_and_quarantines(store)
+        if isinstance(table_hold, HeldTable)
     ]
-    found.sort(key=lambda each: (each.since, each.table))
+    found.sort(key=lambda table_hold: (table_hold.since, table_hold.table))
     if as_json:
-        write_json([each.as_json() for each in found])
+        write_json([table_hold.as_json() for table_hold in found])
         return
-    for each in found:
-        write(str(each))
+    for table_hold in found:
+        write(str(table_hold))
     if not found:
-        write("nobody holds a table")
+        write("no table is on hold")

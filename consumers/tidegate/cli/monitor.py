@@ -1,4 +1,4 @@
-"""`tidegate monitor`: a service that exports the metrics of a whole deployment."""
+"""`tidegate monitor`: a service that exports the metrics of a complete deployment."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def monitor(
     host: Annotated[str | None, typer.Option(help="Default: [monitoring] host.")] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Where /metrics is.")] = DEFAULT_PORT,
     interval: Annotated[
-        float, typer.Option(min=0.1, help="Seconds between two looks at the deployment.")
+        float, typer.Option(min=0.1, help="Seconds between two polls of the deployment.")
     ] = 15,
     waiting_interval: Annotated[
-        float, typer.Option(min=0.1, help="Seconds between two counts of what waits for readers.")
+        float, typer.Option(min=0.1, help="Seconds between two counts of waiting vacuums.")
     ] = 300,
 ) -> None:
-    """Export metrics of the whole deployment, read off the broker, until SIGTERM or SIGINT."""
+    """Export metrics of the complete deployment, read from the broker, until SIGTERM or SIGINT."""
     from tidegate.monitoring.catalog import DEPLOYMENT_METRICS  # noqa: PLC0415 - heavy
     from tidegate.monitoring.endpoint import serve  # noqa: PLC0415 - heavy
     from tidegate.monitoring.logs import configure_logging  # noqa: PLC0415 - heavy

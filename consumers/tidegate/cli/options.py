@@ -138,10 +138,10 @@ def configure_log(log_format: str, *, verbose: bool) -> None:
 
 
 def one_of(names: Collection[str], text: str, what: str = "kind") -> str:
-    """The name that a text means, in whatever letter case.
+    """The name that a text means, ignoring case.
 
     Raises:
-        ConfigError: it is none of them.
+        ConfigError: it is not one of them.
     """
     for name in names:
         if name.lower() == text.strip().lower():

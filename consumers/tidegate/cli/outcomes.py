@@ -47,8 +47,8 @@ def outcomes(
     from tidegate.ops.event_log.summary import line_of, row_of  # noqa: PLC0415
 
     wanted = EventFilter(
-        tables=tuple(table_pattern(each) for each in table or ()),
-        kinds=frozenset(one_of(_KINDS, each) for each in kind or ()),
+        tables=tuple(table_pattern(pattern) for pattern in table or ()),
+        kinds=frozenset(one_of(_KINDS, name) for name in kind or ()),
         caused_by=caused_by,
     )
     if limit is None and since is None and not as_json:

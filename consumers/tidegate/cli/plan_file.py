@@ -1,4 +1,4 @@
-"""A restore's plan as a file: what a person looked at is what they request."""
+"""A restore's plan as a file: the request is for exactly the plan that a person saw."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PlanFile(Value, frozen=True):
         """Read a file.
 
         Raises:
-            ConfigError: it can't be read, is no plan, or there is nothing to do.
+            ConfigError: it can't be read, is not a plan, or there is nothing to do.
         """
         try:
             plan = cls.model_validate_json(file.read_text("utf-8"))
@@ -54,10 +54,10 @@ class PlanFile(Value, frozen=True):
         return plan
 
     def completed(self, given: Mapping[str, str | None]) -> dict[str, str | None]:
-        """Its fields, with what the plan leaves out taken from the options.
+        """The plan's fields; missing ones come from the options.
 
         Raises:
-            ConfigError: an option says something else than the plan.
+            ConfigError: an option contradicts the plan.
         """
         wanted = dict(given)
         for name in given:

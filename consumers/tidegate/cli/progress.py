@@ -1,7 +1,7 @@
-"""How far a command is, on standard error, once it takes longer than two seconds.
+"""The progress of a command, on standard error, once it takes longer than two seconds.
 
-Every command says at least that it is under way (`add_progress`), to a person; one that counts
-records or waits for outcomes says more.
+On a terminal every command prints at least that it is under way (`add_progress`). Commands that
+count records or wait for outcomes print more.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ WITHOUT_PROGRESS: Final[Mapping[str, str]] = MappingProxyType(
         "bridge metastore": "a service: it logs",
         "bridge hudi": "a service: it logs",
         "broker": "a service: it says when it is ready",
-        "demo": "a story, told as it goes on",
+        "demo": "a story with its own output",
     }
 )
 """Commands that do not say that they are under way, and why."""
 FIRST_SECONDS: Final = 2.0
 _EVERY: Final = 256
-"""Records between two looks at the clock."""
+"""Records between two checks of the clock."""
 
 
 class Progress:
@@ -78,7 +78,7 @@ def under_way(what: str) -> Generator[None]:
 
 
 def say_until(what: str, wait: Callable[[float], bool]) -> None:
-    """Say it each time that `wait` has taken its seconds, until that says it is done."""
+    """Print progress after every `wait`, until it returns true."""
     took, pause = 0.0, FIRST_SECONDS
     while not wait(pause):
         took += pause
@@ -89,8 +89,8 @@ def say_until(what: str, wait: Callable[[float], bool]) -> None:
 def add_progress(app: typer.Typer, path: str = "") -> None:
     """Let every command below say that it is under way, unless it has said more by itself.
 
-    Only to a person: nothing where standard error is no terminal, or the output is JSON, or the
-    command waits for what comes (--follow).
+    Only to a person: nothing if standard error is not a terminal, the output is JSON, or the
+    command waits for new events (--follow).
     """
     for info in app.registered_commands:
         name = f"{path}{info.name or getattr(info.callback, '__name__', '').replace('_', '-')}"
@@ -125,7 +125,7 @@ def _with_progress(command: Callable[..., T], name: str) -> Callable[..., T]:
 
 
 def say_unless_said(what: str, wait: Callable[[float], bool]) -> None:
-    """As `say_until`, but not where something else of this module was said since the last time."""
+    """As `say_until`, but skip a line if other progress was printed since the last one."""
     took, pause, seen = 0.0, FIRST_SECONDS, _said.count
     while not wait(pause):
         took += pause
@@ -135,7 +135,7 @@ def say_unless_said(what: str, wait: Callable[[float], bool]) -> None:
 
 
 class _Said:
-    """How often anything of this module has said how far it is."""
+    """The number of progress lines that this module has printed."""
 
     count = 0
 

@@ -150,7 +150,7 @@ def vacuum(
     if missing := [name for name, value in fields.items() if value in (None, [])]:
         options = ", ".join("--" + _option(name) for name in missing)
         raise ConfigError(f"missing: {options}; or give the whole event with --file")
-    locks = [_lock(each) for each in lock or ()]
+    locks = [_lock(text) for text in lock or ()]
     if own_lock_id not in {lock.lock_id for lock in locks}:
         locks.insert(0, LockHold(lock_id=own_lock_id or 0, transaction_id=own_transaction_id))
 

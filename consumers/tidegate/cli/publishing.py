@@ -1,4 +1,4 @@
-"""What the subcommands of `tidegate publish` share: the publisher, receipts, sending."""
+"""Shared by the subcommands of `tidegate publish`: the publisher, receipts, sending."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ANSWERED: Final = (Request, VacuumFinished, CleaningReleased)
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """Options of what is signed, or can be waited for."""
+    """Options for signing, and for waiting for the outcome."""
 
     wait: Annotated[
         bool,
@@ -67,7 +67,7 @@ def request(
     again: bool,
     source: str = CLI,
 ) -> None:
-    """Publish, and wait for the outcome if that is wanted; `again`: it may be there already."""
+    """Publish, and optionally wait for the outcome; `again`: the outcome may exist already."""
     with publisher_of(config, source, sending.sign_with) as publisher:
         if not sending.wait:
             print_receipt(publish_it(publisher))
@@ -81,7 +81,7 @@ def request(
 
 
 def _report(answers: Iterable[Answered], receipt: Receipt, bar: OutcomeBar) -> ExitCode:
-    """Say each outcome on standard error as it comes; print the last one as JSON."""
+    """Print outcomes on standard error as they come, and the last one as JSON."""
     from tidegate.ops.event_log.summary import sentence  # noqa: PLC0415 - heavy
 
     last = Answered(Verdict.UNANSWERED)
@@ -104,14 +104,14 @@ def _report(answers: Iterable[Answered], receipt: Receipt, bar: OutcomeBar) -> E
 
 
 class ReachablePublisher(Publisher):
-    """A publisher that first looks whether the broker and the topics are there.
+    """A publisher that first checks that the broker and the topics exist.
 
-    What is wrong with an event is said before that. A producer alone would wait for half a minute
-    for a broker that is down, or a topic that is missing, and then not say which.
+    An invalid event is reported before that. A producer alone would wait half a minute for a broker
+    that is down or a missing topic, and then not report which.
     """
 
     def __init__(self, settings: Settings, source: str, sign_with: Path | None) -> None:
-        """Take the deployment, and who publishes."""
+        """Take the deployment and the source of the events."""
         super().__init__(
             source=source,
             prefix=settings.topics.prefix,

@@ -9,11 +9,11 @@ from tidegate.service.settings import Settings
 
 
 def reachable(config: Path | None) -> Settings:
-    """Read the settings of a deployment, and see that its broker is there.
+    """Read the settings of a deployment, and check that its broker is reachable.
 
     Raises:
         ConfigError: the settings are invalid, or the broker refuses the login.
-        TransientError: no broker answers; the message says what was met.
+        TransientError: no broker answers; the message has the cause.
     """
     settings = Settings.load(config)
     check_reachable(settings)
@@ -21,15 +21,15 @@ def reachable(config: Path | None) -> Settings:
 
 
 def check_reachable(settings: Settings, *topics: str) -> None:
-    """See that a broker is there, and topics with it.
+    """Check that the broker is reachable and the topics exist.
 
     Args:
         settings: The deployment.
-        topics: The suffixes of topics that are needed, e.g. commands.
+        topics: The suffixes of the needed topics, e.g. commands.
 
     Raises:
         ConfigError: a topic does not exist, or the broker refuses the login.
-        TransientError: no broker answers; the message says what was met.
+        TransientError: no broker answers; the message has the cause.
     """
     from tidegate.runtime.kafka.metadata import KafkaMetadata  # noqa: PLC0415 - heavy
     from tidegate.runtime.retry import RetryPolicy  # noqa: PLC0415

@@ -122,7 +122,7 @@ def events(
     from tidegate.ops.replay import Replays, Selection  # noqa: PLC0415 - heavy
 
     given = (table, event_id, partition, from_offset, to_offset, from_time, to_time)
-    if all(each is None for each in given):
+    if all(option is None for option in given):
         raise ConfigError("no events selected: add a filter, or --from-offset 0 for all of them")
     selection = Selection(
         table=table_of(table),
@@ -154,7 +154,7 @@ def _target(
     from tidegate.ops.replay import targets  # noqa: PLC0415 - heavy
 
     given = (to_offset, to_time, by_duration, to_earliest or None, shift_by)
-    if sum(each is not None for each in given) != 1:
+    if sum(option is not None for option in given) != 1:
         raise ConfigError(
             "give exactly one of --to-offset, --to-time, --by-duration, --to-earliest or --shift-by"
         )

@@ -111,13 +111,13 @@ def events_as_json(plan: EventReplay) -> dict[str, Any]:
         "unreadable_records": plan.unreadable,
         "unreadable": [
             {
-                "from": each.origin,
+                "from": record.origin,
                 "key": None
-                if each.record.key is None
-                else each.record.key.decode(errors="replace"),
-                "reason": each.reason,
+                if record.record.key is None
+                else record.record.key.decode(errors="replace"),
+                "reason": record.reason,
             }
-            for each in plan.listed_unreadable
+            for record in plan.listed_unreadable
         ],
     }
 
@@ -126,8 +126,8 @@ def event_sentences(plan: EventReplay, *, executed: bool) -> Iterator[str]:
     """A plan of events in sentences, below the table of its changes."""
     if plan.events > len(plan.listed):
         yield f"only the first {len(plan.listed)} are listed; use --limit for more"
-    for each in plan.listed_unreadable[:_LISTED]:
-        yield f"{each.origin} can't be decoded: {each.reason}"
+    for record in plan.listed_unreadable[:_LISTED]:
+        yield f"{record.origin} can't be decoded: {record.reason}"
     if plan.unreadable > _LISTED:
         yield f"... and {plan.unreadable - _LISTED} more; --json lists up to --limit of them"
     if plan.unreadable:

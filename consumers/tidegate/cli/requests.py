@@ -71,7 +71,7 @@ def savepoint_removal(
     request_id: RequestId = None,
     config: ConfigFile = None,
 ) -> None:
-    """Request the removal of a savepoint, whoever made it: Hudi may then clean its files."""
+    """Request the removal of any savepoint, so that Hudi may clean its files."""
 
     def send(publisher: Publisher) -> Receipt:
         return publisher.request_savepoint_removal(
@@ -177,10 +177,10 @@ def approval(
 def _completed(
     plan: Path | None, given: dict[str, str | None], needed: Sequence[str]
 ) -> dict[str, str | None]:
-    """What the options say, and what they leave out as the plan's file says it.
+    """The options' values; missing ones come from the plan's file.
 
     Raises:
-        ConfigError: neither of them says what is needed.
+        ConfigError: a needed value is in neither of them.
     """
     wanted = PlanFile.read(plan).completed(given) if plan else given
     if missing := [f"--{name.replace('_', '-')}" for name in needed if not wanted[name]]:

@@ -1,4 +1,4 @@
-"""`tidegate savepoints`: the savepoints of a table, as the table itself says."""
+"""`tidegate savepoints`: the savepoints of a table, from its own timeline."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def list_savepoints(
     as_json: AsJsonLines = False,
     config: ConfigFile = None,
 ) -> None:
-    """List the savepoints that a table has now, oldest first: by whom, since when, why.
+    """List the savepoints of a table, oldest first, with requester, time and reason.
 
     A policy's expire at the end of their lifetime at the latest, the newest of each tier never.
     """
@@ -46,20 +46,24 @@ def list_savepoints(
     now = datetime.now(UTC)
     rows = [
         {
-            "savepoint": each.instant,
-            "state": each.state,
-            "requested_by": each.by,
-            "at": each.at.isoformat(timespec="seconds") if each.at else None,
-            "age": age_of(now - each.at) if each.at else None,
-            "policy": each.mark.policy if each.mark else None,
-            "tiers": ",".join(each.mark.tiers) if each.mark and each.mark.tiers else None,
+            "savepoint": listed.instant,
+            "state": listed.state,
+            "requested_by": listed.by,
+            "at": listed.at.isoformat(timespec="seconds") if listed.at else None,
+            "age": age_of(now - listed.at) if listed.at else None,
+            "policy": listed.mark.policy if listed.mark else None,
+            "tiers": ",".join(listed.mark.tiers) if listed.mark and listed.mark.tiers else None,
             "expires": expires.isoformat(timespec="seconds") if expires else None,
-            "files": each.files,
+            "files": listed.files,
         }
-        | ({"pinned_files": each.pinned_files, "pinned_bytes": each.pinned_bytes} if pins else {})
-        | {"comment": each.comment}
-        for each in savepoints_of(warehouse, location, parallel_map if pins else None)
-        for expires in (each.expires_at(rule),)
+        | (
+            {"pinned_files": listed.pinned_files, "pinned_bytes": listed.pinned_bytes}
+            if pins
+            else {}
+        )
+        | {"comment": listed.comment}
+        for listed in savepoints_of(warehouse, location, parallel_map if pins else None)
+        for expires in (listed.expires_at(rule),)
     ]
     if as_json:
         for row in rows:

@@ -26,7 +26,7 @@ def simulate(
     as_json: AsJsonLines = False,
     config: ConfigFile = None,
 ) -> None:
-    """Show which savepoints a policy would have now, had it seen the commits of the topic.
+    """Show the savepoints that a policy would have made for the commits of the topic.
 
     Nothing is published or written, and no table is read: which files Hudi cleaned is not known.
     """
@@ -39,7 +39,7 @@ def simulate(
 
     settings = Settings.load(config)
     simulation = Simulation(SavepointPolicyService(savepoint_policy(settings)))
-    tables = tuple(table_pattern(each) for each in table or ())
+    tables = tuple(table_pattern(pattern) for pattern in table or ())
     commits = 0
     for logged in EventLog.of(settings).read(
         COMMITS, EventFilter(tables=tables), since=since_of(since)

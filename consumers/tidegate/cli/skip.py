@@ -24,7 +24,7 @@ def skip(
     as_json: AsJson = False,
     config: ConfigFile = None,
 ) -> None:
-    """Skip one offset, with a dead letter that names its place and an audit event.
+    """Skip one offset, with an audit event and a dead letter that names its location.
 
     The record is NOT processed: whatever it asked for will not happen.
     """

@@ -1,4 +1,4 @@
-"""`tidegate status`: services, lag, what waits, what runs, savepoints, in one look."""
+"""`tidegate status`: services, lag, waiting vacuums, requests and savepoints at a glance."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def status(
     It asks Kafka, never a service. Lag is the number of records that a service has not committed.
     """
     from tidegate.ops.moments import duration  # noqa: PLC0415 - heavy
-    from tidegate.ops.status import look  # noqa: PLC0415
+    from tidegate.ops.status import read_snapshot  # noqa: PLC0415
 
     settings, pause = Settings.load(config), duration(every).total_seconds()
     while True:
         now = datetime.now(UTC)
         try:
-            snapshot = look(settings, since_of(since) or now, now)
+            snapshot = read_snapshot(settings, since_of(since) or now, now)
         except TransientError as error:
             if not watch:
                 raise
@@ -85,16 +85,16 @@ def _show(snapshot: Snapshot) -> None:
         show_vacuums([snapshot.oldest_waiting], snapshot.at, indent="  ")
     else:
         write("no vacuum waits")
-    _show_held_and_kept(snapshot)
+    _show_holds_and_quarantines(snapshot)
     for line in snapshot.alarm_lines()[-_ALARMS:]:
         write(f"alarm: {line}")
     if len(snapshot.alarms) > _ALARMS:
         write(f"... and {len(snapshot.alarms) - _ALARMS} older alarms; --json lists all")
     for line in snapshot.awaiting_lines():
         write(f"awaits approval: {line}")
-    for each, line in zip(snapshot.running, snapshot.running_lines(), strict=True):
+    for running, line in zip(snapshot.running, snapshot.running_lines(), strict=True):
         write(f"under way: {line}")
-        share = share_of(each.event) if is_terminal() else None
+        share = share_of(running.event) if is_terminal() else None
         if share is not None:
             write(f"    {drawn(share)}")
     for saved in snapshot.saved[-_SAVED:]:
@@ -107,15 +107,15 @@ def _show(snapshot: Snapshot) -> None:
         write(f"{snapshot.unknown_dead_letters} open dead letters of no known service")
 
 
-def _show_held_and_kept(snapshot: Snapshot) -> None:
+def _show_holds_and_quarantines(snapshot: Snapshot) -> None:
     for held in snapshot.held:
         write(str(held))
-    if snapshot.kept:
-        directories = sum(each.directories for each in snapshot.kept)
-        size = sum(each.bytes for each in snapshot.kept)
+    if snapshot.quarantined:
+        directories = sum(quarantine.directories for quarantine in snapshot.quarantined)
+        size = sum(quarantine.bytes for quarantine in snapshot.quarantined)
         write(
-            f"in quarantine: {directories} directories of {len(snapshot.kept)} cleanings, {size}"
-            f" bytes; the first to be removed: {snapshot.kept[0]}"
+            f"in quarantine: {directories} directories of {len(snapshot.quarantined)} cleanings,"
+            f" {size} bytes; the first to be removed: {snapshot.quarantined[0]}"
         )
 
 
@@ -125,7 +125,7 @@ def _saved(saved: SavedTable, now: datetime) -> str:
     said, newest = f"{saved.written} written{removed}", saved.newest_saved
     if newest is None:
         return said
-    by = f" asked by {newest.requested_by}" if newest.requested_by else ""
+    by = f" requested by {newest.requested_by}" if newest.requested_by else ""
     return f"{said}, the newest {saved.newest} {age_of(now - newest.at)} ago{by}"
 
 

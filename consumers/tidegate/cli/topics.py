@@ -1,16 +1,15 @@
-"""`tidegate topics`: describe, create, check and grow the topics of a deployment."""
+"""`tidegate topics`: describe, create and check the topics of a deployment."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from tidegate.cli.options import AsJson, AsJsonLines, ConfigFile, Execute
+from tidegate.cli.options import AsJsonLines, ConfigFile
 from tidegate.cli.output import write, write_json, write_json_lines, write_table
-from tidegate.cli.progress import Progress
 from tidegate.cli.reachable import reachable
 from tidegate.service.settings import Settings
 
@@ -22,7 +21,7 @@ topics = typer.Typer(help="Describe, create and check topics.", no_args_is_help=
 
 @topics.command()
 def create(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
-    """Create the topics that are missing; refuse those that differ from their declaration."""
+    """Create missing topics; refuse existing topics that differ from their declarations."""
     from tidegate.ops.topics import create_topics  # noqa: PLC0415 - heavy
     from tidegate.service.catalogue import DECIDERS  # noqa: PLC0415 - heavy
 
@@ -36,30 +35,30 @@ def create(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
 
 @topics.command()
 def describe(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
-    """Show the declared topics. No broker is asked."""
+    """Show the declared topics, without contacting a broker."""
     from tidegate.ops.topics import deployment  # noqa: PLC0415 - heavy
     from tidegate.service.catalogue import DECIDERS  # noqa: PLC0415 - heavy
 
     declared = deployment(Settings.load(config).topics, DECIDERS)
     if as_json:
-        write_json_lines(each.as_json() for each in declared)
+        write_json_lines(topic.as_json() for topic in declared)
     else:
         _show(declared)
 
 
 @topics.command()
 def check(as_json: AsJsonLines = False, config: ConfigFile = None) -> None:
-    """Compare topics with their declarations: a line for each difference; exit code 1 if any."""
+    """Compare topics with their declarations: one line per difference; exit code 1 if any."""
     from tidegate.ops.topics import check_topics  # noqa: PLC0415 - heavy
     from tidegate.service.catalogue import DECIDERS  # noqa: PLC0415 - heavy
 
     settings = reachable(config)
     found = check_topics(settings.connection(), settings.topics, DECIDERS)
     if as_json:
-        write_json_lines(asdict(each) for each in found)
+        write_json_lines(asdict(difference) for difference in found)
     else:
-        for each in found or ["the topics are as declared"]:
-            write(str(each))
+        for difference in found or ["the topics are as declared"]:
+            write(str(difference))
     raise typer.Exit(1 if found else 0)
 
 
@@ -87,52 +86,21 @@ def print_acls(config: ConfigFile = None, as_json: AsJsonLines = False) -> None:
         write(acl.command())
 
 
-@topics.command()
-def grow(
-    partitions: Annotated[int, typer.Option(min=1, help="The new number, for all topics.")],
-    execute: Execute = False,
-    as_json: AsJson = False,
-    config: ConfigFile = None,
-) -> None:
-    """Move a stopped deployment to more partitions, with the state of its deciders.
-
-    Stop the writers, let the services read everything, stop them, then run this. If it is
-    interrupted, run it again. Afterwards set [topics] partitions, and start everything.
-    """
-    from tidegate.ops.growth import Growth  # noqa: PLC0415 - heavy
-
-    with Growth(reachable(config), Progress()) as growth:
-        plan = growth.plan(partitions)
-        if execute:
-            growth.execute(plan)
-    if as_json:
-        write_json({"executed": execute, **asdict(plan)})
-        return
-    for name, count in plan.topics.items():
-        write(f"{name}: {count} partitions, {plan.to} then")
-    for decider, tables in plan.tables.items():
-        write(f"{decider}: the state of {tables} tables moves to another partition")
-    if execute:
-        write(f"done; set partitions = {plan.to} in [topics], then start the services")
-    else:
-        write("nothing was changed; add --execute to do it")
-
-
 def _show(declared: Sequence[DeclaredTopic]) -> None:
     rows: list[dict[str, object]] = []
-    for each in declared:
-        topic, settings = each.topic, each.settings()
+    for declared_topic in declared:
+        topic, settings = declared_topic.topic, declared_topic.settings()
         shape = (
-            f"{each.partitions} partitions",
-            f"{each.replication} replicas",
-            f"kept {topic.retention.days} days" if topic.retention else "kept for ever",
+            f"{declared_topic.partitions} partitions",
+            f"{declared_topic.replication} replicas",
+            f"retained {topic.retention.days} days" if topic.retention else "retained forever",
             settings["cleanup.policy"],
             settings["message.timestamp.type"],
         )
         events = [kind.__name__ for kind in topic.events]
         rows.append(
             {
-                "topic": each.name,
+                "topic": declared_topic.name,
                 "shape": shape,
                 "written by": tuple(topic.writers),
                 "read by": tuple(topic.readers),

@@ -1,4 +1,4 @@
-"""`tidegate undo`: put back what a cleaning moved into quarantine."""
+"""`tidegate undo`: put back the directories that a cleaning moved into quarantine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def undo(
     requested_by: RequestedBy = None,
     config: ConfigFile = None,
 ) -> None:
-    """Put back what a cleaning moved into quarantine, as long as it is there.
+    """Put back the directories that a cleaning moved into quarantine, while they are there.
 
     Without --execute only the plan is made. The cleaner makes it, and refuses what could show a
     row twice, or what is not complete any more. With --wait the exit code is the outcome's. Hold

@@ -15,7 +15,7 @@ from tidegate.cli.output import write
 from tidegate.service.settings import Settings
 
 if TYPE_CHECKING:
-    from tidegate.ops.waiting import HeldTable, KeptCleaning, LackingVacuum, OldestVacuums
+    from tidegate.ops.waiting import HeldTable, OldestVacuums, PendingVacuum, QuarantinedDirectories
 
 _HOLDS: Final = 10
 _ANY_TIME: Final = datetime.max.replace(tzinfo=UTC)
@@ -40,17 +40,17 @@ def waiting(
     as_json: AsJsonLines = False,
     config: ConfigFile = None,
 ) -> None:
-    """Show the vacuums that wait for readers, oldest first, and which holds they still lack.
+    """Show the vacuums that wait for readers, oldest first, with their outstanding holds.
 
-    After them come the tables that somebody holds (`tidegate hold`), and what is in quarantine.
-    Times are the broker's. It reads what the reader gate has stored: what the gate has not read
-    yet is not in it (see `tidegate status` for its lag).
+    Tables on hold (`tidegate hold`) and directories in quarantine follow. Times are the broker's.
+    The list comes from the reader gate's stored state; events that the gate has not read yet are
+    missing (see `tidegate status` for its lag).
     """
     from tidegate.ops.moments import duration  # noqa: PLC0415 - heavy
     from tidegate.ops.waiting import (  # noqa: PLC0415
         OldestVacuums,
         gate_stores,
-        held_and_kept,
+        holds_and_quarantines,
         stored_vacuums,
     )
 
@@ -64,14 +64,14 @@ def waiting(
             for store in stores:
                 for vacuum in stored_vacuums(store):
                     if vacuum.since <= latest:
-                        lines.add(vacuum.age, vacuum.lacking().as_json())
+                        lines.add(vacuum.age, vacuum.pending().as_json())
             count = lines.write()
     else:
         oldest = OldestVacuums(limit, lambda each: each.since <= latest)
-        others: list[HeldTable | KeptCleaning] = []
+        others: list[HeldTable | QuarantinedDirectories] = []
         for store in stores:
             oldest.take(store)
-            others += held_and_kept(store)
+            others += holds_and_quarantines(store)
         count = oldest.count
         chosen = table is not None or older_than is not None
         _show(oldest, "no such vacuum waits" if chosen else "no vacuum waits")
@@ -89,26 +89,28 @@ def _show(found: OldestVacuums, nothing: str) -> None:
         write(f"only the oldest {listed} of {found.count} are listed; use --limit or --table")
 
 
-def show_vacuums(found: Sequence[LackingVacuum], now: datetime, indent: str = "") -> None:
-    """Print waiting vacuums, each with the holds that it lacks."""
-    for each in found:
-        write(f"{indent}{headline(each, now)}")
-        for hold in each.lacks[:_HOLDS]:
+def show_vacuums(found: Sequence[PendingVacuum], now: datetime, indent: str = "") -> None:
+    """Print waiting vacuums with their outstanding holds."""
+    for vacuum in found:
+        write(f"{indent}{headline(vacuum, now)}")
+        for hold in vacuum.outstanding[:_HOLDS]:
             write(f"{indent}    waits for {hold}")
-        if len(each.lacks) > _HOLDS:
-            write(f"{indent}    ... and for {len(each.lacks) - _HOLDS} more; --json lists all")
-        if each.held_by:
-            write(f"{indent}    held by {each.held_by}")
-        elif not each.lacks:
+        if len(vacuum.outstanding) > _HOLDS:
+            write(
+                f"{indent}    ... and for {len(vacuum.outstanding) - _HOLDS} more; --json lists all"
+            )
+        if vacuum.held_by:
+            write(f"{indent}    held by {vacuum.held_by}")
+        elif not vacuum.outstanding:
             write(f"{indent}    waits for nothing more: it goes with the table's next event")
 
 
-def headline(vacuum: LackingVacuum, now: datetime) -> str:
+def headline(vacuum: PendingVacuum, now: datetime) -> str:
     """One line on a waiting vacuum: table, age, what it made, how many holds are left."""
     where = f"/{vacuum.partition}" if vacuum.partition else ""
     made = ", ".join(vacuum.directories[:3])
     since = f"{vacuum.since.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    holds = f"{len(vacuum.lacks)} of {vacuum.holds} holds left"
+    holds = f"{len(vacuum.outstanding)} of {vacuum.holds} holds left"
     age = age_of(now - vacuum.since) + (", overdue" if vacuum.overdue_since else "")
     return f"{vacuum.table}{where}  {vacuum.kind} {made}  since {since} ({age})  {holds}"
 

@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import math
 import pickle
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,10 +19,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CHUNKS_PER_THREAD: Final = 32
-_ROUND: Final = 32
-"""Number of chunks between two measurements of the time that a thread waits."""
-_FEWEST: Final = 2
-"""Threads for work that never waits: at least its system calls run in parallel."""
 _TASKS_PER_CORE: Final = 3
 _ITEMS_PER_TASK: Final = 500
 
@@ -36,40 +30,19 @@ R = TypeVar("R")
 class ThreadMap:
     """Runs on threads of this process: for work that is too small to be worth a Spark job."""
 
-    threads: int = 8
+    threads: int = 4
+    """More wait for a slow disk or store at once; on a fast disk they only take turns."""
 
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """Apply `function` on as many threads as the work keeps busy, at most `threads`.
-
-        While a thread waits for a disk or a server, others run. Threads that don't wait only take
-        turns, which costs time. So from time to time, one thread alone processes some of the items,
-        to measure how long it waits. For example, if it waits for two thirds of its time, three
-        threads keep the interpreter busy.
-        """
+        """Apply `function` on `threads` threads."""
         if len(items) <= 1:
             return [function(item) for item in items]
         # many small chunks cost queueing time, few large ones end at different times
         size = max(1, len(items) // (self.threads * _CHUNKS_PER_THREAD))
         chunks = [items[start : start + size] for start in range(0, len(items), size)]
-        results: list[R] = []
-        threads, at = 0, 0
-        while threads < self.threads and len(chunks) - at > _ROUND:
-            began, used = time.perf_counter(), time.thread_time()
-            results += _apply(function, chunks[at])
-            waits = (time.perf_counter() - began) / max(1e-9, time.thread_time() - used)
-            threads = min(self.threads, max(_FEWEST, math.ceil(waits)))
-            if threads < self.threads:
-                results += _on_threads(threads, function, chunks[at + 1 : at + _ROUND])
-            at += _ROUND if threads < self.threads else 1
-        return results + _on_threads(threads or self.threads, function, chunks[at:])
-
-
-def _on_threads(threads: int, function: Callable[[T], R], chunks: Sequence[Sequence[T]]) -> list[R]:
-    if not chunks:
-        return []
-    with ThreadPoolExecutor(min(threads, len(chunks))) as pool:
-        results = pool.map(partial(_apply, function), chunks)
-        return [result for chunk in results for result in chunk]
+        with ThreadPoolExecutor(min(self.threads, len(chunks))) as pool:
+            results = pool.map(partial(_apply, function), chunks)
+            return [result for chunk in results for result in chunk]
 
 
 def _apply(function: Callable[[T], R], chunk: Sequence[T]) -> list[R]:

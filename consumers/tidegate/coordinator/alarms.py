@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tidegate.coordinator.subject import moment
 from tidegate.events import (
-    LackedHold,
+    OutstandingReader,
     UnknownTableReleased,
     UnknownTableResolved,
     VacuumFinished,
@@ -98,7 +98,7 @@ class Waiting:
 
 
 def overdue(
-    waiting: Waiting, outstanding: Sequence[LackedHold], limit: timedelta, at: datetime
+    waiting: Waiting, outstanding: Sequence[OutstandingReader], limit: timedelta, at: datetime
 ) -> VacuumOverdue:
     """It waits too long, for these readers."""
     more = f" and {len(outstanding) - _NAMED} more" if len(outstanding) > _NAMED else ""
@@ -108,7 +108,7 @@ def overdue(
         | {
             "limit_seconds": limit // timedelta(seconds=1),
             "holds_left": len(outstanding),
-            "lacks": outstanding[:_SHOWN],
+            "waits_for": outstanding[:_SHOWN],
             "message": f"it has waited for its readers for longer than {span(limit)} and still"
             f" lacks {named}{more}: end them, or publish a release that was lost",
         }

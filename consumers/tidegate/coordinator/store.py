@@ -138,9 +138,8 @@ class Position:
         if self.partitions != count:
             raise ConfigError(
                 f"the topics have {count} partitions, but the state was made for"
-                f" {self.partitions}: the state of some tables is on another partition"
-                " than their events. Stop the services and move it: tidegate topics grow"
-                f" --partitions {count}"
+                f" {self.partitions}: the state of some tables is on another partition than their"
+                " events. Move to new topics: see More partitions in docs/topics.md"
             )
 
     @classmethod

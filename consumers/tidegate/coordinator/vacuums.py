@@ -13,7 +13,7 @@ from tidegate.coordinator.holds import hashed
 from tidegate.coordinator.store import Kind, Store, dumps, loads
 from tidegate.coordinator.subject import moment
 from tidegate.events import (
-    LackedHold,
+    OutstandingReader,
     VacuumFinished,
     VacuumKind,
 )
@@ -173,16 +173,16 @@ class WaitingVacuum:
         ]
         return locks, transactions
 
-    def outstanding_readers(self, rows: Store) -> Iterator[LackedHold]:
+    def outstanding_readers(self, rows: Store) -> Iterator[OutstandingReader]:
         """The same, for people."""
         locks, transactions = self.outstanding(rows)
         for lock in locks:
             kind = None if lock.lock_type is None else str(lock.lock_type)
-            yield LackedHold.model_validate(lock._replace(lock_type=kind)._asdict())
+            yield OutstandingReader.model_validate(lock._replace(lock_type=kind)._asdict())
         # a lock that has ended may still name the owner of a transaction that has not
         owners = {lock.transaction_id: lock.owner for lock in self.locks if lock.owner}
         for txn in transactions:
-            yield LackedHold(transaction_id=txn, owner=owners.get(txn))
+            yield OutstandingReader(transaction_id=txn, owner=owners.get(txn))
 
 
 def waiting_vacuums(rows: Store) -> Iterator[WaitingVacuum]:

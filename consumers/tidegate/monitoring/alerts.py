@@ -15,7 +15,7 @@ class Alert(NamedTuple):
     severity: str
     summary: str
     action: str
-    """What whoever is called does first."""
+    """The first step for the person on call."""
 
 
 _REFUSALS: Final = '{kind=~".*(Rejected|Refused)"}'
@@ -41,7 +41,7 @@ ALERTS: Final = (
         "kafka_consumergroup_members == 0",
         "5m",
         "critical",
-        "Nobody runs {{ $labels.consumergroup }}.",
+        "{{ $labels.consumergroup }} has no running member.",
         "Start it. If it ends again at once, its last log line says why and what to do.",
     ),
     Alert(
@@ -66,7 +66,7 @@ ALERTS: Final = (
         "time() - tidegate_last_poll_timestamp_seconds > 300",
         "0m",
         "critical",
-        "{{ $labels.service }} has not polled for 5 minutes and is no member of its group.",
+        "{{ $labels.service }} has not polled for 5 minutes and is not a member of its group.",
         "Send its process SIGTERM; its supervisor starts it again.",
     ),
     Alert(
@@ -114,7 +114,7 @@ ALERTS: Final = (
         _seen('{kind="VacuumFlagged"}'),
         "0m",
         "warning",
-        "A vacuum may wait for ever, or was published with other content.",
+        "A vacuum may wait forever, or was published with other content.",
         "tidegate outcomes --kind VacuumFlagged says which, and why.",
     ),
     Alert(

@@ -38,7 +38,7 @@ _REASONS: Final = frozenset(Reason)
 def reason_of(outcome: Outcome) -> str:
     """The label for an outcome's reason: a code of `Reason`, "other" for any other, or empty.
 
-    Whoever may write outcomes chooses the text: as a label it would be a time series a text.
+    Writers of outcomes choose the text, so as a label it could create unlimited time series.
     """
     reason = getattr(outcome, "reason", None)
     if reason is None:
@@ -172,16 +172,16 @@ BRIDGE_CALLS: Final = Metric(
     "Calls of the Metastore, by name; those that failed too.",
     ("service", "call"),
 )
-BRIDGE_LOOK: Final = Metric(
+BRIDGE_POLL: Final = Metric(
     "tidegate_metastore_look_seconds",
     Kind.HISTOGRAM,
-    "How long one look at the Metastore took, publication included.",
+    "Duration of a poll of the Metastore, including publication.",
     buckets=_QUICK,
 )
-BRIDGE_LAST_LOOK: Final = Metric(
+BRIDGE_LAST_POLL: Final = Metric(
     "tidegate_metastore_last_look_timestamp_seconds",
     Kind.GAUGE,
-    "When the last look at the Metastore succeeded, in seconds since the epoch.",
+    "When the last poll of the Metastore succeeded, in seconds since the epoch.",
 )
 BRIDGE_HOLDS: Final = Metric(
     "tidegate_metastore_waiting_holds",
@@ -204,7 +204,7 @@ BRIDGE_REFUSED: Final = Metric(
     "Tables, compactions and events that the bridge can't handle; its log says why, once each.",
 )
 BRIDGE_METRICS: Final = (
-    *(BRIDGE_ACTIVE, BRIDGE_CALLS, BRIDGE_LOOK, BRIDGE_LAST_LOOK),
+    *(BRIDGE_ACTIVE, BRIDGE_CALLS, BRIDGE_POLL, BRIDGE_LAST_POLL),
     *(BRIDGE_HOLDS, BRIDGE_VACUUMS, BRIDGE_MARKED, BRIDGE_REFUSED),
 )
 """What `tidegate bridge metastore` exports besides."""
@@ -273,16 +273,16 @@ OLDEST_WAITING: Final = Metric(
 WAITING_HOLDS: Final = Metric(
     "tidegate_waiting_holds",
     Kind.GAUGE,
-    "Locks and transactions that waiting vacuums still lack.",
+    "Outstanding locks and transactions of waiting vacuums.",
     ("tables", "kind"),
 )
-KEPT: Final = Metric(
+IN_QUARANTINE: Final = Metric(
     "tidegate_quarantine_directories",
     Kind.GAUGE,
-    "Directories in quarantine that wait to be removed, by the patterns of [monitoring].",
+    "Directories in quarantine that are not removed yet, by the patterns of [monitoring].",
     ("tables",),
 )
-KEPT_BYTES: Final = Metric(
+IN_QUARANTINE_BYTES: Final = Metric(
     "tidegate_quarantine_bytes",
     Kind.GAUGE,
     "Bytes of the files in quarantine, by the patterns of [monitoring].",
@@ -291,7 +291,7 @@ KEPT_BYTES: Final = Metric(
 HELD: Final = Metric(
     "tidegate_held_tables",
     Kind.GAUGE,
-    "Tables whose cleaning somebody holds, by the patterns of [monitoring].",
+    "Tables whose cleaning is on hold, by the patterns of [monitoring].",
     ("tables",),
 )
 PINNED: Final = Metric(
@@ -307,16 +307,16 @@ PINNED_SINCE: Final = Metric(
     "When the oldest savepoint of those reviews was made, in seconds since the epoch.",
     ("tables",),
 )
-LAST_LOOK: Final = Metric(
+MONITOR_LAST_POLL: Final = Metric(
     "tidegate_monitor_last_look_timestamp_seconds",
     Kind.GAUGE,
-    "When the monitor last saw the whole deployment, in seconds since the epoch.",
+    "When the monitor last polled the complete deployment, in seconds since the epoch.",
     (),
 )
 
 DEPLOYMENT_METRICS: Final = (
     *(BUILD_INFO, LAG, CURRENT, MEMBERS, END, HIDDEN, SEEN, NEW_DEAD_LETTERS, WAITING),
-    *(KEPT, KEPT_BYTES, HELD),
-    *(OVERDUE, OLDEST_WAITING, WAITING_HOLDS, PINNED, PINNED_SINCE, LAST_LOOK),
+    *(IN_QUARANTINE, IN_QUARANTINE_BYTES, HELD),
+    *(OVERDUE, OLDEST_WAITING, WAITING_HOLDS, PINNED, PINNED_SINCE, MONITOR_LAST_POLL),
 )
 """What `tidegate monitor` exports, read off the broker: a service that stands still is seen too."""

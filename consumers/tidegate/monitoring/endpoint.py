@@ -26,8 +26,6 @@ log = logging.getLogger(__name__)
 class _Server(BoundedServer, WSGIServer):
     """Serves several requests at once; none of them keeps the process from ending."""
 
-    longest = 30.0
-
 
 class _Handler(BoundedHandler, WSGIRequestHandler):
     """Reads no body: no answer needs one."""

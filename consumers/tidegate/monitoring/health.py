@@ -15,7 +15,7 @@ class HealthChecks(Protocol):
     """What /livez and /readyz ask."""
 
     def not_live(self) -> list[str]:
-        """Why the process should be ended and started again; empty if it should not."""
+        """Why the process should be restarted; empty if it should not."""
         ...
 
     def not_ready(self) -> list[str]:
@@ -63,9 +63,9 @@ class Health:
         self._services = services
 
     def not_live(self) -> list[str]:
-        """Why the process should be ended and started again; empty if it should not.
+        """Why the process should be restarted; empty if it should not.
 
-        A broker that is away is no reason: the services wait for it.
+        A broker that is down is not a reason: the services wait for it.
         """
         return [
             f"{name}: has not polled for {service.seconds_since_poll:.0f} s"

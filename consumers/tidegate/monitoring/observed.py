@@ -64,7 +64,7 @@ class Causes:
 
 
 class ObservedService:
-    """What is measured of one service, and its health."""
+    """The metrics and the health of one service."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class ObservedService:
         metrics.compute(catalog.OLDEST_RUNNING, self.oldest_running, name)
 
     def remember_commands(self, records: Sequence[Record]) -> None:
-        """Remember when the broker appended commands; one whose headers are unreadable is none."""
+        """Remember when the broker appended commands; skip records with unreadable headers."""
         for record in records:
             try:
                 command_id = dict(record.headers).get("ce_id")

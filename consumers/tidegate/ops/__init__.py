@@ -1,1 +1,1 @@
-"""What people operate a deployment with: doctor, replay, dead letters, topics."""
+"""Tools to operate a deployment: doctor, replay, dead letters, topics."""

@@ -1,7 +1,7 @@
-"""Go on with another Metastore: what a person decides after `MetastoreReplacedError`.
+"""Accept another Metastore: a person's decision after `MetastoreReplacedError`.
 
-The bridge can't tell whether the readers of the one before still read. A person can; who it was,
-and why, is stored beside the position, and stands in every release that is published for it.
+The bridge can't tell whether the previous Metastore's readers still read, but a person can. The
+person and the reason are stored with the position, and appear in every release that follows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidegate.events import LockReleased, ReleaseReason
 from tidegate.hive_bridge.baseline import Baseline, MetastoreReplacedError
 from tidegate.hive_metastore import MetastoreClient
 from tidegate.ops.groups import Groups
-from tidegate.ops.waiting import LackingVacuum, waiting_vacuums
+from tidegate.ops.waiting import PendingVacuum, waiting_vacuums
 from tidegate.publisher import Publisher
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.service.settings import Settings
@@ -26,26 +26,26 @@ from tidegate.service.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """What is accepted, and what waits for locks and transactions of the Metastore before."""
+    """The accepted Metastore, and the vacuums that wait for holds of the previous one."""
 
     position: StoredPosition
     before: Baseline | None
-    """None: what is stored can't be read."""
+    """None: the stored baseline can't be read."""
     now: Baseline
-    waiting: tuple[LackingVacuum, ...]
+    waiting: tuple[PendingVacuum, ...]
 
     @property
     def is_needed(self) -> bool:
-        """Whether the bridge would stop as it is."""
+        """Whether the bridge would stop without this acceptance."""
         if self.before is None:
             return True
         other = self.before.metastore not in ("", self.now.metastore)
         return other or self.now.high_water_mark < self.before.high_water_mark
 
     def releases(self, source: str) -> Iterator[LockReleased]:
-        """The end of everything that is waited for, as expired: its reader may be alive."""
+        """Releases of every outstanding hold, as expired: its reader may still be alive."""
         for vacuum in self.waiting:
-            for hold in vacuum.lacks:
+            for hold in vacuum.outstanding:
                 yield LockReleased(
                     table=vacuum.table,
                     location=vacuum.location,
@@ -60,10 +60,10 @@ class Acceptance:
 
 
 def plan_acceptance(settings: Settings) -> Acceptance:
-    """Look at what is stored, at the Metastore, and at what waits; change nothing.
+    """Read the stored position, the Metastore and the waiting vacuums; change nothing.
 
     Raises:
-        ConfigError: no Metastore is configured, or no bridge has ever stored anything.
+        ConfigError: no Metastore is configured, or no bridge has stored a position yet.
         TransientError: the broker or the Metastore does not answer.
     """
     watched = settings.bridge.metastore
@@ -71,7 +71,7 @@ def plan_acceptance(settings: Settings) -> Acceptance:
         raise ConfigError("no Metastore is configured: set uri in [bridge.metastore]")
     position = stored_position(settings.connection(), settings.topics.prefix)
     if position is None:
-        raise ConfigError("no bridge has stored anything yet: there is nothing to accept")
+        raise ConfigError("no bridge has stored a position yet: there is nothing to accept")
     try:
         before = Baseline.parse(position.text)
     except MetastoreReplacedError:
@@ -88,20 +88,20 @@ def plan_acceptance(settings: Settings) -> Acceptance:
 def accept(  # noqa: PLR0913 - a decision, all by name
     settings: Settings, plan: Acceptance, *, by: str, why: str, release: bool, publisher: Publisher
 ) -> int:
-    """Store the Metastore as it is now; how many releases were published.
+    """Store the current Metastore as the accepted one; return the number of published releases.
 
     Args:
         settings: The deployment.
-        plan: What was looked at.
-        by: Who decides it.
+        plan: The result of `plan_acceptance`.
+        by: The person who decides.
         why: The reason.
-        release: Whether to publish the end of all that is waited for.
-        publisher: Publishes it.
+        release: Whether to publish a release of every outstanding hold.
+        publisher: Publishes the releases.
 
     Raises:
-        GroupInUseError: a bridge runs.
+        GroupInUseError: a bridge is running.
         TransientError: the broker did not answer.
-        DeliveryError: not all releases are confirmed; nothing was stored.
+        DeliveryError: not all releases were confirmed; nothing was stored.
     """
     connection, prefix = settings.connection(), settings.topics.prefix
     admin = AdminClient({**connection, "log_level": 0})

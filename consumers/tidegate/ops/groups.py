@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient  # noqa: TC002 - stands where a reader looks
+from confluent_kafka.admin import AdminClient  # noqa: TC002 - next to its siblings
 
 from tidegate.errors import TidegateError
 from tidegate.runtime.bus import Partition
@@ -17,7 +17,7 @@ from tidegate.runtime.retry import RetryPolicy
 
 _REQUEST_TIMEOUT: Final = 10.0
 _RESULT_TIMEOUT: Final = 30.0
-"""Longer than the request's: the client's own error says more than our time-out."""
+"""Longer than the request's, because the client's own error is more specific than our time-out."""
 _RETRIES: Final = RetryPolicy(attempts=6, longest=2.0)
 """A broker that has just started loads its groups first."""
 _IN_USE: Final = {
@@ -33,12 +33,12 @@ class GroupInUseError(TidegateError):
 
 
 class Lag(NamedTuple):
-    """How far a group is on a partition."""
+    """A group's progress on a partition."""
 
     committed: int | None
-    """The offset of the next record to read; None where nothing was committed."""
+    """The offset of the next record to read; None if the group has committed none."""
     records: int
-    """How many records it has not committed: kafka_consumergroup_lag."""
+    """The number of uncommitted records: kafka_consumergroup_lag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,10 @@ class Groups:
     """The consumer groups of a cluster.
 
     Attributes:
-        admin: Its client.
-        metadata: Of the same cluster; it asks for committed offsets without the admin client, whose
-            ListConsumerGroupOffsets may abort the process (librdkafka 2.16).
-        retries: How often a request is repeated.
+        admin: The cluster's admin client.
+        metadata: Reads committed offsets from the same cluster. The admin client can't be used for
+            this: its ListConsumerGroupOffsets may abort the process (librdkafka 2.16).
+        retries: The policy for failed requests.
     """
 
     admin: AdminClient
@@ -57,7 +57,7 @@ class Groups:
     retries: RetryPolicy = _RETRIES
 
     def check_unused(self, group: str) -> None:
-        """Refuse a group that has members; a group that does not exist has none.
+        """Refuse a group with members; a group that does not exist has no members.
 
         Raises:
             GroupInUseError: the service is running.
@@ -68,7 +68,7 @@ class Groups:
             )
 
     def members(self, group: str) -> list[str]:
-        """The members of a group, by client and host; none of one that does not exist."""
+        """The members of a group, by client and host; empty if the group does not exist."""
         return self.retries.call(lambda: self._members(group))
 
     def _members(self, group: str) -> list[str]:
@@ -84,17 +84,17 @@ class Groups:
                 raise
 
     def committed(self, group: str, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """The group's committed offsets of these partitions; those without one are left out.
+        """The group's committed offsets; partitions without one are left out.
 
         Args:
             group: Its name, with the prefix.
-            partitions: Those of interest.
+            partitions: The partitions.
         """
         found = self.retries.call(lambda: self.metadata.committed(group, partitions))
-        return {part: each.offset for part, each in found.items()}
+        return {part: position.offset for part, position in found.items()}
 
     def set_offsets(self, group: str, offsets: Mapping[Partition, int]) -> None:
-        """Commit offsets in the group's name.
+        """Commit offsets for the group.
 
         Raises:
             GroupInUseError: the service was started meanwhile; no offset was changed.
@@ -109,7 +109,7 @@ class Groups:
                 [request], request_timeout=_REQUEST_TIMEOUT
             ).values()
             done = future.result(_RESULT_TIMEOUT).topic_partitions or []
-            _check(each.error for each in done)
+            _check(partition.error for partition in done)
         except KafkaException as error:
             if error.args[0].code() in _IN_USE:
                 raise GroupInUseError(
@@ -128,13 +128,12 @@ def _check(errors: Iterable[KafkaError | None]) -> None:
 def lags_of(
     metadata: KafkaMetadata, group: str, ends: Mapping[Partition, int]
 ) -> dict[Partition, Lag]:
-    """How far a group is on each partition that it reads.
+    """A group's progress on each partition that it reads.
 
-    Where it has committed nothing, it will begin with the first record that there is: all of them
-    are still to be read.
+    On a partition without a committed offset it starts at the first record, so all are uncommitted.
 
     Args:
-        metadata: Of the cluster.
+        metadata: The cluster's.
         group: Its name, with the prefix.
         ends: The end offset of each partition.
 
@@ -143,9 +142,9 @@ def lags_of(
     """
     committed = {part: at.offset for part, at in metadata.committed(group, list(ends)).items()}
     new = [part for part in ends if part not in committed]
-    first = {part: each.first for part, each in metadata.watermarks(new).items()} if new else {}
+    first = {part: marks.first for part, marks in metadata.watermarks(new).items()} if new else {}
     return {
-        # a commit may be newer than the end that was read before it
+        # the end was read first, so a newer commit may be beyond it
         part: Lag(committed.get(part), max(0, end - (committed | first)[part]))
         for part, end in ends.items()
     }

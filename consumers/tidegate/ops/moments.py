@@ -16,7 +16,7 @@ _YEAR: Final = re.compile(r"[0-9]{4}-")
 _DURATION: Final = TypeAdapter(timedelta)
 _MOMENT: Final = TypeAdapter(datetime)
 BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
-"""Negative times have another meaning in Kafka: -1 ms is the end of a topic."""
+"""The earliest time: negative ones have another meaning in Kafka (-1 ms is the end of a topic)."""
 
 
 def moment_or_ago(text: str, now: datetime) -> datetime:

@@ -1,4 +1,4 @@
-"""Whether a command may be carried out, asked before anything else is done for it."""
+"""Decides whether a command may be executed, before anything else is done for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidegate.runtime.bus import Record
 
 
 class Unauthorized(Exception):  # noqa: N818 - states a finding
-    """A command that may not be carried out. The catcher publishes a refusal with its reason."""
+    """A command may not be executed. The catcher publishes a refusal with its reason."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         """Take the code and a sentence for people."""
@@ -19,32 +19,32 @@ class Unauthorized(Exception):  # noqa: N818 - states a finding
 
 
 class SignedBy(NamedTuple):
-    """Whose key signed a command: the name in the settings, and which of that name's keys."""
+    """The signer of a command: its name in the settings, and the id of the key."""
 
     name: str
     key_id: str
 
 
 class Authorization(Protocol):
-    """Decides who may have commands carried out. Called from several threads."""
+    """Decides whose commands may be executed. Called from several threads."""
 
     def check(self, command: Command, record: Record) -> SignedBy | None:
-        """Whose key signed the command, verified; None: it may be carried out unsigned.
+        """The verified signer of a command that may be executed; None if it may be unsigned.
 
-        The answer depends on the command and its record alone, never on a clock: a command that is
-        read again after a crash, half carried out, has the same answer.
+        The answer depends on the command and its record alone, never on a clock: a command that
+        is read again after a crash, half executed, has the same answer.
 
         Raises:
-            Unauthorized: it may not be carried out.
+            Unauthorized: the command may not be executed.
         """
         ...
 
 
 class AclAlone:
-    """Every command is carried out: the broker's access rights on the topic are the only guard."""
+    """Allows every command: the broker's access rights on the topic are the only guard."""
 
     def check(self, command: Command, record: Record) -> SignedBy | None:  # noqa: ARG002 - the protocol's
-        """Nobody has signed it, as far as anybody looked."""
+        """None: signatures are not checked."""
         return None
 
 
@@ -56,4 +56,4 @@ NOT_PROVEN = frozenset(
         Reason.KEY_NOT_ALLOWED,
     }
 )
-"""The refusals of messages that anybody may have written under the id of somebody's command."""
+"""Refusals of unproven messages: a stranger may have written one under another command's id."""

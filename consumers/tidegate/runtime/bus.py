@@ -21,14 +21,14 @@ class Partition(NamedTuple):
 
 Offsets = Mapping[Partition, int]
 CommitMetadata = Mapping[Partition, str]
-"""Text that the broker keeps beside the committed offset of a partition."""
+"""Text that the broker stores with the committed offset of a partition."""
 NO_METADATA: Final[CommitMetadata] = MappingProxyType({})
 
 
 class Record(NamedTuple):
     """A message as the broker stores it. `timestamp_ms` is when the broker appended it.
 
-    Where the client can't read one, `unreadable` says why, and only the place is known.
+    If the client can't read a message, `unreadable` has the reason and only the location is known.
     """
 
     partition: Partition
@@ -83,11 +83,11 @@ class Subscription(Protocol):
         ...
 
     def ends(self) -> Offsets:
-        """By partition the offset before which `poll` has returned every record that it will.
+        """By partition, the offset before which `poll` has returned every record.
 
-        Only of partitions that were read to an end at least once since they were assigned. An end
-        may be beyond the last record: transactions leave offsets that hold none. Commit it in
-        place of the offset after the last record, or the group lags by those offsets for ever.
+        It has only partitions that were read to an end at least once since their assignment. An end
+        may be beyond the last record: transactions leave offsets without a record. Commit it in
+        place of the offset after the last record, or the group lags by those offsets forever.
         """
         ...
 
@@ -98,17 +98,17 @@ class Subscription(Protocol):
 
         Args:
             at: The offsets.
-            metadata: Text to keep beside them, at most 2,000 characters for a partition.
+            metadata: Text to store with them, at most 2,000 characters for a partition.
             wait: Return only once the broker has answered.
         """
         ...
 
     def committed_metadata(self, partition: Partition) -> str:
-        """The metadata beside the committed offset of an assigned partition; may be empty."""
+        """The metadata with the committed offset of an assigned partition; may be empty."""
         ...
 
     def pause(self, partitions: Iterable[Partition]) -> None:
-        """Return no more records of these partitions; membership goes on."""
+        """Return no more records of these partitions; the membership continues."""
         ...
 
     def resume(self, partitions: Iterable[Partition]) -> None:
@@ -130,13 +130,13 @@ class Changelog(Protocol):
     def acquire(
         self, numbers: Collection[int], known: Collection[int] = ()
     ) -> Iterable[tuple[int, Sequence[ChangelogRecord]]]:
-        """Own these partitions and no others, once all that is yielded was taken.
+        """Own these partitions and no others, once the caller has consumed all that is yielded.
 
         Args:
             numbers: The partitions.
-            known: Those of them that this object owned last, with nothing unwritten: they are
-                yielded, and then whole, only if another process has written to them since. After
-                a fault those that were yielded are no longer known.
+            known: Those of them that this object owned last and for which nothing is unwritten. One
+                of these is yielded completely if another process has written to it since, else
+                not at all. After a fault the yielded ones are no longer known.
 
         Yields:
             Records of a partition, oldest first; a later value of a key replaces an earlier one.
@@ -231,8 +231,8 @@ class Bus(Protocol):
     def spans(self, topic: str, since_ms: int = 0) -> Mapping[Partition, range]:
         """The offsets that each partition of a topic holds now.
 
-        Those that an open transaction hides are among them: to `read` them waits for it and fails
-        after a while. So a look-up before something is destroyed misses no reason against it.
+        They include those that an open transaction hides. To `read` these waits for its end, and
+        fails after a while. So a check before a destructive step misses no reason against it.
 
         With `since_ms`, only from the first record that the broker appended at this time or later;
         where there is none, the span is empty and at the partition's end. It takes the same number
@@ -247,13 +247,13 @@ class Bus(Protocol):
     def read(self, spans: Mapping[Partition, range]) -> Iterable[Record]:
         """Read spans of one topic, outside of any group; those of a partition in order.
 
-        Where the client can't read a record, it is given with its place only. Records that were
-        deleted meanwhile are passed over.
+        A record that the client can't read has its location only. Records that were deleted
+        meanwhile are skipped.
         """
         ...
 
     def changelog(self, topic: str) -> Changelog:
-        """Give access to a changelog; owns no partition yet."""
+        """Open a changelog; it owns no partition yet."""
         ...
 
     def close(self) -> None:

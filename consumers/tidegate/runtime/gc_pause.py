@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def gc_paused() -> Generator[None]:
-    """Run no cyclic garbage collection in the block: each one would visit all live objects.
+    """Run no cyclic garbage collection in the block: each collection would visit all live objects.
 
     Restoring a large state spent six sevenths of its time in collections. The collector belongs to
-    the whole process, so pause it only for work that is short or that nothing else runs beside.
+    the whole process, so pause it only for short work, or while nothing else runs.
     """
     was_enabled = gc.isenabled()
     gc.disable()

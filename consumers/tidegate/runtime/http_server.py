@@ -1,8 +1,8 @@
-"""An HTTP server that strangers reach: its threads, its memory and its patience are bounded.
+"""An HTTP server that strangers can reach, with bounded threads, memory and time.
 
-One request a connection, one thread a connection, and never more than a few. Where all are taken a
-new connection takes the place of the oldest: a client that is slow on purpose keeps neither
-Prometheus nor a supervisor's check out.
+Each connection has one request and one thread, and the number of connections is limited. At the
+limit, a new connection replaces the oldest one. So a client that is slow on purpose does not block
+Prometheus or the check of a supervisor.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_HEAD: Final = 16 * 1024
 _SILENCE: Final = 10.0
 """Seconds without a byte after which a connection is closed."""
 _WAIT: Final = 1.0
-"""Seconds until a connection that was hung up has ended, at most."""
+"""Seconds to wait, at most, for the end of a connection that was closed."""
 
 
 class BoundedServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
@@ -31,7 +31,7 @@ class BoundedServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     daemon_threads = True
     connections = 16
-    longest = 60.0
+    longest = 30.0
     """Seconds that a connection may take in all."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as the library's
@@ -42,7 +42,7 @@ class BoundedServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         super().__init__(*args, **kwargs)
 
     def process_request(self, request: _Request, client_address: Any) -> None:  # noqa: ANN401
-        """Answer on a thread; with all of them taken, in the place of the oldest connection."""
+        """Answer on a thread; at the limit, close the oldest connection first."""
         connection = _socket(request)
         if not self._free.acquire(blocking=False):
             self._hang_up_oldest()
@@ -69,7 +69,7 @@ class BoundedServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
             self._ended(connection)
 
     def handle_error(self, request: _Request, client_address: Any) -> None:  # noqa: ARG002, ANN401
-        """A stranger's broken request is not worth a stack trace."""
+        """Log a broken request without a stack trace."""
         log.debug("a request of %s was not read: %s", client_address, sys.exception())
 
     def _ended(self, connection: socket.socket) -> None:
@@ -95,7 +95,7 @@ class BoundedHandler(socketserver.StreamRequestHandler):
 
 
 class _Head:
-    """A connection's bytes, of which only so many come in lines; `read` is not limited."""
+    """A connection's bytes. Lines are limited to MAX_HEAD bytes in all; `read` is not limited."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._left = file, MAX_HEAD

@@ -9,7 +9,7 @@ from tidegate.events import Command, Outcome
 
 
 class Executor(Protocol):
-    """Carries out the commands of some kinds and yields their outcomes.
+    """Executes commands of some kinds and yields their outcomes.
 
     The loop calls `execute` once or more for each command, from several threads for different
     tables. It may block for as long as it takes. Outcomes are published as they are yielded; the
@@ -28,7 +28,7 @@ class Executor(Protocol):
     def is_answered(self, command: Command, outcomes: Sequence[Outcome]) -> bool:
         """Whether a command that has these outcomes, oldest first, must not be run again.
 
-        All name the command as their cause. Anybody who may write outcomes can claim that: one
+        All name the command as their cause. Every writer of outcomes can claim that, so an outcome
         counts only if it is about the command's own table and subject.
 
         Called before `execute`, for every command, and only where `checks_past_outcomes` is set.

@@ -30,12 +30,12 @@ R = TypeVar("R")
 
 
 DENIED_ATTEMPTS: Final = 8
-"""Attempts at what is not permitted: about ten seconds, enough for credentials that are renewed.
+"""Attempts after "permission denied": about ten seconds, enough to renew credentials.
 
-Whoever grants the permission later redrives the dead letter: nothing of the command is lost."""
+After the permission is granted, the dead letter can be redriven: the command is not lost."""
 
-# What the same call can never get past: a name or a path that is wrong, or what the file system
-# does not do at all. Whatever is not here, a full disk or an unreachable host, may pass.
+# Errors that the same call always meets again: a wrong name or path, or an operation that the file
+# system does not support. Other errors, such as a full disk or an unreachable host, may pass.
 _PERMANENT_ERRNOS: Final = {
     errno.EFBIG,
     errno.EILSEQ,
@@ -72,7 +72,7 @@ def is_retriable(error: BaseException) -> bool:
 
 
 def is_lasting(error: OSError) -> bool:
-    """Whether the same call fails in an hour too: it can't be done here, or is not permitted."""
+    """Whether the same call will fail in an hour, too: it is unsupported or not permitted."""
     return _is_permanent(error) or _is_denied(error)
 
 
@@ -123,9 +123,9 @@ class RetryPolicy:
         return replace(self, level=logging.DEBUG)
 
     def wait_after(self, failed: int, error: BaseException) -> float | None:
-        """Give the seconds to wait after so many failed attempts, the last with this error.
+        """The seconds to wait after `failed` attempts, the last of which raised `error`.
 
-        None: no further attempt can help, or they are used up.
+        None: another attempt can't help, or the attempts are used up.
         """
         attempts = min(self.attempts, DENIED_ATTEMPTS) if _is_denied(error) else self.attempts
         if failed >= attempts or not is_retriable(error):

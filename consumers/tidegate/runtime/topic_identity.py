@@ -1,8 +1,8 @@
-"""What makes a topic the same topic, beside its name.
+"""Tells a topic from another one of the same name, by the broker's id.
 
-A topic that is deleted and created again keeps its name, and a consumer continues at its old
-offset: what the new topic has before it would be skipped. Only the broker's topic id tells the two
-apart. A topic that gets more partitions has the events of one table on two of them.
+A topic that is deleted and created again has the same name, so a consumer would continue at its old
+offset and skip the new topic's earlier records. Only the broker's topic id differs. A topic that
+gets more partitions has the events of one table on two of them.
 """
 
 from __future__ import annotations

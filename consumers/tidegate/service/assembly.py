@@ -25,7 +25,7 @@ from tidegate.coordinator.savepoints import SavepointSubject
 from tidegate.coordinator.subject import Subject
 from tidegate.errors import ConfigError
 from tidegate.events import CleaningMode
-from tidegate.hudi_bridge.watched import SAID_BY as HUDI_BRIDGE
+from tidegate.hudi_bridge.watched import SOURCE as HUDI_BRIDGE
 from tidegate.monitoring.measured import measured_executor, measured_subject
 from tidegate.monitoring.observed import ObservedBus, ObservedService
 from tidegate.monitoring.process import ProcessMonitoring
@@ -150,7 +150,7 @@ def cleaning_rules(settings: Settings) -> CleaningRules:
 
 
 def alarms(settings: Settings) -> Alarms:
-    """How long the reader gate lets things wait before it says so."""
+    """The reader gate's limits on waiting before it raises an alarm."""
     rules = (
         AlarmRule(alarm.tables, _limit(alarm.overdue_after), _limit(alarm.unknown_after))
         for alarm in settings.alarms
@@ -165,7 +165,7 @@ def _limit(seconds: int) -> timedelta | None:
 def limits(
     service: str, settings: Settings, usual: RetryPolicy
 ) -> tuple[RetryPolicy, DeadLetterLimit]:
-    """A service's retries and its limit of dead letters; `usual` is what the settings leave out."""
+    """A service's retries and its limit of dead letters; `usual` has the defaults."""
     configured = settings.services.limits_of(service)
     first, longest = configured.retries.first_wait_ms, configured.retries.longest_wait_ms
     retries = RetryPolicy(
@@ -240,7 +240,7 @@ def _savepoint_writer(settings: Settings, bus: Bus, observed: ObservedService | 
 
 
 def authorizer(settings: Settings) -> Authorizer:
-    """Who may have commands carried out, by the settings.
+    """Who may have commands executed, by the settings.
 
     Raises:
         ConfigError: a key is not one, or is listed twice; or `joserfc` is not installed.
@@ -262,12 +262,12 @@ def authorizer(settings: Settings) -> Authorizer:
 
 
 def _cleaner(settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
-    """The cleaner reads the holds off the broker, each time before it removes anything."""
+    """The cleaner reads the holds from the broker before every removal."""
     wire = wire_for(settings.registry)
     holds = HoldLookup(bus, wire, settings.topics.prefix, authorizer(settings))
 
     def cleaner(warehouse: Warehouse, files: AdaptiveMap, clock: Callable[[], datetime]) -> Cleaner:
-        # the roots were checked: what is wrong with a store is said before what it can't do
+        # the roots were checked first: a store's fault is reported before its missing abilities
         return Cleaner(warehouse, files, clock, cleaning_rules(settings), holds)
 
     return _executor(cleaner, settings, bus, observed)

@@ -10,7 +10,7 @@ from tidegate.bridges.facts import FactsReader
 from tidegate.bridges.metastore import NAME as METASTORE_BRIDGE
 from tidegate.errors import ConfigError
 from tidegate.hive_bridge.baseline import Baseline
-from tidegate.hive_bridge.bridge import SAID_BY, MetastoreBridge
+from tidegate.hive_bridge.bridge import SOURCE, MetastoreBridge
 from tidegate.hive_bridge.observer import UNOBSERVED, Observer
 from tidegate.hive_metastore.connection import require_thrift
 from tidegate.monitoring.observed import ObservedBus
@@ -37,7 +37,7 @@ def metastore_bridge(
     require_thrift()
     prefix, connection = settings.topics.prefix, settings.connection()
     publisher = Publisher(
-        source=SAID_BY, prefix=prefix, config=connection, registry=settings.registry
+        source=SOURCE, prefix=prefix, config=connection, registry=settings.registry
     )
     storage = Storage(settings.warehouse.storage)
     observer: Observer = UNOBSERVED

@@ -13,7 +13,7 @@ class BridgeMetrics:
     """An `Observer` that counts in a process's metrics."""
 
     def __init__(self, metrics: Metrics) -> None:
-        """Start as one that stands by."""
+        """Begin as a bridge on standby."""
         self._metrics = metrics
         metrics.set(catalog.BRIDGE_ACTIVE, 0, NAME)
 
@@ -22,20 +22,20 @@ class BridgeMetrics:
         self._metrics.add(catalog.BRIDGE_CALLS, 1, NAME, name)
 
     def looked(self, seconds: float, holds: int, unmarked: int) -> None:
-        """Take how long a look took, and what waits."""
-        self._metrics.observe(catalog.BRIDGE_LOOK, seconds, NAME)
-        self._metrics.set(catalog.BRIDGE_LAST_LOOK, time.time(), NAME)
+        """Record the seconds of a listing, and the numbers of waiting holds and vacuums."""
+        self._metrics.observe(catalog.BRIDGE_POLL, seconds, NAME)
+        self._metrics.set(catalog.BRIDGE_LAST_POLL, time.time(), NAME)
         self._metrics.set(catalog.BRIDGE_HOLDS, holds, NAME)
         self._metrics.set(catalog.BRIDGE_VACUUMS, unmarked, NAME)
 
     def marked(self, count: int) -> None:
-        """Count what was marked."""
+        """Count marked compactions."""
         self._metrics.add(catalog.BRIDGE_MARKED, count, NAME)
 
     def refused(self) -> None:
-        """Count what was logged."""
+        """Count a table, compaction or event that the bridge can't handle."""
         self._metrics.add(catalog.BRIDGE_REFUSED, 1, NAME)
 
     def is_active(self, *, active: bool) -> None:
-        """Say whether this is the bridge that watches."""
+        """Record whether this is the active bridge."""
         self._metrics.set(catalog.BRIDGE_ACTIVE, int(active), NAME)

@@ -1,4 +1,4 @@
-"""The services by name, and what each consumes: known without loading what they work with.
+"""The services by name with the events that they consume, known without loading the services.
 
 Operators' commands ask only for this, so that they need neither Spark nor a file system's library.
 """

@@ -1,4 +1,4 @@
-"""What the settings say of restores: approvals, condemned commits, and who carries them out."""
+"""Reads the settings of restores: approvals, condemned commits, and the engine."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def approval_rules(settings: Settings) -> ApprovalRules:
 
 
 def condemned_rules(settings: Settings) -> CondemnedRules:
-    """What follows from condemned commits."""
+    """The reaction to condemned commits."""
     rules = (
         CondemnedRule(
             tables=rule.tables,
@@ -91,7 +91,7 @@ def _engine_rules(settings: Settings) -> tuple[EngineRule, ...]:
 
 
 def hudi_engine(settings: Settings, session: Callable[[], SparkSession]) -> HudiEngine | None:
-    """Hudi's own procedure in a Spark session; None where no rule leaves restores to it.
+    """Hudi's own procedure in a Spark session; None if no rule selects it.
 
     Raises:
         ConfigError: Spark would not understand the call of it.

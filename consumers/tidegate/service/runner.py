@@ -39,7 +39,7 @@ from tidegate.service.signals import stop_on_signals
 from tidegate.service.topics.requirement import require_declared_topics
 
 log = logging.getLogger(__name__)
-_LOOK_SECONDS: Final = 0.5
+_CHECK_SECONDS: Final = 0.5
 
 
 def run_services(names: Sequence[str], settings: Settings, stop: threading.Event) -> None:
@@ -93,7 +93,7 @@ def _run_until_stopped(run: Callable[[], None], settings: Settings, stop: thread
             raise  # `ended` stays unset: the end of the interpreter may wait for what runs
         except BaseException:
             ended.set()
-            watch.join(2 * _LOOK_SECONDS)  # the fault is the last that people read, not its notice
+            watch.join(2 * _CHECK_SECONDS)  # the fault is the last that people read, not its notice
             raise
         ended.set()
 
@@ -103,14 +103,14 @@ class _StillRunningError(StopService):
 
 
 def _end_in_time(stop: threading.Event, ended: threading.Event, seconds: float) -> None:
-    """End the process by force when it has not ended so many seconds after `stop` was set."""
-    while not stop.wait(_LOOK_SECONDS):
+    """End the process by force if it still runs `seconds` after `stop` was set."""
+    while not stop.wait(_CHECK_SECONDS):
         if ended.is_set():
             return
     log.info("stopping; this process has ended in %.0f s at the latest", seconds)
     if ended.wait(seconds):
         return
-    names = ", ".join(sorted(each.name for each in threading.enumerate()))
+    names = ", ".join(sorted(thread.name for thread in threading.enumerate()))
     log.error(
         "not stopped %.0f s after the stop was requested: the process ends by force. Nothing"
         " unfinished was acknowledged; it is done again after the next start. Still running: %s",
@@ -176,20 +176,20 @@ def _run_loops(
         thread.start()
     if stuck := _join(threads, stop, stop_seconds):
         raise _StillRunningError(
-            f"{', '.join(stuck)} still waited for the broker when the time to stop was over. What"
-            " was not done was not acknowledged: it is done after the next start"
+            f"{', '.join(stuck)} still waited for the broker when the time to stop was over."
+            " Unfinished work was not acknowledged: it is done after the next start"
         )
     bus.close()
     raised = [faults.get() for _ in range(faults.qsize())]
-    for fault in (*(each for each in raised if isinstance(each, _StillRunningError)), *raised):
+    for fault in (*(error for error in raised if isinstance(error, _StillRunningError)), *raised):
         raise fault
 
 
 def _join(threads: Sequence[threading.Thread], stop: threading.Event, seconds: float) -> list[str]:
-    """Wait for threads; after `stop` at most so many seconds. Give the names of those that run."""
+    """Wait for threads, after `stop` at most `seconds`; return the names of running ones."""
     for thread in threads:
         while thread.is_alive() and not stop.is_set():
-            thread.join(_LOOK_SECONDS)
+            thread.join(_CHECK_SECONDS)
     deadline = time.monotonic() + seconds
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))

@@ -13,9 +13,9 @@ from tidegate.storage import local_path, normalise
 KNOWN_FAULTS: Final = (
     "on S3, files whose removal is denied in a bulk request may count as removed; on HDFS,"
     " creating a file only if it is absent is not atomic; a WebHDFS that can't be reached may"
-    " look like an empty directory"
+    " appear as an empty directory"
 )
-"""What is known to go wrong elsewhere, and why such a root is refused."""
+"""Known faults of other stores: the reason to refuse such a root."""
 
 
 OF_HDFS: Final = frozenset({"hdfs", "viewfs", "webhdfs", "swebhdfs"})

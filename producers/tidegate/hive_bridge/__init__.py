@@ -1,6 +1,6 @@
 """From a Hive Metastore to events: vacuums with their holds, and the end of every hold.
 
-A vacuum, here, is what Hive calls a compaction. Everything that the bridge publishes stays true: a
-lock that has ended has ended for good. So two bridges at once do no harm, and one that was paused
-publishes nothing wrong when it goes on; that only one of them works saves the Metastore's load.
+Vacuum is the events' word for a Hive compaction. Every event that the bridge publishes stays true,
+because a lock that has ended never comes back. So two bridges may run at once, and a bridge that
+was paused publishes nothing wrong when it resumes. Only one is active, to spare the Metastore load.
 """

@@ -1,9 +1,9 @@
-"""Find what aborted writes left, and let the Metastore forget them once nothing is left.
+"""Find the directories of aborted writes; once all are gone, let the Metastore forget the writes.
 
-Hive's own Cleaner does it; where that is off, nobody else does, unless the table is compacted. The
-whole directory of a table is walked: a write with dynamic partitions that aborted early has left
-directories of partitions that the Metastore has never heard of (HIVE-21052). Where the walk can't
-see all that a reader may see, it refuses: forgetting an abort makes its rows visible.
+Hive's own Cleaner does this. Where it is off, aborted writes stay until the table is compacted. The
+walk covers the table's complete directory, because an aborted write with dynamic partitions may
+have left directories of partitions that the Metastore does not know (HIVE-21052). If the walk can't
+see everything that a reader may see, it refuses: forgetting an abort makes its rows visible.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ from tidegate.storage import NotFound, Storage, is_below, join, normalise
 
 _TABLES_A_CALL: Final = 200
 _DEEPEST: Final = 100
-"""Levels of partitions; a link can't make more, because links are not followed."""
+"""The most levels of partitions. Links can't add levels, because the walk does not follow them."""
 
 
 @dataclass(frozen=True, slots=True)
 class AbortedPlace:
-    """A table's or partition's directory, with directories that hold aborted rows."""
+    """A table's or partition's directory that contains directories with aborted rows."""
 
     partition: str | None
     alone: tuple[str, ...]
-    """Those with nothing else."""
+    """Names of the directories that contain aborted rows only; these can be removed."""
     mixed: tuple[str, ...]
-    """Those that stay: with rows of others beside them, which a compaction makes obsolete, or in a
-    partition that is not to be cleaned."""
+    """Names of the directories that stay: they also contain other rows, so that only a compaction
+    makes them obsolete, or their partition must not be cleaned."""
     content: str = ""
-    """What lies in those that are alone, see `content_hash`."""
+    """The `content_hash` of the directories in `alone`."""
 
 
 @dataclass(frozen=True, slots=True)
 class AbortedTable:
-    """A table with aborted writes, up to an id from which on nothing is final."""
+    """A table with aborted writes; every write id up to its high-water mark is final."""
 
     database: str
     name: str
@@ -68,25 +68,28 @@ class AbortedTable:
     write_ids: ValidWriteIds
     places: tuple[AbortedPlace, ...]
 
-    def facts(self, catalog: str, source: str) -> Iterator[WritesAborted]:
-        """What is published: a fact for each place from which something is to go."""
-        for location in self.places:
-            if location.alone:
+    def events(self, catalog: str, source: str) -> Iterator[WritesAborted]:
+        """One event for each place with directories to remove."""
+        for place in self.places:
+            if place.alone:
                 yield WritesAborted(
                     table=f"{catalog}.{self.database}.{self.name}",
                     location=self.location,
                     occurred_at=datetime.now(UTC),
                     source=source,
-                    partition=location.partition,
+                    partition=place.partition,
                     valid_write_ids=str(self.write_ids),
-                    content=location.content,
+                    content=place.content,
                 )
 
 
 def tables_with_aborted(
     client: MetastoreClient, transactions: ValidTxns
 ) -> Iterator[tuple[str, str, ValidWriteIds]]:
-    """Every table with a write that aborted below all that are open: its name, and what is final.
+    """Find the tables with an aborted write whose id is below every open one.
+
+    Yields:
+        The database, the table's name, and its final write ids.
 
     Raises:
         TransientError: the Metastore did not answer.
@@ -104,15 +107,18 @@ def tables_with_aborted(
 def look_at_table(
     database: str, name: str, write_ids: ValidWriteIds, client: MetastoreClient, storage: Storage
 ) -> AbortedTable | None:
-    """Walk a table's directory; None where it is not ours to clean, or was created again.
+    """Walk a table's directory.
 
-    The write ids were asked for before, perhaps of a table that had this name then; so they are
-    asked for once more after the walk.
+    The caller fetched the write ids earlier, perhaps of another table that had this name then. So
+    this fetches them once more after the walk.
+
+    Returns:
+        None if the table is not ACID, was dropped or created again, or must not be cleaned.
 
     Raises:
         TransientError, OSError: the Metastore or the store did not answer.
         FormatError: a directory's name is not one of Hive's.
-        NotFound, ConfinementError: its directory is not there, or one in it is reached by a link.
+        NotFound, ConfinementError: its directory does not exist, or contains a link.
     """
     try:
         table = client.table(database, name)
@@ -130,22 +136,22 @@ def look_at_table(
     spared = {
         path for path, partition in registered.items() if has_no_cleanup(partition.parameters)
     }
-    places = tuple(_kept(place) if place.partition in spared else place for place in found)
+    places = tuple(_spared(place) if place.partition in spared else place for place in found)
     return AbortedTable(database, name, location, write_ids, places)
 
 
 def _is_same(database: str, name: str, write_ids: ValidWriteIds, client: MetastoreClient) -> bool:
-    """Whether it is still the table of these write ids: another of its name would have others."""
+    """Whether the table still has these write ids; another table of this name has other ids."""
     now = client.write_ids(database, name, client.transactions().valid())
     final = write_ids_of_compaction(now, write_ids.high_water_mark)
     return final.aborted == write_ids.aborted and not final.has_open
 
 
 def _registered(location: str, partitions: Iterable[Table]) -> dict[str, Table]:
-    """The partitions that the Metastore has, by their paths below the table.
+    """The Metastore's partitions, by their paths relative to the table.
 
     Raises:
-        ConfinementError: one is not below its table, so that a walk of the table does not meet it.
+        ConfinementError: a partition is not below its table, so that the walk can't reach it.
     """
     found: dict[str, Table] = {}
     for partition in partitions:
@@ -157,55 +163,56 @@ def _registered(location: str, partitions: Iterable[Table]) -> dict[str, Table]:
 
 
 def _with_parents(paths: Iterable[str]) -> frozenset[str]:
-    """Paths, and those of all directories above them."""
+    """The paths and all their parent directories."""
     return frozenset(path[: end.start()] for path in paths for end in re.finditer(r"/|$", path))
 
 
-def _kept(place: AbortedPlace) -> AbortedPlace:
+def _spared(place: AbortedPlace) -> AbortedPlace:
     return AbortedPlace(place.partition, (), (*place.alone, *place.mixed))
 
 
 def forget(table: AbortedTable, waiting: Iterable[Compaction], queue: CompactionQueue) -> None:
-    """Let the Metastore forget a table's aborted writes; nothing of them may be left.
+    """Let the Metastore forget a table's aborted writes. None of their directories may be left.
 
     Args:
-        table: The table, with no place at all.
-        waiting: The Metastore's queue; its own entries for this are ended too.
-        queue: Marks it.
+        table: The table; its `places` are empty.
+        waiting: The Metastore's queue. Its own entries for this clean-up are ended too.
+        queue: The connection that marks it.
 
     Raises:
-        TransientError, MetastoreRefusedError: as the Metastore says.
-        ValueError: something is left.
+        TransientError: the Metastore did not answer.
+        MetastoreRefusedError: the Metastore refused the call.
+        ValueError: the table still has directories of aborted writes.
     """
     if table.places:
-        raise ValueError("something of an aborted write is left")
+        raise ValueError("directories of aborted writes are left")
     highest = table.write_ids.high_water_mark
     queue.mark_aborted_cleaned(table.database, table.name, highest)
-    for each in waiting:
-        if each.type == ABORT_CLEAN_UP and (each.database, each.table) == (
+    for entry in waiting:
+        if entry.type == ABORT_CLEAN_UP and (entry.database, entry.table) == (
             table.database,
             table.name,
         ):
-            queue.mark_aborted_cleaned(table.database, table.name, highest, each.compaction_id)
+            queue.mark_aborted_cleaned(table.database, table.name, highest, entry.compaction_id)
 
 
 @dataclass(slots=True)
 class _Walk:
-    """A walk of a table's directory: `places`, to its end, and then `check_listed`."""
+    """A walk of a table's directory. Consume `places` completely, then call `check_listed`."""
 
     storage: Storage
     location: str
     write_ids: ValidWriteIds
     registered: frozenset[str]
-    """The paths of registered partitions, and of the directories above them."""
+    """The paths of registered partitions and of their parent directories."""
     _listed: set[str] = field(default_factory=set[str])
 
     def places(self, below: str = "") -> Iterator[AbortedPlace]:
-        """The places with aborted rows, of the table or of a directory below it.
+        """The places with aborted rows in the table, or in the directory `below` it.
 
         Raises:
-            ConfinementError: there is a link, which readers follow and this walk does not.
-            NotFound, FormatError: as `look_at_table`.
+            ConfinementError: there is a link. Readers follow it and this walk does not.
+            NotFound, FormatError: as for `look_at_table`.
         """
         if below.count("/") > _DEEPEST:
             raise NotFound(f"directories are nested too deeply in {self.location}")
@@ -217,7 +224,9 @@ class _Walk:
             if is_acid_name(entry.name) or self._is_hidden(inner, entry.name):
                 continue
             if entry.is_link:
-                raise ConfinementError(f"{entry.path} is a symbolic link: its target is not walked")
+                raise ConfinementError(
+                    f"{entry.path} is a symbolic link: the walk skips its target"
+                )
             if entry.is_dir:
                 yield from self.places(inner)
         names = acid_names(entries)
@@ -227,10 +236,10 @@ class _Walk:
             yield replace(place, content=_content(self.storage, where, place.alone))
 
     def check_listed(self, registered: Iterable[str]) -> None:
-        """Check that the walk has met every registered partition; one may have no directory.
+        """Check that the walk reached every registered partition that has a directory.
 
         Raises:
-            ConfinementError: one was not met, though its directory can be listed.
+            ConfinementError: a partition was not reached, though its directory can be listed.
         """
         for path in registered:
             if path in self._listed:
@@ -240,12 +249,12 @@ class _Walk:
                 self.storage.list(where)
             except NotFound:
                 continue
-            raise ConfinementError(f"the partition in {where} is not met by a walk of its table")
+            raise ConfinementError(f"the walk of the table did not reach the partition in {where}")
 
     def _is_hidden(self, path: str, name: str) -> bool:
-        """Whether no reader lists it: it is hidden, and not the directory of a partition.
+        """Whether readers skip it: its name is hidden, and it is not a partition's directory.
 
-        A column's name may begin with an underscore, and so the name of its partitions' directory.
+        A column's name may begin with an underscore, and then its partitions' directories do too.
         """
         return name.startswith((".", "_")) and "=" not in name and path not in self.registered
 
@@ -254,7 +263,7 @@ def _content(storage: Storage, where: str, names: Iterable[str]) -> str:
     files = {name: storage.walk(join(where, name)) for name in names}
     return content_hash(
         {
-            name: [(each.name, each.size, each.modified_ms) for each in found]
+            name: [(file.name, file.size, file.modified_ms) for file in found]
             for name, found in files.items()
         }
     )
@@ -266,21 +275,21 @@ def judged(
     write_ids: ValidWriteIds,
     compacted: Collection[str] = (),
 ) -> AbortedPlace:
-    """Which of a directory's ACID directories hold aborted rows. Pure.
+    """Find the ACID directories with aborted rows in a table's or partition's directory. Pure.
 
     Args:
-        partition: The directory's partition.
-        names: The names in it.
-        write_ids: What is final of the table.
-        compacted: Those of the names that `compacted_bases` found.
+        partition: The partition, or None for the table's directory.
+        names: The names in the directory.
+        write_ids: The table's final write ids.
+        compacted: The names that `compacted_bases` returned.
 
     Raises:
         FormatError: a name is not one of Hive's.
     """
     found = [FoundDirectory.named(name, compacted=name in compacted) for name in names]
-    aborted = [each for each in found if holds_aborted(each, write_ids)]
-    alone = tuple(each.name for each in aborted if _is_alone(each, write_ids))
-    mixed = tuple(each.name for each in aborted if each.name not in alone)
+    aborted = [directory for directory in found if holds_aborted(directory, write_ids)]
+    alone = tuple(directory.name for directory in aborted if _is_alone(directory, write_ids))
+    mixed = tuple(directory.name for directory in aborted if directory.name not in alone)
     return AbortedPlace(partition, alone, mixed)
 
 

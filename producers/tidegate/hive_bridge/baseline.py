@@ -1,6 +1,6 @@
-"""Is it still the same Metastore? A database that was lost or replaced must release nothing. Pure.
+"""Check that the Metastore's database is the one seen before; otherwise release nothing. Pure.
 
-Where the locks of a lost database are not listed, they have not ended: their readers go on reading.
+A lost database lists no locks, but those locks have not ended: their readers are still reading.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Final, Self
 from tidegate.errors import StopService
 from tidegate.hive_metastore.values import Snapshot
 
-_SAID: Final = 250
+_MAX_ACCEPTED_BY: Final = 250
 
 
 class MetastoreReplacedError(StopService):
-    """The Metastore has another database, or an older state of its own. A person must look first.
+    """The Metastore has another database, or an older state of its own. An operator must decide.
 
-    The catcher stops the bridge; nothing is released until the bridge is started for the new state.
+    The catcher stops the bridge. Nothing is released until an operator accepts the new state.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What is known of the Metastore, and may only grow. It is kept on Kafka.
+    """The identity and the progress of the Metastore, as stored on Kafka.
 
     Attributes:
-        metastore: The UUID of its database, empty while it was never seen.
-        high_water_mark: The highest transaction id that it has ever named.
-        accepted_by: Who decided last to go on with another one, and why; shortened.
+        metastore: The UUID of its database; empty until the first poll.
+        high_water_mark: The highest transaction id that it has reported. It never decreases.
+        accepted_by: Who last accepted another Metastore, and why; at most 250 characters.
     """
 
     metastore: str = ""
@@ -37,7 +37,7 @@ class Baseline:
     accepted_by: str = ""
 
     def checked(self, snapshot: Snapshot) -> Self:
-        """The baseline after this snapshot.
+        """Check a snapshot, and return the baseline after it.
 
         Raises:
             MetastoreReplacedError: the snapshot is of another database, or of an earlier state.
@@ -45,7 +45,7 @@ class Baseline:
         if self.metastore and snapshot.metastore != self.metastore:
             raise MetastoreReplacedError(
                 f"the Metastore's database has the UUID {snapshot.metastore}, and had"
-                f" {self.metastore} before: it is another Metastore, and says nothing of the locks"
+                f" {self.metastore} before: it is another Metastore, and does not know the locks"
                 " that vacuums wait for. Nothing is released. Point the bridge at the right one; if"
                 " the old one is gone for good, see: tidegate bridge accept-metastore --help"
             )
@@ -60,7 +60,7 @@ class Baseline:
         return replace(self, metastore=snapshot.metastore, high_water_mark=mark)
 
     def dumps(self) -> str:
-        """As text of at most 400 characters; the inverse of `parse`."""
+        """JSON of at most 400 characters; the inverse of `parse`."""
         found: dict[str, object] = {
             "metastore": self.metastore,
             "high_water_mark": self.high_water_mark,
@@ -70,24 +70,24 @@ class Baseline:
         return json.dumps(found)
 
     def accepted(self, by: str, why: str) -> Self:
-        """The same, with who decided to go on with it, and why."""
-        said = f"{by}: {why}".encode("ascii", "replace").decode()
-        return replace(self, accepted_by=said[:_SAID])
+        """The same baseline, with who accepted another Metastore, and why."""
+        accepted_by = f"{by}: {why}".encode("ascii", "replace").decode()
+        return replace(self, accepted_by=accepted_by[:_MAX_ACCEPTED_BY])
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read it back; empty text is a bridge that never ran.
+        """Read stored text; empty text means that no bridge has run yet.
 
         Raises:
-            MetastoreReplacedError: it can't be read, so nothing can be compared with it.
+            MetastoreReplacedError: the text is invalid, so there is nothing to compare with.
         """
         if not text:
             return cls()
         try:
             found = json.loads(text)
-            said = str(found.get("accepted_by", ""))
-            return cls(str(found["metastore"]), int(found["high_water_mark"]), said)
+            accepted_by = str(found.get("accepted_by", ""))
+            return cls(str(found["metastore"]), int(found["high_water_mark"]), accepted_by)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise MetastoreReplacedError(
-                f"what the bridge has stored of its Metastore can't be read: {text[:200]!r}"
+                f"the stored baseline of the Metastore can't be read: {text[:200]!r}"
             ) from error

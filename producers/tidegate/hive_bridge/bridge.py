@@ -1,4 +1,4 @@
-"""The Metastore bridge: look, compare with what waits, publish the difference."""
+"""The Metastore bridge: poll, compare with the outstanding holds, publish the difference."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ from tidegate.hive_metastore.values import Compaction, Lock, Snapshot
 from tidegate.storage import Storage
 
 log = logging.getLogger(__name__)
-SAID_BY: Final = "metastore-bridge"
+SOURCE: Final = "metastore-bridge"
 NO_LOCK: Final = 0
-"""The id of a compaction's own lock where it is published by the bridge: that lock went with the
-compaction's transaction, before anybody could see the result. Metastores count from 1."""
+"""The id that the bridge publishes for a compaction's own lock. That lock ended with the
+compaction's transaction, before the result became visible. Real ids begin at 1."""
 _BATCH: Final = 1_000
 _MOST_EXPIRED: Final = 10
-"""Of the locks and of the transactions that expired before a vacuum is published, that it lists."""
+"""The most expired locks, and the most expired transactions, that a vacuum lists."""
 Known = VacuumFinished | LockReleased | VacuumFlagged
-"""What is on the topics that says which holds are waited for."""
+"""The events on the topics that determine which holds are outstanding."""
 _FORGOTTEN: Final = {VacuumFlag.RELEASE_MAY_BE_FORGOTTEN}
 _TIMEOUT_SETTINGS: Final = ("metastore.txn.timeout", "hive.txn.timeout")
 _USUAL_TIMEOUT_MS: Final = 300_000
@@ -58,8 +58,8 @@ _LOCKLESS: Final = (("hive.acid.lockless.reads.enabled", "true"), ("hive.txn.rea
 class MetastoreBridge:
     """Watches one Metastore.
 
-    Call `take` with every vacuum and release that is on the topics, then `look`, again and again,
-    from one thread. What was published is applied at once; reading it back changes nothing.
+    In a loop, from one thread: call `take` with the new events of the topics, then `look`. The
+    bridge applies its own events when it publishes them; reading them back changes nothing.
     """
 
     def __init__(  # noqa: PLR0913 - two of them by name
@@ -72,15 +72,15 @@ class MetastoreBridge:
         clock: Callable[[], float] = time.monotonic,
         observer: Observer = UNOBSERVED,
     ) -> None:
-        """Take over; nothing is called yet.
+        """Create a bridge, without a call to the Metastore.
 
         Args:
-            settings: The Metastore, and how it is watched.
-            publish: Publishes events; returns when the broker has all of them, else raises.
+            settings: The Metastore, and how to watch it.
+            publish: Publishes events. It returns once the broker has all of them, else it raises.
             storage: Reads the tables' directories.
-            baseline: What the bridge before this one knew of the Metastore.
+            baseline: The stored baseline of the previous run.
             clock: A monotonic clock, in seconds.
-            observer: Measures it.
+            observer: Receives the measurements.
         """
         self.baseline = baseline
         self._settings, self._publish, self._storage = settings, publish, storage
@@ -98,19 +98,19 @@ class MetastoreBridge:
         self._cleanings = Cleanings(settings.catalog)
         self._marking = Marking(settings.catalog, self._settled, settings.threads, clock)
         self._queue_look = 0
-        self._aborted = AbortedSweep(settings, storage, SAID_BY, clock, observer)
+        self._aborted = AbortedSweep(settings, storage, SOURCE, clock, observer)
         self._waiting: WaitingHolds | None = None
         self._before: list[Known] = []
         self._endings = Endings(_USUAL_TIMEOUT_MS / 1000)
         self._expirations = Expirations()
         self._own: set[str] = set()
-        """Vacuums that this bridge has published and not read back yet."""
+        """Ids of the vacuums that this bridge has published and not read back yet."""
         self._refused: dict[str, str] = {}
 
     def take(self, events: Iterable[Event]) -> None:
-        """Apply what is on the topics, of one read: vacuums, then ends of holds, then outcomes.
+        """Apply the events of one read from the topics: first vacuums, then the ends of holds.
 
-        The outcome of a cleaning comes after its vacuum, of an earlier read or of the same.
+        A cleaning's outcome must come after its vacuum, in the same read or in a later one.
         """
         known: list[Known] = []
         for event in events:
@@ -125,28 +125,28 @@ class MetastoreBridge:
         if self._waiting is None:  # the Metastore's own settings are not known yet
             self._before += known
             return
-        for each in known:
-            if isinstance(each, VacuumFinished):
-                self._waiting.vacuum(each)
-                self._compactions.published(each)
-        for each in known:
-            if isinstance(each, LockReleased):
-                self._waiting.release(each)
-        for each in known:
-            if isinstance(each, VacuumFlagged) and each.flag in _FORGOTTEN:
-                self._waiting.forgotten(each)
+        for event in known:
+            if isinstance(event, VacuumFinished):
+                self._waiting.vacuum(event)
+                self._compactions.published(event)
+        for event in known:
+            if isinstance(event, LockReleased):
+                self._waiting.release(event)
+        for event in known:
+            if isinstance(event, VacuumFlagged) and event.flag in _FORGOTTEN:
+                self._waiting.forgotten(event)
 
     def look(self) -> int:
-        """Look at the Metastore once, and publish what follows; how many events that were.
+        """Poll the Metastore once, and publish the resulting events; returns their number.
 
         Raises:
-            TransientError: the Metastore did not answer, or not whole. Nothing was concluded.
+            TransientError: the Metastore did not answer completely. Nothing was concluded.
             MetastoreReplacedError: it is not the same Metastore. Nothing was concluded.
-            DeliveryError: the broker did not confirm; the next look publishes it again.
+            DeliveryError: the broker did not confirm; the next poll publishes the events again.
         """
         began = self._clock()
         waiting = self._prepare() if self._waiting is None else self._waiting
-        # before the locks: what it shows is visible by then
+        # before the locks: the results of the queue's compactions are visible by then
         queue = self._compactions.completed(self._asked_queue())
         number = waiting.begin()
         snapshot = Snapshot(
@@ -170,7 +170,7 @@ class MetastoreBridge:
 
     @property
     def waiting_holds(self) -> int:
-        """How many holds are waited for, each counted for each table."""
+        """The number of outstanding holds; a hold on two tables counts twice."""
         return 0 if self._waiting is None else len(self._waiting)
 
     def close(self) -> None:
@@ -186,8 +186,8 @@ class MetastoreBridge:
         if free and any(self._client.setting(name) == value for name, value in _LOCKLESS):
             free = False
             log.warning(
-                "readers_lock_at_once is ignored: the Metastore's settings let readers take no"
-                " locks. Every transaction is waited for until its end"
+                "readers_lock_at_once is ignored: the Metastore's settings allow readers without"
+                " locks. Vacuums wait for the end of every transaction"
             )
         self._endings = Endings(_timeout_ms(self._client) / 1000)
         self._waiting = WaitingHolds(self._settings.catalog, free_elsewhere=free)
@@ -196,7 +196,7 @@ class MetastoreBridge:
         return self._waiting
 
     def _asked_queue(self) -> tuple[Compaction, ...]:
-        """The queue of compactions, from a connection of its own: it may be long and slow."""
+        """The queue of compactions. It has a connection of its own, because it may be slow."""
         if self._asked is None:
             self._queue_look = self._cleanings.begin()
             self._expirations.asked()
@@ -204,11 +204,11 @@ class MetastoreBridge:
         try:
             self._queue = self._asked.result(self._settings.interval_ms / 4000)
         except TimeoutError:
-            return self._queue  # what was visible stays so; the answer is taken at a later look
+            return self._queue  # visible results stay visible; a later poll takes the answer
         except TransientError as error:
             log.log(
                 logging.DEBUG if self._queue_is_away else logging.WARNING,
-                "the queue of compactions is asked for until it is there: %s",
+                "the Metastore did not return its queue of compactions, trying again: %s",
                 error,
             )
             self._queue_is_away = True
@@ -234,17 +234,17 @@ class MetastoreBridge:
     def _releases(
         self, ended: Iterable[Ended], snapshot: Snapshot, now: float
     ) -> list[LockReleased]:
-        """The events of these ends; one that can't be made is said, and keeps up no other."""
+        """The events for these ended holds. An invalid event is logged and skipped."""
         made: list[LockReleased] = []
-        for each in ended:
+        for hold in ended:
             try:
-                made.append(self._release(each, snapshot, now))
+                made.append(self._release(hold, snapshot, now))
             except ValidationError as error:
-                self._refuse(each.table, validation_message(error))
+                self._refuse(hold.table, validation_message(error))
         return made
 
     def _publish_valid(self, events: Sequence[Event]) -> None:
-        """Publish together; where one of them would be refused, each by itself, but that one."""
+        """Publish the events together. If one is refused, publish each of the others alone."""
         try:
             self._publish(events)
         except (FormatError, MessageTooLargeError):
@@ -272,7 +272,7 @@ class MetastoreBridge:
             table=ended.table,
             location=ended.location,
             occurred_at=datetime.now(UTC),
-            source=SAID_BY,
+            source=SOURCE,
             lock_id=ended.lock_id,
             transaction_id=ended.transaction_id,
             partition=ended.partition,
@@ -288,7 +288,7 @@ class MetastoreBridge:
             try:
                 events = self._vacuum(compaction, description, snapshot, held)
                 self._publish(events)
-            except ValidationError as error:  # too many holds, for example: they get fewer
+            except ValidationError as error:  # for example too many holds, which become fewer
                 self._compactions.postpone(compaction, validation_message(error))
             except (FormatError, MessageTooLargeError) as error:
                 self._compactions.refuse(compaction, str(error))
@@ -303,8 +303,8 @@ class MetastoreBridge:
     def _publish_aborted(self, snapshot: Snapshot) -> int:
         found = self._aborted.look(snapshot.transactions.aborted)
         self._publish_valid(found)
-        for each in found:
-            self._aborted.published(each)
+        for event in found:
+            self._aborted.published(event)
         return len(found)
 
     def _vacuum(
@@ -314,9 +314,10 @@ class MetastoreBridge:
         snapshot: Snapshot,
         held: HeldTables,
     ) -> list[LockReleased | VacuumFinished]:
-        """The vacuum, with the holds of this look; before it the ends of those that are over.
+        """The vacuum with the holds of this poll, after the releases of its holds that have ended.
 
-        These are its own lock, and what expired since it began: such a reader may still read.
+        Those are the compaction's own lock, and the holds that expired since the compaction began.
+        The vacuum lists expired holds, because their readers may still be reading.
         """
         place = (compaction.database, compaction.table, compaction.partition)
         holds = holds_of(held, snapshot.transactions, place, compaction.next_transaction_id)
@@ -324,7 +325,7 @@ class MetastoreBridge:
             "table": f"{self._settings.catalog}.{compaction.database}.{compaction.table}",
             "location": description.location,
             "occurred_at": datetime.now(UTC),
-            "source": SAID_BY,
+            "source": SOURCE,
             "partition": compaction.partition,
         }
         locks, transactions = self._expired(compaction, held)
@@ -363,9 +364,9 @@ class MetastoreBridge:
     def _expired(
         self, compaction: Compaction, held: HeldTables
     ) -> tuple[list[LockHold], list[int]]:
-        """Holds of a compaction that expired since it began, the latest ones: one would be enough.
+        """The latest holds on a compaction's place that expired since it began; one is enough.
 
-        A transaction that was opened after it committed reads what it made.
+        Transactions that opened after the compaction committed read its result, and don't count.
         """
         found = list(self._expirations.since_begin_of(compaction.compaction_id))
         place = (compaction.database, compaction.table, compaction.partition)
@@ -383,11 +384,11 @@ class MetastoreBridge:
 
 
 def _timeout_ms(client: MetastoreClient) -> int:
-    """The Metastore's time-out of transactions; Hive's default where it does not say."""
+    """The Metastore's time-out of transactions in milliseconds, or else Hive's default."""
     for name in _TIMEOUT_SETTINGS:
         if (text := client.setting(name)) is not None:
             try:
                 return int(str(milliseconds(text)))
             except ValueError:
-                log.warning("the Metastore's %s is not understood: %r", name, text)
+                log.warning("the Metastore's setting %s is not a duration: %r", name, text)
     return _USUAL_TIMEOUT_MS

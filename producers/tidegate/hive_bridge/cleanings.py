@@ -1,7 +1,7 @@
-"""Which entries of the Metastore's queue have been cleaned, by what is on the topics. Pure.
+"""Match the entries of the Metastore's queue with the outcomes on the topics. Pure.
 
-Nothing of it is stored: the Metastore's queue says what is not marked yet, and the topics say what
-became of it. A bridge that starts anew reads both.
+Nothing is stored: the Metastore's queue lists the compactions that are not marked yet, and the
+topics have the outcomes of their cleanings. A restarted bridge reads both.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tidegate.hive_bridge.compactions import Key, key_of, published_key
 from tidegate.hive_metastore.values import READY_FOR_CLEANING, Compaction
 
 _IN_THE_QUEUE: Final = frozenset({"initiated", "working", READY_FOR_CLEANING})
-"""The other states are those of its history."""
+"""Every other state belongs to the queue's history."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedVacuum:
-    """What is kept of a VacuumFinished; the fields are the event's."""
+    """The fields of a VacuumFinished that a check of the directory needs."""
 
     location: str
     kind: VacuumKind
@@ -40,7 +40,7 @@ class PublishedVacuum:
 
     @classmethod
     def of(cls, event: VacuumFinished) -> PublishedVacuum:
-        """Keep what a check of the directory needs."""
+        """Take the fields from an event."""
         return cls(
             event.location,
             event.kind,
@@ -52,7 +52,7 @@ class PublishedVacuum:
         )
 
     def covers(self, other: PublishedVacuum) -> bool:
-        """Whether its cleaning does the other's work too: it compacted the same, and more."""
+        """Whether this vacuum's cleaning also does the other's: it compacted at least as much."""
         if self.max_write_id < other.max_write_id:
             return False
         if self.kind is VacuumKind.MAJOR:
@@ -64,7 +64,7 @@ class PublishedVacuum:
 class _Entry:
     vacuum: PublishedVacuum
     since: int
-    """The look that was the latest to have begun when it became known."""
+    """The number of the latest poll of the queue that had begun when the vacuum became known."""
     commands: list[str] = field(default_factory=list[str])
     cleaned: bool = False
     refused: str = ""
@@ -74,26 +74,26 @@ class Cleanings:
     """The vacuums of one catalog, and what became of their cleanings."""
 
     def __init__(self, catalog: str) -> None:
-        """Begin with nothing; `catalog` is the one whose tables the Metastore has."""
+        """Start empty; `catalog` is the Metastore's catalog."""
         self._catalog = catalog.lower()
         self._entries: dict[Key, _Entry] = {}
         self._by_command: dict[str, Key] = {}
         self._by_place: dict[tuple[str, str | None], set[Key]] = {}
-        self._look = 0
+        self._poll = 0
 
     def __len__(self) -> int:
-        """How many vacuums are kept in mind."""
+        """The number of vacuums that are not marked yet."""
         return len(self._entries)
 
     def begin(self) -> int:
-        """The queue is about to be asked for; the number of this look."""
-        self._look += 1
-        return self._look
+        """Call this before a poll of the queue; returns the number of the poll."""
+        self._poll += 1
+        return self._poll
 
     def take(self, event: Event) -> None:
-        """Apply a vacuum, or the outcome of a cleaning; anything else is passed over.
+        """Apply a vacuum, or the outcome of a cleaning; other events are ignored.
 
-        The vacuum comes before its outcome: its cleaning is a consequence of it.
+        A vacuum always comes before its outcome, because its cleaning is a consequence of it.
         """
         if isinstance(event, VacuumFinished):
             self._vacuum(event)
@@ -105,28 +105,37 @@ class Cleanings:
                 self._entries[key].refused = f"{event.reason}: {event.message}"
 
     def cleaned(self, queue: Iterable[Compaction]) -> Iterator[tuple[Compaction, PublishedVacuum]]:
-        """Entries of the queue whose cleaning is done, by their own or by a later vacuum."""
-        for each in queue:
-            entry = self._entries.get(key_of(each, self._catalog))
-            if each.is_visible and entry is not None and entry.cleaned:
-                yield each, entry.vacuum
+        """The compactions that were cleaned, by their own vacuum or by a later one."""
+        for compaction in queue:
+            entry = self._entries.get(key_of(compaction, self._catalog))
+            if compaction.is_visible and entry is not None and entry.cleaned:
+                yield compaction, entry.vacuum
 
     def published(self, compaction: Compaction) -> PublishedVacuum | None:
-        """What was published of an entry of the queue; None: nothing, as far as is known."""
+        """The vacuum that was published for a compaction, or None if none is known."""
         entry = self._entries.get(key_of(compaction, self._catalog))
         return None if entry is None else entry.vacuum
 
     def refused(self, queue: Iterable[Compaction]) -> Iterator[tuple[Compaction, str]]:
-        """Entries of the queue whose cleaning was refused and is not done, and why."""
-        for each in queue:
-            entry = self._entries.get(key_of(each, self._catalog))
-            if each.is_visible and entry is not None and entry.refused and not entry.cleaned:
-                yield each, entry.refused
+        """The compactions whose cleaning was refused and not done since, and why."""
+        for compaction in queue:
+            entry = self._entries.get(key_of(compaction, self._catalog))
+            if compaction.is_visible and entry is not None and entry.refused and not entry.cleaned:
+                yield compaction, entry.refused
 
-    def forget(self, queue: Iterable[Compaction], look: int) -> None:
-        """Forget what the queue does not have any more, as a look found that began at `look`."""
-        listed = {key_of(each, self._catalog) for each in queue if each.state in _IN_THE_QUEUE}
-        for key in [k for k, e in self._entries.items() if e.since < look and k not in listed]:
+    def forget(self, queue: Iterable[Compaction], poll: int) -> None:
+        """Forget the vacuums that the queue no longer lists, if they were known before the poll.
+
+        Args:
+            queue: The answer.
+            poll: The number of the poll, from `begin`.
+        """
+        listed = {
+            key_of(compaction, self._catalog)
+            for compaction in queue
+            if compaction.state in _IN_THE_QUEUE
+        }
+        for key in [k for k, e in self._entries.items() if e.since < poll and k not in listed]:
             for command in self._entries.pop(key).commands:
                 del self._by_command[command]
             self._by_place[key[:2]].discard(key)
@@ -139,9 +148,9 @@ class Cleanings:
         key = published_key(event)
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = _Entry(PublishedVacuum.of(event), self._look)
+            entry = self._entries[key] = _Entry(PublishedVacuum.of(event), self._poll)
             self._by_place.setdefault(key[:2], set()).add(key)
-        # published again with other holds, it has another id; either's cleaning is its cleaning
+        # a vacuum that is published again with other holds has another id; both ids count
         entry.vacuum = PublishedVacuum.of(event)
         command = derived_id(CleaningReleased.__name__, event.event_id)
         if command not in self._by_command:
@@ -153,6 +162,6 @@ class Cleanings:
         if key is None:
             return
         done = self._entries[key]
-        for each in self._by_place[key[:2]]:
-            entry = self._entries[each]
+        for other in self._by_place[key[:2]]:
+            entry = self._entries[other]
             entry.cleaned = entry.cleaned or done.vacuum.covers(entry.vacuum)

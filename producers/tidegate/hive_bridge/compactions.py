@@ -1,4 +1,4 @@
-"""Which compactions are to be published, and what was looked up of each."""
+"""The compactions to publish, with their descriptions."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tidegate.hive_metastore.values import Compaction
 
 log = logging.getLogger(__name__)
 Key = tuple[str, str | None, str]
-"""Table, partition, and what tells it from the table's other compactions."""
+"""Table, partition, and a text that is unique among the table's compactions."""
 _MAX_PUBLISHED: Final = 1_000_000
 
 
 def key_of(compaction: Compaction, catalog: str) -> Key:
-    """What identifies a compaction: its transaction, or in Hive 3 its kind and range."""
+    """The key of a compaction: its transaction, or in Hive 3 its kind and highest write id."""
     table = f"{catalog}.{compaction.database}.{compaction.table}".lower()
     if compaction.transaction_id is not None:
         return table, compaction.partition, str(compaction.transaction_id)
-    if compaction.is_of_hive_3:  # until it is looked up
+    if compaction.is_of_hive_3:  # until its highest write id is known
         return table, compaction.partition, f"entry {compaction.compaction_id}"
     kind = compaction.kind.value if compaction.kind else ""
     return table, compaction.partition, f"{kind} {compaction.highest_write_id}"
@@ -42,10 +42,9 @@ def published_key(event: VacuumFinished) -> Key:
 
 
 class Compactions:
-    """The compactions that readers can see the result of, until they are published.
+    """The compactions whose results are visible to readers, until they are published.
 
-    Looking one up may be slow, so it is done on threads: it holds up neither another one nor the
-    releases of locks.
+    Lookups may be slow. They run on threads and delay neither each other nor the releases of locks.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class Compactions:
         clock: Callable[[], float] = time.monotonic,
         observer: Observer = UNOBSERVED,
     ) -> None:
-        """Take how to look one up; `describe` is called on several threads."""
+        """Create the threads; `describe` describes a compaction, on any of them."""
         self._catalog, self._describe, self._clock = catalog.lower(), describe, clock
         self._observer = observer
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="describe")
@@ -64,15 +63,15 @@ class Compactions:
         self._refused: dict[Key, None] = {}
         self._postponed: set[Key] = set()
         self._again: dict[Key, float] = {}
-        """When to look those up again that are not to be cleaned now."""
+        """When to look up again the compactions that must not be cleaned now."""
         self._asked: dict[Key, Future[Description]] = {}
         self._ended: frozenset[Future[Description]] = frozenset()
-        """Look-ups that were over when the current look had not asked for the locks yet."""
+        """Lookups that ended before the current poll asked for the locks."""
         self._highest: dict[int, int] = {}
-        """What was found out of compactions of which Hive 3 does not say it, by their ids."""
+        """The highest write ids that Hive 3 does not report, by compaction id."""
 
     def published(self, event: VacuumFinished) -> None:
-        """A vacuum is on the topic, whoever published it."""
+        """Record that a vacuum is on the topic, from this bridge or another."""
         key = published_key(event)
         self._published[key] = None
         self._postponed.discard(key)
@@ -82,7 +81,7 @@ class Compactions:
             del self._published[next(iter(self._published))]
 
     def refuse(self, compaction: Compaction, reason: str) -> None:
-        """Never publish it, and say why, once."""
+        """Never publish the compaction, and log the reason once."""
         key = key_of(compaction, self._catalog)
         if key not in self._refused:
             log.warning("%s is not published: %s", named(compaction), reason)
@@ -91,19 +90,20 @@ class Compactions:
         self._asked.pop(key, None)
 
     def postpone(self, compaction: Compaction, reason: str) -> None:
-        """It can't be published now; say why, once, and try again at the next look."""
+        """Log once why the compaction can't be published now; the next poll tries it again."""
         key = key_of(compaction, self._catalog)
         if key not in self._postponed:
             log.warning("%s has to wait: %s", named(compaction), reason)
         self._postponed.add(key)
 
     def completed(self, queue: Iterable[Compaction]) -> tuple[Compaction, ...]:
-        """The queue with what was found out of Hive 3's compactions, and of those the latest ones.
+        """The queue, with the highest write ids of Hive 3's compactions filled in.
 
-        They stay in its queue for ever. The latest of a kind made what its directory shows; it
-        covers those before. Call it before the locks are asked for, and `described` after that.
+        Hive 3 never removes a compaction from its queue. The latest of a kind made the directories
+        that are there now, and covers the earlier ones, so those are left out. Call this before the
+        poll asks for the locks, and `described` after it.
         """
-        self._ended = frozenset(each for each in self._asked.values() if each.done())
+        self._ended = frozenset(lookup for lookup in self._asked.values() if lookup.done())
         entries = tuple(queue)
         latest: dict[tuple[object, ...], int] = {}
         for entry in entries:
@@ -123,11 +123,11 @@ class Compactions:
         )
 
     def described(self, queue: Iterable[Compaction]) -> Iterator[tuple[Compaction, Description]]:
-        """Those of the queue that can be published now; the others are looked up meanwhile."""
+        """The compactions that can be published now; starts the lookups of the others."""
         visible = {
-            key_of(each, self._catalog): each
-            for each in queue
-            if each.is_visible and each.kind is not None
+            key_of(compaction, self._catalog): compaction
+            for compaction in queue
+            if compaction.is_visible and compaction.kind is not None
         }
         for gone in self._refused.keys() - visible.keys():
             del self._refused[gone]
@@ -152,9 +152,10 @@ class Compactions:
                     yield made, found
 
     def _is_over(self, compaction: Compaction, asked: Future[Description]) -> bool:
-        """Whether what was looked up may be used in this look.
+        """Whether this poll may use the result of a lookup.
 
-        Hive 3's directory may show what another one made after the locks were asked for.
+        In Hive 3 the directory may show the result of a compaction that became visible after the
+        poll asked for the locks.
         """
         return asked in self._ended if compaction.is_of_hive_3 else asked.done()
 
@@ -165,15 +166,15 @@ class Compactions:
         return replace(compaction, highest_write_id=found.max_write_id)
 
     def wait(self, seconds: float) -> None:
-        """Wait for the look-ups under way, so long at most."""
-        for each in list(self._asked.values()):
+        """Wait for the running lookups, for at most `seconds` each."""
+        for lookup in list(self._asked.values()):
             try:
-                each.exception(seconds)
+                lookup.exception(seconds)
             except TimeoutError:
                 return
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the lookups."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _result(
@@ -181,20 +182,20 @@ class Compactions:
     ) -> Description | None:
         try:
             return asked.result()
-        except (NotDescribed, ValueError) as error:  # a name that can't be written, for example
+        except (NotDescribed, ValueError) as error:  # for example a name that no event can hold
             self.refuse(compaction, str(error))
         except NotYet as error:
             self.postpone(compaction, str(error))
             self._again[key] = self._clock() + error.seconds
             del self._asked[key]
         except (TransientError, OSError) as error:
-            log.warning("%s is looked up again: %s", named(compaction), error)
+            log.warning("%s could not be looked up, trying again: %s", named(compaction), error)
             del self._asked[key]
         return None
 
 
 def named(compaction: Compaction) -> str:
-    """The compaction, for people."""
+    """The compaction's id, table and partition, for log lines."""
     where = "" if compaction.partition is None else f", partition {compaction.partition}"
     table = f"{compaction.database}.{compaction.table}"
     return f"compaction {compaction.compaction_id} of {table}{where}"

@@ -1,4 +1,4 @@
-"""Look up what a VacuumFinished says of a compaction: in the Metastore, and in the directory."""
+"""Look up the fields of a VacuumFinished in the Metastore and in the table's directory."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _SOON_SECONDS: Final = 2.0
 
 
 class NotDescribed(TidegateError):  # noqa: N818 - expected, not a fault
-    """A compaction that can't be published. The catcher says why, once, and leaves it."""
+    """A compaction that can't be published. The catcher logs the reason once and skips it."""
 
 
 def describe(compaction: Compaction, client: MetastoreClient, storage: Storage) -> Description:
     """Look a compaction up.
 
     Raises:
-        NotDescribed: its table is not there any more or is not ACID, its partition is elsewhere, or
-            it made nothing that can be found.
-        NotYet: its properties say that it is not to be cleaned now.
+        NotDescribed: its table was dropped or is not ACID, its partition is outside the table's
+            directory, or the directories that it made are not there.
+        NotYet: its table's properties forbid the cleaning now.
         TransientError: the Metastore or the store did not answer.
     """
     try:
@@ -54,7 +54,7 @@ def _describe(compaction: Compaction, client: MetastoreClient, storage: Storage)
     where = _directory(compaction, location, partition)
     products = _products(compaction, where, client, storage)
     if not products:
-        raise NotDescribed(f"nothing that it made is in {where}")
+        raise NotDescribed(f"no directory that it made is in {where}")
     first, last = write_id_range(products)
     if compaction.is_of_hive_3:
         compaction = replace(compaction, highest_write_id=last)
@@ -66,7 +66,7 @@ def _describe(compaction: Compaction, client: MetastoreClient, storage: Storage)
     valid = client.write_ids(database, name, client.transactions().valid())
     snapshot = write_ids_of_compaction(valid, compaction.highest_write_id)
     if compaction.transaction_id is None and snapshot.has_open:
-        raise NotDescribed(f"{products[0].name} has write ids that are open: a writer made it")
+        raise NotDescribed(f"{products[0].name} has open write ids: a writer made it")
     directories = tuple(sorted(product.name for product in products))
     return Description(location, directories, first, last, str(snapshot))
 
@@ -74,33 +74,33 @@ def _describe(compaction: Compaction, client: MetastoreClient, storage: Storage)
 def _products(
     compaction: Compaction, where: str, client: MetastoreClient, storage: Storage
 ) -> tuple[AcidDirectory, ...]:
-    """What it made, by the names in its directory.
+    """The directories that the compaction made, by their names.
 
-    Hive 3 renames the directories that a compaction made one after the other, and does not say
-    whose they are: so none may be under way in the same place.
+    Hive 3 renames these directories one by one, and does not report which compaction made them. So
+    no other compaction of the same place may be running.
     """
     before = _others(compaction, client) if compaction.is_of_hive_3 else {}
-    names = [each.name for each in storage.list(where) if each.is_dir]
+    names = [entry.name for entry in storage.list(where) if entry.is_dir]
     if not compaction.is_of_hive_3:
         return products_of(compaction, names)
     marked = compacted_bases(storage, where, names)
     after = _others(compaction, client)
     if before != after or _WORKING in after.values():
-        raise NotYet("another compaction of the same place is under way", _SOON_SECONDS)
+        raise NotYet("another compaction of the same place is running", _SOON_SECONDS)
     return products_of_hive_3(compaction, names, marked)
 
 
 def _others(compaction: Compaction, client: MetastoreClient) -> dict[int, str]:
     """The states of the other compactions of the same place, by their ids."""
     return {
-        each.compaction_id: each.state
-        for each in client.compactions()
-        if each.place == compaction.place and each.compaction_id != compaction.compaction_id
+        other.compaction_id: other.state
+        for other in client.compactions()
+        if other.place == compaction.place and other.compaction_id != compaction.compaction_id
     }
 
 
 def directory_of(compaction: Compaction, client: MetastoreClient, location: str) -> str:
-    """The directory that was compacted: its table's, which is given, or its partition's.
+    """The directory that was compacted: the table's `location`, or the partition's.
 
     Raises:
         NotDescribed: the partition is not in its table's directory.

@@ -1,7 +1,8 @@
-"""Why a lock or a transaction ended, from what was seen of its heartbeats. Pure.
+"""Why a lock or a transaction ended, concluded from its heartbeats. Pure.
 
-The Metastore does not say it. A reader that ended is no longer there; a reader that stalled may
-read on after its lock has expired. In doubt it has expired: whoever cleans may then wait longer.
+The Metastore does not report the reason. A reader that released its lock has stopped reading; a
+stalled reader may go on reading after its lock expired. In doubt the reason is expiry, which makes
+the cleaner wait longer.
 """
 
 from __future__ import annotations
@@ -15,23 +16,21 @@ from tidegate.events import ReleaseReason
 from tidegate.hive_metastore.values import Lock, Snapshot
 
 _SHARE: Final = 0.9
-"""Of the time-out: from this age of a heartbeat on, an ending may be an expiry."""
-
-
+"""An end may be an expiry if the last heartbeat is at least this share of the time-out old."""
 _MOST_EXPIRED: Final = 100_000
-"""Expirations that are remembered, the latest."""
+"""The most expirations to remember; the oldest are dropped."""
 Expired = int | Lock
-"""A transaction, or a lock that belongs to none."""
+"""A transaction, or a lock without a transaction."""
 
 
 class _Beat(NamedTuple):
     value: int
     seen: float
-    """When this value was first seen, by our own clock: the heartbeat itself was earlier."""
+    """When the bridge first saw this value, in seconds; the heartbeat itself was earlier."""
 
 
 class Endings:
-    """What was seen of every lock's and transaction's heartbeat, look by look."""
+    """The latest heartbeat of every lock and transaction, as seen in the polls."""
 
     def __init__(self, timeout_seconds: float) -> None:
         """Take the Metastore's time-out of transactions and locks, in seconds."""
@@ -43,16 +42,16 @@ class Endings:
         self._plain: tuple[Lock, ...] = ()
         """The locks without a transaction."""
         self._watching_since: float | None = None
-        self._last_look = 0.0
+        self._last_poll = 0.0
 
     def look(self, snapshot: Snapshot, now: float) -> None:
-        """Take in a snapshot at a moment of a monotonic clock, in seconds.
+        """Record a snapshot, at a time of a monotonic clock in seconds.
 
-        Called after `of_lock` and `of_transaction` were asked about what it no longer has.
+        Call `expired`, `of_lock` and `of_transaction` for this snapshot before.
         """
-        if self._watching_since is None or now - self._last_look > self._timeout / 2:
+        if self._watching_since is None or now - self._last_poll > self._timeout / 2:
             self._watching_since = now
-        self._last_look = now
+        self._last_poll = now
         locks = {lock.lock_id: lock.heartbeat_ms for lock in snapshot.locks}
         self._locks = _beats(locks, self._locks, now)
         self._transactions = _beats(snapshot.transactions.open, self._transactions, now)
@@ -65,7 +64,10 @@ class Endings:
         }
 
     def expired(self, snapshot: Snapshot, now: float) -> Iterator[Expired]:
-        """What ended since the previous snapshot, and may have expired. Called before `look`."""
+        """The holds that ended since the previous snapshot, possibly by expiry.
+
+        Call this before `look`.
+        """
         opened, aborted = snapshot.transactions.open, snapshot.transactions.aborted
         for transaction in self._transactions.keys() - opened.keys() | aborted - self._aborted:
             if self.of_transaction(transaction, aborted, now) is ReleaseReason.EXPIRED:
@@ -76,16 +78,17 @@ class Endings:
                 yield lock
 
     def has_seen(self, lock_id: int | None, transaction_id: int | None) -> bool:
-        """Whether the previous snapshot had the lock, or else the transaction."""
+        """Whether the previous snapshot had the lock or the transaction."""
         return lock_id in self._locks or transaction_id in self._transactions
 
     def of_transaction(
         self, transaction: int, aborted: frozenset[int], now: float
     ) -> ReleaseReason:
-        """Why a transaction ended that the previous snapshot had open, or that was never seen.
+        """Why a transaction ended, which the previous snapshot had open or no snapshot had.
 
-        An aborted transaction that wrote nothing is soon forgotten and looks like a committed one:
-        both were ended by their own reader. One that timed out is told by its last heartbeat.
+        The Metastore soon forgets an aborted transaction that wrote nothing. It then counts as
+        committed, which is safe: in both cases the reader itself ended it. A transaction that timed
+        out is recognised by the age of its last heartbeat.
         """
         if self._may_have_expired(self._transactions.get(transaction), now):
             return ReleaseReason.EXPIRED
@@ -94,7 +97,7 @@ class Endings:
     def of_lock(
         self, lock_id: int, transaction: int | None, aborted: frozenset[int], now: float
     ) -> ReleaseReason:
-        """Why a lock ended; that of a transaction ends with it, and has no heartbeat of its own."""
+        """Why a lock ended. The lock of a transaction ends with it and has no own heartbeat."""
         owner = self._transaction_of.get(lock_id, transaction)
         if owner is not None:
             return self.of_transaction(owner, aborted, now)
@@ -105,32 +108,33 @@ class Endings:
         limit = _SHARE * self._timeout
         if beat is not None:
             return now - beat.seen >= limit
-        # never seen: it lived between two looks, unless we were not looking all the time
-        watched = 0.0 if self._watching_since is None else self._last_look - self._watching_since
-        return watched < limit or now - self._last_look > self._timeout / 2
+        # never seen: it began and ended between two polls, unless there was a gap in the polls
+        watched = 0.0 if self._watching_since is None else self._last_poll - self._watching_since
+        return watched < limit or now - self._last_poll > self._timeout / 2
 
 
 class Expirations:
-    """What expired since each compaction of the queue may have begun.
+    """The holds that expired since the compactions in the queue may have begun.
 
-    A reader that expired before its vacuum is published may still read, and no list shows it. Call
-    `asked` before the queue is asked for and `answered` with the answer, and `add` at each poll.
+    A reader whose hold expired before the vacuum is published may still be reading, and the
+    Metastore does not list it. Call `asked` before a poll of the queue, `answered` with its answer,
+    and `add` at each poll of the locks.
     """
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start empty."""
         self._latest: deque[Expired] = deque(maxlen=_MOST_EXPIRED)
         self._count = 0
         self._since: dict[int, int] = {}
-        """By compaction how many had expired when an answer without it was asked for."""
+        """By compaction: the count of expirations before the last poll that did not list it."""
         self._asked = self._asked_before = 0
 
     def asked(self) -> None:
-        """The queue is about to be asked for."""
+        """Note that a poll of the queue begins."""
         self._asked = self._count
 
     def answered(self, compactions: Collection[int]) -> None:
-        """The ids in the queue's answer. Those of the first answer may be of any age."""
+        """Record the ids of the queue's answer; in the first answer they may be of any age."""
         for compaction in compactions:
             self._since.setdefault(compaction, self._asked_before)
         for gone in self._since.keys() - set(compactions):
@@ -138,13 +142,13 @@ class Expirations:
         self._asked_before = self._asked
 
     def add(self, expired: Iterable[Expired]) -> None:
-        """Remember what expired."""
+        """Remember expired holds."""
         for hold in expired:
             self._latest.append(hold)
             self._count += 1
 
     def since_begin_of(self, compaction: int) -> Iterator[Expired]:
-        """What may have expired since a compaction began."""
+        """The remembered holds that may have expired since a compaction began."""
         first = self._since.get(compaction, 0)
         return islice(self._latest, max(0, first - (self._count - len(self._latest))), None)
 

@@ -1,8 +1,9 @@
-"""What is left of a compaction's cleaning, by a directory's names and by what is valid now. Pure.
+"""Find directories that a compaction's cleaning left, before the compaction is marked. Pure.
 
-To mark a compaction as cleaned also makes the Metastore forget which write ids up to its highest
-aborted. Where one of their directories is left, its rows would be there for every reader from then
-on (HIVE-24302, HIVE-24444). So it is looked for before each mark, whatever an outcome says.
+Marking a compaction as cleaned also makes the Metastore forget which write ids, up to the
+compaction's highest, were aborted. If a directory of an aborted write is left, every reader sees
+its rows from then on (HIVE-24302, HIVE-24444). So this check precedes every mark, even after an
+outcome that reports the cleaning as done.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tidegate.hive_bridge.cleanings import PublishedVacuum
 
 
 class StillNeeded(Exception):  # noqa: N818 - a finding, for the caller in this package
-    """The compaction may not be marked; its text says why."""
+    """The compaction must not be marked; the message has the reason."""
 
 
 def check_nothing_left(
@@ -32,17 +33,17 @@ def check_nothing_left(
     write_ids: ValidWriteIds,
     compacted: Collection[str] = (),
 ) -> None:
-    """Find out whether a compaction may be marked as cleaned.
+    """Check that a compaction may be marked as cleaned.
 
     Args:
-        names: The names of the directories in the table's or the partition's directory, now.
-        vacuum: What was published of the compaction.
-        write_ids: What is valid of its table now, up to the compaction's highest write id.
-        compacted: Those of the names that `compacted_bases` found.
+        names: The names that are in the table's or the partition's directory now.
+        vacuum: The published vacuum.
+        write_ids: The table's valid write ids now, up to the compaction's highest write id.
+        compacted: The names that `compacted_bases` returned.
 
     Raises:
-        StillNeeded: something of it is left; or it can't be told.
-        FormatError: a name is not one of Hive's, or the snapshot can't be read.
+        StillNeeded: a directory is left, or the check has too little information.
+        FormatError: a name is not one of Hive's, or the snapshot can't be parsed.
     """
     found = [
         FoundDirectory.named(name, compacted=name in compacted)
@@ -51,7 +52,7 @@ def check_nothing_left(
     ]
     if write_ids.has_open:
         raise StillNeeded(
-            f"the write id {write_ids.min_open} is open: if it aborts, the Metastore has to know"
+            f"the write id {write_ids.min_open} is open and may abort; it is checked again later"
         )
     try:
         compaction = Compaction.of(
@@ -62,20 +63,23 @@ def check_nothing_left(
             write_ids=ValidWriteIds.parse(vacuum.valid_write_ids),
             own_txn=vacuum.own_transaction_id,
         )
-        left = [each.name for each in compaction.removable(found).obsolete]
+        left = [directory.name for directory in compaction.removable(found).obsolete]
     except (InconsistentCompaction, NotEnoughHistory) as error:
         raise StillNeeded(str(error)) from error
     if left:
         raise StillNeeded(f"{left[0]} is there, which the compaction made obsolete")
-    if aborted := [each.name for each in found if holds_aborted(each, write_ids, compaction)]:
+    aborted = [
+        directory.name for directory in found if holds_aborted(directory, write_ids, compaction)
+    ]
+    if aborted:
         raise AbortedLeft(aborted)
 
 
 class AbortedLeft(StillNeeded):
-    """Directories hold rows of aborted writes, alone or beside others.
+    """Directories contain rows of aborted writes, perhaps together with other rows.
 
     Attributes:
-        names: The directories.
+        names: The directories' names.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -89,7 +93,7 @@ class AbortedLeft(StillNeeded):
 def holds_aborted(
     found: FoundDirectory, write_ids: ValidWriteIds, compaction: Compaction | None = None
 ) -> bool:
-    """Whether rows of an aborted write may be in a directory; a compaction's product has none."""
+    """Whether a directory may contain rows of an aborted write; products of compactions don't."""
     acid = found.acid
     if acid.visibility_txn is not None or found.compacted:
         return False

@@ -1,4 +1,4 @@
-"""Which entries of a table's directory are ACID directories, and which bases compactions wrote."""
+"""Pick the ACID directories from a listing, and the bases that compactions wrote."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _PLAIN_BASE: Final = re.compile("base_[0-9]+")
 
 
 def acid_names(entries: Iterable[FileInfo]) -> list[str]:
-    """The names that begin as those of ACID directories do, links too.
+    """The names that begin like those of ACID directories; links are included.
 
-    An object store's markers are left out: they are files beside the directories, say nothing that
-    those do not, and may be left where a directory is gone.
+    Object stores' directory markers are left out. They are files next to the directories, carry no
+    information of their own, and may remain after a directory is removed.
     """
     return [entry.name for entry in entries if is_acid_name(entry.name) and not _is_marker(entry)]
 
 
 def compacted_bases(storage: Storage, where: str, names: Iterable[str]) -> frozenset[str]:
-    """The bases in a directory that a compaction wrote though their names do not say so.
+    """The bases that a compaction wrote, without a transaction id in their names.
 
     Raises:
-        FormatError: the file that says what wrote a base is not Hive's.
+        FormatError: the metadata file in a base is not Hive's.
         TransientError, OSError: the store did not answer.
     """
     plain = (name for name in names if _PLAIN_BASE.fullmatch(name))

@@ -1,4 +1,4 @@
-"""Mark what has been cleaned in the Metastore's queue, after a look at what is left."""
+"""Mark cleaned compactions in the Metastore's queue, after a check that nothing is left."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from tidegate.storage import NotFound, Storage, normalise
 
 log = logging.getLogger(__name__)
 _AGAIN_SECONDS: Final = 60.0
-"""How long after it was found that something is left, it is looked again."""
+"""The time between two checks of a compaction whose directories are not all removed."""
 _STAY: Final = (
-    "this Metastore, of a version before Hive 4, has no call to mark what was cleaned: in its queue"
-    ' compactions stay "ready for cleaning". Hive\'s own Cleaner must stay off all the same'
+    "this Metastore, older than Hive 4, has no call to mark cleaned compactions: they stay"
+    ' "ready for cleaning" in its queue. Hive\'s own Cleaner must stay off nevertheless'
 )
 _NOT_NOW: Final = (
     StillNeeded,
@@ -51,19 +51,20 @@ def settle(
     queue: CompactionQueue,
     storage: Storage,
 ) -> bool:
-    """Mark a compaction as cleaned if nothing of it is left where its table is now.
+    """Mark a compaction as cleaned if no obsolete directory is left in its table's directory.
 
-    A table or partition that was dropped leaves nothing. Before the mark the queue is asked again,
-    because a table of the same name may have taken its place.
+    A dropped table or partition has nothing left. The queue is read again before the mark, because
+    a new table may have the same name.
 
     Returns:
-        False: the queue does not have it any more; there was nothing to mark.
+        Whether it was marked; False if the queue no longer lists the compaction.
 
     Raises:
-        StillNeeded: something of it is left, or it can't be told.
+        StillNeeded: a directory is left, or the check has too little information.
         NotDescribed: its partition is not in its table's directory.
-        MetastoreRefusedError, TransientError, NotFound, FormatError, ConfinementError: as the
-            Metastore, the store and the names in it raise them.
+        MetastoreRefusedError, TransientError: the Metastore refused a call, or did not answer.
+        NotFound, FormatError, ConfinementError: the directory can't be listed, or has names that
+            are not Hive's.
     """
     try:
         _check_directory(compaction, vacuum, client, storage)
@@ -82,7 +83,7 @@ def _check_directory(
     database, name = compaction.database, compaction.table
     location = normalise(client.table(database, name).location)
     where = directory_of(compaction, client, location)
-    # before the listing: what is final then stays so
+    # before the listing: final write ids stay final
     valid = client.write_ids(database, name, client.transactions().valid())
     names = acid_names(storage.list(where))
     moved = "" if location == vacuum.location else f" (its table was in {vacuum.location} before)"
@@ -97,13 +98,13 @@ def _check_directory(
 class _Attempt:
     future: Future[bool] | None = None
     again_at: float = 0.0
-    said: str = ""
+    logged: str = ""
     marked: bool = False
     compaction: Compaction | None = field(default=None)
 
 
 class Marking:
-    """The entries to be marked; each is checked and marked on a thread, and said once."""
+    """Checks and marks compactions on threads. Repeated failures are logged once."""
 
     def __init__(
         self,
@@ -112,17 +113,19 @@ class Marking:
         threads: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take how one is checked and marked; `settle` is called on several threads."""
+        """Create the threads; `settle` checks and marks one, and is called on several of them."""
         self._catalog, self._settle, self._clock = catalog.lower(), settle, clock
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="mark-cleaned")
         self._attempts: dict[Key, _Attempt] = {}
         self._has_no_mark = False
 
     def look(self, wanted: Iterable[tuple[Compaction, PublishedVacuum]]) -> int:
-        """Take what was done, and begin what is to be done; how many were marked meanwhile."""
+        """Start the checks that are due; returns how many compactions were marked meanwhile."""
         if self._has_no_mark:
             return 0
-        entries = {key_of(each, self._catalog): (each, vacuum) for each, vacuum in wanted}
+        entries = {
+            key_of(compaction, self._catalog): (compaction, vacuum) for compaction, vacuum in wanted
+        }
         marked = self._finish()
         for gone in self._attempts.keys() - entries.keys():
             if self._attempts[gone].future is None:
@@ -135,7 +138,7 @@ class Marking:
         return marked
 
     def wait(self, seconds: float) -> None:
-        """Wait for what is under way, so long at most."""
+        """Wait for the running checks, for at most `seconds` each."""
         for attempt in list(self._attempts.values()):
             if attempt.future is not None:
                 try:
@@ -144,7 +147,7 @@ class Marking:
                     return
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the checks."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _finish(self) -> int:
@@ -165,11 +168,11 @@ class Marking:
                 self._has_no_mark = True
             except TransientError as error:
                 attempt.marked = False
-                log.debug("%s is marked later: %s", named(compaction), error)
+                log.debug("%s could not be marked, trying again: %s", named(compaction), error)
             except (*_NOT_NOW, OSError, ValueError) as error:
                 attempt.marked = False
                 attempt.again_at = self._clock() + _AGAIN_SECONDS
-                if str(error) != attempt.said:
+                if str(error) != attempt.logged:
                     log.warning("%s is not marked as cleaned: %s", named(compaction), error)
-                attempt.said = str(error)
+                attempt.logged = str(error)
         return marked

@@ -1,4 +1,4 @@
-"""Who measures a bridge."""
+"""The interface for a bridge's measurements."""
 
 from __future__ import annotations
 
@@ -6,46 +6,46 @@ from typing import Protocol
 
 
 class Observer(Protocol):
-    """Is told what a bridge does; from any thread."""
+    """Receives a bridge's measurements. Calls come from any thread and must not block."""
 
     def called(self, name: str) -> None:
-        """The Metastore is called."""
+        """Count a call to the Metastore's method `name`."""
         ...
 
     def looked(self, seconds: float, holds: int, unmarked: int) -> None:
-        """A look succeeded: how long it took, what is waited for, and what is not marked yet."""
+        """Record a successful poll: duration, outstanding holds and unmarked compactions."""
         ...
 
     def marked(self, count: int) -> None:
-        """So many compactions were marked as cleaned."""
+        """Count compactions that were marked as cleaned."""
         ...
 
     def refused(self) -> None:
-        """A table, a compaction or an event can't be handled, for a reason that was just logged."""
+        """Count a table, compaction or event that was skipped; the reason was just logged."""
         ...
 
     def is_active(self, *, active: bool) -> None:
-        """Whether this is the bridge that watches."""
+        """Record whether this bridge is the active one."""
         ...
 
 
 class Unobserved:
-    """Nobody measures it."""
+    """An observer that ignores every measurement."""
 
     def called(self, name: str) -> None:
-        """Nobody counts it."""
+        """Ignore the call."""
 
     def looked(self, seconds: float, holds: int, unmarked: int) -> None:
-        """Nobody measures it."""
+        """Ignore the poll."""
 
     def marked(self, count: int) -> None:
-        """Nobody counts it."""
+        """Ignore the marks."""
 
     def refused(self) -> None:
-        """Nobody counts it."""
+        """Ignore the refusal."""
 
     def is_active(self, *, active: bool) -> None:
-        """Nobody asks."""
+        """Ignore the state."""
 
 
 UNOBSERVED = Unobserved()

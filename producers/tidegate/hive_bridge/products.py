@@ -1,4 +1,4 @@
-"""From a compaction in the Metastore's queue to what a VacuumFinished says of it. Pure."""
+"""Find the directories that a compaction in the Metastore's queue made. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tidegate.hive_metastore.values import Compaction
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What is said of a compaction beside its holds; it does not change any more.
+    """The fields of a VacuumFinished except its holds. They are final.
 
     Attributes:
         location: The table's root directory.
-        directories: The names of what it made, in the table's or the partition's directory.
+        directories: Names of the directories that it made in the table's or partition's directory.
         min_write_id: The first write id that it compacted.
-        max_write_id: The last one.
-        valid_write_ids: Its snapshot, as Hive writes it.
+        max_write_id: The last write id that it compacted.
+        valid_write_ids: Its snapshot, in Hive's text format.
     """
 
     location: str
@@ -31,14 +31,14 @@ class Description:
 
 
 def products_of(compaction: Compaction, names: Iterable[str]) -> tuple[AcidDirectory, ...]:
-    """Find what a compaction made among the names in a directory; empty if nothing is there.
+    """Find the directories that a compaction made, among these names; may be empty.
 
-    Hive 4 ends these names with the compaction's transaction. Hive 3 does not; there it is the base
-    of the highest write id, or the widest delta up to it that no statement wrote. Where the
-    Metastore does not say the highest write id either, see `products_of_hive_3`.
+    In Hive 4 these names end with the compaction's transaction. In Hive 3 they don't: there it is
+    the base of the highest write id, or the widest delta that ends with it and that no statement
+    wrote. If the Metastore does not report the highest write id, use `products_of_hive_3`.
     """
     found = [acid for name in names if (acid := _parsed(name)) is not None]
-    of_kind = [each for each in found if isinstance(each, Base) == _is_major(compaction)]
+    of_kind = [acid for acid in found if isinstance(acid, Base) == _is_major(compaction)]
     if compaction.transaction_id is not None:
         return tuple(e for e in of_kind if e.visibility_txn == compaction.transaction_id)
     plain = [e for e in of_kind if e.visibility_txn is None]
@@ -48,16 +48,16 @@ def products_of(compaction: Compaction, names: Iterable[str]) -> tuple[AcidDirec
 def products_of_hive_3(
     compaction: Compaction, names: Iterable[str], compacted_bases: Collection[str]
 ) -> tuple[AcidDirectory, ...]:
-    """Find what the latest compaction of its kind made, where nothing says what it compacted.
+    """Find the directories of the latest compaction of its kind, without its highest write id.
 
-    A base that a compaction made has a marker; one of an insert overwrite, which may not have
-    committed, does not. A delta that a compaction made covers narrower ones, of which it was made,
-    for as long as they are there; a batch of a streaming writer, which is named alike, covers none.
+    A compaction's base has a marker. The base of an insert overwrite, which may be uncommitted, has
+    no marker. A compaction's delta covers the narrower deltas that it merged, while those are still
+    there. The delta of a streaming writer's batch has a similar name, but covers no other delta.
 
     Args:
-        compaction: The entry of the queue.
+        compaction: The compaction.
         names: The names in the directory.
-        compacted_bases: Those of the bases with a marker.
+        compacted_bases: The names of the bases with a marker.
     """
     found = [acid for name in names if (acid := _parsed(name)) is not None]
     plain = [e for e in found if e.visibility_txn is None]
@@ -72,7 +72,7 @@ def products_of_hive_3(
 
 
 def _widest(found: Iterable[AcidDirectory]) -> tuple[AcidDirectory, ...]:
-    """The bases; or the deltas that no statement wrote and that begin first."""
+    """The bases; or else the deltas with the lowest first write id that no statement wrote."""
     candidates = tuple(found)
     bases = tuple(e for e in candidates if isinstance(e, Base))
     deltas = [e for e in candidates if isinstance(e, Delta) and e.statement is None]
@@ -90,12 +90,12 @@ def _covers(wide: Delta, other: Delta) -> bool:
 
 
 def write_id_range(products: Iterable[AcidDirectory]) -> tuple[int, int]:
-    """The first and the last write id that a compaction's products contain; a base has them all."""
+    """The first and the last write id in a compaction's products; a base begins with 1."""
     made = tuple(products)
-    last = max(each.max_write_id for each in made)
-    if any(isinstance(each, Base) for each in made):
+    last = max(product.max_write_id for product in made)
+    if any(isinstance(product, Base) for product in made):
         return min(1, last), last
-    return min(each.min_write_id for each in made), last
+    return min(product.min_write_id for product in made), last
 
 
 def _is_major(compaction: Compaction) -> bool:

@@ -14,9 +14,9 @@ _MS: Final = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_4
 
 
 def milliseconds(value: object) -> object:
-    """A duration as openLooKeng and Hive write it (`2s`, `500ms`) in milliseconds.
+    """Parse a duration in the notation of openLooKeng and Hive (`2s`, `500ms`) to milliseconds.
 
-    Anything else is returned as it is.
+    A value that is not text is returned unchanged.
 
     Raises:
         ValueError: text that is not a duration.
@@ -36,35 +36,36 @@ class BridgeSettings(
     populate_by_name=True,
     use_attribute_docstrings=True,
 ):
-    """A Metastore, and how it is watched."""
+    """A Metastore, and how to watch it."""
 
     interval_ms: Annotated[int, BeforeValidator(milliseconds)] = Field(
         default=2_000,
         ge=50,
         validation_alias=AliasChoices("interval_ms", "hive.compaction-cleanup-interval"),
     )
-    """How often it is looked at, in milliseconds; also as text with a unit."""
+    """Interval between polls of the Metastore, in milliseconds or as text with a unit."""
     threads: int = Field(
         default=2,
         ge=1,
         validation_alias=AliasChoices("threads", "hive.compaction-cleanup-threads"),
     )
-    """How many compactions are looked up at the same time."""
+    """How many compactions are looked up in parallel."""
     aborted_interval_ms: Annotated[int, BeforeValidator(milliseconds)] = Field(
         default=600_000,
         ge=0,
     )
-    """How often it is looked for what aborted writes left, in milliseconds; 0: never."""
+    """Interval between searches for directories of aborted writes, in milliseconds; 0: never."""
     aborted_grace_ms: Annotated[int, BeforeValidator(milliseconds)] = Field(
         default=600_000,
         ge=0,
     )
-    """How long a write has been seen as aborted before what it left goes: its writer may be alive,
-    and not know it yet. Longer than the Metastore's `metastore.txn.timeout`."""
+    """How long a write must have been aborted before its directories are removed, in milliseconds.
+    Its writer may still be running and not know of the abort. Set it longer than the Metastore's
+    `metastore.txn.timeout`."""
     readers_lock_at_once: bool = False
     """Assert that every engine takes all locks of a transaction in one call, and that no table is
     renamed while it is read. Hive does so, unless it reads without locks (`hive.txn.read.locks` =
-    false or `hive.acid.lockless.reads.enabled` = true). Then a transaction that has locked other
-    tables only is not waited for: a long query holds back only the tables that it reads. Otherwise
-    every transaction is waited for until its end: an engine that locks its tables one by one may
-    lock this one later, and read it as it was before."""
+    false or `hive.acid.lockless.reads.enabled` = true). If true, a vacuum does not wait for a
+    transaction that has locked other tables only: a long query holds back only the tables that it
+    reads. If false, a vacuum waits for the end of every transaction: an engine that locks its
+    tables one by one may lock this table later and read its old state."""

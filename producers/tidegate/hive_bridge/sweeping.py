@@ -1,4 +1,4 @@
-"""Now and then look for what aborted writes left, on a thread of its own."""
+"""Search periodically for directories of aborted writes, on a thread of its own."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from tidegate.storage import NotFound, Storage
 log = logging.getLogger(__name__)
 _KNOWN: Final = (
     *(MetastoreRefusedError, NotFound, FormatError, ConfinementError, OSError),
-    ValueError,  # an event can't hold a name: it has a space, is too long or is not UTF-8
+    ValueError,  # a name that no event can hold: it has a space, is too long or is not UTF-8
 )
 _AGAIN_SECONDS: Final = 3600.0
-"""How long after it was published, what is still there is published again."""
+"""Directories that are still there this long after an event about them are published again."""
 
 
 class AbortedSweep:
-    """Looks at every table with aborted writes, each time from the Metastore and the store alone.
+    """Checks every table with aborted writes; every sweep reads the Metastore and the store anew.
 
-    A writer whose transaction timed out may not know it yet and still write. So nothing of a write
-    goes, and nothing is forgotten, before it has been seen as aborted for the grace time.
+    A writer whose transaction timed out may still be writing. So no directory is removed, and no
+    write is forgotten, before the write has been seen as aborted for the grace time.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class AbortedSweep:
         clock: Callable[[], float],
         observer: Observer = UNOBSERVED,
     ) -> None:
-        """Begin with nothing; nothing is called yet."""
+        """Create a sweep, without a call to the Metastore. `clock` counts seconds."""
         self._settings, self._storage, self._source = settings, storage, source
         self._clock, self._observer, self._called = clock, observer, observer.called
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="aborted")
@@ -59,23 +59,23 @@ class AbortedSweep:
         self._ages = Ages(settings.aborted_grace_ms / 1000, clock)
         self._published: dict[str, float] = {}
         self._forgotten: dict[tuple[str, str], str] = {}
-        self._said: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
 
     def look(self, aborted: frozenset[int]) -> list[WritesAborted]:
-        """What is to be published by now; and begin the next look where it is due.
+        """Return the events to publish now, and begin the next sweep if it is due.
 
         Args:
-            aborted: The transactions that the Metastore still knows to have aborted.
+            aborted: The aborted transactions that the Metastore still knows.
         """
         found: list[WritesAborted] = []
         if self._running is not None and self._running.done():
             done, self._running = self._running, None
             try:
-                found = [each for each in done.result() if self._is_due(each)]
+                found = [event for event in done.result() if self._is_due(event)]
             except TransientError as error:
-                log.debug("aborted writes are looked for again: %s", error)
-            except MetastoreRefusedError as error:  # it must not end the release of locks
-                self._say_once("any table", str(error))
+                log.debug("the search for aborted writes failed, trying again: %s", error)
+            except MetastoreRefusedError as error:  # it must not stop the releases of locks
+                self._log_once("any table", str(error))
         wanted = self._settings.aborted_interval_ms
         if self._running is None and wanted and aborted and self._clock() >= self._next:
             self._next = self._clock() + wanted / 1000
@@ -83,16 +83,16 @@ class AbortedSweep:
         return found
 
     def published(self, event: WritesAborted) -> None:
-        """It is on the topic."""
+        """Record that an event is on the topic."""
         self._published[event.event_id] = self._clock()
 
     def wait(self, seconds: float) -> None:
-        """Wait for the look under way, so long at most."""
+        """Wait for the running sweep, for at most `seconds`."""
         if self._running is not None:
             self._running.exception(seconds)
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the sweep."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _is_due(self, event: WritesAborted) -> bool:
@@ -119,38 +119,38 @@ class AbortedSweep:
                 try:
                     table = look_at_table(database, name, old, client, self._storage)
                     if table is not None:
-                        found += self._dealt_with(table, client, queue)
+                        found += self._handled(table, client, queue)
                 except _KNOWN as error:
-                    self._say_once(f"{database}.{name}", _why(error))
+                    self._log_once(f"{database}.{name}", _why(error))
         for gone in self._ages.keep_only(seen):
             self._forgotten.pop(gone, None)
         return found
 
-    def _dealt_with(
+    def _handled(
         self, table: AbortedTable, client: MetastoreClient, queue: CompactionQueue
     ) -> list[WritesAborted]:
         name = f"{table.database}.{table.name}"
         if not table.places:
             try:
                 forget(table, client.compactions(), queue)
-            except MissingCallError:  # Hive 3: it goes on listing them, which costs readers time
-                log.info("the Metastore can't be asked to forget the aborted writes of %s", name)
+            except MissingCallError:  # Hive 3 goes on listing them, which costs readers time
+                log.info("this Metastore has no call to forget the aborted writes of %s", name)
             self._forgotten[table.database, table.name] = str(table.write_ids.aborted)
             highest = table.write_ids.high_water_mark
-            log.info("nothing is left of the aborted writes of %s up to %d", name, highest)
+            log.info("no directory is left of the aborted writes of %s up to %d", name, highest)
         if mixed := [name for place in table.places for name in place.mixed]:
-            why = "has rows of aborted writes beside others, or may not be cleaned: compact it"
-            self._say_once(name, f"{mixed[0]} {why}")
-        return list(table.facts(self._settings.catalog, self._source))
+            why = "has rows of aborted writes among others, or must not be cleaned: compact it"
+            self._log_once(name, f"{mixed[0]} {why}")
+        return list(table.events(self._settings.catalog, self._source))
 
-    def _say_once(self, table: str, text: str) -> None:
-        if self._said.get(table) != text:
+    def _log_once(self, table: str, text: str) -> None:
+        if self._logged.get(table) != text:
             log.warning("aborted writes of %s stay: %s", table, text)
             self._observer.refused()
-        self._said[table] = text
+        self._logged[table] = text
 
 
 def _why(error: Exception) -> str:
     if isinstance(error, ValidationError):
-        return f"no event can be made of them: {validation_message(error)}"
+        return f"the event is invalid: {validation_message(error)}"
     return f"{type(error).__name__}: {error}"

@@ -76,17 +76,17 @@ class MetastoreClient:
     def locks(self) -> tuple[Lock, ...]:
         """Every lock that is held or waited for.
 
-        Unfiltered on purpose: the Metastore's filters are exact, and hide the locks on a whole
-        database or table from who asks for a partition.
+        The request has no filter on purpose: the Metastore's filters are exact, so a filter for a
+        partition hides the locks on its database or its whole table.
         """
         answer = self._call("show_locks", interface().ShowLocksRequest())
-        return tuple(_lock(each) for each in _whole(answer.locks, "the locks"))
+        return tuple(_lock(row) for row in _whole(answer.locks, "the locks"))
 
     def transactions(self) -> Transactions:
-        """The transactions that are open, and those that aborted and left something.
+        """The open transactions, and the aborted ones that the Metastore still remembers.
 
-        While an id is given out and not yet open, Hive 4.0.1 breaks off the call that lists
-        heartbeats: then the ids alone are asked for, and every heartbeat is 0, unknown.
+        While an id is assigned but not yet open, the call that lists heartbeats fails in Hive
+        4.0.1. Then this lists the ids alone, with heartbeats of 0 (unknown).
         """
         try:
             answer = self._call("get_open_txns_info")
@@ -94,11 +94,11 @@ class MetastoreClient:
             return self._transactions_without_heartbeats()
         listed = _whole(answer.open_txns, "the transactions")
         opened = {
-            _whole(each.id, "a transaction's id"): int(each.lastHeartbeatTime or 0)
-            for each in listed
-            if each.state != _ABORTED
+            _whole(row.id, "a transaction's id"): int(row.lastHeartbeatTime or 0)
+            for row in listed
+            if row.state != _ABORTED
         }
-        aborted = frozenset(each.id for each in listed if each.state == _ABORTED)
+        aborted = frozenset(row.id for row in listed if row.state == _ABORTED)
         return Transactions(_whole(answer.txn_high_water_mark, "the high mark"), opened, aborted)
 
     def _transactions_without_heartbeats(self) -> Transactions:
@@ -109,34 +109,32 @@ class MetastoreClient:
         return Transactions(_whole(answer.txn_high_water_mark, "the high mark"), opened, aborted)
 
     def compactions(self) -> tuple[Compaction, ...]:
-        """The queue and the history of compactions, as far as the Metastore keeps it."""
+        """The queue of compactions, and the history that the Metastore retains."""
         answer = self._call("show_compact", interface().ShowCompactRequest())
-        return tuple(_compaction(each) for each in _whole(answer.compacts, "the compactions"))
+        return tuple(_compaction(row) for row in _whole(answer.compacts, "the compactions"))
 
     def queued(self, compaction_id: int) -> Compaction | None:
-        """One entry of the queue or the history as it is now; None: it is not there."""
+        """The current entry of a compaction in the queue or the history, or None."""
         # Hive 3.1.3 does not know the filter, and answers with all of them
         request = interface().ShowCompactRequest(id=compaction_id)
         rows = _whole(self._call("show_compact", request).compacts, "the compactions")
         return next((_compaction(row) for row in rows if row.id == compaction_id), None)
 
     def write_ids(self, database: str, table: str, transactions: ValidTxns) -> ValidWriteIds:
-        """What is valid of a table for who has this list of transactions.
-
-        The list is always sent: Hive 3.1.3 requires it.
-        """
+        """The valid write ids of a table for a reader with these transactions."""
+        # the transactions are always sent: Hive 3.1.3 requires them
         [found] = self.all_write_ids([f"{database}.{table}"], transactions)
         return found
 
     def all_write_ids(
         self, tables: Sequence[str], transactions: ValidTxns
     ) -> tuple[ValidWriteIds, ...]:
-        """The same of several tables, named as database.table, in one call."""
+        """The valid write ids of several tables, named `database.table`, in one call."""
         request = interface().GetValidWriteIdsRequest(list(tables), str(transactions))
         answer = self._call("get_valid_write_ids", request)
         found = tuple(map(_write_ids, _whole(answer.tblValidWriteIds, "the write ids")))
-        if {each.table.lower() for each in found} != {table.lower() for table in tables}:
-            raise TransientError("the Metastore's answer is not whole: a table is missing")
+        if {ids.table.lower() for ids in found} != {table.lower() for table in tables}:
+            raise TransientError("the Metastore's answer is not complete: a table is missing")
         return found
 
     def tables(self) -> tuple[tuple[str, str], ...]:
@@ -169,14 +167,14 @@ class MetastoreClient:
         )
 
     def partition(self, database: str, table: str, partition: str) -> Table:
-        """Where a partition, named as in `p=1/q=2`, is, and its own properties."""
+        """The location and the properties of a partition, named as in `p=1/q=2`."""
         found = self._call("get_partition_by_name", database, table, partition)
         return _partition(database, table, found)
 
     def partitions(self, database: str, table: str) -> tuple[Table, ...]:
-        """Where every partition of a table is, and its own properties; none without partitions."""
+        """The locations and the properties of all partitions of a table; may be empty."""
         found = _whole(self._call("get_partitions", database, table, -1), "the partitions")
-        return tuple(_partition(database, table, each) for each in found)
+        return tuple(_partition(database, table, row) for row in found)
 
     def holds(self, database: str, table: str, partition: str | None) -> Holds:
         """The holds of a vacuum whose result readers see by now: locks, and then transactions.
@@ -225,7 +223,7 @@ def _partition(database: str, table: str, found: Any) -> Table:  # noqa: ANN401 
 def _write_ids(found: Any) -> ValidWriteIds:  # noqa: ANN401 - as above
     invalid = _whole(found.invalidWriteIds, "the invalid write ids")
     aborted = _bits(found.abortedBits or b"", invalid)
-    opened = [each for each in invalid if each not in aborted]
+    opened = [write_id for write_id in invalid if write_id not in aborted]
     return ValidWriteIds(
         str(_whole(found.fullTableName, "the table of the write ids")),
         _whole(found.writeIdHighWaterMark, "the high mark of the write ids"),

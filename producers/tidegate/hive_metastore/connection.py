@@ -206,14 +206,14 @@ def _sasl(opened: Any, host: str, kerberos: MetastoreKerberos) -> Any:  # noqa: 
         """pure-sasl's client as thriftpy2 calls it."""
 
         def __init__(self) -> None:
-            # auth-conf contains what auth-int gives, and that what auth gives
+            # auth-conf includes auth-int, which includes auth
             levels = ("auth", "auth-int", "auth-conf")
             accepted = levels[levels.index(kerberos.protection) :]
             self._client = SASLClient(
                 kerberos.host or host,
                 kerberos.service,
                 mechanism="GSSAPI",
-                qops=[each.encode() for each in accepted],
+                qops=[level.encode() for level in accepted],
             )
 
         def start(self, mechanism: str) -> tuple[bool, str, bytes]:
@@ -224,7 +224,7 @@ def _sasl(opened: Any, host: str, kerberos: MetastoreKerberos) -> Any:  # noqa: 
 
         def encode(self, outgoing: bytes) -> tuple[bool, bytes]:
             wrapped = self._client.wrap(outgoing)
-            if wrapped is outgoing:  # of "auth": thriftpy2 puts the length before it by itself
+            if wrapped is outgoing:  # with "auth" thriftpy2 itself prepends the length
                 return True, outgoing
             return True, len(wrapped).to_bytes(_LENGTH_BYTES, "big") + wrapped
 

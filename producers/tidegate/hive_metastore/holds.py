@@ -1,7 +1,7 @@
-"""Which locks and transactions hold a table or partition. Pure.
+"""Find the locks and transactions that hold a table or partition. Pure.
 
-The Metastore's own filters are exact and miss the locks on a whole database or table, so every lock
-is matched here. In doubt a lock holds: that delays a cleaning, and never makes one unsafe.
+The Metastore's own filters are exact and miss the locks on a whole database or table, so this
+matches every lock. In doubt a lock holds: that may delay a cleaning, but is always safe.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from tidegate.events import LockHold
 from tidegate.hive_metastore.values import Lock, Transactions
 
 MANY_LOCKS: Final = 10_000
-"""From so many on, those that a listed transaction ends with are left out: an event may have ten
-times as many, but each costs, at every reader."""
+"""From this number on, a vacuum leaves out the locks of transactions that it lists. The limit of an
+event is ten times as high, but every lock costs time at every consumer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """What a vacuum waits for."""
+    """The locks and transactions that a vacuum waits for."""
 
     locks: tuple[LockHold, ...]
     transactions: tuple[int, ...]
 
 
 class HeldTables:
-    """The locks of one look at a Metastore, by what they are on."""
+    """The locks of one poll of a Metastore, indexed by database and table."""
 
     def __init__(self, locks: Iterable[Lock]) -> None:
-        """Index them once: many vacuums ask."""
+        """Index the locks once, for many vacuums."""
         self._by_place: defaultdict[tuple[str, str | None], list[Lock]] = defaultdict(list)
         self._places: defaultdict[int, set[tuple[str, str | None]]] = defaultdict(set)
         self.ids: set[int] = set()
@@ -44,23 +44,24 @@ class HeldTables:
                 self._places[lock.transaction_id].add(place)
 
     def on(self, database: str, table: str, partition: str | None) -> Iterator[Lock]:
-        """The locks that hold a table (partition None) or a partition of it, each component.
+        """The components of locks that hold a table (partition None) or one of its partitions.
 
-        A lock on the database or on the table holds every partition; a lock on any partition holds
-        the table as a whole.
+        A lock on the database or on the table holds every partition. A lock on any partition holds
+        the table.
         """
         database, table = database.lower(), table.lower()
         yield from self._by_place.get((database, None), ())
-        for each in self._by_place.get((database, table), ()):
-            if partition is None or each.partition is None or _same(each.partition, partition):
-                yield each
+        for lock in self._by_place.get((database, table), ()):
+            if partition is None or lock.partition is None or _same(lock.partition, partition):
+                yield lock
 
     def is_elsewhere(self, transaction: int, database: str, table: str) -> bool:
-        """Whether a transaction has locks, and none on this table, its partitions or its database.
+        """Whether a transaction has locks, but only outside this table and its database.
 
-        Where an engine takes all locks of a query in one call, as Hive does, a transaction that has
-        locked other tables does not read this one. Where it locks one table after the other, that
-        says nothing. One without any lock has not locked yet: it may still be compiling.
+        If an engine takes all locks of a query in one call, as Hive does, such a transaction does
+        not read this table. If it locks tables one by one, the transaction may lock this table
+        later. A transaction without locks counts as not elsewhere: its query may still be
+        compiling.
         """
         places = self._places.get(transaction)
         if not places:
@@ -75,38 +76,38 @@ def holds_of(
     place: tuple[str, str, str | None],
     next_transaction_id: int | None,
 ) -> Holds:
-    """Every lock held on a place and every transaction open, at a moment after a vacuum's commit.
+    """All locks on a place and all open transactions, at a time after a vacuum's commit.
 
-    A lock is listed without its transaction, which is listed by itself: the gate takes a lock for
-    ended when the transaction beside it has ended, also where it had ended on this table only.
+    A lock is listed without its transaction, which is listed separately. Otherwise the gate would
+    take the lock for ended with its transaction, even where that ended on this table only.
 
     Args:
         held: The locks.
-        transactions: The transactions, asked for after the locks.
+        transactions: The transactions, requested after the locks.
         place: Database, table, and partition or None.
-        next_transaction_id: The highest transaction id when the vacuum committed. Whoever opened a
-            transaction later sees what the vacuum made, and is not waited for. None: not known
-            (Hive 3), so everything that is open is waited for.
+        next_transaction_id: The highest transaction id when the vacuum committed. Later
+            transactions see the vacuum's result, and are left out. None (Hive 3): unknown, so all
+            open transactions are listed.
     """
 
     def is_later(transaction: int) -> bool:
         return next_transaction_id is not None and transaction > next_transaction_id
 
     holding = [
-        each
-        for each in held.on(*place)
-        if each.transaction_id is None or not is_later(each.transaction_id)
+        lock
+        for lock in held.on(*place)
+        if lock.transaction_id is None or not is_later(lock.transaction_id)
     ]
-    if len({each.lock_id for each in holding}) >= MANY_LOCKS:
-        # those of transactions end with these, which are listed too
-        holding = [each for each in holding if each.transaction_id not in transactions.open]
+    if len({lock.lock_id for lock in holding}) >= MANY_LOCKS:
+        # these locks end with their transactions, which are listed too
+        holding = [lock for lock in holding if lock.transaction_id not in transactions.open]
     locks = {lock.lock_id: lock_hold(lock) for lock in holding}
-    opened = tuple(sorted(each for each in transactions.open if not is_later(each)))
+    opened = tuple(sorted(txn for txn in transactions.open if not is_later(txn)))
     return Holds(tuple(locks[key] for key in sorted(locks)), opened)
 
 
 def lock_hold(lock: Lock) -> LockHold:
-    """A lock as a vacuum lists it."""
+    """Convert a lock to the form in a vacuum's event."""
     return LockHold(
         lock_id=lock.lock_id,
         partition=lock.partition,
@@ -116,5 +117,5 @@ def lock_hold(lock: Lock) -> LockHold:
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two names may be of one partition: engines differ in case and in escapes."""
+    """Whether two names may mean one partition. Engines differ in case and in escapes."""
     return one == other or unquote(one).lower() == unquote(other).lower()

@@ -26,17 +26,17 @@ def _interface() -> Any:  # noqa: ANN401 - a module that thriftpy2 makes of the 
 
 
 class CompactionQueue:
-    """One connection to a Metastore that marks what has been cleaned; raises as MetastoreClient.
+    """One connection to a Metastore that marks cleaned compactions. Raises as MetastoreClient.
 
     A mark has two effects: the compaction is "succeeded" in SHOW COMPACTIONS, and the Metastore
-    forgets the aborted writes of the table or partition up to its highest write id. So whoever
-    calls has made sure that none of their directories is left.
+    forgets the aborted writes of the table or partition up to its highest write id. The caller must
+    have checked that no directory of those writes is left.
     """
 
     def __init__(
         self, settings: MetastoreSettings, called: Callable[[str], object] | None = None
     ) -> None:
-        """Take the settings, and who counts the calls; nothing is connected yet.
+        """Take the settings, and a callback for every call, without connecting.
 
         Raises:
             ConfigError: a library is missing that the settings need.

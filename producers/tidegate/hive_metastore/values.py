@@ -1,4 +1,4 @@
-"""What a Metastore says, as values. Pure."""
+"""The answers of a Metastore, as values. Pure."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tidegate.events import LockType, VacuumKind
 from tidegate.hive import NOTHING_OPEN, IdRanges, ValidTxns, ValidWriteIds
 
 ABORT_CLEAN_UP = 4
-"""The type of a queue entry that is no compaction: aborted writes to be cleaned (from 4.0 on)."""
+"""The type of a queue entry for aborted writes to clean, not for a compaction (since Hive 4.0)."""
 READY_FOR_CLEANING = "ready for cleaning"
-"""The state of a compaction whose result is complete, as the Metastore writes it."""
+"""The Metastore's name for the state of a compaction whose result is complete."""
 
 
 class Lock(NamedTuple):
-    """A component of a lock, held or waited for: rows of one lock share its id.
+    """A component of a lock, held or requested. All components of one lock share its id.
 
-    A tuple, because a look makes thousands of them. `table` None: the whole database; `partition`
-    None: the whole table. `heartbeat_ms` is by the clock of the Metastore's database, and 0 where a
-    transaction's heartbeat counts.
+    A tuple, because one poll creates thousands. `table` None: the whole database; `partition` None:
+    the whole table. `heartbeat_ms` is by the clock of the Metastore's database, and 0 for a lock of
+    a transaction, which has the heartbeat instead.
     """
 
     lock_id: int
@@ -35,19 +35,16 @@ class Lock(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Transactions:
-    """The transactions that are open, by id with their last heartbeat, and those that aborted.
-
-    A heartbeat of 0 is unknown.
-    """
+    """The open transactions with their last heartbeats (0: unknown), and the aborted ones."""
 
     high_water_mark: int
     open: Mapping[int, int] = field(default_factory=dict)
     aborted: frozenset[int] = frozenset()
 
     def valid(self) -> ValidTxns:
-        """The list that a reader would get who asks now."""
-        # a pending open may have an id above the mark: a reader does not see those anyway
-        opened = IdRanges.of(*(each for each in self.open if each <= self.high_water_mark))
+        """The snapshot of a reader that begins now."""
+        # a pending open may have an id above the mark, which no reader sees
+        opened = IdRanges.of(*(txn for txn in self.open if txn <= self.high_water_mark))
         aborted = IdRanges.of(*self.aborted)
         return ValidTxns(
             self.high_water_mark, min(self.open, default=NOTHING_OPEN), opened, aborted
@@ -58,9 +55,9 @@ class Transactions:
 class Compaction:
     """An entry of the Metastore's queue of compactions.
 
-    Hive 3 knows neither its transaction nor `next_transaction_id`: the highest id that was given
-    out when the compaction committed, itself included. Nor does it say `highest_write_id` (0 then):
-    that has to be read off the directory.
+    `next_transaction_id` is the highest id that was assigned when the compaction committed, its own
+    included. Hive 3 reports neither that nor the compaction's transaction (None), and no
+    `highest_write_id` (0), which has to be found in the directory.
     """
 
     compaction_id: int
@@ -73,9 +70,9 @@ class Compaction:
     transaction_id: int | None = None
     next_transaction_id: int | None = None
     committed_ms: int = 0
-    """When it committed, by the clock of the Metastore's database; 0: not known."""
+    """When it committed, by the clock of the Metastore's database; 0: unknown."""
     type: int = 0
-    """Its type as the Metastore numbers it: 1 minor, 2 major, and such that are no compactions."""
+    """The Metastore's number of the type: 1 minor, 2 major; others are not compactions."""
 
     @property
     def place(self) -> tuple[str, str, str | None]:
@@ -84,15 +81,15 @@ class Compaction:
 
     @property
     def is_of_hive_3(self) -> bool:
-        """Whether the Metastore does not say what it compacted."""
+        """Whether the Metastore does not report the compacted write ids, as in Hive 3."""
         return self.transaction_id is None and not self.highest_write_id
 
     @property
     def is_visible(self) -> bool:
-        """Whether readers that start now see what it wrote.
+        """Whether readers that start now see its result.
 
-        Hive 4 says "ready for cleaning" before the compaction's transaction commits, and fills
-        `next_transaction_id` in with the commit. Hive 3 has renamed the directories by then.
+        In Hive 4 the state is "ready for cleaning" before the compaction's transaction commits, and
+        the commit fills in `next_transaction_id`. Hive 3 has renamed the directories by then.
         """
         if self.state != READY_FOR_CLEANING:
             return False
@@ -101,7 +98,7 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table, or a partition of it, as the Metastore describes it."""
+    """The Metastore's description of a table or partition."""
 
     database: str
     name: str
@@ -116,10 +113,11 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One look at a Metastore. The calls were made in the order of the fields; that matters.
+    """One poll of a Metastore. The calls are made in the order of the fields, which matters.
 
-    What was visible at the first call is followed by every lock and transaction that may still
-    need what it replaced; and the transaction of every lock that is still held is among those open.
+    The compactions come first, so the locks and transactions include every reader that may need the
+    directories that a visible compaction replaced. The locks come before the transactions, so the
+    open transactions include those of all locks that are still held.
     """
 
     metastore: str

@@ -1,1 +1,1 @@
-"""The Hudi bridge: a table's timeline says what its writer can't: CommitCompleted."""
+"""The Hudi bridge: publishes CommitCompleted from timelines, for writers that can't do it."""

@@ -9,12 +9,12 @@ from tidegate.storage import NotFound, Storage, join, normalise
 
 
 def find_tables(storage: Storage, patterns: Iterable[str]) -> list[str]:
-    """The directories that match, sorted; whether they hold a table is not looked at.
+    """The directories that match a pattern, sorted. They may or may not contain a table.
 
     Raises:
         OSError: the store does not answer.
     """
-    found = {each for pattern in patterns for each in _matching(storage, normalise(pattern))}
+    found = {path for pattern in patterns for path in _matching(storage, normalise(pattern))}
     return sorted(found)
 
 

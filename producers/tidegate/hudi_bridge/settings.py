@@ -19,17 +19,17 @@ class HudiBridgeSettings(BaseModel, frozen=True, extra="forbid", use_attribute_d
     """The second part, for tables whose hoodie.properties name no database; without it, the name
     of the directory that holds the table."""
     interval_ms: int = Field(default=2_000, ge=50)
-    """How often each timeline is looked at, in milliseconds."""
+    """Interval between two polls of a timeline, in milliseconds."""
     find_ms: int = Field(default=60_000, ge=50)
     """How often the patterns are matched again, to find new tables, in milliseconds."""
     start: Literal["latest", "earliest"] = "latest"
-    """What is published of a table that has no commit on the topic yet: its latest commit, or all
-    that its timeline has."""
+    """The commits to publish for a table without a commit on the topic: the latest one, or all that
+    are on its timeline."""
     grace_ms: int = Field(default=60_000, ge=0)
-    """How long a commit may be missing on the topic where the table's writer publishes by itself,
-    in milliseconds. After that it counts as lost, and is published as reconciled."""
+    """If the table's writer publishes its commits itself: how long a commit may be missing on the
+    topic, in milliseconds. After that the bridge publishes it, as reconciled."""
     threads: int = Field(default=4, ge=1)
-    """How many tables are looked at at the same time."""
+    """How many tables are polled in parallel."""
     callback_port: int | None = Field(default=None, ge=0, le=65535)
     """Where Hudi's HTTP callback (`hoodie.write.commit.callback.http.url`) is listened to; a
     callback only makes the bridge look at once. None: nowhere. 0: the system chooses."""

@@ -1,4 +1,4 @@
-"""One table: which of its commits are not on the topic yet."""
+"""Find the commits of one table that are not on the topic yet."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from tidegate.hudi_reader import HudiTable, load_table
 from tidegate.storage import NotFound, Storage
 
 log = logging.getLogger(__name__)
-SAID_BY: Final = "hudi-bridge"
+SOURCE: Final = "hudi-bridge"
 _MAX_TEXT: Final = 1_000
 _MAX_METADATA_CHARS: Final = 100_000
-_KEPT: Final = 20_000
-"""Instants of a table that are remembered: the latest, and at most twice as many."""
+_REMEMBERED: Final = 20_000
+"""The latest instants of a table to remember; at times up to twice as many."""
 
 
 @dataclass
 class PublishedCommits:
-    """What the topic has of one table.
+    """The commits of one table on the topic.
 
     Attributes:
-        instants: The latest instants, and when each completed.
-        start: When the first commit completed that is remembered; None without one.
-        others: Whether somebody else published the last one.
+        instants: The latest instants, with their completion times.
+        start: The completion time of the first remembered commit; None without one.
+        others: Whether another publisher than the bridge sent the last commit.
     """
 
     instants: dict[str, str] = field(default_factory=dict[str, str])
@@ -42,34 +42,34 @@ class PublishedCommits:
     _forgotten: str = ""
 
     def take(self, event: CommitCompleted) -> None:
-        """A commit of this table is on the topic, whoever published it."""
+        """Record a commit that is on the topic, from the bridge or another publisher."""
         completed = event.completion_time or event.instant
         self.instants[event.instant] = completed
         earliest = completed if self.start is None else min(self.start, completed)
         self.start = max(earliest, self._forgotten)
-        self.others = event.source != SAID_BY
-        if len(self.instants) > 2 * _KEPT:
+        self.others = event.source != SOURCE
+        if len(self.instants) > 2 * _REMEMBERED:
             self._forget_the_earliest()
 
     def _forget_the_earliest(self) -> None:
-        """Nothing that completed until then is due: a timeline may be longer than this memory."""
+        """Move `start` forward: earlier commits are never due, however long the timeline is."""
         ordered = sorted(self.instants.items(), key=itemgetter(1))
-        self.instants = dict(ordered[-_KEPT:])
-        self.start = self._forgotten = ordered[-_KEPT - 1][1]
+        self.instants = dict(ordered[-_REMEMBERED:])
+        self.start = self._forgotten = ordered[-_REMEMBERED - 1][1]
 
 
 class WatchedTable:
-    """Compares a table's timeline with what the topic has of it.
+    """Compares a table's timeline with its commits on the topic.
 
-    What is due: the completed writes that completed after the first commit that the topic has, and
-    that the topic lacks. So a bridge has no position of its own, and what a stopped bridge or a
-    writer's lost message left out is found by the next look. Commits that are archived before any
-    bridge looked are gone: Hudi keeps at least 20 (`hoodie.keep.min.commits`).
+    A commit is due if the topic does not have it, and it completed after the first commit that the
+    topic has. So a bridge needs no position of its own: the next poll finds the commits that were
+    missed by a stopped bridge or lost by a writer. A commit that is archived before a poll is
+    missed for good; Hudi keeps at least 20 (`hoodie.keep.min.commits`).
 
     Attributes:
         location: The table's directory.
-        name: Its identity, once `identify` has read it.
-        published: What the topic has of it.
+        name: The table's identity, once `identify` has read it.
+        published: The table's commits on the topic.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class WatchedTable:
         settings: HudiBridgeSettings,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Nothing is known of the table yet; nothing is read."""
+        """Take the location and the settings, without reading the table."""
         self.location = location
         self.name: str | None = None
         self.published = PublishedCommits()
@@ -92,28 +92,28 @@ class WatchedTable:
 
         Raises:
             NoSuchTable: there is no table.
-            FormatError: its properties can't be read, or name no table.
+            FormatError: its properties can't be parsed, or have no table name.
             OSError: the store does not answer.
         """
         self.name = self._name_of(load_table(storage, self.location))
 
     def look(self, storage: Storage) -> list[CommitCompleted]:
-        """The commits that are due, in the order in which they completed.
+        """The commits that are due, in the order of their completion.
 
-        One listing of the timeline's directory, and one read of each commit that is due.
+        This lists the timeline's directory once, and reads one file per commit that is due.
 
         Raises:
-            NoSuchTable: there is no table any more.
-            FormatError: a file of the table breaks its format.
+            NoSuchTable: the table does not exist any more.
+            FormatError: a file of the table is invalid.
             OSError: the store does not answer.
         """
         table = load_table(storage, self.location)
         self.name = self._name_of(table)
         due = self._due(table)
-        events = [event for each in due if (event := self._event(table, each)) is not None]
+        events = [event for commit in due if (event := self._event(table, commit)) is not None]
         there = {write.timestamp for write in table.timeline.writes}
         self._missing_since = {
-            each: at for each, at in self._missing_since.items() if each in there
+            instant: at for instant, at in self._missing_since.items() if instant in there
         }
         self._unpublishable &= there
         self._is_first = False
@@ -121,7 +121,7 @@ class WatchedTable:
 
     def _due(self, table: HudiTable) -> list[Instant]:
         completed = table.timeline.completed_writes
-        writes = [each for each in completed if each.timestamp not in self._unpublishable]
+        writes = [write for write in completed if write.timestamp not in self._unpublishable]
         writes.sort(key=_completion)
         start, known = self.published.start, self.published.instants
         if start is None:
@@ -129,10 +129,10 @@ class WatchedTable:
         due = [
             write for write in writes if write.timestamp not in known and _completion(write) > start
         ]
-        return [each for each in due if self._has_waited(each)]
+        return [write for write in due if self._has_waited(write)]
 
     def _has_waited(self, instant: Instant) -> bool:
-        """Whether its writer, if it publishes by itself, has had the time to."""
+        """Whether the writer, if it publishes its commits itself, has had enough time for it."""
         if not self.published.others:
             return True
         now = self._clock()
@@ -142,17 +142,17 @@ class WatchedTable:
     def _event(self, table: HudiTable, instant: Instant) -> CommitCompleted | None:
         try:
             metadata = table.read_commit(instant)
-        except NotFound:  # rolled back or archived meanwhile: the next look sees it
+        except NotFound:  # rolled back or archived meanwhile: the next poll sees it
             return None
         except FormatError as error:
-            log.warning("%s: published without its numbers: %s", self.location, error)
+            log.warning("%s: published without its statistics: %s", self.location, error)
             metadata = None
         for numbers in (_numbers(metadata), {}):
             try:
                 return self._commit(table, instant, numbers)
-            except ValueError as error:  # a file may say anything: of this commit, of no other
+            except ValueError as error:  # an invalid file must not stop the other commits
                 what = f"{instant.timestamp}.{instant.action}"
-                log.warning("%s: %s has what no event takes: %s", self.location, what, error)
+                log.warning("%s: %s does not fit an event: %s", self.location, what, error)
         self._unpublishable.add(instant.timestamp)
         return None
 
@@ -163,7 +163,7 @@ class WatchedTable:
             table=self.name or "",
             location=self.location,
             occurred_at=datetime.now(UTC),
-            source=SAID_BY,
+            source=SOURCE,
             instant=instant.timestamp,
             completion_time=instant.completion,
             action=instant.action,
@@ -192,7 +192,7 @@ def _numbers(metadata: CommitMetadata | None) -> dict[str, Any]:
 
 
 def _publishable(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """What a writer added to its commit; the table's schema is no news, and may be large."""
+    """The writer's extra metadata, without the table's schema, which may be large."""
     found, size = dict[str, str](), 0
     for name, value in pairs:
         if name == "schema" or not 0 < len(name) <= _MAX_TEXT or len(value) > _MAX_TEXT:

@@ -1,4 +1,4 @@
-"""Take what has arrived: the client's own call for many messages waits until there are so many."""
+"""Read the messages that have arrived, without waiting for a complete batch."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 def arrived(consumer: Consumer, limit: int, seconds: float) -> Sequence[Message]:
-    """Wait for a first message, then give what has arrived with it; none after so many seconds.
+    """Wait for a message, then return it with those that arrived together; may be empty.
 
-    `Consumer.consume` by itself waits for all of its time unless it gets as many as it asks for:
-    whoever reads two records with it waits as long as for a thousand.
+    `Consumer.consume` alone waits for its complete time-out unless it reaches its limit, so a
+    caller that reads two records with it waits as long as for a thousand.
     """
     first = consumer.poll(seconds)
     if first is None:

@@ -1,4 +1,4 @@
-"""The error of a call whose events were not all confirmed: which, and what to do."""
+"""The error of a call with unconfirmed events: which events, and what to do."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def error_of_batch(error: DeliveryError, events: Sequence[Event]) -> DeliveryErr
 
 
 def _refused(error: DeliveryError, events: Sequence[Event]) -> str:
-    """Which of several events were not stored, for people; `results` has all of them."""
+    """The message that lists the events that were not stored; `results` has all of them."""
     if len(events) == 1:
         return ""
     refused = [

@@ -1,7 +1,7 @@
-"""What an event must be before it is sent, beyond the form of its fields.
+"""Checks of an event before it is sent, beyond the form of its fields.
 
-The cleaner would refuse such a vacuum after the last reader has gone, perhaps days later, when
-nobody remembers it: its publisher learns it at once.
+The cleaner would refuse an inconsistent vacuum only after its last reader has ended, perhaps days
+later. With this check its publisher gets the error at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SIGNS: Final = re.compile(r"[\\\x00-\x1f]")
 
 
 def check_publishable(event: Event) -> None:
-    """Check what the fields of an event say of each other.
+    """Check that the fields of an event are consistent.
 
     Raises:
         InvalidEventError: a service would refuse it; it says why.
@@ -47,4 +47,4 @@ def _check_vacuum(event: VacuumFinished) -> None:
     if partition is not None and (
         _STRAY & set(partition.split("/")) or _SIGNS.search(partition) or "://" in partition
     ):
-        raise InconsistentCompaction(f"the partition {partition!r} is no path below the table")
+        raise InconsistentCompaction(f"the partition {partition!r} is not a path below the table")

@@ -25,11 +25,11 @@ class ProtectedSetting:
 
     name: str
     allowed: tuple[str, ...]
-    """The values that may be written all the same; empty: it may not be set at all."""
+    """The allowed values; empty: the setting must not be set at all."""
     reason: str
-    """What would go wrong with another value."""
+    """The consequence of another value."""
     aliases: tuple[str, ...] = ()
-    """librdkafka's other names for it, and a topic's settings of the same effect."""
+    """librdkafka's other names for it, and topic settings with the same effect."""
 
 
 PROTECTED_SETTINGS: Final = (
@@ -118,7 +118,7 @@ _PREFIXES: Final = ("topic.", "default.topic.")
 
 
 def overridden_settings(config: ClientConfig) -> Iterator[str]:
-    """A sentence for each setting that breaks a guarantee: what is set, what it must be, and why.
+    """One sentence per setting that breaks a guarantee: its value, the required value, and why.
 
     Names are compared as librdkafka's documentation writes them, in any letter case.
     """

@@ -16,7 +16,7 @@ from tidegate.errors import ConfigError
 Job = Callable[[Producer | None], None]
 """Sends messages; without a producer the connection was closed before the job ran."""
 POLL_SECONDS: Final = 0.01
-"""How long a call's messages wait at most for the reports of other calls."""
+"""The longest time that a call's messages wait for the reports of other calls."""
 CHECK_SECONDS: Final = 1.0
 """How often a waiting call checks that the thread is alive."""
 
@@ -40,14 +40,14 @@ class _Denial:
 class Connection:
     """A client, and the one thread that uses it: it sends, polls, and ends the client.
 
-    Signal handlers run in the main thread. An exception that one raises would stop a callback
-    there, is replaced by a TypeError in `Producer.produce`, and is left pending by the end of a
-    client. And it may leave a lock of Python's `threading` taken for ever. So no other thread
-    touches the client, and the threads meet in `SimpleQueue`s alone, whose calls are atomic.
+    Signal handlers run in the main thread. There, an exception that a handler raises would stop a
+    callback, turn into a TypeError in `Producer.produce`, stay pending after the end of a client,
+    or leave a lock of Python's `threading` taken forever. So no other thread touches the client,
+    and the threads communicate only through `SimpleQueue`s, whose calls are atomic.
     """
 
     def __init__(self, config: Mapping[str, str | int | bool]) -> None:
-        """Neither the client nor the thread is there before they are needed."""
+        """Take the settings; the client and the thread start when they are needed."""
         self.process = os.getpid()
         self.is_closed = False
         self.denial = _Denial()
@@ -74,11 +74,11 @@ class Connection:
         return self._producer
 
     def successor(self) -> Connection:
-        """The connection that replaces this one: the same for all who ask, without a lock."""
+        """The connection that replaces this one, the same for every caller. It needs no lock."""
         return self._successors.setdefault("", Connection(self._config))
 
     def start(self) -> None:
-        """Make sure that the thread is there."""
+        """Start the thread if it is not running."""
         if self.is_served:
             return
         # the wait has an end: an exception out of a signal handler may have left the lock taken,
@@ -100,7 +100,7 @@ class Connection:
         self._jobs.put(job)
 
     def stop(self, seconds: float) -> None:
-        """End the client once every message has a report; wait at most so many seconds."""
+        """End the client once every message has a report; waits for at most `seconds`."""
         if self.process != os.getpid():
             return
         self._jobs.put(None)

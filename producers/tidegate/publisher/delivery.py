@@ -40,7 +40,7 @@ DEFAULTS: Final[Mapping[str, str | int | bool]] = {
 }
 _ANY_PARTITION: Final = -1
 _CLOSE_SECONDS: Final = 5.0
-_EXIT_SECONDS: Final = 1.0
+_EXIT_SECONDS: Final = 0.2
 _REPORT_SECONDS: Final = 10.0
 """How long after its time-out the client may take to report a message."""
 _TIMEOUTS: Final = ("delivery.timeout.ms", "message.timeout.ms")
@@ -62,7 +62,7 @@ _NOT_STORED: Final = {
     KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
     KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
 }
-"""Answers by which the broker does not have the message. After any other it may have it."""
+"""After these answers the broker does not have the message; after others it may have it."""
 _PURGED: Final = {KafkaError._PURGE_INFLIGHT, KafkaError._PURGE_QUEUE}  # noqa: SLF001
 
 
@@ -100,7 +100,7 @@ class ConfirmedProducer:
         return reports.receipts()
 
     def confirm(self, messages: Sequence[Message]) -> None:
-        """Send as `send` does, where the messages' places are not needed.
+        """Send like `send`, for callers that don't need the messages' offsets.
 
         Raises:
             DeliveryError, DeliveryRefusedError, MessageTooLargeError: as `send`.
@@ -139,7 +139,7 @@ class ConfirmedProducer:
         self._connection.stop(_CLOSE_SECONDS)
 
     def _wait(self, connection: Connection, reports: Reports) -> None:
-        """Wait for the reports: as long as they come, and once none comes, for a time."""
+        """Wait for the reports; gives up some time after the last one."""
         arrived, since = -1, time.monotonic()
         while not reports.wait(CHECK_SECONDS):
             connection.start()
@@ -149,10 +149,10 @@ class ConfirmedProducer:
                 return
 
     def _own_connection(self) -> Connection:
-        """The connection of this process: after a fork, one that has librdkafka's threads."""
+        """The connection of this process; after a fork a new one, with librdkafka's threads."""
         connection = self._connection
         if connection.process != os.getpid():
-            _keep_for_ever(connection)
+            _keep_forever(connection)
             connection = self._connection = self._owned(Connection(self._config))
         return self._replace(connection) if connection.is_closed else connection
 
@@ -238,12 +238,12 @@ def _end(connection: weakref.ref[Connection]) -> None:
 
 
 def _report_seconds(config: Mapping[str, str | int | bool]) -> float:
-    """How long after its last report a call waits for the next one; a time-out of 0 is none."""
+    """The seconds that a call waits after its last report; endless with a time-out of 0."""
     given = [float(value) for name, value in config.items() if name.endswith(_TIMEOUTS)]
     return inf if 0 in given else max(given) / 1000 + _REPORT_SECONDS
 
 
-def _keep_for_ever(inherited: object) -> None:
+def _keep_forever(inherited: object) -> None:
     """Hold a reference that not even the end of the interpreter drops.
 
     Destroying a client that a fork inherited may wait for a lock that a thread of the parent held.

@@ -1,4 +1,4 @@
-"""What a vacuum waits for, read from the Metastore when it is published."""
+"""Read the holds of a vacuum from the Metastore when it is published."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.hive_metastore import MetastoreClient, MetastoreSettings
 
 
 def holds_of(fields: Mapping[str, Any], metastore: MetastoreSettings | str) -> dict[str, Any]:
-    """What a vacuum waits for by the Metastore, beside what its caller knows."""
+    """The Metastore's holds of a vacuum, in addition to those of the caller."""
     settings = MetastoreSettings(uri=metastore) if isinstance(metastore, str) else metastore
     catalog, database, table = table_identity(fields["table"]).split(".")
     if catalog != settings.catalog.lower():

@@ -170,13 +170,13 @@ class Publisher:
     ) -> Receipt:
         """Publish that a compaction of a Hive ACID table (a vacuum) became visible.
 
-        `locks` and `open_transactions` are those of that moment: their readers may still read what
-        the compaction replaced. With `metastore` (its settings, or its address) they are read from
-        the Metastore now, and `tidegate bridge metastore` publishes their end. So call this once
-        readers can see what the compaction made: whoever starts later does not need what it
-        replaced, and whoever started before has a transaction open, or a lock, or has ended. The
-        locks are read first and the transactions after them, so that the transaction of every lock
-        that is still held is among those listed.
+        `locks` and `open_transactions` are those at that time: their readers may still read the
+        directories that the compaction replaced. With `metastore` (its settings, or its address)
+        the publisher reads them from the Metastore now, and `tidegate bridge metastore` publishes
+        their ends. So call this once the compaction's result is visible to readers: a reader that
+        starts later does not need the replaced directories, and a reader that started earlier has
+        an open transaction or a lock, or has ended. The locks are read before the transactions, so
+        that the transaction of every lock that is still held is listed.
 
         Raises:
             ConfigError: the table is of another catalog than the Metastore, whose bridge would
@@ -231,7 +231,7 @@ class Publisher:
         reason: str,
         request_id: str | None = None,
     ) -> Receipt:
-        """Request the removal of a savepoint, whoever made it: Hudi may then clean its files.
+        """Request the removal of a savepoint of any origin. Hudi may then clean its files.
 
         `request_id` is as in `request_restore`.
         """
@@ -279,7 +279,7 @@ class Publisher:
         reason: str,
         approval_id: str | None = None,
     ) -> Receipt:
-        """Approve a restore that somebody else requested, as it was planned.
+        """Approve a restore that another person requested, as it was planned.
 
         Args:
             table: The table as catalog.database.table.

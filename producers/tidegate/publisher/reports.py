@@ -11,7 +11,7 @@ from confluent_kafka import Message as Delivered
 from tidegate.errors.deliveries import Receipt
 
 _STORED: Final = Receipt("", -1, -1)
-"""Of a message whose place nobody asks for: a report costs half as much without."""
+"""For a message whose caller does not need its offset, which halves the cost of a report."""
 
 
 class Reports:

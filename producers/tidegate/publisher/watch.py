@@ -184,11 +184,11 @@ class OutcomeWatch:
             return _dead_letter(message, causes)
         value = message.value()
         if not isinstance(value, bytes) or not any(cause.encode() in value for cause in causes):
-            return None  # decoding costs more than looking for the id
+            return None  # decoding costs more than this search for the id
         try:
             outcome = self._wire.deserialize(_bytes(message.key()), value, _headers(message))
         except FormatError:
-            return None  # nobody answers in a form that can't be read
+            return None  # an answer can always be decoded
         if outcome.table != self._table or causes.isdisjoint(answered_by(outcome)):
             return None
         return Answered(verdict_of(outcome), outcome)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegate.events.aborted import AbortedCleaningReleased, WritesAborted
 from tidegate.events.alarms import (
-    LackedHold,
+    OutstandingReader,
     UnknownTableReleased,
     UnknownTableResolved,
     VacuumOverdue,
@@ -106,11 +106,11 @@ __all__ = [
     "Fact",
     "InstantRef",
     "KeptSavepoint",
-    "LackedHold",
     "LockHold",
     "LockReleased",
     "LockType",
     "Outcome",
+    "OutstandingReader",
     "QuarantineRemovalRequested",
     "QuarantineRemoved",
     "ReleaseReason",

@@ -9,7 +9,7 @@ from tidegate.events.limits import Count, Id, Message, Text
 from tidegate.events.names import Name
 
 
-class LackedHold(Value, frozen=True):
+class OutstandingReader(Value, frozen=True):
     """A lock, or a transaction without a known lock, that a vacuum still waits for."""
 
     lock_id: Id | None = None
@@ -30,20 +30,20 @@ class LackedHold(Value, frozen=True):
 class VacuumOverdue(Outcome, frozen=True):
     """A vacuum has waited for its readers for longer than the limit. It goes on waiting.
 
-    `since` is the time at which the broker appended the vacuum. `lacks` has the first 100 of the
-    `holds_left` locks and transactions that have not ended.
+    `since` is the time at which the broker appended the vacuum. `waits_for` lists the first 100 of
+    the `holds_left` locks and transactions that have not ended.
     """
 
     partition: Text | None = None
     since: AwareDatetime
     limit_seconds: Count
     holds_left: Count
-    lacks: tuple[LackedHold, ...] = ()
+    waits_for: tuple[OutstandingReader, ...] = ()
     message: Message
 
 
 class VacuumOverdueResolved(Outcome, frozen=True):
-    """A vacuum that was overdue waits no longer: its cleaning was released, or it was replaced.
+    """An overdue vacuum no longer waits: its cleaning was released, or it was replaced.
 
     `replaced_by` is the later publication of the same vacuum that counts instead; None where the
     cleaning was released. `overdue_since` is when it was reported as overdue.
@@ -56,7 +56,7 @@ class VacuumOverdueResolved(Outcome, frozen=True):
 
 
 class UnknownTableReleased(Outcome, frozen=True):
-    """A release came for a table of which no vacuum has come within the limit.
+    """A release came for a table, but no vacuum of that table within the limit.
 
     Either the release names another table than the vacuum does, or vacuums of this table are not
     published. `since` is when the broker appended the first release of the table.
@@ -71,7 +71,7 @@ class UnknownTableReleased(Outcome, frozen=True):
 
 
 class UnknownTableResolved(Outcome, frozen=True):
-    """A vacuum came of a table of which only releases were known; it is the cause of this event."""
+    """The first vacuum of a table with releases only has come; it is the cause of this event."""
 
     since: AwareDatetime
     unknown_since: AwareDatetime

@@ -18,18 +18,13 @@ EventId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,99}$|^$")
 TableIdentity = Annotated[str, Field(max_length=500), AfterValidator(table_identity)]
 
 
-def _values_of(fields: tuple[str, ...]) -> Callable[[object], tuple[object, ...]]:
-    """Reads these attributes."""
-    if len(fields) == 1:
-        name = fields[0]
-        return lambda event: (getattr(event, name),)
-    return attrgetter(*fields)
-
-
 @cache
 def _identity_of(kind: type[Event]) -> Callable[[object], tuple[object, ...]]:
     """Reads what identifies an event of a kind. It runs for every fact that is read."""
-    return _values_of(kind.identified_by)
+    if len(kind.identified_by) == 1:
+        [name] = kind.identified_by
+        return lambda event: (getattr(event, name),)
+    return attrgetter(*kind.identified_by)
 
 
 class Value(BaseModel, frozen=True, extra="forbid"):
@@ -62,7 +57,7 @@ class Event(Value, frozen=True):
         return self
 
     def checked_id(self) -> str:
-        """The id that the event has: the one that it came with, else the derived one.
+        """The event's id: the one that it came with, else the derived one.
 
         Raises:
             ValueError: the event can't have the id that it came with.
@@ -92,22 +87,15 @@ class Fact(Event, frozen=True):
 
     location: Location
 
-    identified_before: ClassVar[tuple[tuple[str, ...], ...]] = ()
-    """`identified_by` in earlier versions; their events are read and get the id of this version."""
-
     def checked_id(self) -> str:
         """The id derived from the content.
 
         Raises:
-            ValueError: the event came with an id that no version derives from this content.
+            ValueError: the event came with another id.
         """
         own, given = self.content_id(), self.event_id
         if given in ("", own):
             return own
-        name = type(self).__name__
-        for fields in self.identified_before:
-            if given == derived_id(name, *_values_of(fields)(self)):
-                return own
         raise ValueError("event_id is not the id of this content; leave it out and it is derived")
 
 
@@ -116,7 +104,7 @@ class Command(Event, frozen=True):
 
     @property
     def asked_by(self) -> str:
-        """Who asks, as the command itself says: anybody can write any name there."""
+        """The requester's name in the command. It is not verified: any writer can set it."""
         return self.source
 
     @property
@@ -156,7 +144,7 @@ class Caused(Event, frozen=True):
 
     @classmethod
     def id_after(cls, cause: str) -> str:
-        """The id of the event of this kind that the event with the id `cause` gives rise to."""
+        """The id of the event of this kind that the event with the id `cause` causes."""
         return derived_id(cls.__name__, cause)
 
     @model_validator(mode="after")

@@ -5,8 +5,10 @@ The fingerprint identifies the schema, so a reader needs only the bytes and this
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from io import BytesIO
+from typing import Any
 
 import fastavro
 from pydantic import ValidationError
@@ -14,11 +16,10 @@ from pydantic import ValidationError
 from tidegate.errors import FormatError
 from tidegate.errors.validation import validation_message
 from tidegate.events.base import Event
-from tidegate.events.compiled_reader import Read
-from tidegate.events.compiled_writer import Write, compile_writer
+from tidegate.events.facts import VacuumFinished
 from tidegate.events.framing import SINGLE_OBJECT, Frame, frame_of
-from tidegate.events.limits import MAX_VALUE_BYTES, MAX_WIDE_BYTES
-from tidegate.events.schema import Writer, current_writers, schema_of, writer_by_fingerprint
+from tidegate.events.limits import MAX_LOCKS, MAX_VALUE_BYTES, MAX_WIDE_BYTES
+from tidegate.events.schema import Writer, schema_of, writer_by_fingerprint
 
 
 def encode(event: Event) -> bytes:
@@ -32,26 +33,11 @@ def single_object_prefix(model: type[Event]) -> bytes:
     return SINGLE_OBJECT + schema_of(model).fingerprint
 
 
-def compiled_reader(model: type[Event]) -> Read | None:
-    """The compiled reader of an event's bodies in this version's schema; None: it has none."""
-    return current_writers()[schema_of(model).fingerprint].read
-
-
 def encode_body(event: Event) -> bytes:
     """Encode an event as an Avro body, without anything that identifies its schema."""
-    return _writer(type(event))(event)
-
-
-def encode_generally(event: Event) -> bytes:
-    """Encode as `encode_body` does, without a compiled writer: by fastavro."""
     out = BytesIO()
     fastavro.schemaless_writer(out, schema_of(type(event)).parsed, event.model_dump())
     return out.getvalue()
-
-
-@cache
-def _writer(model: type[Event]) -> Write:
-    return compile_writer(schema_of(model).parsed) or encode_generally
 
 
 def decode(value: bytes | None) -> Event:
@@ -90,26 +76,22 @@ def decode_body(value: bytes, body_at: int, writer: Writer) -> Event:
         FormatError: the body is corrupt or has trailing bytes, a required field is missing, or a
             value is invalid.
     """
-    if writer.read is not None and (event := writer.read(value, body_at)) is not None:
-        return event
-    if len(value) > MAX_VALUE_BYTES:
-        raise FormatError(
-            f"a value of {len(value)} bytes; the limit is {MAX_VALUE_BYTES}, and {MAX_WIDE_BYTES}"
-            " for an event in this version's schema whose fields are within their limits"
-        )
-    return decode_generally(value, body_at, writer)
-
-
-def decode_generally(value: bytes, body_at: int, writer: Writer) -> Event:
-    """Decode as `decode_body` does, without a compiled reader: by fastavro and pydantic.
-
-    Raises:
-        FormatError: as `decode_body`.
-    """
     model, body = writer.reader.model, BytesIO(value)
     body.seek(body_at)
+    is_wide = len(value) > MAX_VALUE_BYTES
+    if is_wide and (writer.resolve_to is not None or model is not VacuumFinished):
+        raise FormatError(
+            f"a value of {len(value)} bytes; the limit is {MAX_VALUE_BYTES}, and {MAX_WIDE_BYTES}"
+            f" for a {VacuumFinished.__name__} in this version's schema"
+        )
     try:
-        record = fastavro.schemaless_reader(body, writer.parsed, writer.resolve_to)
+        record = (
+            _wide_record(body, writer.parsed)
+            if is_wide
+            else fastavro.schemaless_reader(body, writer.parsed, writer.resolve_to)
+        )
+    except FormatError:
+        raise
     except Exception as error:  # fastavro raises many kinds for a corrupt body
         raise FormatError(f"corrupt {model.__name__}: {error!r}") from error
     if left := len(value) - body.tell():
@@ -118,3 +100,40 @@ def decode_generally(value: bytes, body_at: int, writer: Writer) -> Event:
         return model.model_validate(record)
     except ValidationError as error:
         raise FormatError(f"invalid {model.__name__}: {validation_message(error)}") from error
+
+
+def _wide_record(body: BytesIO, parsed: Any) -> dict[str, object]:  # noqa: ANN401 - fastavro's
+    """Read a record field by field, so that the items of its lists are counted."""
+    record: dict[str, object] = {}
+    for field in parsed["fields"]:
+        kind = field["type"]
+        is_list = isinstance(kind, dict) and kind["type"] == "array"
+        record[field["name"]] = (
+            list(_items(body, kind["items"])) if is_list else fastavro.schemaless_reader(body, kind)
+        )
+    return record
+
+
+def _items(body: BytesIO, kind: Any) -> Iterator[object]:  # noqa: ANN401 - fastavro's
+    """Read the items of a list, in blocks with their counts.
+
+    Raises:
+        FormatError: more items than any list of an event may have.
+    """
+    left, item = MAX_LOCKS, fastavro.parse_schema(kind)
+    while count := _number(body):
+        if count < 0:  # the size of the block follows
+            count = -count
+            _number(body)
+        left -= count
+        if left < 0:
+            raise FormatError(
+                f"a list of {MAX_LOCKS - left} items and more; the limit is {MAX_LOCKS}"
+            )
+        for _ in range(count):
+            yield fastavro.schemaless_reader(body, item)
+
+
+def _number(body: BytesIO) -> int:
+    number: Any = fastavro.schemaless_reader(body, "long", None)
+    return int(number)

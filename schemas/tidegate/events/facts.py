@@ -1,7 +1,7 @@
 """Facts: what writers and metastores report.
 
-A vacuum, here, is a compaction of a Hive ACID table, as Hive calls it: it merges deltas and removes
-nothing. (Delta Lake's VACUUM, which deletes files, is what Tidegate calls cleaning.)
+A vacuum is a compaction of a Hive ACID table: it merges deltas and removes nothing. (Delta Lake's
+VACUUM deletes files; in Tidegate that is a cleaning.)
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class CommitCompleted(Fact, frozen=True):
 
 
 class CommitCondemned(Fact, frozen=True):
-    """A writer says that a commit of its own is bad. Identified by table and instant."""
+    """A writer reports that a commit of its own is bad. Identified by table and instant."""
 
     identified_by: ClassVar[tuple[str, ...]] = ("table", "instant")
 
@@ -99,7 +99,7 @@ class CommitCondemned(Fact, frozen=True):
 
 
 def _ordered(values: Collection[T]) -> tuple[T, ...]:
-    """The values in order, each once."""
+    """The values, sorted and without duplicates."""
     if len(values) <= 1:  # this runs for every vacuum that is read
         return tuple(values)
     return tuple(sorted(set(values)))
@@ -134,9 +134,6 @@ class VacuumFinished(Fact, frozen=True):
         "valid_write_ids",
         "unordered",
     )
-    identified_before: ClassVar[tuple[tuple[str, ...], ...]] = (
-        ("table", "partition", "directories", "own_lock_id"),
-    )
 
     kind: VacuumKind
     partition: Text | None = None
@@ -151,9 +148,9 @@ class VacuumFinished(Fact, frozen=True):
 
     @property
     def unordered(self) -> tuple[tuple[str | int, ...], ...]:
-        """The directories and the ids of the holds, sorted: the order does not make another fact.
+        """The directories and the ids of the holds, sorted: their order does not change the id.
 
-        What else is known of a lock (its owner, its type, its transaction) does not make another.
+        A lock's owner, type and transaction do not change it either.
         """
         locks = [lock.lock_id for lock in self.locks]
         transactions = self.open_transactions and _ordered(self.open_transactions)
@@ -172,9 +169,6 @@ class LockReleased(Fact, frozen=True):
     """A lock or transaction ended. Published once per table with a vacuum that waits for it."""
 
     identified_by: ClassVar[tuple[str, ...]] = ("table", "lock_id", "transaction_alone")
-    identified_before: ClassVar[tuple[tuple[str, ...], ...]] = (
-        ("table", "lock_id", "transaction_id"),
-    )
 
     lock_id: Id | None = None
     transaction_id: Id | None = None
@@ -185,7 +179,7 @@ class LockReleased(Fact, frozen=True):
 
     @property
     def transaction_alone(self) -> int | None:
-        """The transaction where no lock is named: a lock ends once, with a transaction or not."""
+        """The transaction, if the event names no lock; a lock ends once, with or without one."""
         return self.transaction_id if self.lock_id is None else None
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ from typing import Final
 from tidegate.errors import FormatError
 from tidegate.events.names import has_hidden
 
-_NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_URL, "https://tidegate.dev/events").bytes
+_NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_URL, "tidegate.events").bytes
 _fresh: Final = sha1(_NAMESPACE, usedforsecurity=False).copy
 """Begins a hash at half the cost of finding the algorithm by name."""
 _PART: Final = re.compile(r"[^\s./\\\x00-\x1f]+")

@@ -5,6 +5,7 @@ librdkafka and the Java client hash keys inside the producer; code that only rea
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 _SEED: Final = 0x9747B28C
@@ -14,6 +15,7 @@ _POSITIVE: Final = 0x7FFFFFFF
 _SHIFT: Final = 24
 
 
+@lru_cache(maxsize=65_536)  # a hash takes 5 us, and every event needs one
 def partition_of(table: str, partitions: int) -> int:
     """The number of the partition that a table (its identity) is on, given how many there are."""
     return partition_of_key(table.encode(), partitions)

@@ -15,8 +15,8 @@ from pydantic import AfterValidator, Field
 MAX_VALUE_BYTES: Final = 2 * 2**20
 """The largest value that is decoded. Brokers accept batches of 1 MiB, but compressed."""
 MAX_WIDE_BYTES: Final = 8 * 2**20
-"""The same of values in this version's own schema: a vacuum may name very many locks. Their lists
-are counted while they are read, so that a small message can't become a large event."""
+"""The same of a vacuum in this version's own schema: it may name very many locks. Its lists are
+counted while they are read, so that a small message can't become a large event."""
 MAX_MESSAGE_CHARS: Final = 10_000
 _ABSOLUTE: Final = re.compile(r"(/|[A-Za-z][A-Za-z0-9+.-]*:/)[^\x00-\x1f\x7f]*")
 
@@ -44,7 +44,7 @@ DirectoryName = Annotated[str, Field(pattern=r"^[^/\\\x00-\x1f\x7f]{1,255}$")]
 Snapshot = Annotated[str, Field(min_length=1, max_length=250_000)]
 """A ValidWriteIdList."""
 ContentHash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-"""What lies in directories, see `tidegate.hive.content_hash`."""
+"""A hash of the contents of directories, see `tidegate.hive.content_hash`."""
 MetadataKey = Annotated[str, Field(max_length=1_000)]
 MetadataValue = Annotated[str, Field(max_length=100_000)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]

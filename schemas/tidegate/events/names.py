@@ -1,4 +1,4 @@
-"""Names of people, applications and tables: nothing invisible in them, and how they are compared.
+"""Names of people, applications and tables: reject invisible characters, and compare names.
 
 A name that differs from another one by invisible characters would be taken for another person, who
 may then approve that person's request.

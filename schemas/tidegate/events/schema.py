@@ -16,7 +16,6 @@ from tidegate.avro import SchemaLimits, read_schema
 from tidegate.errors import FormatError
 from tidegate.events.base import Event
 from tidegate.events.catalogue import EVENT_TYPES
-from tidegate.events.compiled_reader import Read, compile_reader
 
 NAMESPACE: Final = "io.tidegate.events"
 FOREIGN_SCHEMAS: Final = SchemaLimits(
@@ -43,8 +42,6 @@ class Writer:
 
     parsed: Any
     reader: Schema
-    read: Read | None = None
-    """The compiled reader, where both schemas are the same and it can read them."""
 
     @property
     def resolve_to(self) -> Any:  # noqa: ANN401 - fastavro has no type for a parsed schema
@@ -110,9 +107,8 @@ def writer_from(text: str) -> Writer:
 def current_writers() -> Mapping[bytes, Writer]:
     """The schemas of this version by fingerprint."""
     return {
-        schema.fingerprint: Writer(schema.parsed, schema, compile_reader(kind, schema.parsed))
-        for kind in EVENT_TYPES.values()
-        for schema in (schema_of(kind),)
+        schema.fingerprint: Writer(schema.parsed, schema)
+        for schema in map(schema_of, EVENT_TYPES.values())
     }
 
 

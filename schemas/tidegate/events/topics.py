@@ -1,4 +1,4 @@
-"""The topics, each declared once: its events, its retention, who writes and who reads it."""
+"""The declarations of all topics: events, retention, writers and readers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegate.events.facts import CommitCompleted, CommitCondemned, LockReleased
 from tidegate.events.roles import SERVICES, Role
 
 DEFAULT_PREFIX: Final = "tidegate"
-DEFAULT_PARTITIONS: Final = 6
+DEFAULT_PARTITIONS: Final = 24
 PARTITIONER: Final = "murmur2_random"
 """librdkafka's name for the Java client's default, so that JVM and Python writers agree."""
 UNCLEAN: Final = "unclean.leader.election.enable"
@@ -38,16 +38,16 @@ class Topic:
     max_bytes: int | None = None
     """The largest record batch in bytes, compressed; None: the broker's default."""
     owner: str | None = None
-    """The only service that writes and reads it, where it is a changelog."""
+    """For a changelog: the only service that writes and reads it."""
 
     @property
     def writers(self) -> tuple[str, ...]:
-        """Who may write it: roles, or its owner."""
+        """The roles that may write it, or its owner."""
         return (self.owner,) if self.owner else self.written_by
 
     @property
     def readers(self) -> tuple[str, ...]:
-        """Who may read it: roles, or its owner."""
+        """The roles that may read it, or its owner."""
         return (self.owner,) if self.owner else self.read_by
 
     def name(self, prefix: str = DEFAULT_PREFIX) -> str:

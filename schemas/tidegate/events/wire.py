@@ -24,7 +24,7 @@ from tidegate.events.schema import Writer, current_writers
 
 
 class SchemaSource(Protocol):
-    """Where schema ids and schemas come from. Called for every message, so it must cache."""
+    """The source of schema ids and schemas. It is called for every message, so it must cache."""
 
     @property
     def in_headers(self) -> bool:
@@ -109,7 +109,7 @@ class Wire:
         return Message(topic, key, prefix + body, headers)
 
     def contents(self, value: bytes | None, headers: Headers = ()) -> Contents:
-        """Find out what a message holds, without decoding it.
+        """Recognise the kind and the schema of a message, without decoding it.
 
         Raises:
             FormatError: not an event that this version knows.

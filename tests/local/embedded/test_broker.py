@@ -169,7 +169,7 @@ def test_a_cluster_id_never_looks_like_an_option() -> None:
     assert not [made for made in ids if made.startswith("-")]
 
 
-def test_nobody_else_may_read_the_data_the_settings_or_the_log(broker: EmbeddedBroker) -> None:
+def test_other_users_may_not_read_the_data_the_settings_or_the_log(broker: EmbeddedBroker) -> None:
     create_topic(broker.bootstrap_servers, "words", 1)
     write(broker.bootstrap_servers, b"secret")
 

@@ -165,7 +165,7 @@ def test_two_processes_at_once_fetch_once_and_both_have_the_jars(
     assert {path.name for path in (own_cache / "jars").iterdir()} == {"example", ".example.lock"}
 
 
-def test_a_fetch_is_told_to_the_log(lock: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fetch_is_logged(lock: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         resolve(lock)
 
@@ -177,7 +177,7 @@ def test_an_unknown_lock_names_those_there_are() -> None:
         resolve("kafkaesque")
 
 
-def test_a_file_that_is_no_lock_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_lock_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "broken.json"
     path.write_text('{"coordinates": [], "transitive": true, "jars": []}')
 
@@ -273,5 +273,5 @@ def test_a_metastore_whose_lock_does_not_say_what_it_unpacks_to_does_not_start(
     bare = [jar.model_copy(update={"unpacked": None}) for jar in content.jars]
     lock.write_text(content.model_copy(update={"jars": tuple(bare)}).dumps())
 
-    with pytest.raises(ConfigError, match="does not say what"):
+    with pytest.raises(ConfigError, match="has no digest of the unpacked"):
         unpack()

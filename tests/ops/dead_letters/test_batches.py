@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.errors import PermanentError
 from tidegate.ops.dead_letters import ListedDeadLetter, in_batches
-from tidegate.ops.dead_letters.batches import MAX_BYTES, MAX_LETTERS, reading_rounds
+from tidegate.ops.dead_letters.batches import MAX_BYTES, MAX_DEAD_LETTERS, reading_rounds
 from tidegate.ops.dead_letters.dead_letter import read_dead_letter
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.input.dead_letters import dead_letter
@@ -33,16 +33,16 @@ class Topic:
 
 
 def test_no_more_than_a_batch_is_read_before_it_is_worked_on() -> None:
-    topic = Topic(3 * MAX_LETTERS)
+    topic = Topic(3 * MAX_DEAD_LETTERS)
     done = 0
     for batch in in_batches(topic):
-        assert topic.taken <= done + MAX_LETTERS + 1
+        assert topic.taken <= done + MAX_DEAD_LETTERS + 1
         done += len(batch)
 
-    assert done == topic.taken == 3 * MAX_LETTERS
+    assert done == topic.taken == 3 * MAX_DEAD_LETTERS
 
 
-def test_a_batch_of_large_letters_is_bounded_by_its_bytes() -> None:
+def test_a_batch_of_large_dead_letters_is_bounded_by_its_bytes() -> None:
     large = Topic(10, value=bytes(MAX_BYTES // 3))
 
     assert [len(batch) for batch in in_batches(large)] == [3, 3, 3, 1]

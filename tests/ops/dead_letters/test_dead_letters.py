@@ -27,38 +27,38 @@ def original(sent: Message, offset: int = 7) -> Record:
 def set_aside(
     sent: Message, offset: int = 7, service: str = "savepoint-policy", error: str = "no luck"
 ) -> DeadLetter:
-    """The dead letter of a message, as it is read from its topic."""
+    """The dead listed of a message, as it is read from its topic."""
     record = original(sent, offset)
-    letter = dead_letter(record, service, PermanentError(error), "tidegate.dead-letters")
-    where = Partition(letter.topic, 2)
-    return read_dead_letter(Record(where, 0, letter.key, letter.value, letter.headers, 2_000))
+    listed = dead_letter(record, service, PermanentError(error), "tidegate.dead-letters")
+    where = Partition(listed.topic, 2)
+    return read_dead_letter(Record(where, 0, listed.key, listed.value, listed.headers, 2_000))
 
 
 def event(number: int = 1) -> tuple[Event, Message]:
     return commit(number), message(commit(number))
 
 
-def test_a_letter_says_what_it_was_where_it_came_from_and_why() -> None:
-    told, sent = event()
+def test_a_dead_letter_has_its_message_its_origin_and_its_reason() -> None:
+    shown, sent = event()
 
-    letter = set_aside(sent)
+    listed = set_aside(sent)
 
-    assert letter.service == "savepoint-policy"
-    assert (letter.origin, letter.origin_offset) == (COMMITS_2, 7)
-    assert letter.error == "no luck"
-    assert letter.table == "lake.sales.orders"
-    assert letter.headers == sent.headers
-    assert letter.event(Wire()) == told
+    assert listed.service == "savepoint-policy"
+    assert (listed.origin, listed.origin_offset) == (COMMITS_2, 7)
+    assert listed.error == "no luck"
+    assert listed.table == "lake.sales.orders"
+    assert listed.headers == sent.headers
+    assert listed.event(Wire()) == shown
 
 
-def test_a_letter_sent_back_is_the_message_that_it_was_and_says_so() -> None:
+def test_a_redriven_dead_letter_is_its_original_message_with_a_mark() -> None:
     _, sent = event()
-    letter = set_aside(sent)
+    listed = set_aside(sent)
 
-    again = redriven_message(letter, original(sent))
+    again = redriven_message(listed, original(sent))
 
     assert (again.topic, again.key, again.value) == ("tidegate.commits", sent.key, sent.value)
-    mark = ("tidegate-redriven-from", letter.dead_letter_id.encode())
+    mark = ("tidegate-redriven-from", listed.dead_letter_id.encode())
     assert again.headers == (*sent.headers, mark)
     assert again.partition is None
 
@@ -81,7 +81,7 @@ def test_sent_back_and_set_aside_again_it_keeps_one_mark_and_its_own_headers() -
     assert third.headers == (*sent.headers, mark)
 
 
-def test_a_letter_of_another_tool_is_read_too() -> None:
+def test_a_dead_letter_of_another_tool_is_read_too() -> None:
     headers = (
         ("trace", b"abc"),
         ("x-original-topic", b"tidegate.commits"),
@@ -90,16 +90,16 @@ def test_a_letter_of_another_tool_is_read_too() -> None:
     )
     where = Partition("tidegate.dead-letters", 0)
 
-    letter = read_dead_letter(Record(where, 5, b"no table", b"{}", headers, 2_000))
+    listed = read_dead_letter(Record(where, 5, b"no table", b"{}", headers, 2_000))
 
-    assert letter.origin.topic == "tidegate.commits"
-    assert letter.headers == (("trace", b"abc"),)
-    assert (letter.error, letter.service, letter.table) == (
+    assert listed.origin.topic == "tidegate.commits"
+    assert listed.headers == (("trace", b"abc"),)
+    assert (listed.error, listed.service, listed.table) == (
         "boom",
         "(unknown)",
         "unknown.unknown.unknown",
     )
-    assert letter.event(Wire()) is None
+    assert listed.event(Wire()) is None
 
 
 @pytest.mark.parametrize(
@@ -118,19 +118,19 @@ def test_a_letter_of_another_tool_is_read_too() -> None:
         pytest.param({"service": "restorer", "reason": "timeout"}, False, id="all must hold"),
     ],
 )
-def test_letters_are_chosen(conditions: dict[str, str], *, expected: bool) -> None:
+def test_dead_letters_are_chosen(conditions: dict[str, str], *, expected: bool) -> None:
     _, sent = event()
-    letter = set_aside(sent, service="restorer", error="No such bucket")
+    listed = set_aside(sent, service="restorer", error="No such bucket")
 
-    assert DeadLetterFilter(**conditions).matches(letter) is expected  # type: ignore[arg-type]
+    assert DeadLetterFilter(**conditions).matches(listed) is expected  # type: ignore[arg-type]
 
 
 def test_an_id_may_be_cut_short() -> None:
     _, sent = event()
-    letter = set_aside(sent)
+    listed = set_aside(sent)
 
-    assert DeadLetterFilter(ids=(letter.dead_letter_id[:8],)).matches(letter)
-    assert not DeadLetterFilter(ids=("x",)).matches(letter)
+    assert DeadLetterFilter(ids=(listed.dead_letter_id[:8],)).matches(listed)
+    assert not DeadLetterFilter(ids=("x",)).matches(listed)
 
 
 FORGED = RestoreRequested(
@@ -149,10 +149,10 @@ FORGED = RestoreRequested(
     ("change", "said"),
     [
         pytest.param({}, "", id="the record itself"),
-        pytest.param({"value": b"other"}, "its value is not that", id="another value"),
-        pytest.param({"key": b"other"}, "its key is not that", id="another key"),
-        pytest.param({"headers": (("a", b"b"),)}, "its headers are not those", id="other headers"),
-        pytest.param({"timestamp_ms": 999}, "its time is not that", id="another time"),
+        pytest.param({"value": b"other"}, "value and record", id="another value"),
+        pytest.param({"key": b"other"}, "key and record", id="another key"),
+        pytest.param({"headers": (("a", b"b"),)}, "headers and record", id="other headers"),
+        pytest.param({"timestamp_ms": 999}, "timestamp and record", id="another time"),
     ],
 )
 def test_a_dead_letter_is_what_the_record_at_its_origin_is(
@@ -173,11 +173,11 @@ def test_a_dead_letter_whose_origin_is_gone_is_refused() -> None:
 
 def test_of_a_dead_letter_without_its_value_the_rest_is_compared() -> None:
     _, sent = event()
-    letter = without_value(
+    listed = without_value(
         dead_letter(original(sent), "restorer", PermanentError("x"), "tidegate.dead-letters")
     )
-    where = Partition(letter.topic, 2)
-    found = read_dead_letter(Record(where, 0, letter.key, letter.value, letter.headers, 2_000))
+    where = Partition(listed.topic, 2)
+    found = read_dead_letter(Record(where, 0, listed.key, listed.value, listed.headers, 2_000))
 
     assert difference(found, original(sent)) == ""
     assert difference(found, original(sent)._replace(key=b"other")) != ""
@@ -189,13 +189,13 @@ def test_messages_that_were_not_copied_are_published_again_from_their_topic() ->
     where = Partition(sent.topic, 2)
     found = read_dead_letter(Record(where, 0, sent.key, sent.value, sent.headers, 2_000))
 
-    assert found.place == "lake.commits/2/3"
+    assert found.origin_location == "lake.commits/2/3"
     assert found.error.startswith(
         "7 more messages of lake.commits[2] are invalid, too many to copy them all: offsets 3-8,12;"
         " the last one: junk."
     )
     assert difference(found, None) == (
-        "it stands for 7 messages that were not copied. Publish what is there again with: tidegate"
+        "it stands for 7 messages that were not copied. To publish them again, run: tidegate"
         " replay events --topic lake.commits --partition 2 --from-offset 3 --to-offset 13."
         " Then discard it"
     )

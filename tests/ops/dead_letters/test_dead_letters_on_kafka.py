@@ -29,7 +29,7 @@ pytestmark = pytest.mark.kafka
 
 @dataclass(frozen=True)
 class Place:
-    """A deployment with two dead letters: an event, and something that is none."""
+    """A deployment with two dead letters: an event, and bytes that are not one."""
 
     servers: str
     prefix: str
@@ -83,13 +83,13 @@ def place(
         [("commits", "savepoint-policy", "a bug of the code"), ("commands", "restorer", "no Avro")]
     ):
         [record] = made.audience.records(topic_name)
-        letter = dead_letter(record, service, PermanentError(error), topic)
-        bus.send([letter, letter] if number else [letter])  # a crash writes a letter twice
+        written = dead_letter(record, service, PermanentError(error), topic)
+        bus.send([written, written] if number else [written])  # a crash writes it twice
     bus.close()
     return made
 
 
-def test_letters_are_listed_once_and_by_filter(place: Place) -> None:
+def test_dead_letters_are_listed_once_and_by_filter(place: Place) -> None:
     assert place.listed() == ["no Avro", "a bug of the code"]
     assert place.listed("--limit", "1") == ["no Avro"]
     assert "only the newest are listed" in place.run("list", "--limit", "1").stderr
@@ -103,33 +103,33 @@ def test_letters_are_listed_once_and_by_filter(place: Place) -> None:
     assert (row["table"], row["state"]) == ("unknown.unknown.unknown", "open")
 
 
-def test_a_letter_is_shown_whole(place: Place) -> None:
+def test_a_dead_letter_is_shown_whole(place: Place) -> None:
     poison, event = place.rows()
 
-    told = place.call("show", event["id"][:13])
-    assert told["decodes_as"] == "CommitCompleted"
-    assert told["event"]["event_id"] == commit(1).event_id
-    assert ["ce_type", "io.tidegate.CommitCompleted"] in told["headers"]
-    assert ["__connect.errors.exception.message", "a bug of the code"] in told["headers"]
-    told = place.call("show", poison["id"])
-    assert (told["decodes_as"], told["value_text"]) == (None, '{"no": "event"}')
-    assert (told["key"], told["value_hex"]) == ("\\xff\x00", b'{"no": "event"}'.hex())
-    with pytest.raises(TidegateError, match="no dead letter has an id that starts with"):
+    shown = place.call("show", event["id"][:13])
+    assert shown["decodes_as"] == "CommitCompleted"
+    assert shown["event"]["event_id"] == commit(1).event_id
+    assert ["ce_type", "io.tidegate.CommitCompleted"] in shown["headers"]
+    assert ["__connect.errors.exception.message", "a bug of the code"] in shown["headers"]
+    shown = place.call("show", poison["id"])
+    assert (shown["decodes_as"], shown["value_text"]) == (None, '{"no": "event"}')
+    assert (shown["key"], shown["value_hex"]) == ("\\xff\x00", b'{"no": "event"}'.hex())
+    with pytest.raises(TidegateError, match="no dead written has an id that starts with"):
         place.call("show", "nothing")
 
 
 def test_a_dry_run_sends_nothing_and_tells_nothing(place: Place) -> None:
-    told = place.call("redrive", "--service", "savepoint-policy")
-    assert (told["executed"], len(told["letters"])) == (False, 1)
-    told = place.call("discard", "--service", "restorer", "--because", "a test")
-    assert (told["executed"], len(told["letters"])) == (False, 1)
+    shown = place.call("redrive", "--service", "savepoint-policy")
+    assert (shown["executed"], len(shown["dead_letters"])) == (False, 1)
+    shown = place.call("discard", "--service", "restorer", "--because", "a test")
+    assert (shown["executed"], len(shown["dead_letters"])) == (False, 1)
 
     assert len(place.audience.records("commits")) == 1
     assert place.audience.records("outcomes") == []
     assert len(place.listed()) == 2
 
 
-def test_a_redriven_letter_is_back_as_it_was_told_of_and_listed_no_more(place: Place) -> None:
+def test_a_redriven_dead_letter_is_back_and_listed_no_more(place: Place) -> None:
     [row] = place.rows("--service", "savepoint-policy")
 
     place.call("redrive", row["id"], "--requested-by", "ana", "--execute")
@@ -138,13 +138,13 @@ def test_a_redriven_letter_is_back_as_it_was_told_of_and_listed_no_more(place: P
     assert (back.key, back.value) == (place.event.key, place.event.value)
     mark = ("tidegate-redriven-from", row["id"].encode())
     assert back.headers == (*place.event.headers, mark)
-    [told] = place.audience.outcomes()
-    assert isinstance(told, DeadLetterRedriven)
-    assert (told.table, told.location) == ("lake.sales.orders", "/lake/orders")
-    assert (told.caused_by, told.requested_by) == (row["id"], "ana")
-    assert (told.service, told.error) == ("savepoint-policy", "a bug of the code")
+    [shown] = place.audience.outcomes()
+    assert isinstance(shown, DeadLetterRedriven)
+    assert (shown.table, shown.location) == ("lake.sales.orders", "/lake/orders")
+    assert (shown.caused_by, shown.requested_by) == (row["id"], "ana")
+    assert (shown.service, shown.error) == ("savepoint-policy", "a bug of the code")
     [original, _] = place.audience.records("commits")
-    assert (told.origin_topic, told.origin_partition, told.origin_offset) == (
+    assert (shown.origin_topic, shown.origin_partition, shown.origin_offset) == (
         f"{place.prefix}.commits",
         original.partition.number,
         original.offset,
@@ -154,18 +154,18 @@ def test_a_redriven_letter_is_back_as_it_was_told_of_and_listed_no_more(place: P
     assert states == {"redriven", "open"}
 
 
-def test_an_original_of_two_letters_is_sent_once_however_many_batches_they_are(
+def test_an_original_of_two_dead_letters_is_sent_once_however_many_batches_they_are(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.ops.dead_letters.batches.MAX_LETTERS", 1)
+    monkeypatch.setattr("tidegate.ops.dead_letters.batches.MAX_DEAD_LETTERS", 1)
     [record] = place.audience.records("commits")
     bus = KafkaBus({"bootstrap.servers": place.servers})
     bus.send([dead_letter(record, "gate", PermanentError("x"), f"{place.prefix}.dead-letters")])
     bus.close()
 
-    told = place.call("redrive", "--topic", "commits", "--limit", "1", "--execute")
+    shown = place.call("redrive", "--topic", "commits", "--limit", "1", "--execute")
 
-    assert (told["count"], len(told["letters"]), told["more"]) == (2, 1, True)
+    assert (shown["count"], len(shown["dead_letters"]), shown["more"]) == (2, 1, True)
     assert [record.offset for record in place.audience.records("commits")] == [0, 1]
     assert {outcome.caused_by for outcome in place.audience.outcomes()} == {
         row["id"] for row in place.rows("--all", "--topic", "commits")
@@ -176,44 +176,44 @@ def test_an_original_of_two_letters_is_sent_once_however_many_batches_they_are(
 def test_nothing_is_sent_if_one_of_many_is_not_what_is_at_its_origin(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.ops.dead_letters.batches.MAX_LETTERS", 1)
+    monkeypatch.setattr("tidegate.ops.dead_letters.batches.MAX_DEAD_LETTERS", 1)
     [record] = place.audience.records("commits")
     lie = record._replace(value=b"something else")
     bus = KafkaBus({"bootstrap.servers": place.servers})
     bus.send([dead_letter(lie, "liar", PermanentError("x"), f"{place.prefix}.dead-letters")])
     bus.close()
 
-    with pytest.raises(TidegateError, match="value is not that of the record"):
+    with pytest.raises(TidegateError, match="value and record at its origin differ"):
         place.call("redrive", "--topic", "commits", "--execute")
     assert len(place.audience.records("commits")) == 1
     assert place.audience.outcomes() == []
 
 
-def test_a_discarded_letter_stays_and_is_listed_no_more(place: Place) -> None:
+def test_a_discarded_dead_letter_stays_and_is_listed_no_more(place: Place) -> None:
     place.call("discard", "--reason", "avro", "--because", "a test message", "--execute")
 
-    [told] = place.audience.outcomes()
-    assert isinstance(told, DeadLetterDiscarded)
-    assert (told.table, told.reason) == ("unknown.unknown.unknown", "a test message")
+    [shown] = place.audience.outcomes()
+    assert isinstance(shown, DeadLetterDiscarded)
+    assert (shown.table, shown.reason) == ("unknown.unknown.unknown", "a test message")
     assert place.listed() == ["a bug of the code"]
     assert len(place.audience.dead_letters()) == 3
     assert len(place.audience.records("commands")) == 1
 
 
-def test_all_letters_at_once_are_named_by_a_filter(place: Place) -> None:
+def test_all_dead_letters_at_once_are_named_by_a_filter(place: Place) -> None:
     with pytest.raises(ConfigError, match="no dead letters selected"):
         place.call("redrive", "--execute")
 
 
 @pytest.mark.parametrize("command", [("redrive",), ("discard", "--because", "a test")])
-def test_a_decision_about_no_letter_is_refused(place: Place, command: tuple[str, ...]) -> None:
+def test_a_decision_about_no_dead_letter_is_refused(place: Place, command: tuple[str, ...]) -> None:
     place.call("redrive", "--service", "restorer", "--execute")
 
-    with pytest.raises(TidegateError, match="no open dead letter matches"):
+    with pytest.raises(TidegateError, match="no open dead written matches"):
         place.call(*command, "--service", "restorer", "--execute")
 
 
-def test_a_letter_from_elsewhere_is_not_sent_there(place: Place) -> None:
+def test_a_dead_letter_from_elsewhere_is_not_sent_there(place: Place) -> None:
     bus = KafkaBus({"bootstrap.servers": place.servers})
     record = Record(Partition("billing.invoices", 0), 3, b"k", b"v", (), 1_000)
     topic = f"{place.prefix}.dead-letters"
@@ -225,7 +225,7 @@ def test_a_letter_from_elsewhere_is_not_sent_there(place: Place) -> None:
     assert place.listed("--service", "billing") == ["x"]
 
 
-def test_on_a_terminal_letters_are_a_table(place: Place) -> None:
+def test_on_a_terminal_dead_letters_are_a_table(place: Place) -> None:
     answer = CliRunner().invoke(app, ["dead-letters", "list", "-c", str(place.file)])
 
     lines = answer.output.splitlines()
@@ -234,7 +234,7 @@ def test_on_a_terminal_letters_are_a_table(place: Place) -> None:
     assert place.origin("commands") in lines[1]
 
 
-def test_a_forged_dead_letter_of_a_restore_that_nobody_requested_is_not_sent(place: Place) -> None:
+def test_a_forged_dead_letter_of_a_restore_without_a_request_is_not_sent(place: Place) -> None:
     """Any service may write dead letters; this one names the commands topic as its origin."""
     forged = message(
         RestoreRequested(
@@ -252,13 +252,13 @@ def test_a_forged_dead_letter_of_a_restore_that_nobody_requested_is_not_sent(pla
     [record] = place.audience.records("commands")
     bus = KafkaBus({"bootstrap.servers": place.servers})
     topic = f"{place.prefix}.dead-letters"
-    for each in (record, record._replace(offset=77)):
-        lie = each._replace(key=forged.key, value=forged.value, headers=forged.headers)
+    for original in (record, record._replace(offset=77)):
+        lie = original._replace(key=forged.key, value=forged.value, headers=forged.headers)
         bus.send([dead_letter(lie, "cleaner", PermanentError("x"), topic)])
     bus.close()
 
     for row in place.rows("--service", "cleaner"):
-        with pytest.raises(TidegateError, match=r"(key is not that|no longer in the topic)"):
+        with pytest.raises(TidegateError, match=r"(key and record|no longer in the topic)"):
             place.call("redrive", row["id"], "--destructive", "--execute")
     assert len(place.audience.records("commands")) == 1
     assert place.audience.outcomes() == []
@@ -287,7 +287,7 @@ def test_what_destroys_is_redriven_with_an_explicit_word_only(place: Place) -> N
 
     [row] = place.call(
         "redrive", "--reason", "a bug", "-t", "lake.sales.orders", "--service", "restorer"
-    )["letters"]
+    )["dead_letters"]
     assert row["event"]["kind"] == "RestoreRequested"
     assert row["event"]["savepoint"] == "20261121041551845"
     with pytest.raises(TidegateError, match=r"destroy data .*add --destructive"):

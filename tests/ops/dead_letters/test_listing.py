@@ -21,8 +21,8 @@ from tidegate.runtime.bus import Partition, Record
 
 DAY = 24 * 3_600_000
 NOW = int(NOON.timestamp() * 1000)
-LETTERS, OUTCOMES = "tidegate.dead-letters", "tidegate.outcomes"
-EACH = {LETTERS: 50_000 // 4, OUTCOMES: 200_000 // 4}
+DEAD_LETTERS, OUTCOMES = "tidegate.dead-letters", "tidegate.outcomes"
+EACH = {DEAD_LETTERS: 50_000 // 4, OUTCOMES: 200_000 // 4}
 """Records of a partition, evenly over a hundred days."""
 
 
@@ -33,7 +33,7 @@ Kind = type[DeadLetterRedriven | DeadLetterDiscarded]
 class Topics:
     """Two topics of four partitions, of which only what is read is made; counts it."""
 
-    taken: dict[str, int] = field(default_factory=lambda: {LETTERS: 0, OUTCOMES: 0})
+    taken: dict[str, int] = field(default_factory=lambda: {DEAD_LETTERS: 0, OUTCOMES: 0})
     requests: int = 0
     resolved: dict[tuple[Partition, int], Record] = field(
         default_factory=dict[tuple[Partition, int], Record]
@@ -58,14 +58,14 @@ class Topics:
                 made = Record(part, offset, b"k", b"v", (), at)
                 yield self.resolved.get((part, offset), made)
 
-    def resolve(self, letter: str, kind: Kind, at: int) -> None:
+    def resolve(self, caused_by: str, kind: Kind, at: int) -> None:
         event = kind.model_validate(
             {
                 "table": "lake.sales.orders",
                 "location": "unknown",
                 "occurred_at": NOON,
                 "source": "people",
-                "caused_by": letter,
+                "caused_by": caused_by,
                 "service": "gate",
                 "origin_topic": "t",
                 "origin_partition": 0,
@@ -80,18 +80,18 @@ class Topics:
         self.resolved[part, offset] = Record(part, offset, sent.key, sent.value, sent.headers, at)
 
 
-def letters(topics: Topics) -> Iterable[Record]:
-    return newest_first(topics.spans(LETTERS), topics.read)
+def open_dead_letters(topics: Topics) -> Iterable[Record]:
+    return newest_first(topics.spans(DEAD_LETTERS), topics.read)
 
 
 def test_the_newest_hundred_of_fifty_thousand_read_no_more_than_a_page_and_its_time() -> None:
     topics = Topics()
     resolutions = Resolutions(topics, OUTCOMES, Wire())
-    for record in islice(letters(topics), 100):
+    for record in islice(open_dead_letters(topics), 100):
         assert resolutions.state_of("any", record.timestamp_ms) == "open"
 
-    assert topics.taken[LETTERS] <= 4 * 500
-    hours = 100 * 24 / 500 + 4  # the time of a hundred letters, the margin and its steps
+    assert topics.taken[DEAD_LETTERS] <= 4 * 500
+    hours = 100 * 24 / 500 + 4  # the time of a hundred dead letters, the margin and its steps
     assert topics.taken[OUTCOMES] <= hours * 200_000 / (100 * 24)
     assert topics.requests <= 3
 
@@ -99,19 +99,24 @@ def test_the_newest_hundred_of_fifty_thousand_read_no_more_than_a_page_and_its_t
 def test_all_of_them_read_each_outcome_once_in_few_requests() -> None:
     topics = Topics()
     resolutions = Resolutions(topics, OUTCOMES, Wire())
-    topics.taken[LETTERS] = sum(
-        resolutions.state_of("any", record.timestamp_ms) == "open" for record in letters(topics)
+    topics.taken[DEAD_LETTERS] = sum(
+        resolutions.state_of("any", record.timestamp_ms) == "open"
+        for record in open_dead_letters(topics)
     )
 
-    assert topics.taken == {LETTERS: 50_000, OUTCOMES: 200_000}
+    assert topics.taken == {DEAD_LETTERS: 50_000, OUTCOMES: 200_000}
     assert topics.requests <= 14
 
 
 @pytest.mark.parametrize("size", [1, 900_000, MAX_BYTES + 1])
-def test_of_large_letters_only_so_many_bytes_are_in_memory_and_little_is_read_twice(
+def test_of_large_dead_letters_only_so_many_bytes_are_in_memory_and_little_is_read_twice(
     size: int,
 ) -> None:
-    value, count, parts = bytes(size), 1200, [Partition(LETTERS, number) for number in range(4)]
+    value, count, parts = (
+        bytes(size),
+        1200,
+        [Partition(DEAD_LETTERS, number) for number in range(4)],
+    )
     alive, most, taken = 0, 0, 0
 
     class Counted(Record):
@@ -128,7 +133,7 @@ def test_of_large_letters_only_so_many_bytes_are_in_memory_and_little_is_read_tw
                 yield Counted(part, offset, None, value, (), NOW + 4 * offset + part.number)
 
     listed = newest_first(dict.fromkeys(parts, range(7, count + 7)), read)
-    found = [(each.partition.number, each.offset) for each in listed]
+    found = [(dead_letter.partition.number, dead_letter.offset) for dead_letter in listed]
 
     assert found == [(n, at) for at in range(count + 6, 6, -1) for n in (3, 2, 1, 0)]
     assert most * size <= MAX_BYTES + 2 * len(parts) * size + 2 * 500 * len(parts)
@@ -136,7 +141,7 @@ def test_of_large_letters_only_so_many_bytes_are_in_memory_and_little_is_read_tw
 
 
 @pytest.mark.parametrize("days", [0.5, 3, 60])
-def test_a_resolution_is_found_however_long_after_its_letter_it_came(days: float) -> None:
+def test_a_resolution_is_found_however_late_it_came(days: float) -> None:
     topics = Topics()
     made = NOW - int(70 * DAY)
     topics.resolve("a", DeadLetterRedriven, made + 1000)
@@ -149,7 +154,7 @@ def test_a_resolution_is_found_however_long_after_its_letter_it_came(days: float
 
 
 def test_poison_on_the_dead_letter_topic_is_listed_by_its_place() -> None:
-    where = Partition(LETTERS, 0)
+    where = Partition(DEAD_LETTERS, 0)
     unreadable = Record(where, 7, None, None, (), NOW, "the client can't read it")
 
     found = read_dead_letter(unreadable)

@@ -53,7 +53,7 @@ def look(kafka: SecureKafka, login: dict[str, str], service: str) -> dict[str, F
     settings = Settings.model_validate(
         {"kafka": {**login, "bootstrap.servers": kafka.servers}, "topics": DEPLOYMENT}
     )
-    return {each.check: each for each in examine(settings, [service], Extras())}
+    return {finding.check: finding for finding in examine(settings, [service], Extras())}
 
 
 def test_a_principal_with_every_right_is_well(kafka: SecureKafka) -> None:
@@ -73,7 +73,7 @@ def test_the_topics_of_others_that_it_may_not_see_are_a_warning(kafka: SecureKaf
     assert found["topics"].seen.startswith("unknown: topic lake.commits: ")
 
 
-def test_a_principal_without_a_right_fails_and_is_told_which(kafka: SecureKafka) -> None:
+def test_a_principal_without_a_right_fails_and_the_right_is_named(kafka: SecureKafka) -> None:
     found = look(kafka, kafka.login("cleaner"), "cleaner")["access cleaner"]
 
     assert (found.state, found.seen) == (
@@ -96,7 +96,7 @@ def test_a_principal_without_any_right_fails_in_topics_and_group(kafka: SecureKa
         assert right in found.seen
 
 
-def test_a_login_that_is_refused_is_told_as_the_reason_and_without_the_password(
+def test_a_login_that_is_refused_is_reported_as_the_reason_and_without_the_password(
     kafka: SecureKafka,
 ) -> None:
     login = {**kafka.login("reader-gate"), "sasl.password": "not-the-password"}

@@ -68,7 +68,7 @@ def test_a_check_that_raises_has_failed_with_what_it_said() -> None:
     assert found.seen == "TransientError: the store does not answer"
 
 
-def test_a_fault_of_kafka_that_passes_soon_is_none() -> None:
+def test_a_fault_of_kafka_that_passes_soon_is_not_reported() -> None:
     faults = [KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))]
 
     def settle() -> Finding:
@@ -112,7 +112,7 @@ def test_an_offset_within_its_topic_is_well(at: int) -> None:
 
 
 @pytest.mark.parametrize("at", [4, 10])
-def test_an_offset_out_of_its_topic_fails_and_the_reset_is_told(at: int) -> None:
+def test_an_offset_out_of_its_topic_fails_and_the_reset_is_named(at: int) -> None:
     found = compare_offsets("reader-gate", "lake", {LOCKS: at}, {LOCKS: range(5, 9)})
 
     assert found == Finding(
@@ -146,7 +146,7 @@ def test_offsets_that_outlive_the_commands_are_well(minutes: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("minutes", "kept", "told", "needed"),
+    ("minutes", "kept", "shown", "needed"),
     [
         pytest.param(
             10_080,
@@ -161,7 +161,7 @@ def test_offsets_that_outlive_the_commands_are_well(minutes: int) -> None:
     ],
 )
 def test_offsets_that_are_forgotten_before_the_commands_are_a_warning(
-    minutes: int, kept: int, told: str, needed: int
+    minutes: int, kept: int, shown: str, needed: int
 ) -> None:
     found = compare_retention(minutes, {"lake.other": DAY, "lake.commands": kept})
 
@@ -169,7 +169,7 @@ def test_offsets_that_are_forgotten_before_the_commands_are_a_warning(
         Status.WARN,
         f"set offsets.retention.minutes={needed} on the brokers",
     )
-    assert told in found.seen
+    assert shown in found.seen
 
 
 def test_retention_without_a_topic_is_not_judged() -> None:
@@ -202,7 +202,7 @@ def test_a_memory_that_fits_its_topics_is_well() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "told"),
+    ("seen", "shown"),
     [
         pytest.param(
             remembered(POSITION, watermarks=Watermarks("tomorrow", 0, 10)),
@@ -217,14 +217,14 @@ def test_a_memory_that_fits_its_topics_is_well() -> None:
         ),
     ],
 )
-def test_a_memory_that_does_not_fit_its_topics_fails(seen: ChangelogSummary, told: str) -> None:
+def test_a_memory_that_does_not_fit_its_topics_fails(seen: ChangelogSummary, shown: str) -> None:
     found = seen.finding("reader-gate", 2**24)
 
     assert (found.state, found.advice) == (
         Status.FAIL,
         "stop it, then run: tidegate replay group reader-gate --to-earliest --execute",
     )
-    assert told in found.seen
+    assert shown in found.seen
 
 
 @pytest.mark.parametrize("key", [POSITION[0], ORDERS[0]])
@@ -243,7 +243,7 @@ def test_a_table_that_takes_more_than_half_of_what_is_allowed_is_a_warning() -> 
     assert "the record of lake.sales.orders has" in large.seen
 
 
-def test_a_right_that_is_lacking_fails_and_is_named() -> None:
+def test_a_missing_right_fails_and_is_named() -> None:
     needed = [
         Acl("cleaner", "read", "topic", "lake.commands"),
         Acl("cleaner", "write", "topic", "lake.outcomes"),
@@ -270,12 +270,12 @@ def test_clocks_a_little_apart_are_well(seconds: int) -> None:
     assert compare_clocks(NOON, NOON + timedelta(seconds=seconds)).state is Status.OK
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(-6, "-6.0 s"), (3600, "+3600.0 s")])
-def test_clocks_far_apart_are_a_warning_only(seconds: int, told: str) -> None:
+@pytest.mark.parametrize(("seconds", "shown"), [(-6, "-6.0 s"), (3600, "+3600.0 s")])
+def test_clocks_far_apart_are_a_warning_only(seconds: int, shown: str) -> None:
     found = compare_clocks(NOON, NOON + timedelta(seconds=seconds))
 
     assert found.state is Status.WARN
-    assert told in found.seen
+    assert shown in found.seen
 
 
 def test_the_client_puts_known_keys_where_kafkas_java_client_does() -> None:
@@ -324,7 +324,7 @@ def test_a_root_that_is_not_there_fails_and_is_not_made(tmp_path: Path) -> None:
     assert not root.exists()
 
 
-def test_a_file_is_no_root(tmp_path: Path) -> None:
+def test_a_file_is_not_a_root(tmp_path: Path) -> None:
     root = tmp_path / "lake"
     root.touch()
 
@@ -389,7 +389,7 @@ def test_without_a_registry_there_is_none_to_check() -> None:
     )
 
 
-def test_schemas_that_nobody_registers_fail() -> None:
+def test_unregistered_schemas_fail() -> None:
     registry = RegistrySettings(url="mock://doctor", auto_register=False)
 
     found = check_registry(Settings(registry=registry))
@@ -415,25 +415,25 @@ def test_a_registry_that_does_not_answer_fails() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kafka", "told"),
+    ("kafka", "shown"),
     [
         pytest.param({"bootstrap.servers": CLOSED}, "Connection refused", id="none answers"),
         pytest.param({}, "no broker is configured", id="none is named"),
-        pytest.param({"bootstrap.servers": "b", "acsk": 1}, "acsk", id="a setting that is none"),
+        pytest.param({"bootstrap.servers": "b", "acsk": 1}, "acsk", id="not a valid setting"),
     ],
 )
 def test_without_a_broker_that_alone_fails_and_the_rest_is_looked_at(
-    tmp_path: Path, kafka: dict[str, str | int], told: str
+    tmp_path: Path, kafka: dict[str, str | int], shown: str
 ) -> None:
     settings = Settings.model_validate({"kafka": kafka, "warehouse": {"roots": [str(tmp_path)]}})
 
     found = list(examine(settings, list(SERVICES), Extras()))
 
-    assert [each.check for each in found if each.state is Status.FAIL] == ["broker"]
-    assert told in found[0].seen
-    skipped = [each for each in found if each.state is Status.SKIPPED]
-    assert {each.seen for each in skipped} == {"no broker"}
-    assert [each.check for each in skipped] == [
+    assert [finding.check for finding in found if finding.state is Status.FAIL] == ["broker"]
+    assert shown in found[0].seen
+    skipped = [finding for finding in found if finding.state is Status.SKIPPED]
+    assert {finding.seen for finding in skipped} == {"no broker"}
+    assert [finding.check for finding in skipped] == [
         "topics",
         "co-partitioning",
         "offset retention",
@@ -443,7 +443,7 @@ def test_without_a_broker_that_alone_fails_and_the_rest_is_looked_at(
         *(f"access {name}" for name in SERVICES),
         "clock",
     ]
-    made = [each.check for each in found if each.state is Status.OK]
+    made = [finding.check for finding in found if finding.state is Status.OK]
     assert made == [
         "partitioner",
         "client settings",
@@ -502,19 +502,21 @@ def test_a_client_setting_that_breaks_a_guarantee_fails_with_its_reason() -> Non
 def test_a_partitioner_of_the_settings_is_checked_though_its_value_is_hidden() -> None:
     settings = Settings.model_validate({"kafka": {"partitioner": "random"}})
 
-    [found] = [each for each in examine(settings, [], Extras()) if each.check == "partitioner"]
+    [found] = [
+        finding for finding in examine(settings, [], Extras()) if finding.check == "partitioner"
+    ]
 
     assert (found.state, "random puts" in found.seen) == (Status.FAIL, True)
 
 
 @pytest.mark.parametrize(("allowed", "state"), [(False, Status.FAIL), (True, Status.WARN)])
-def test_a_store_that_was_never_tested_is_told_with_its_faults(
+def test_a_store_that_was_never_tested_is_reported_with_its_faults(
     *, allowed: bool, state: Status
 ) -> None:
     warehouse = {"roots": ["s3://lake/tables"], "allow_untested_stores": allowed}
     settings = Settings.model_validate({"warehouse": warehouse})
 
-    checks = {each.check: each for each in examine(settings, [], Extras())}
+    checks = {finding.check: finding for finding in examine(settings, [], Extras())}
 
     found = checks["store s3://lake/tables"]
     assert (found.state, "bulk request may count as removed" in found.seen) == (state, True)
@@ -540,7 +542,7 @@ def test_a_state_that_was_made_for_fewer_partitions_fails_and_says_how_to_move_i
     found = other.finding("reader-gate", None)
 
     assert (found.state, "the state was made for 2" in found.seen) == (Status.FAIL, True)
-    assert "tidegate topics grow" in found.advice
+    assert "More partitions" in found.advice
 
 
 @pytest.mark.parametrize(

@@ -15,22 +15,22 @@ LOCKLESS = "hive.acid.lockless.reads.enabled"
 
 
 @pytest.mark.parametrize(
-    ("settings", "state", "told"),
+    ("settings", "state", "shown"),
     [
         ({CLEANER: "false", INITIATOR: "true"}, Status.OK, "Cleaner is off"),
         ({CLEANER: "TRUE", INITIATOR: "false"}, Status.FAIL, f"{CLEANER} is true"),
         # Hive 3 has no setting for it: it comes with the Initiator
         ({INITIATOR: "true"}, Status.FAIL, f"{INITIATOR} is true"),
         ({INITIATOR: "false"}, Status.OK, "Cleaner is off"),
-        ({}, Status.WARN, "does not tell its settings"),
+        ({}, Status.WARN, "does not report its settings"),
         ({CLEANER: "false", LOCKLESS: "true"}, Status.WARN, "readers take no locks"),
     ],
 )
 def test_hives_own_cleaner_is_looked_for(
-    settings: dict[str, str], state: Status, told: str
+    settings: dict[str, str], state: Status, shown: str
 ) -> None:
     found = judge_cleaner("hive cleaner", settings.get)
-    assert (found.state, told in found.seen) == (state, True), found
+    assert (found.state, shown in found.seen) == (state, True), found
     assert bool(found.advice) == (state is not Status.OK)
 
 
@@ -64,5 +64,5 @@ def test_a_metastore_with_its_cleaner_on_fails(tmp_path_factory: pytest.TempPath
 
 
 def test_without_a_metastore_there_is_nothing_to_say() -> None:
-    names = [each.check for each in examine(Settings(), [], Extras())]
+    names = [finding.check for finding in examine(Settings(), [], Extras())]
     assert not [name for name in names if "metastore" in name]

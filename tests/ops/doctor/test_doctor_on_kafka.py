@@ -85,7 +85,7 @@ def test_a_deployment_that_is_well_has_nothing_but_well_checks(tidegate: Tidegat
     answer = tidegate("doctor", "--json", "--write")
 
     assert answer.exit_code == 0
-    states = {check: each["state"] for check, each in findings(answer).items()}
+    states = {check: finding["state"] for check, finding in findings(answer).items()}
     assert states.pop("clock") == "skipped"
     assert states.pop("signatures") == "warn"  # none are required here
     assert set(states.values()) == {"ok"}
@@ -113,7 +113,9 @@ def test_a_memory_of_topics_that_were_made_anew_fails_until_the_advice_is_follow
         pass
     well = findings(tidegate("doctor", "savepoint-policy", "--json"))["state savepoint-policy"]
     say(producer, topic, commit(2))
-    while not policy.step(0.1):  # whoever takes its memory, the doctor too, would stop it here
+    while not policy.step(
+        0.1
+    ):  # a second owner of its changelog, the doctor too, would stop it here
         pass
     policy.close()
     bus.close()
@@ -146,7 +148,7 @@ def test_each_finding_is_a_line_that_says_what_to_do(tidegate: Tidegate, tmp_pat
     )
 
 
-def test_a_service_that_is_none_is_wrong(tidegate: Tidegate) -> None:
+def test_an_unknown_service_is_wrong(tidegate: Tidegate) -> None:
     answer = tidegate("doctor", "nonsense")
 
     assert isinstance(answer.exception, ConfigError)
@@ -166,15 +168,15 @@ def test_topics_with_another_number_of_partitions_fail_twice(
 
     answer = tidegate("doctor", "--json")
 
-    told = findings(answer)
+    findings_ = findings(answer)
     assert answer.exit_code == 1
-    assert told["topics"]["state"] == "fail"
-    seen = told["topics"]["seen"]
+    assert findings_["topics"]["state"] == "fail"
+    seen = findings_["topics"]["seen"]
     assert f"{topic_prefix}.locks has 3 partitions, but [topics] partitions is 2" in seen
-    assert told["co-partitioning"]["state"] == "fail"
-    assert f"{topic_prefix}.locks has 3" in told["co-partitioning"]["seen"]
-    assert "reader-gate: " in told["co-partitioning"]["seen"]
-    assert "savepoint-policy: " not in told["co-partitioning"]["seen"]
+    assert findings_["co-partitioning"]["state"] == "fail"
+    assert f"{topic_prefix}.locks has 3" in findings_["co-partitioning"]["seen"]
+    assert "reader-gate: " in findings_["co-partitioning"]["seen"]
+    assert "savepoint-policy: " not in findings_["co-partitioning"]["seen"]
 
 
 def test_a_group_whose_events_are_gone_fails_until_the_advice_is_followed(
@@ -194,11 +196,11 @@ def test_a_group_whose_events_are_gone_fails_until_the_advice_is_followed(
 
     answer = tidegate("doctor", "savepoint-policy", "--json")
 
-    told = findings(answer)["offsets savepoint-policy"]
+    findings_ = findings(answer)["offsets savepoint-policy"]
     assert well["offsets savepoint-policy"]["seen"] == "in range, 3 records behind"
-    assert (answer.exit_code, told["state"]) == (1, "fail")
-    assert told["seen"] == f"committed offset 1 of {topic}[0], which holds 3 to 4"
-    command = shlex.split(told["advice"].partition("then run: ")[2])
+    assert (answer.exit_code, findings_["state"]) == (1, "fail")
+    assert findings_["seen"] == f"committed offset 1 of {topic}[0], which holds 3 to 4"
+    command = shlex.split(findings_["advice"].partition("then run: ")[2])
     assert tidegate(*command[1:]).exit_code == 0
     after = findings(tidegate("doctor", "savepoint-policy", "--json"))
     assert after["offsets savepoint-policy"]["seen"] == "in range, 1 records behind"
@@ -226,9 +228,9 @@ def test_the_newest_outcome_tells_of_the_clocks_and_no_more_than_a_warning(
 
     answer = tidegate("doctor", "cleaner", "--json")
 
-    told = findings(answer)
-    assert [each for each in told.values() if each["state"] == "fail"] == []
-    assert (answer.exit_code, told["clock"]["state"]) == (0, state)
+    findings_ = findings(answer)
+    assert [finding for finding in findings_.values() if finding["state"] == "fail"] == []
+    assert (answer.exit_code, findings_["clock"]["state"]) == (0, state)
 
 
 @pytest.mark.spark
@@ -244,6 +246,6 @@ def test_with_spark_a_job_is_run(tmp_path: Path, bootstrap_servers: str) -> None
         [*command, "-c", str(settings)], env=environment, capture_output=True, check=False
     )
 
-    told = {line["check"]: line for line in json_lines(answer.stdout.decode())}
-    assert told["spark"]["state"] == "ok"
-    assert told["spark"]["seen"].endswith(": a job ran on local[1]")
+    findings_ = {line["check"]: line for line in json_lines(answer.stdout.decode())}
+    assert findings_["spark"]["state"] == "ok"
+    assert findings_["spark"]["seen"].endswith(": a job ran on local[1]")

@@ -31,9 +31,9 @@ def logged(number: int, part: Part) -> LoggedEvent:
 def shown(found: Iterable[LoggedEvent]) -> list[tuple[int, int | None, int]]:
     """Of each its offset, its part, and how many directories it names."""
     return [
-        (each.record.offset, each.event.part, len(each.event.directories))
-        for each in found
-        if isinstance(each.event, DirectoriesOutcome)
+        (item.record.offset, item.event.part, len(item.event.directories))
+        for item in found
+        if isinstance(item.event, DirectoriesOutcome)
     ]
 
 
@@ -60,7 +60,7 @@ def test_the_parts_of_an_outcome_are_one_event(
     parts: list[Part], expected: list[tuple[int, int | None, int]]
 ) -> None:
     log = JoinedLog()
-    found = [each for number, part in enumerate(parts) for each in log.add(logged(number, part))]
+    found = [item for number, part in enumerate(parts) for item in log.add(logged(number, part))]
 
     assert shown([*found, *log.rest()]) == expected
     assert list(log.rest()) == []
@@ -69,7 +69,7 @@ def test_the_parts_of_an_outcome_are_one_event(
 def test_a_part_says_which_one_it_is() -> None:
     assert "(part 2 of 3)" in line_of(logged(0, ("a", 2)))
     log = JoinedLog()
-    [whole] = [each for n in (1, 2, 3) for each in log.add(logged(n, ("a", n)))]
+    [whole] = [item for n in (1, 2, 3) for item in log.add(logged(n, ("a", n)))]
     assert "d1, d2, d3: 3 files, 30 bytes" in line_of(whole)
     assert "part" not in line_of(whole)
 
@@ -82,4 +82,4 @@ def test_what_has_no_parts_goes_through() -> None:
     log = JoinedLog()
     both = [unreadable, LoggedEvent(unreadable.record, started)]
 
-    assert [each for given in both for each in log.add(given)] == both
+    assert [item for given in both for item in log.add(given)] == both

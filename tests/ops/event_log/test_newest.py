@@ -7,7 +7,7 @@ from importlib.resources import files
 
 import pytest
 
-from support.told import cleaned, released, vacuum
+from support.deployment_events import cleaned, released, vacuum
 from tidegate.events import DirectoriesCleaned
 from tidegate.events.catalogue import EVENT_TYPES
 from tidegate.events.framing import Headers
@@ -49,10 +49,10 @@ def test_an_event_of_any_kind_comes_back_as_it_was(
 def test_the_last_are_kept_and_the_others_counted() -> None:
     kept = NewestEvents(3, (example("LockReleased", offset) for offset in range(5)))
 
-    assert [each.record.offset for each in kept] == [2, 3, 4]
+    assert [item.record.offset for item in kept] == [2, 3, 4]
     assert (len(kept), kept.dropped) == (3, 2)
     assert kept[-1].record.offset == 4
-    assert [each.record.offset for each in kept[1:]] == [3, 4]
+    assert [item.record.offset for item in kept[1:]] == [3, 4]
 
 
 def test_none_are_kept_where_none_are_wanted() -> None:

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from support.samples import NOON
-from support.told import (
+from support.deployment_events import (
     ORDERS,
     cleaned_in_parts,
     completed,
@@ -27,6 +26,7 @@ from support.told import (
     started,
     vacuum,
 )
+from support.samples import NOON
 from support.waiting import wait_for
 from tidegate.cli import app
 from tidegate.errors import ConfigError
@@ -37,6 +37,7 @@ from tidegate.ops.topics import create_topics
 from tidegate.publisher import ConfirmedProducer, Message
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.merged_reader import MergedReader
+from tidegate.runtime.kafka.records import BATCH
 from tidegate.service.assembly import DECIDERS
 from tidegate.service.settings import Settings
 
@@ -145,7 +146,7 @@ def test_for_people_an_outcome_is_one_line(place: Place) -> None:
     [line] = place.call("-t", ORDERS, "--kind", "RestoreCompleted").splitlines()
 
     assert f"  {ORDERS}  RestoreCompleted  to 20261121041551845: 1 instant rolled back" in line
-    assert line.endswith("3 files deleted; asked by ana (a bad load); took 1.5 s")
+    assert line.endswith("3 files deleted; requested by ana (a bad load); took 1.5 s")
 
 
 def test_of_a_table_named_exactly_only_its_partition_is_read(
@@ -217,9 +218,9 @@ def test_memory_is_bounded_and_nothing_is_lost_where_partitions_are_long(place: 
     assert {(p, at) for p, at, _ in seen} == {
         (Partition(topic, p.number), at) for p, span in spans.items() for at in span
     }
-    assert len(seen) == len({each[:2] for each in seen})
-    assert [each[2] for each in seen] == sorted(each[2] for each in seen)
-    assert most < 3 * (5 + MergedReader.BATCH)
+    assert len(seen) == len({row[:2] for row in seen})
+    assert [row[2] for row in seen] == sorted(row[2] for row in seen)
+    assert most < 3 * (5 + BATCH)
 
 
 def test_an_outcome_in_parts_is_one_row_and_no_limit_cuts_it(place: Place) -> None:

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from support.samples import commit, release
-from support.told import (
+from support.deployment_events import (
     cleaned,
     cleaning_refused,
     completed,
@@ -19,11 +18,12 @@ from support.told import (
     started,
     vacuum,
 )
+from support.samples import commit, release
 from tidegate.errors import ConfigError
 from tidegate.events import Event
 from tidegate.events.catalogue import EVENT_TYPES
 from tidegate.ops.event_log import EventFilter, LoggedEvent
-from tidegate.ops.event_log.summary import line_of, row_of, says, size
+from tidegate.ops.event_log.summary import content_of, line_of, row_of, size
 from tidegate.ops.moments import moment_or_ago
 from tidegate.runtime.bus import Partition, Record
 
@@ -39,7 +39,7 @@ def logged(event: Event | None) -> LoggedEvent:
 @pytest.mark.parametrize("name", EVENT_TYPES)
 def test_every_kind_of_event_has_something_to_say(name: str) -> None:
     kind = EVENT_TYPES[name]
-    has_a_line_of_its_own = says.dispatch(kind) is not says.dispatch(object)
+    has_a_line_of_its_own = content_of.dispatch(kind) is not content_of.dispatch(object)
 
     assert has_a_line_of_its_own or "message" in kind.model_fields
 

@@ -8,24 +8,24 @@ from importlib.resources import files
 import pytest
 
 from tidegate.events.catalogue import EVENT_TYPES
-from tidegate.ops.event_log.summary import says
+from tidegate.ops.event_log.summary import content_of
 
 
 @pytest.mark.parametrize(
     ("kind", "changed", "line"),
     [
-        ("SavepointRequested", {}, "of 20261121041551845, for hourly, daily"),
+        ("SavepointRequested", {}, "on 20261121041551845, for hourly, daily"),
         (
             "SavepointRequested",
             {"instant": None, "before": "20261121041551845"},
-            "of the commit before 20261121041551845, for hourly, daily",
+            "on the commit before 20261121041551845, for hourly, daily",
         ),
         (
             "SavepointCreated",
             {},
             (
-                "20261121041551845: 3 files in 3 partitions, for hourly, daily; the table's pin"
-                " 850.9 KiB"
+                "20261121041551845: 3 files in 3 partitions, for hourly, daily;"
+                " the table's savepoints pin 850.9 KiB"
             ),
         ),
         (
@@ -36,7 +36,7 @@ from tidegate.ops.event_log.summary import says
         (
             "SavepointRemoved",
             {},
-            "20261120040011845 of policy:sales, which kept 3 files; 1 savepoint left",
+            "20261120040011845 of policy:sales, which protected 3 files; 1 savepoint left",
         ),
         ("SavepointRemoved", {"already_gone": True}, "20261120040011845: was gone already"),
         (
@@ -50,4 +50,4 @@ def test_an_event_says_what_it_is_about(kind: str, changed: dict[str, object], l
     text = files("tidegate.events").joinpath("examples", f"{kind}.json").read_text("utf-8")
     event = EVENT_TYPES[kind].model_validate(json.loads(text) | changed)
 
-    assert says(event) == line
+    assert content_of(event) == line

@@ -18,16 +18,16 @@ TABLE = commit(1).table
 HOUR = timedelta(hours=1)
 
 
-def told(policy: SavepointPolicy, *commits: CommitCompleted, gap: timedelta = HOUR) -> PolicyStory:
-    """What is said after the real policy has decided on these commits, an hour apart."""
+def shown(policy: SavepointPolicy, *commits: CommitCompleted, gap: timedelta = HOUR) -> PolicyStory:
+    """The story after the real policy has decided on these commits, an hour apart."""
     service, events = SavepointPolicyService(policy), list[LoggedEvent]()
     state = service.initial()
-    for number, each in enumerate(commits):
+    for number, commit_ in enumerate(commits):
         at = NOON + number * gap
-        decision = service.decide(state, each, at)
+        decision = service.decide(state, commit_, at)
         state = decision.state
         events += [
-            logged(event, int(at.timestamp() * 1000)) for event in (each, *decision.commands)
+            logged(event, int(at.timestamp() * 1000)) for event in (commit_, *decision.commands)
         ]
     return policy_story(policy, TABLE, events)
 
@@ -43,11 +43,11 @@ def rule(
 
 
 def sentences(story: PolicyStory) -> list[str]:
-    return [f"{each.requested}: {each.why}" for each in story.commits]
+    return [f"{commit_.requested}: {commit_.why}" for commit_ in story.commits]
 
 
 def test_a_savepoint_on_every_commit_names_its_tier() -> None:
-    story = told(
+    story = shown(
         rule(TierRule(tier=Tier.EVERY_COMMIT, keep=3, lifetime=timedelta(days=30))),
         commit(1),
         commit(2),
@@ -55,28 +55,28 @@ def test_a_savepoint_on_every_commit_names_its_tier() -> None:
 
     assert story.rule == (
         "rule 1 of [[savepoints]] (policy default, tables 'lake.sales.*'):"
-        " every-commit (kept: the newest 3 for 30d)"
+        " every-commit (retained: the newest 3 for 30d)"
     )
     assert sentences(story) == ["True: policy default, tier every-commit"] * 2
 
 
 def test_one_a_day_says_which_commit_has_it() -> None:
-    story = told(rule(TierRule(tier=Tier.DAILY)), commit(1), commit(2))
+    story = shown(rule(TierRule(tier=Tier.DAILY)), commit(1), commit(2))
 
     assert sentences(story) == [
         "True: policy default, tier daily",
-        f"False: daily: that of {NOON:%Y-%m-%d} is on commit {commit(1).instant}",
+        f"False: daily: the savepoint of {NOON:%Y-%m-%d} is on commit {commit(1).instant}",
     ]
 
 
 def test_a_gap_an_operation_and_one_in_n_are_said() -> None:
-    gap = told(rule(TierRule(tier=Tier.EVERY_COMMIT), gap=2 * HOUR), commit(1), commit(2))
+    gap = shown(rule(TierRule(tier=Tier.EVERY_COMMIT), gap=2 * HOUR), commit(1), commit(2))
     assert sentences(gap)[1] == f"False: within 2h of the one on commit {commit(1).instant}"
 
-    every = told(rule(TierRule(tier=Tier.EVERY_N, commits=3)), commit(1))
+    every = shown(rule(TierRule(tier=Tier.EVERY_N, commits=3)), commit(1))
     assert sentences(every) == ["False: every-n: one for 3 commits"]
 
-    operation = told(rule(TierRule(tier=Tier.AFTER, operations=("delete*",))), commit(1))
+    operation = shown(rule(TierRule(tier=Tier.AFTER, operations=("delete*",))), commit(1))
     assert sentences(operation) == [
         f"False: after delete*: its operation is {commit(1).operation or 'not named'}"
     ]
@@ -92,7 +92,7 @@ def test_a_gap_an_operation_and_one_in_n_are_said() -> None:
 def test_a_table_without_a_policy_gets_savepoints_on_request(
     policy: SavepointPolicy, said: str
 ) -> None:
-    story = told(policy, commit(1))
+    story = shown(policy, commit(1))
 
     assert story.rule.startswith(said)
     assert story.rule.endswith("savepoints on request only")
@@ -106,7 +106,7 @@ def test_a_commit_that_was_published_twice_is_one_and_a_persons_request_is_not_t
     asked = SavepointRequested.about(
         commit(1), source="ana", occurred_at=NOON, requested_by="ana", instant=commit(1).instant
     )
-    events = [logged(each, 1_000) for each in (commit(1), commit(1), asked)]
+    events = [logged(event, 1_000) for event in (commit(1), commit(1), asked)]
     [only] = policy_story(policy, TABLE, events).commits
 
     assert not only.requested

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.samples import NOON, commit, release, savepoint_request
-from support.told import (
+from support.deployment_events import (
     approved,
     awaiting,
     cleaned,
@@ -17,22 +16,23 @@ from support.told import (
     started,
     vacuum,
 )
-from tidegate.events import Event, LackedHold, RestoreFailed, UnknownTableReleased
+from support.samples import NOON, commit, release, savepoint_request
+from tidegate.events import Event, OutstandingReader, RestoreFailed, UnknownTableReleased
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.explain.story import HeldIds, Story, ids_of_chain
-from tidegate.ops.waiting import LackingVacuum
+from tidegate.ops.waiting import PendingVacuum
 from tidegate.runtime.bus import Partition, Record
 
 NOTHING = ["nothing: every request has its outcome, and no vacuum waits"]
 
 
-def story(*events: Event, waiting: tuple[LackingVacuum, ...] = ()) -> Story:
+def story(*events: Event, waiting: tuple[PendingVacuum, ...] = ()) -> Story:
     record = Record(Partition("t", 0), 0, b"", b"", (), 0)
     return Story("t", [LoggedEvent(record, event) for event in events], waiting, ())
 
 
-def lacking(event: Event, *holds: LackedHold) -> LackingVacuum:
-    return LackingVacuum(event.table, "/l", None, event.event_id, NOON, "minor", ("d",), 3, holds)
+def waits_for(event: Event, *holds: OutstandingReader) -> PendingVacuum:
+    return PendingVacuum(event.table, "/l", None, event.event_id, NOON, "minor", ("d",), 3, holds)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def lacking(event: Event, *holds: LackedHold) -> LackingVacuum:
         pytest.param((restore_request(), rejected(restore_request())), id="refused"),
         pytest.param((savepoint_request(1), savepoint_created(1)), id="a savepoint"),
         pytest.param((vacuum(7), released(vacuum(7)), cleaned(released(vacuum(7)))), id="cleaned"),
-        pytest.param((commit(1), release(5)), id="facts that nobody answers"),
+        pytest.param((commit(1), release(5)), id="facts without an answer"),
     ],
 )
 def test_where_everything_is_answered_nothing_happens_next(events: tuple[Event, ...]) -> None:
@@ -60,10 +60,10 @@ def test_a_request_without_an_outcome_will_be_carried_out() -> None:
 def test_a_vacuum_that_waits_is_known_to_wait_even_if_older_ones_alone_are_listed() -> None:
     young, old = vacuum(17), vacuum(7)
     record = Record(Partition("t", 0), 0, b"", b"", (), 0)
-    oldest = (lacking(old, LackedHold(lock_id=7)),)
-    told = Story("t", [LoggedEvent(record, young)], oldest, (), 0, 5, {young.event_id})
+    oldest = (waits_for(old, OutstandingReader(lock_id=7)),)
+    shown = Story("t", [LoggedEvent(record, young)], oldest, (), 0, 5, {young.event_id})
 
-    [first, second] = told.next_steps()
+    [first, second] = shown.next_steps()
 
     assert old.event_id in first
     assert second == "4 younger vacuums wait, too: tidegate waiting --table t"
@@ -81,8 +81,8 @@ def test_an_approval_is_answered_by_the_outcomes_of_its_request() -> None:
     request = restore_request()
     under = {"approval": "approval-1", "approved_by": "ben"}
     ran = [
-        type(each).model_validate(each.model_dump() | under)
-        for each in (started(request), completed(request))
+        type(outcome).model_validate(outcome.model_dump() | under)
+        for outcome in (started(request), completed(request))
     ]
     known = (request, awaiting(request), approved(request))
 
@@ -108,7 +108,7 @@ def test_a_restore_that_failed_is_resumed_by_its_request() -> None:
 def test_a_vacuum_that_waits_is_released_when_its_holds_have_ended() -> None:
     event = vacuum(7, 8)
     [step] = story(
-        event, waiting=(lacking(event, LackedHold(lock_id=8, owner="ana")),)
+        event, waiting=(waits_for(event, OutstandingReader(lock_id=8, owner="ana")),)
     ).next_steps()
 
     assert step.endswith("is released when these have ended: lock 8 of ana")
@@ -121,8 +121,8 @@ def test_a_chain_goes_from_the_first_cause_to_the_last_outcome() -> None:
     events = [completed(other), cleaned(released(event)), other, released(event), event]
     ids = {event.event_id for event in events[1:2] + events[3:]}
 
-    for each in (event, released(event), cleaned(released(event))):
-        assert ids_of_chain(each.event_id, events) == ids
+    for event_ in (event, released(event), cleaned(released(event))):
+        assert ids_of_chain(event_.event_id, events) == ids
     assert ids_of_chain("alone", events) == {"alone"}
 
 
@@ -149,7 +149,7 @@ def test_a_release_belongs_to_the_vacuum_that_waits_for_it() -> None:
         assert held.has_ended_by(type(release(1)).model_validate(ended)) == is_one
 
 
-def test_releases_of_a_table_nobody_knows_are_a_matter_until_its_vacuum_comes() -> None:
+def test_releases_of_an_unknown_table_are_a_matter_until_its_vacuum_comes() -> None:
     alarm = UnknownTableReleased.about(
         release(5),
         source="reader-gate",

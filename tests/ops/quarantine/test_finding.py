@@ -67,7 +67,7 @@ def test_an_id_is_of_the_vacuum_the_command_or_an_outcome() -> None:
         events[1].event_id[:13],
     ):
         assert by_id(events, event_id).cleaning == FIRST.event_id, event_id
-    with pytest.raises(ConfigError, match="no cleaning"):
+    with pytest.raises(ConfigError, match="no quarantined cleaning"):
         by_id(events, "vacuum-9")
     with pytest.raises(ConfigError, match="several"):
         by_id(events, "")

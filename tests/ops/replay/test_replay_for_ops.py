@@ -1,4 +1,4 @@
-"""What ops meet on a real broker: one table of many, topics made again, records nobody can read."""
+"""What ops meet on a real broker: one table of many, topics made again, unreadable records."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def test_one_table_is_replayed_and_those_on_its_partition_are_left_as_they_are(
     work_off(place, rules="")
     place.settings(EVERYTHING)
 
-    told = place.call("group", SERVICE, "--to-earliest", *CUSTOMERS)
-    assert told["changes"] == [
+    shown = place.call("group", SERVICE, "--to-earliest", *CUSTOMERS)
+    assert shown["changes"] == [
         {
             "group": f"{place.prefix}.{SERVICE}",
             "topic": f"{place.prefix}.commits",
@@ -55,8 +55,8 @@ def test_one_table_is_replayed_and_those_on_its_partition_are_left_as_they_are(
             "of_others": 2,
         }
     ]
-    assert told["tables"] == [{"table": "lake.shop.customers", "partition": 1, "again": 2}]
-    assert told["others"] == {"tables": 1, "again": 2}
+    assert shown["tables"] == [{"table": "lake.shop.customers", "partition": 1, "again": 2}]
+    assert shown["others"] == {"tables": 1, "again": 2}
 
     place.call("group", SERVICE, "--to-earliest", *CUSTOMERS, "--execute")
     publish_commits(place, [3], "orders")
@@ -90,18 +90,18 @@ def test_every_way_of_saying_where_to_begin_goes_with_tables(place: Place) -> No
     publish_commits(place, [2], "customers", "orders")
     work_off(place, EVERYTHING)
 
-    def told(*where: str) -> list[tuple[int, int, int]]:
+    def shown(*where: str) -> list[tuple[int, int, int]]:
         changes = place.call("group", SERVICE, *where, *CUSTOMERS, *PARTS)["changes"]
         return [
             (change["partition"], change["of_tables"], change["of_others"]) for change in changes
         ]
 
-    assert told("--to-earliest") == [(0, 1, 0), (1, 2, 2)]
-    assert told("--by-duration", "900000d") == [(0, 1, 0), (1, 2, 2)]
-    assert told("--to-time", "1969-12-31T23:59:59.999Z") == [(0, 1, 0), (1, 2, 2)]
-    assert told("--to-time", later.isoformat()) == [(1, 1, 1)]
-    assert told("--to-offset", "2") == [(1, 1, 1)]
-    assert told("--shift-by", "-1") == [(0, 1, 0)]  # the last on partition 1 is of orders
+    assert shown("--to-earliest") == [(0, 1, 0), (1, 2, 2)]
+    assert shown("--by-duration", "900000d") == [(0, 1, 0), (1, 2, 2)]
+    assert shown("--to-time", "1969-12-31T23:59:59.999Z") == [(0, 1, 0), (1, 2, 2)]
+    assert shown("--to-time", later.isoformat()) == [(1, 1, 1)]
+    assert shown("--to-offset", "2") == [(1, 1, 1)]
+    assert shown("--shift-by", "-1") == [(0, 1, 0)]  # the last on partition 1 is of orders
 
 
 def test_of_an_executor_s_commands_those_of_other_tables_come_along(place: Place) -> None:
@@ -112,11 +112,11 @@ def test_of_an_executor_s_commands_those_of_other_tables_come_along(place: Place
     outcomes = place.outcome_ids()
     assert len(outcomes) == 3
 
-    told = place.call("group", "savepoint-writer", "--to-earliest", *CUSTOMERS, "--execute")
+    shown = place.call("group", "savepoint-writer", "--to-earliest", *CUSTOMERS, "--execute")
     with place.running("savepoint-writer"):
         place.wait_until_idle("savepoint-writer")
 
-    assert [(each["of_tables"], each["of_others"]) for each in told["changes"]] == [(1, 1)]
+    assert [(row["of_tables"], row["of_others"]) for row in shown["changes"]] == [(1, 1)]
     assert place.outcome_ids() == outcomes
 
 
@@ -153,14 +153,14 @@ def test_a_decider_goes_on_after_its_topic_was_deleted_and_created_again(place: 
     with pytest.raises(OffsetGapError, match="deleted and created again"):
         starts(place)
 
-    told = place.call("group", SERVICE, "--to-earliest")
-    assert [(each["partition"], each["to_offset"]) for each in told["changes"]] == [(0, 0), (1, 0)]
-    assert {each["repairs"] for each in told["changes"]} == {"the topic was created again"}
+    shown = place.call("group", SERVICE, "--to-earliest")
+    assert [(row["partition"], row["to_offset"]) for row in shown["changes"]] == [(0, 0), (1, 0)]
+    assert {row["repairs"] for row in shown["changes"]} == {"the topic was recreated"}
     with pytest.raises(OffsetGapError, match="deleted and created again"):
         starts(place)  # it was a dry run
 
-    told = place.call("group", SERVICE, "--to-earliest", *CUSTOMERS, "--execute")
-    assert [each["partition"] for each in told["changes"]] == [1]
+    shown = place.call("group", SERVICE, "--to-earliest", *CUSTOMERS, "--execute")
+    assert [row["partition"] for row in shown["changes"]] == [1]
     place.call("group", SERVICE, "--to-earliest", "--execute")
     work_off(place, EVERYTHING)
 
@@ -184,7 +184,7 @@ def test_a_group_that_was_put_back_by_another_tool_is_followed_by_the_memory(pla
     assert savepoints_asked(place) == [("customers", at(1)), ("customers", at(2))]
 
 
-def test_records_that_can_t_be_read_are_told_of_and_not_published_again(place: Place) -> None:
+def test_records_that_can_t_be_read_are_reported_and_not_published_again(place: Place) -> None:
     publish_commits(place, [1], "customers", "parts")
     topic = f"{place.prefix}.commits"
     poison = [
@@ -196,21 +196,21 @@ def test_records_that_can_t_be_read_are_told_of_and_not_published_again(place: P
     producer.send(poison)
     producer.close()
 
-    told = place.call("events", "--topic", "commits", *CUSTOMERS, "--execute")
+    shown = place.call("events", "--topic", "commits", *CUSTOMERS, "--execute")
 
-    assert [each["table"] for each in told["changes"]] == ["lake.shop.customers"]
-    assert [(each["from"], each["key"]) for each in told["unreadable"]] == [
+    assert [row["table"] for row in shown["changes"]] == ["lake.shop.customers"]
+    assert [(row["from"], row["key"]) for row in shown["unreadable"]] == [
         (f"{topic}/1/1", "lake.shop.customers"),
         (f"{topic}/1/3", None),
     ]
-    assert all(each["reason"] for each in told["unreadable"])
+    assert all(row["reason"] for row in shown["unreadable"])
     values = [record.value for record in place.audience.records("commits")]
     assert (len(values), values.count(b"no avro"), values.count(None)) == (6, 1, 1)
     everything = place.call("events", "--topic", "commits", "--from-offset", "0")
     assert (len(everything["changes"]), len(everything["unreadable"])) == (2, 3)
 
 
-def test_a_call_that_can_t_be_meant_is_told_in_one_line(
+def test_a_call_that_can_t_be_meant_is_refused_in_one_line(
     place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish_commits(place, [1], "customers")
@@ -221,8 +221,8 @@ def test_a_call_that_can_t_be_meant_is_told_in_one_line(
         monkeypatch.setattr(sys, "argv", ["tidegate", "replay", *arguments, "-c", file])
         with pytest.raises(SystemExit) as end:
             main()
-        told = capsys.readouterr()
-        return end.value.code, (told.out + told.err).replace(place.prefix, "P").splitlines()[-1]
+        shown = capsys.readouterr()
+        return end.value.code, (shown.out + shown.err).replace(place.prefix, "P").splitlines()[-1]
 
     group, events = ("group", SERVICE, "--to-earliest"), ("events", "--topic", "commits")
     assert said(*group, "-t", "lake.shop.typo") == (

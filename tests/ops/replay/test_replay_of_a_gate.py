@@ -56,8 +56,10 @@ def waiting(bus: MemoryBus, table: str) -> list[WaitingVacuum]:
 
 
 def let_go(bus: MemoryBus) -> list[tuple[str, int]]:
-    said = (each for each in events_on(bus, "tidegate.commands"))
-    return [(each.table, each.min_write_id) for each in said if isinstance(each, CleaningReleased)]
+    said = (event for event in events_on(bus, "tidegate.commands"))
+    return [
+        (event.table, event.min_write_id) for event in said if isinstance(event, CleaningReleased)
+    ]
 
 
 def test_a_vacuum_of_another_table_that_was_let_go_and_forgotten_does_not_wait_again() -> None:
@@ -79,4 +81,4 @@ def test_a_vacuum_of_another_table_that_was_let_go_and_forgotten_does_not_wait_a
     work(bus)
 
     assert let_go(bus) == before
-    assert [each.vacuum.min_write_id for each in waiting(bus, OTHER)] == [98]
+    assert [vacuum_.vacuum.min_write_id for vacuum_ in waiting(bus, OTHER)] == [98]

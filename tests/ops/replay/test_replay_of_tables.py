@@ -156,7 +156,7 @@ def work(bus: MemoryBus, policy: SavepointPolicyService) -> None:
 
 
 def asked(bus: MemoryBus) -> list[tuple[str, int]]:
-    commands = (event_of(each.key, each.value) for each in bus.records("tidegate.commands"))
+    commands = (event_of(sent.key, sent.value) for sent in bus.records("tidegate.commands"))
     return [
         (command.table, int(command.instant[-3:]))
         for command in commands

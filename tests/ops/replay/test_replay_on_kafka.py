@@ -75,8 +75,8 @@ def test_the_whole_history_replayed_on_tables_that_are_done_changes_nothing(plac
     assert any(LATER in name for name in tables)
 
     for service in SERVICES:
-        told = place.call("group", service, "--to-earliest", "--execute", "--with-restores")
-        assert sum(reset["again"] for reset in told["changes"]) > 0, service
+        shown = place.call("group", service, "--to-earliest", "--execute", "--with-restores")
+        assert sum(reset["again"] for reset in shown["changes"]) > 0, service
     with place.running():
         place.wait_until_idle()
     assert snapshot(place.lake) == tables
@@ -84,10 +84,10 @@ def test_the_whole_history_replayed_on_tables_that_are_done_changes_nothing(plac
     assert len(place.audience.commands()) == 5  # no decider asked again
 
     for topic in ("commits", "vacuums", "locks", "commands"):
-        told = place.call(
+        shown = place.call(
             "events", "--topic", topic, "--from-offset", "0", "--execute", "--with-restores"
         )
-        assert told["changes"], topic
+        assert shown["changes"], topic
     with place.running():
         place.wait_until_idle()
     assert snapshot(place.lake) == tables
@@ -130,15 +130,15 @@ def test_a_dry_run_says_what_would_change_and_changes_nothing(place: Place) -> N
         wait_for("the commands", lambda: len(commands(place)) == 3)
         place.wait_until_idle("savepoint-policy")
 
-    told = place.call("group", "savepoint-policy", "--shift-by", "-2")
+    shown = place.call("group", "savepoint-policy", "--shift-by", "-2")
     events = place.call("events", "--topic", "commits", "-t", "lake.shop.customers")
 
-    [reset] = told["changes"]
+    [reset] = shown["changes"]
     assert (reset["from_offset"], reset["to_offset"], reset["again"]) == (3, 1, 2)
     assert "of_others" not in reset
     assert reset["group"] == f"{place.prefix}.savepoint-policy"
     assert [event["event"] for event in events["changes"]] == ["CommitCompleted"] * 3
-    assert place.call("group", "savepoint-policy", "--shift-by", "-2") == told
+    assert place.call("group", "savepoint-policy", "--shift-by", "-2") == shown
     assert len(place.audience.records("commits")) == 3
     assert place.call("group", "savepoint-policy", "--by-duration", "1h")["changes"] == [
         {**reset, "to_offset": 0, "again": 3}
@@ -182,12 +182,12 @@ def test_restores_are_not_replayed_by_the_way(place: Place) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        pytest.param(("group", "nobody", "--to-earliest"), id="no such service"),
+        pytest.param(("group", "unknown", "--to-earliest"), id="no such service"),
         pytest.param(("group", "restorer"), id="no target"),
         pytest.param(("group", "restorer", "--to-earliest", "--to-offset", "1"), id="two targets"),
         pytest.param(("group", "restorer", "--shift-by", "5"), id="forward"),
         pytest.param(("group", "restorer", "--to-time", "2026-11-21T12:00:00"), id="no zone"),
-        pytest.param(("group", "restorer", "--to-earliest", "--topic", "locks"), id="not heard"),
+        pytest.param(("group", "restorer", "--to-earliest", "--topic", "locks"), id="not consumed"),
         pytest.param(("group", "restorer", "--to-earliest", "--partition", "9"), id="partition"),
         pytest.param(("events", "--topic", "commits"), id="no condition"),
         pytest.param(("events", "--topic", "dead-letters", "--from-offset", "0"), id="no events"),

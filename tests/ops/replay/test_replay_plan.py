@@ -194,7 +194,7 @@ def test_a_duration_is_read(text: str, expected: timedelta) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "0s", "-PT1H", "1w", "h1"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_what_is_not_a_duration_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         duration(text)
 
@@ -274,28 +274,28 @@ def test_an_id_goes_out_once_and_what_can_t_be_read_is_left_out() -> None:
     plan = plan_of(select_events(replayed, Selection(), Wire()), {}, Selection(), 10)
 
     assert [found.origin for found in plan.listed] == ["tidegate.commits/2/10"]
-    assert [each.origin for each in plan.listed_unreadable] == ["tidegate.commits/2/14"]
+    assert [unreadable.origin for unreadable in plan.listed_unreadable] == ["tidegate.commits/2/14"]
     assert plan.listed_unreadable[0].reason
     assert (plan.events, plan.unreadable) == (1, 1)
 
 
-def test_what_can_t_be_read_is_told_of_unless_its_key_or_its_id_is_another() -> None:
+def test_what_can_t_be_read_is_reported_unless_its_key_or_its_id_is_another() -> None:
     nameless = Message("tidegate.commits", None, b"{}")
     named = Message("tidegate.commits", b"lake.sales.orders", b"{}", (("ce_id", b"x"),))
     other = Message("tidegate.commits", b"lake.sales.other", b"{}", (("ce_id", b"y"),))
     records = [record(nameless, 1), record(named, 2), record(other, 3)]
 
-    def told(**conditions: object) -> list[int]:
+    def shown(**conditions: object) -> list[int]:
         selection = Selection(**conditions)  # type: ignore[arg-type]
         found = list(select_events(records, selection, Wire()))
-        assert all(isinstance(each, Unreadable) for each in found)
-        return [each.record.offset for each in found]
+        assert all(isinstance(item, Unreadable) for item in found)
+        return [item.record.offset for item in found]
 
-    assert told() == [1, 2, 3]
-    assert told(table="lake.sales.orders") == [1, 2]
-    assert told(event_ids=frozenset({"x"})) == [1, 2]
-    assert told(from_offset=2) == [2, 3]
-    assert told(partition=1) == []
+    assert shown() == [1, 2, 3]
+    assert shown(table="lake.sales.orders") == [1, 2]
+    assert shown(event_ids=frozenset({"x"})) == [1, 2]
+    assert shown(from_offset=2) == [2, 3]
+    assert shown(partition=1) == []
 
 
 def test_events_of_one_batch_keep_their_order() -> None:
@@ -303,7 +303,7 @@ def test_events_of_one_batch_keep_their_order() -> None:
 
     found = select_events(batch, Selection(), Wire())
 
-    assert [each.record.offset for each in found] == [9, 10, 11]
+    assert [item.record.offset for item in found] == [9, 10, 11]
 
 
 def test_only_what_offsets_and_times_can_cover_is_read() -> None:
@@ -347,12 +347,12 @@ def test_a_plan_of_many_holds_what_is_listed_and_decodes_what_may_be_selected() 
         found: Iterable[SelectedEvent | Unreadable],
     ) -> Iterator[SelectedEvent | Unreadable]:
         nonlocal most
-        for each in found:
-            if isinstance(each, SelectedEvent):
-                made.append(weakref.ref(each.event))
+        for item in found:
+            if isinstance(item, SelectedEvent):
+                made.append(weakref.ref(item.event))
             if len(made) % 500 == 0:
                 most = max(most, sum(event() is not None for event in made))
-            yield each
+            yield item
 
     wire, wanted = Counting(), Selection(table="lake.sales.orders")
     plan = plan_of(watched(select_events(history(), wanted, wire)), {}, wanted, 10)

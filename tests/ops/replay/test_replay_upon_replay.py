@@ -43,9 +43,9 @@ def work(bus: MemoryBus, pattern: str) -> None:
 
 def asked(bus: MemoryBus) -> list[tuple[str, int]]:
     return [
-        (each.table, int(each.instant[-3:]))
-        for each in events_on(bus, "tidegate.commands")
-        if isinstance(each, SavepointRequested) and each.instant
+        (event.table, int(event.instant[-3:]))
+        for event in events_on(bus, "tidegate.commands")
+        if isinstance(event, SavepointRequested) and event.instant
     ]
 
 
@@ -53,8 +53,8 @@ def asked(bus: MemoryBus) -> list[tuple[str, int]]:
 def bus() -> MemoryBus:
     """Two commits of each table, which no rule covered then."""
     made = memory_bus(DECIDER, partitions=1)
-    told = enumerate([ORDERS, OTHER, THIRD] * 2, start=1)
-    made.send([message(commit(number, table)) for number, table in told])
+    shown = enumerate([ORDERS, OTHER, THIRD] * 2, start=1)
+    made.send([message(commit(number, table)) for number, table in shown])
     work(made, "none.none.none")
     return made
 
@@ -66,7 +66,9 @@ def plan(bus: MemoryBus, *tables: str, target: Target | None = None) -> GroupRep
     if not tables:
         return made
     spans = [reset.span for reset in made.resets]
-    records = [each for each in bus.log(COMMITS) if any(each.offset in span for span in spans)]
+    records = [
+        record for record in bus.log(COMMITS) if any(record.offset in span for span in spans)
+    ]
     return count_records(replace(made, tables=dict.fromkeys(tables, 0)), records)
 
 

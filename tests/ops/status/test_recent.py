@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from support.samples import NOON, commit, release
-from support.told import (
+from support.deployment_events import (
     awaiting,
     completed,
     rejected,
@@ -15,6 +14,7 @@ from support.told import (
     started,
     vacuum,
 )
+from support.samples import NOON, commit, release
 from tidegate.events import (
     Event,
     SavepointCreated,
@@ -54,7 +54,7 @@ def test_a_restore_waits_for_an_approval_until_it_is_begun_or_its_time_is_over()
 
     def left(recent: Recent, later: timedelta) -> list[str | None]:
         waiting = recent.awaiting_at(NOON + later)
-        return [each.event.caused_by for each in waiting if each.event is not None]
+        return [item.event.caused_by for item in waiting if item.event is not None]
 
     assert left(after(*both), timedelta()) == ["one", "two"]
     assert left(after(*both), timedelta(seconds=1)) == ["two"]
@@ -65,7 +65,7 @@ def test_a_restore_waits_for_an_approval_until_it_is_begun_or_its_time_is_over()
 def test_the_last_outcome_of_each_service_counts() -> None:
     recent = after(savepoint_created(1), rejected(restore_request()), savepoint_created(2))
 
-    last = {name: each.event for name, each in recent.last_by_service.items()}
+    last = {name: item.event for name, item in recent.last_by_service.items()}
     assert last == {
         "savepoint-writer": savepoint_created(2),
         "restorer": rejected(restore_request()),
@@ -117,7 +117,7 @@ def gone(created: SavepointCreated) -> SavepointRemoved:
     )
 
 
-def test_what_is_no_outcome_or_unreadable_changes_nothing() -> None:
+def test_what_is_not_an_outcome_or_unreadable_changes_nothing() -> None:
     assert after(None, commit(1)) == Recent()
 
 

@@ -38,7 +38,7 @@ def test_what_is_not_declared_is_the_brokers_own_affair() -> None:
     assert differences([WANTED], {"lake.locks": with_setting("segment.bytes", "7")}) == ()
 
 
-def test_more_replicas_than_declared_are_no_difference() -> None:
+def test_more_replicas_than_declared_make_no_difference() -> None:
     assert differences([WANTED], {"lake.locks": replace(AS_DECLARED, replication=3)}) == ()
 
 
@@ -63,21 +63,21 @@ def test_with_three_replicas_a_write_is_confirmed_by_two_of_them_at_least() -> N
 
 
 @pytest.mark.parametrize(
-    "declared", deployment(TopicSettings(), ["gate"]), ids=lambda each: each.name
+    "declared", deployment(TopicSettings(), ["gate"]), ids=lambda topic: topic.name
 )
-def test_a_replica_that_lacks_confirmed_records_may_lead_no_topic(declared: DeclaredTopic) -> None:
+def test_a_replica_without_confirmed_records_may_lead_no_topic(declared: DeclaredTopic) -> None:
     settings = {**declared.settings(), "unclean.leader.election.enable": "true"}
 
     [found] = differences([declared], {declared.name: ActualTopic(6, 1, settings)})
     assert str(found) == (
         f"topic {declared.name} has unclean.leader.election.enable = true, declared: false: a"
-        " replica that lacks confirmed records may become the leader, and nothing shows that they"
-        " are lost; kafka-configs --alter --entity-type topics --entity-name"
+        " replica without all confirmed records may become the leader, and their loss is not"
+        " noticed; kafka-configs --alter --entity-type topics --entity-name"
         f" {declared.name} --add-config unclean.leader.election.enable=false"
     )
 
 
-def test_a_topic_that_accepts_larger_messages_than_declared_is_no_difference() -> None:
+def test_a_topic_that_accepts_larger_messages_than_declared_makes_no_difference() -> None:
     larger = {**changelog("gate").settings(), "max.message.bytes": str(16 * 2**20)}
     smaller = larger | {"max.message.bytes": "1048588"}
 
@@ -99,7 +99,7 @@ def test_a_list_of_policies_has_no_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("found", "shown"),
     [
         pytest.param(
             replace(AS_DECLARED, partitions=3),
@@ -143,9 +143,9 @@ def test_a_list_of_policies_has_no_order() -> None:
         ),
     ],
 )
-def test_each_difference_is_one_line_that_says_what_to_do(found: ActualTopic, told: str) -> None:
+def test_each_difference_is_one_line_that_says_what_to_do(found: ActualTopic, shown: str) -> None:
     assert [str(difference) for difference in differences([WANTED], {"lake.locks": found})] == [
-        told
+        shown
     ]
 
 
@@ -156,12 +156,12 @@ def test_a_missing_topic_is_a_difference() -> None:
     assert str(wanted) == "topic lake.locks is missing: run: tidegate topics create"
 
 
-def test_all_that_differs_is_told_in_the_order_of_the_declarations() -> None:
+def test_all_that_differs_is_reported_in_the_order_of_the_declarations() -> None:
     odd = ActualTopic(1, 1, {})
 
     found = differences([MEMORY, WANTED], {"lake.locks": odd})
 
-    assert [(each.topic, each.what) for each in found] == [
+    assert [(difference.topic, difference.what) for difference in found] == [
         ("lake.gate.changelog", "topic"),
         ("lake.locks", "partitions"),
         ("lake.locks", "replication"),
@@ -177,7 +177,7 @@ def test_a_deployment_has_the_shared_topics_and_a_changelog_for_each_decider() -
 
     declared = deployment(settings, ["gate"])
 
-    assert [each.name for each in declared] == [
+    assert [topic.name for topic in declared] == [
         "lake.commits",
         "lake.vacuums",
         "lake.locks",
@@ -186,4 +186,4 @@ def test_a_deployment_has_the_shared_topics_and_a_changelog_for_each_decider() -
         "lake.dead-letters",
         "lake.gate.changelog",
     ]
-    assert {(each.partitions, each.replication) for each in declared} == {(3, 2)}
+    assert {(topic.partitions, topic.replication) for topic in declared} == {(3, 2)}

@@ -52,10 +52,10 @@ def alter(servers: str, topic: str, name: str, value: str) -> None:
 
 
 def test_topics_are_described_without_a_broker(topics: Topics, topic_prefix: str) -> None:
-    told = {line["topic"]: line for line in json_lines(topics("", "describe", "--json").stdout)}
+    rows = {line["topic"]: line for line in json_lines(topics("", "describe", "--json").stdout)}
 
-    assert len(told) == 8
-    assert told[f"{topic_prefix}.locks"] == {
+    assert len(rows) == 8
+    assert rows[f"{topic_prefix}.locks"] == {
         "topic": f"{topic_prefix}.locks",
         "purpose": "locks and transactions that ended",
         "partitions": 2,
@@ -75,20 +75,20 @@ def test_topics_are_described_without_a_broker(topics: Topics, topic_prefix: str
 def test_the_table_names_every_topic_its_writers_its_readers_and_its_events(
     topics: Topics,
 ) -> None:
-    told = topics("", "describe", prefix="lake").stdout
+    rows = topics("", "describe", prefix="lake").stdout
 
     for word in (
         "lake.reader-gate.changelog",
         "2 partitions",
-        "kept 30 days",
-        "kept for ever",
+        "retained 30 days",
+        "retained forever",
         "compact",
         "LogAppendTime",
         "upstream-writers",
         "savepoint-policy",
         "VacuumFinished",
     ):
-        assert word in told
+        assert word in rows
 
 
 def test_without_a_broker_nothing_is_called_missing() -> None:
@@ -130,10 +130,10 @@ def test_every_difference_is_a_line_and_the_exit_code_says_so(
     answer = topics(bootstrap_servers, "check", "--json")
 
     assert answer.exit_code == 1
-    told = {(line["topic"], line["what"], line["found"]) for line in json_lines(answer.stdout)}
+    rows = {(line["topic"], line["what"], line["found"]) for line in json_lines(answer.stdout)}
     missing = ["commits", "commands", "outcomes", "dead-letters"]
     missing += ["savepoint-policy.changelog", "reader-gate.changelog"]
-    assert told == {
+    assert rows == {
         *((f"{topic_prefix}.{name}", "topic", None) for name in missing),
         (f"{topic_prefix}.locks", "partitions", "3"),
         (f"{topic_prefix}.vacuums", "message.timestamp.type", "CreateTime"),
@@ -141,7 +141,7 @@ def test_every_difference_is_a_line_and_the_exit_code_says_so(
         (f"{topic_prefix}.vacuums", "cleanup.policy", "compact"),
     }
     lines = topics(bootstrap_servers, "check").stdout.splitlines()
-    assert len(lines) == len(told)
+    assert len(lines) == len(rows)
     assert f"topic {topic_prefix}.commits is missing: run: tidegate topics create" in lines
 
 

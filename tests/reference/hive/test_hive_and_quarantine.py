@@ -105,8 +105,8 @@ def test_on_random_histories_no_reader_sees_other_rows_at_any_step(
         if not history.vacuums or len(bases) > MOST_BASES or compacted_twice(history.directories):
             continue
         table = build(tmp_path / str(seed), dict.fromkeys(history.directories, 1))
-        looks = [each for each in history.looks if is_settled(history.directories, each)]
-        first = {n: view(hive, table, each) for n, each in enumerate(looks)}
+        looks = [look for look in history.looks if is_settled(history.directories, look)]
+        first = {n: view(hive, table, look) for n, look in enumerate(looks)}
         cleaner = quarantining(tmp_path)
         done = [vacuum for vacuum in history.vacuums if quarantined(cleaner, table, vacuum)]
         asked += check(hive, table, looks, first, done)
@@ -116,7 +116,7 @@ def test_on_random_histories_no_reader_sees_other_rows_at_any_step(
             undone += 1
             check(hive, table, looks, first, done)
         assert visible(table) == sorted(history.directories), seed
-        assert [view(hive, table, each) for each in looks] == list(first.values()), seed
+        assert [view(hive, table, look) for look in looks] == list(first.values()), seed
     assert asked >= len(seeds) // 2, (asked, undone)
     assert undone >= len(seeds) // 4, (asked, undone)
 
@@ -138,10 +138,10 @@ def check(
     first: Mapping[int, View],
     done: Sequence[Vacuumed],
 ) -> int:
-    """Whoever sees the products of all these vacuums reads what it read at first."""
+    """A reader that sees the products of all these vacuums reads what it read at first."""
     count = 0
     for n, look in enumerate(looks):
-        if all(look[1].is_valid(each.txn) for each in done):
+        if all(look[1].is_valid(write.txn) for write in done):
             assert view(hive, table, look) == first[n], (table.name, look)
             count += 1
     return count

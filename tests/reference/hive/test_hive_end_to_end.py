@@ -41,7 +41,7 @@ class Lake:
         self.files.mkdir()
 
     def names(self) -> list[str]:
-        return [each for each in names_in(self.location) if each[0] not in "._"]
+        return [name for name in names_in(self.location) if name[0] not in "._"]
 
     def rows(self) -> list[str]:
         return self.hive.run(READ)
@@ -76,7 +76,7 @@ class Lake:
 
     def vacuums(self) -> list[VacuumFinished]:
         found = self.deployment.events("vacuums")
-        return [each for each in found if isinstance(each, VacuumFinished)]
+        return [event for event in found if isinstance(event, VacuumFinished)]
 
     def releases(self) -> int:
         commands = self.deployment.events("commands")
@@ -117,7 +117,7 @@ def test_hive_reads_the_same_before_while_and_after_its_compactions_are_cleaned(
     expected = ["1 a", "2 z", "4 d", "5 e"]
     assert lake.rows() == expected
     written = lake.names()
-    assert any(each.startswith("delete_delta") for each in written)
+    assert any(name.startswith("delete_delta") for name in written)
     lake.deployment.run("metastore", "bridge", command="bridge")
     lake.deployment.run("reader-gate", "gate")
     lake.deployment.run("cleaner", "cleaner")

@@ -77,7 +77,7 @@ def test_hive_calls_obsolete_in_the_five_listings_what_we_do(
 def test_hive_answers_random_legal_histories_as_we_do(tmp_path: Path, hive: Judge) -> None:
     """Each look that a reader or cleaner took, at the directories as they are at the end.
 
-    Each also without the look's transactions, for our cleaner is told of none: then compactions
+    Each also without the look's transactions, for our cleaner knows none of them: then compactions
     that came later, or died, are seen as well.
     """
     asked = ambiguous = 0
@@ -151,7 +151,7 @@ def test_hive_reads_a_compacted_base_of_hive_3_though_its_last_write_id_aborted(
     assert isinstance(answer, AcidState)
     assert (answer.base, answer.obsolete) == ("base_0000006", names[:2])
     vacuum = Compaction.of(names[2:], major=True, min_write_id=1, max_write_id=6, write_ids=ids)
-    assert tuple(each.name for each in vacuum.obsolete(found(*names))) == answer.obsolete
+    assert tuple(directory.name for directory in vacuum.obsolete(found(*names))) == answer.obsolete
     compacted = [FoundDirectory.named(name, compacted=name == names[2]) for name in names]
     assert as_sets(acid_state(compacted, ids)) == as_sets(answer)
 

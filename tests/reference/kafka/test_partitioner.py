@@ -45,8 +45,8 @@ def java(keys: Sequence[str]) -> list[tuple[int, int]]:
         encoding="utf-8",
         timeout=60,
     ).stdout
-    told = [line.split() for line in answer.splitlines()]
-    return [(int(murmur2), int(partition)) for murmur2, partition in told]
+    shown = [line.split() for line in answer.splitlines()]
+    return [(int(murmur2), int(partition)) for murmur2, partition in shown]
 
 
 @pytest.mark.kafka

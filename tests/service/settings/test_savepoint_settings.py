@@ -76,7 +76,7 @@ def test_the_maximum_is_by_default_what_the_tiers_keep(tmp_path: Path) -> None:
     [
         pytest.param(
             ('when = "every_commit"',),
-            'when = "every_commit" keeps every file of a table for ever, so that Hudi cleans'
+            'when = "every_commit" keeps every file of a table forever, so that Hudi cleans'
             ' nothing: say how long its savepoints are kept, e.g. lifetime = "30d", or'
             ' lifetime = "forever"',
             id="the earlier form without a lifetime",
@@ -105,7 +105,7 @@ def test_the_maximum_is_by_default_what_the_tiers_keep(tmp_path: Path) -> None:
         ),
         pytest.param(
             ('daily = { lifetime = "forever" }', "max_count = 9"),
-            "max_count contradicts daily, kept for ever",
+            "max_count contradicts daily, kept forever",
             id="a maximum of what is kept for ever",
         ),
         pytest.param(

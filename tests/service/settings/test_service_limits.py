@@ -70,10 +70,10 @@ def test_a_limit_for_all_is_every_services(name: str) -> None:
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_service_may_have_a_limit_of_its_own_and_shares_the_rest(name: str) -> None:
     own = f"[services.{name}.retries]\nfirst_wait_ms = 50\n[services.{name}.dead_letters]\nmost = 1"
-    told = settings(COMMON + own).services
+    shown = settings(COMMON + own).services
 
     for service in SERVICES:
-        limits = told.limits_of(service)
+        limits = shown.limits_of(service)
         assert (limits.retries.attempts, limits.retries.longest_wait_ms) == (20, 9000)
         assert limits.retries.first_wait_ms == (50 if service == name else None)
         assert (limits.max_failures, limits.window) == (1 if service == name else 3, 5)

@@ -34,7 +34,7 @@ def test_the_example_in_the_documentation_loads(file: Path) -> None:
     settings = Settings.load(file)
 
     assert settings.connection() == {"bootstrap.servers": "broker:9092"}
-    assert (settings.topics.partitions, settings.topics.replication) == (6, 3)
+    assert (settings.topics.partitions, settings.topics.replication) == (24, 3)
     assert settings.warehouse.roots == ("/lake", "s3://lake/tables")
     assert settings.warehouse.storage == {"s3": {"endpoint_url": "http://minio:9000"}}
     assert settings.spark.conf == {"spark.master": "local[2]"}
@@ -46,7 +46,7 @@ def test_the_example_in_the_documentation_loads(file: Path) -> None:
 def test_without_a_file_the_defaults_hold() -> None:
     settings = Settings.load()
 
-    assert (settings.topics.prefix, settings.topics.partitions) == ("tidegate", 6)
+    assert (settings.topics.prefix, settings.topics.partitions) == ("tidegate", 24)
     assert settings.spark.min_items == 256
 
 
@@ -81,8 +81,8 @@ def test_the_broker_of_the_environment_wins_and_the_rest_of_the_file_stays(
     file.write_text('[kafka]\n"bootstrap.servers" = "file:1"\n"security.protocol" = "SSL"')
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "environment:2")
 
-    told = Settings.load(file).connection()
-    assert told == {"bootstrap.servers": "environment:2", "security.protocol": "SSL"}
+    shown = Settings.load(file).connection()
+    assert shown == {"bootstrap.servers": "environment:2", "security.protocol": "SSL"}
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_setting_that_cannot_be_is_refused_with_the_file_named(file: Path, tex
         Settings.load(file)
 
 
-def test_a_file_that_is_not_there_or_is_no_text_is_refused(file: Path) -> None:
+def test_a_file_that_is_not_there_or_is_not_text_is_refused(file: Path) -> None:
     with pytest.raises(ConfigError, match=r"tidegate\.toml: "):
         Settings.load(file)
     file.write_bytes(b"[kafka]\n\xff")
@@ -157,7 +157,7 @@ def test_no_value_is_ever_repeated_in_an_error(file: Path, text: str) -> None:
     assert SECRET not in str(caught.value)
 
 
-def test_without_a_broker_there_is_no_connection(file: Path) -> None:
+def test_without_a_broker_there_is_not_a_connection(file: Path) -> None:
     file.write_text("[topics]\nprefix = 'x'")
 
     with pytest.raises(ConfigError, match="KAFKA_BOOTSTRAP_SERVERS"):
@@ -229,7 +229,7 @@ def test_a_mistyped_variable_is_refused_and_the_nearest_section_named(
         Settings.load()
 
 
-def test_variables_that_are_no_settings_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_that_are_not_settings_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEGATE_CACHE_DIR", "/cache")
     monkeypatch.setenv("TIDEGATE_JAVA_HOME", "/java")
 

@@ -53,7 +53,7 @@ class Bridge:
         """The next call of a look; a look that can find nothing is left out."""
         look, rules = world.looking, self._model.rules
         if look is None:
-            waiting, visible = self._told(world)[1], self._visible(world)
+            waiting, visible = self._state_of_events(world)[1], self._visible(world)
             if visible or (not rules.queue_first and self._is_under_way(world)):
                 asked = Looking(visible if rules.queue_first else ())
                 yield "bridge asks for compactions", False, world._replace(looking=asked)
@@ -76,10 +76,10 @@ class Bridge:
                     label = f"bridge dies after {count} of {len(found)} events"
                     yield label, True, published(dead, found[:count], self._model)
 
-    def _told(self, world: World) -> tuple[set[Key], WaitingHolds]:
+    def _state_of_events(self, world: World) -> tuple[set[Key], WaitingHolds]:
         """What it knows from the topics: the vacuums that are published, and what waits."""
-        told = self._from_topics.get(world.published)
-        if told is None:
+        exported = self._from_topics.get(world.published)
+        if exported is None:
             events = [self._model.events[number] for number in sorted(world.published)]
             vacuums = [event for event in events if isinstance(event, VacuumFinished)]
             waiting = WaitingHolds("hive", free_elsewhere=self._model.rules.frees_elsewhere)
@@ -88,21 +88,21 @@ class Bridge:
             for release in events:
                 if isinstance(release, LockReleased):
                     waiting.release(release)
-            told = {published_key(vacuum) for vacuum in vacuums}, waiting
-            self._from_topics[world.published] = told
-        return told
+            exported = {published_key(vacuum) for vacuum in vacuums}, waiting
+            self._from_topics[world.published] = exported
+        return exported
 
     def _is_under_way(self, world: World) -> bool:
         return any(vacuum.phase in {"begun", "written"} for vacuum in world.vacuums)
 
     def _visible(self, world: World) -> tuple[int, ...]:
         """The vacuums, by index, that are to be published."""
-        told = self._told(world)[0]
+        exported = self._state_of_events(world)[0]
         queue = [self._queued(index, vacuum) for index, vacuum in enumerate(world.vacuums)]
         return tuple(
-            each.compaction_id
-            for each in queue
-            if each.is_visible and key_of(each, "hive") not in told
+            entry.compaction_id
+            for entry in queue
+            if entry.is_visible and key_of(entry, "hive") not in exported
         )
 
     def _queued(self, index: int, vacuum: Vacuum) -> Compaction:
@@ -122,12 +122,12 @@ class Bridge:
 
     def _relevant(self, world: World, waiting: WaitingHolds) -> tuple[int, ...]:
         """Of the locks those that can matter to what waits: fewer worlds differ."""
-        waits = {each for kind in _waited(waiting) for each in kind}
-        held = {each: self._lock(world, each) for each in locked(world)}
+        waits = {id_ for kind in _waited(waiting) for id_ in kind}
+        held = {lock_id: self._lock(world, lock_id) for lock_id in locked(world)}
         return tuple(
             index
-            for index, each in held.items()
-            if each.lock_id in waits or each.transaction_id in waits
+            for index, hold in held.items()
+            if hold.lock_id in waits or hold.transaction_id in waits
         )
 
     def _concluded(self, world: World, look: Looking) -> list[Event]:
@@ -135,10 +135,10 @@ class Bridge:
         opened = open_txns(world, self._scenario) if look.open is None else look.open
         transactions = Transactions(high_water_mark(world), dict.fromkeys(opened, 0))
         held = HeldTables([self._lock(world, lock) for lock in look.locks or ()])
-        waiting = self._told(world)[1]
+        waiting = self._state_of_events(world)[1]
         found: list[Event] = [
-            _release(each.lock_id, each.transaction_id)
-            for each in waiting.ended(waiting.begin(), held, transactions)
+            _release(event.lock_id, event.transaction_id)
+            for event in waiting.ended(waiting.begin(), held, transactions)
         ]
         for index in look.visible:
             vacuum = world.vacuums[index]
@@ -160,7 +160,7 @@ class Bridge:
         vacuum = world.vacuums[index]
         place = (DATABASE, TABLE, PARTITION)
         holds = self._model.rules.holds_of(held, transactions, place, vacuum.next_txn)
-        products = [parse_name(each.name) for each in vacuum.made]
+        products = [parse_name(directory.name) for directory in vacuum.made]
         lows = [product.min_write_id for product in products if isinstance(product, Delta)]
         answer = snapshot_of(world, self._scenario).write_ids
         return VacuumFinished(
@@ -170,7 +170,7 @@ class Bridge:
             source="bridge",
             partition=PARTITION,
             kind=VacuumKind(self._scenario.vacuums[index]),
-            directories=tuple(each.name for each in vacuum.made),
+            directories=tuple(directory.name for directory in vacuum.made),
             min_write_id=min(lows, default=1),
             max_write_id=max(product.max_write_id for product in products),
             valid_write_ids=str(self._model.rules.write_ids(answer, vacuum.highest)),

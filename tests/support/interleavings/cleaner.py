@@ -59,15 +59,15 @@ class CleanerOfWorlds:
     def disks(self, world: World) -> Iterator[Directories]:
         """The directories as readers may see them amid what is being removed now, in any order."""
         under_way = [
-            _subsets(each.phases[0])
-            for each in (world.removing, world.zombie)
-            if each is not None and not self._has_changed(world, each)
+            _subsets(removal.phases[0])
+            for removal in (world.removing, world.zombie)
+            if removal is not None and not self._has_changed(world, removal)
         ]
-        parts = {frozenset(chain.from_iterable(each)) for each in product(*under_way)}
+        parts = {frozenset(chain.from_iterable(parts)) for parts in product(*under_way)}
         return (_without(world.directories, part) for part in parts)
 
     def _planned(self, directories: Directories, number: int) -> Removing | str | None:
-        """What is to be removed; None: nothing; a text: it waits, or is refused."""
+        """The directories to remove; None: nothing; a text: it waits, or is refused."""
         key = (directories, number)
         if key not in self._plans:
             self._plans[key] = self._plan(directories, number)
@@ -76,7 +76,7 @@ class CleanerOfWorlds:
     def _plan(self, directories: Directories, number: int) -> Removing | str | None:
         command = self._model.events[number]
         if not isinstance(command, CleaningReleased):
-            raise TypeError(f"event {number} is no command")
+            raise TypeError(f"event {number} is not a command")
         by_name = {directory.name: directory for directory in directories}
         try:
             plan = self._model.rules.plan(
@@ -87,9 +87,9 @@ class CleanerOfWorlds:
         if not plan.remove:
             return None
         return Removing(
-            tuple(tuple(each.name for each in phase) for phase in plan.phases),
-            tuple(by_name[each.name] for each in plan.remove),
-            tuple(by_name[each.name] for each in plan.products),
+            tuple(tuple(move.name for move in phase) for phase in plan.phases),
+            tuple(by_name[move.name] for move in plan.remove),
+            tuple(by_name[product_.name] for product_ in plan.products),
         )
 
     def _removed(
@@ -109,9 +109,9 @@ class CleanerOfWorlds:
 
     def _has_changed(self, world: World, removing: Removing) -> bool:
         there = {directory.name: directory.rows for directory in world.directories}
-        planned = {each.name: each.rows for each in removing.planned}
+        planned = {directory.name: directory.rows for directory in removing.planned}
         checked = removing.products if self._model.rules.checks_products else ()
-        return any(there.get(each.name, 0) != each.rows for each in checked) or any(
+        return any(there.get(directory.name, 0) != directory.rows for directory in checked) or any(
             there[phase] not in {None, planned[phase]}
             for phase in removing.phases[0]
             if phase in there

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 S = TypeVar("S", bound=Hashable)
 Step = tuple[str, bool, S]
-"""What is done, whether it is a fault, and the state after it."""
+"""The step, whether it is a fault, and the state after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,10 @@ def explore(
     sources, targets = array("I"), array("I")
 
     def trace(number: int) -> str:
-        told = list(names)
+        shown = list(names)
         lines: list[str] = []
         while number >= 0:
-            lines.append(told[labels[number]])
+            lines.append(shown[labels[number]])
             number = parents[number]
         return "\n  ".join(reversed(lines))
 

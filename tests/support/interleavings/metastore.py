@@ -24,13 +24,13 @@ from tidegate.hive import Base, Delta, parse_name
 from tidegate.hive_metastore.values import write_ids_of_compaction
 
 IDS = 10
-"""Ids of transactions in an epoch; the first is that of whoever opened it."""
+"""Ids of transactions in an epoch; the first is that of its opener."""
 BEFORE = (Write(0, "committed"), Write(IDS, "aborted"), Write(2 * IDS, "committed", 1))
 """The writes before the first step: an insert, an aborted one, and one that deletes as well."""
 
 
 def beginning(scenario: Scenario) -> World:
-    """The table with its first writes; nobody has begun."""
+    """The table with its first writes; no transaction has begun."""
     world = World(
         epoch=len(BEFORE),
         writes=BEFORE,
@@ -43,14 +43,14 @@ def beginning(scenario: Scenario) -> World:
 
 
 def everything(world: World) -> Directories:
-    """The directories as they would be had nobody ever removed one."""
+    """The directories as they would be without any removal."""
     made = (vacuum.made for vacuum in world.vacuums if vacuum.phase in {"written", "visible"})
     return _everything(world.writes, tuple(made))
 
 
 @cache
 def _everything(writes: tuple[Write, ...], made: tuple[Directories, ...]) -> Directories:
-    found = [each for number, write in enumerate(writes, 1) for each in _written(number, write)]
+    found = [row for number, write in enumerate(writes, 1) for row in _written(number, write)]
     return sorted_directories(chain(found, *made))
 
 
@@ -197,24 +197,24 @@ def _begun(kind: Kind, world: World, scenario: Scenario) -> Vacuum:
     if state is None:
         return Vacuum("none")
     deltas = [
-        each
-        for each in state.current
-        if (delta := parse_name(each)).max_write_id <= highest and isinstance(delta, Delta)
+        name
+        for name in state.current
+        if (delta := parse_name(name)).max_write_id <= highest and isinstance(delta, Delta)
     ]
     names = [*deltas, state.base] if kind == "major" and state.base else deltas
     if len(names) < 2:
         return Vacuum("none")
     ids = write_ids_of_compaction(answer, highest)
     read = (directory.rows or () for directory in world.directories if directory.name in names)
-    rows = frozenset(row for each in read for row in each if ids.is_valid(row[1]))
+    rows = frozenset(row for rows in read for row in rows if ids.is_valid(row[1]))
     parsed = [parse_name(name) for name in names]
     # Hive 4 names them by the highest write id of its snapshot, Hive 3 by what it has read
-    last = highest if scenario.hive == 4 else max(each.max_write_id for each in parsed)
+    last = highest if scenario.hive == 4 else max(delta.max_write_id for delta in parsed)
     txn = (world.epoch + 1) * IDS if scenario.hive == 4 else None
     if kind == "major":
         made: Directories = (_base(Base(last, txn), rows),)
     else:
-        first = min(each.min_write_id for each in parsed)
+        first = min(delta.min_write_id for delta in parsed)
         made = tuple(_deltas(Delta(first, last, visibility_txn=txn), rows))
     return Vacuum("begun", txn or 0, None, highest, tuple(sorted(names)), made)
 

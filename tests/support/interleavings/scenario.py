@@ -12,7 +12,7 @@ PARTITION: Final = "p=1"
 LOCATION: Final = "/wh/t"
 
 Role = Literal["partition", "table", "database", "elsewhere"]
-"""What a reader locks. One that locks another table only never ends: nobody may wait for it."""
+"""What a reader locks. One that locks another table only never ends: no cleaning waits for it."""
 Kind = Literal["minor", "major"]
 Writing = Literal["deletes", "overwrites"]
 """What a writer does beside its insert: it deletes a row, or all rows that were there before."""

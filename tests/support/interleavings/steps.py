@@ -114,7 +114,7 @@ class Model:
         )
 
     def _repeated(self, world: World) -> Iterator[Step[World]]:
-        """A publisher that did not hear of the broker's answer publishes an event again."""
+        """A publisher that did not receive the broker's answer publishes an event again."""
         if (after := self.fault(world, "repeated")) is not None:
             for number in sorted(world.published):
                 name = f"{type(self.events[number]).__name__} {number} is published again"
@@ -126,7 +126,7 @@ class Model:
         return next((found for disk in disks if (found := self._misses(world, disk))), None)
 
     def _misses(self, world: World, disk: Directories) -> str | None:
-        full = {each.name for each in disk if each.rows is not None}
+        full = {directory.name for directory in disk if directory.rows is not None}
         snapshots = [("a new reader", snapshot_of(world, self.scenario))]
         for index, reader in enumerate(world.readers):
             if self.scenario.readers[index] == "elsewhere" or reader.snapshot is None:
@@ -140,7 +140,7 @@ class Model:
                 return f"vacuum {index + 1} reads {set(vacuum.chosen) - full}, which is gone"
         for name, snapshot in snapshots:
             found = reads(disk, snapshot)
-            # Hive 3 takes a base whose highest write id is open for the reader, whoever cleans
+            # Hive 3 takes a base whose highest write id is open for the reader, with either cleaner
             if found != snapshot.rows and found != reads(everything(world), snapshot):
                 return f"{name} finds {found}, not {set(snapshot.rows)}"
         return None
@@ -154,8 +154,8 @@ class Model:
         now = snapshot_of(world, self.scenario)
         key = (world.directories, now)
         if key not in self._ends:
-            made = [each.name for vacuum in world.vacuums for each in vacuum.made]
-            highest = max((parse_name(each).max_write_id for each in made), default=0)
+            made = [directory.name for vacuum in world.vacuums for directory in vacuum.made]
+            highest = max((parse_name(name).max_write_id for name in made), default=0)
             # empty directories too: a cleaner sees them. What an overwrite replaced, the vacuums'
             # products among it, is a later vacuum's to remove
             whole = tuple(

@@ -174,7 +174,7 @@ def _expected(snapshot: Snapshot) -> frozenset[int]:
         number: write for number, write in enumerate(snapshot.writes, 1) if valid.is_valid(number)
     }
     first = max((number for number, write in written.items() if write.overwrites), default=0)
-    deleted = {each.deletes for each in written.values() if each.deletes}
+    deleted = {write.deletes for write in written.values() if write.deletes}
     return frozenset(number for number in written if number >= first) - deleted
 
 

@@ -101,10 +101,10 @@ def test_no_read_shows_another_tables_files_through_an_exchanged_link(
     def look(at: str) -> None:
         seen.update(info.name for info in storage.walk(at))
         seen.add(storage.read(f"{at}/file"))
-        for each in storage.walk_each(at, ["deep"], ThreadMap(1)):
-            seen.update(row[0] for row in each or ())
-        for each in storage.walk_each(at.rpartition("/")[0], ["p"], ThreadMap(1)):
-            seen.update(row[0] for row in each or ())
+        for rows in storage.walk_each(at, ["deep"], ThreadMap(1)):
+            seen.update(row[0] for row in rows or ())
+        for rows in storage.walk_each(at.rpartition("/")[0], ["p"], ThreadMap(1)):
+            seen.update(row[0] for row in rows or ())
 
     assert attack(lake, look) > 0
     assert seen == {"file", "mine", b"mine"}

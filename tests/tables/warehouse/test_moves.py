@@ -34,7 +34,7 @@ def test_a_directory_is_moved_with_all_that_is_in_it(root: Path, warehouse: Ware
     seen: list[str] = []
 
     def note(found: Sequence[FileInfo]) -> bool:
-        seen.extend(each.name for each in found)
+        seen.extend(move.name for move in found)
         return True
 
     with warehouse.moving(f"{root}/from", f"{root}/to") as moves:

@@ -64,7 +64,7 @@ def test_a_directory_goes_only_if_that_is_agreed_to(anywhere: tuple[Warehouse, s
 def test_what_appears_after_the_look_is_looked_at_before_it_goes(
     warehouse: Warehouse, table: Path
 ) -> None:
-    """Else a writer's file, that nobody knew of, would go with those that were agreed to."""
+    """Else an unknown file of a writer would go with the approved ones."""
     seen: list[list[str] | None] = []
 
     def agree_to_known(found: Sequence[FileInfo]) -> bool:
@@ -110,7 +110,9 @@ def test_a_link_is_refused_and_links_inside_go_without_what_they_name(
     assert (table / "link").is_symlink()
 
 
-def test_a_file_of_that_name_is_no_directory_to_remove(warehouse: Warehouse, table: Path) -> None:
+def test_a_file_of_that_name_is_not_a_directory_to_remove(
+    warehouse: Warehouse, table: Path
+) -> None:
     (table / "file").touch()
     with warehouse.opened(str(table)) as folder:
         assert folder.files_below("file") is None

@@ -143,12 +143,12 @@ def test_a_link_from_one_table_to_another_is_refused(lake: Path, place: str) -> 
 @pytest.mark.parametrize(
     "root", ["/", "//", "file:///", "file:/", "/./", "s3://", "s3:///", "memory://"]
 )
-def test_a_whole_file_system_is_no_root(root: str) -> None:
+def test_a_whole_file_system_is_not_a_root(root: str) -> None:
     with pytest.raises(ConfigError):
         WarehouseRoots.of(root)
 
 
-def test_a_link_to_the_whole_file_system_is_no_root(tmp_path: Path) -> None:
+def test_a_link_to_the_whole_file_system_is_not_a_root(tmp_path: Path) -> None:
     (tmp_path / "everything").symlink_to("/")
 
     with pytest.raises(ConfigError):

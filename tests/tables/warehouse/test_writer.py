@@ -220,7 +220,7 @@ def test_a_tree_goes_with_all_below_it_and_nothing_beside_it(
 
 
 @pytest.mark.parametrize("name", ["p=*", "p=?", "p=[ab]", "**", "p=a\nb"])
-def test_a_strange_name_is_removed_as_it_is_and_is_no_pattern(
+def test_a_strange_name_is_removed_as_it_is_and_is_not_a_pattern(
     anywhere: tuple[Warehouse, str], name: str
 ) -> None:
     warehouse, table = anywhere
@@ -233,7 +233,7 @@ def test_a_strange_name_is_removed_as_it_is_and_is_no_pattern(
     assert len(list(warehouse.walk(table))) == 4
 
 
-def test_a_strange_name_of_one_file_is_no_pattern(anywhere: tuple[Warehouse, str]) -> None:
+def test_a_strange_name_of_one_file_is_not_a_pattern(anywhere: tuple[Warehouse, str]) -> None:
     warehouse, table = anywhere
     for name in ("a", "b", "*", "[ab]"):
         warehouse.create(f"{table}/{name}", b"")
@@ -255,7 +255,7 @@ def test_removing_a_tree_removes_the_links_in_it_and_follows_none(
     assert (lake.parent / "outside/precious").read_text() == "precious"
 
 
-def test_whoever_removes_a_tree_at_the_same_time_both_find_it_gone(
+def test_two_that_remove_a_tree_at_the_same_time_both_find_it_gone(
     warehouse: Warehouse, lake: Path
 ) -> None:
     for attempt in range(5):

@@ -82,13 +82,15 @@ class AcidTable:
     ) -> tuple[str, ...]:
         """Merge the deltas of a range of write ids; return the new directories' names."""
         found = [
-            each
-            for each in self._current(snapshot)  # before the first product hides the others
-            if isinstance(each, Delta) and low <= each.min_write_id and each.max_write_id <= high
+            directory
+            for directory in self._current(snapshot)  # before the first product hides the others
+            if isinstance(directory, Delta)
+            and low <= directory.min_write_id
+            and directory.max_write_id <= high
         ]
         written: list[str] = []
         for deletes in (False, True):
-            events = self._events([each for each in found if each.deletes == deletes], snapshot)
+            events = self._events([delta for delta in found if delta.deletes == deletes], snapshot)
             if events:
                 written.append(self._write(Delta(low, high, None, txn, deletes=deletes), events))
         return tuple(written)
@@ -126,7 +128,7 @@ class AcidTable:
         for directory in directories:
             with (self.location / directory.name / _BUCKET).open("rb") as file:
                 found += [RowEvent(*values) for values in pyorc.Reader(file)]
-        return sorted(each for each in found if snapshot.is_valid(each.write_id))
+        return sorted(event for event in found if snapshot.is_valid(event.write_id))
 
     def _write(self, directory: AcidDirectory, events: Iterable[RowEvent]) -> str:
         """Write a hidden directory and rename it, so that readers never see a part of it."""

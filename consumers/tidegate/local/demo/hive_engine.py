@@ -112,7 +112,7 @@ class HiveEngine:
             [],
             {},
         )
-        keys = [types.FieldSchema(each, "string", "") for each in partitioned_by]
+        keys = [types.FieldSchema(column, "string", "") for column in partitioned_by]
         kind = "MANAGED_TABLE" if acid else "EXTERNAL_TABLE"
         parameters = {"transactional": "true"} if acid else {"EXTERNAL": "TRUE"}
         return types.Table(name, database, "test", 0, 0, 0, storage, keys, parameters, kind)

@@ -31,7 +31,7 @@ def run(environment: DemoEnvironment, report: DemoReport, upstream: Upstream) ->
     rows = table.read(snapshot)
     names = ", ".join([*vacuumed.inserted, *vacuumed.made])
     report.detail(f"{names}; {len(rows)} rows; Ana and Ben read the table")
-    with report.step(upstream.told):
+    with report.step(upstream.published):
         upstream.tell(vacuumed)
         environment.wait_until_idle()
     _check_nothing_removed(report, location, vacuumed.directories)

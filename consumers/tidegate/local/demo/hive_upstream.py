@@ -1,7 +1,7 @@
-"""Hive's side of the demo: who writes, reads and compacts a table, and how Tidegate hears of it.
+"""Hive's side of the demo: writers, readers and a compactor of one table.
 
-Either through a real Metastore, which the bridge watches; or everything is published by hand, as an
-engine without a Metastore would.
+Tidegate gets the events from the bridge, which watches a real Metastore; or the demo publishes all
+of them by hand, as an engine without a Metastore would.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Vacuumed:
 class Upstream(Protocol):
     """Writers, readers and a compactor of one table."""
 
-    told: str
-    """How Tidegate hears of the vacuum, as a step of the demo."""
+    published: str
+    """How Tidegate gets the vacuum's event, as a step of the demo."""
     ends: str
     """How a lock ends; `{}` is the reader."""
 
@@ -60,15 +60,15 @@ class Upstream(Protocol):
         ...
 
     def tell(self, vacuumed: Vacuumed) -> None:
-        """See to it that Tidegate has heard of the vacuum."""
+        """Have the vacuum's event published."""
         ...
 
     def end(self, reader: str) -> None:
-        """End the lock of a reader, and see to it that Tidegate has heard of it."""
+        """End the lock of a reader, and have that published."""
         ...
 
     def after(self, vacuumed: Vacuumed) -> tuple[str, bool]:
-        """Something more that has to be true in the end, and whether it is."""
+        """A further check at the end: its description, and whether it passed."""
         ...
 
 
@@ -78,12 +78,12 @@ def _rows(write_id: int) -> list[tuple[int, str]]:
 
 @dataclass(slots=True)
 class ByHand:
-    """Everything is published by who does it."""
+    """Publishes every event by hand."""
 
     environment: DemoEnvironment
     publisher: Publisher
     warehouse: Path
-    told: str = "Publish the vacuum with three locks to wait for: its own, Ana's and Ben's"
+    published: str = "Publish the vacuum with three locks to wait for: its own, Ana's and Ben's"
     ends: str = "Publish the release of {}'s lock"
     _locks: dict[str, int] = field(default_factory=lambda: {"vacuum": 41, "ana": 38, "ben": 39})
 
@@ -136,7 +136,7 @@ class ByHand:
 class ThroughMetastore:
     """Engines take transactions and locks in a Metastore; the bridge publishes what it sees."""
 
-    told = "The bridge finds the compaction in the Metastore, with the locks of Ana and Ben"
+    published = "The bridge finds the compaction in the Metastore, with the locks of Ana and Ben"
     ends = "{}'s query ends: its lock is given back to the Metastore"
 
     def __init__(self, environment: DemoEnvironment) -> None:

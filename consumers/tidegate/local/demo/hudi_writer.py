@@ -81,13 +81,13 @@ class UpstreamTable:
         """All rows as real Hudi reads them, sorted."""
         frame = self._read().select(*COLUMNS)
         return sorted(
-            (int(each[0]), str(each[1]), float(each[2]), int(each[3])) for each in frame.collect()
+            (int(row[0]), str(row[1]), float(row[2]), int(row[3])) for row in frame.collect()
         )
 
     def savepoints(self) -> list[str]:
         """The savepoints that Hudi's own procedure lists."""
         listed = self.session.sql(f"CALL show_savepoints(path => '{self.location}')")
-        return [str(each[0]) for each in listed.collect()]
+        return [str(row[0]) for row in listed.collect()]
 
     def _read(self) -> DataFrame:
         return self.session.read.format("hudi").load(str(self.location))

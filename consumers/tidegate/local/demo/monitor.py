@@ -52,7 +52,7 @@ class TopicMonitor:
 
     def _read(self, part: Partition) -> list[Record]:
         config = {"bootstrap.servers": self.servers}
-        return [as_record(each) for each in read_partition(config, part.topic, part.number)]
+        return [as_record(found) for found in read_partition(config, part.topic, part.number)]
 
     def lag(self) -> int:
         """How many records the services have not committed yet."""
@@ -64,7 +64,7 @@ class TopicMonitor:
             lags_of(metadata, f"{self.prefix}.{name}", metadata.ends(parts))
             for name, parts in self._inputs()
         )
-        return sum(each.records for found in lags for each in found.values())
+        return sum(lag.records for found in lags for lag in found.values())
 
     def _inputs(self) -> list[tuple[str, list[Partition]]]:
         """The partitions that each service reads, by the declarations of the topics."""

@@ -128,8 +128,8 @@ def _module(lock: JarLock) -> bytes:
         wanted = {"org": group, "name": artifact, "rev": version, "conf": "default"}
         wanted |= {"transitive": str(lock.transitive).lower()}
         dependency = SubElement(dependencies, "dependency", wanted)
-        for each in file:
-            classifier, ext = each.split("@")
+        for part in file:
+            classifier, ext = part.split("@")
             named = {"name": artifact, "type": ext, "ext": ext, "m:classifier": classifier}
             SubElement(dependency, "artifact", named)
     for exclusion in lock.exclusions:

@@ -22,18 +22,18 @@ log = logging.getLogger(__name__)
 
 
 def cache_dir() -> Path:
-    """Where downloads are kept: TIDEGATE_CACHE_DIR, else the user's cache directory."""
+    """The directory of downloads: TIDEGATE_CACHE_DIR, or the user's cache directory."""
     chosen = os.environ.get("TIDEGATE_CACHE_DIR")
     if chosen:
         return Path(chosen)
-    # imported here: the light install lacks platformdirs
+    # imported here: the light install has no platformdirs
     from platformdirs import user_cache_path  # noqa: PLC0415
 
     return user_cache_path("tidegate")
 
 
 def resolve(lock: str | Path) -> tuple[Path, ...]:
-    """The jars of a lock, in its order; fetches those that the cache lacks.
+    """The jars of a lock, in its order; fetches those that are not in the cache.
 
     A jar in the cache that is not the locked one is replaced. Any number of processes may call at
     once: one fetches, the others wait for it.

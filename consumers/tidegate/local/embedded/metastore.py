@@ -23,7 +23,7 @@ from tidegate.local.embedded.server import EmbeddedServer
 from tidegate.local.embedded.settings import HOST, LOGGING
 
 _NEEDS_JAVA: Final = 17
-_LOOK_SECONDS: Final = 0.05
+_CHECK_SECONDS: Final = 0.05
 _OURS: Final = {
     "metastore.thrift.bind.host": HOST,
     # the doubled name is Hive's own
@@ -139,7 +139,7 @@ def _why_not_up(child: Child, port: int, seconds: float) -> str | None:
         try:
             socket.create_connection((HOST, port), timeout=2).close()
         except OSError:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_CHECK_SECONDS)
         else:
             return None
     return f"did not open its port within {seconds:g} s"

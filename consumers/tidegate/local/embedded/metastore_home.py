@@ -118,13 +118,13 @@ class MetastoreHome:
 
 
 def metastore_home(jdk: Jdk, version: MetastoreVersion = HIVE_4) -> MetastoreHome:
-    """Fetch, unpack and initialise what the cache lacks, or has otherwise than the lock says.
+    """Fetch, unpack and initialise the Metastore, unless the cache has what the lock specifies.
 
     Any number of processes may call at once: one works, the others wait for it.
 
     Raises:
-        ConfigError: there is no pyspark; the lock is not a Metastore's, or does not say what its
-            archive unpacks to; its schema tool failed.
+        ConfigError: pyspark is not installed; the lock is not a Metastore's, or has no digest of
+            its unpacked archive; or the schema tool failed.
         TransientError: the jars could not be fetched.
     """
     files = resolve(version.lock)
@@ -134,7 +134,7 @@ def metastore_home(jdk: Jdk, version: MetastoreVersion = HIVE_4) -> MetastoreHom
         raise ConfigError(f"the lock {version.lock} must have one archive, the Metastore's")
     [archive] = archives
     if archive.unpacked is None:
-        raise ConfigError(f"the lock {version.lock} does not say what {archive.name} unpacks to")
+        raise ConfigError(f"the lock {version.lock} has no digest of the unpacked {archive.name}")
     stamp = hashlib.sha256("\n".join(file.name for file in files).encode()).hexdigest()[:12]
     folder = cache_dir() / "metastore" / f"{archive.name.removesuffix('.tar.gz')}-{stamp}"
     if not _is_unpacked(folder, archive.unpacked):
@@ -180,7 +180,7 @@ def _create_schema(home: MetastoreHome, jdk: Jdk, version: MetastoreVersion) -> 
         text=True,
         timeout=_SCHEMA_SECONDS,
         check=False,
-        # the tool looks for its SQL scripts there
+        # the tool reads its SQL scripts from there
         env={**os.environ, "METASTORE_HOME": str(home.folder / "program")},
     )
     if answer.returncode != 0 or not home.empty_database.exists():

@@ -26,7 +26,7 @@ def export_schemas(folder: Path) -> list[Path]:
 
 
 def example_of(kind: str) -> dict[str, Any]:
-    """A valid event of a kind, as JSON values; a fact's without its id, which is derived.
+    """A valid event of a kind, as JSON values; a fact has no id here, because it is derived.
 
     Args:
         kind: A name in `EVENT_TYPES`.

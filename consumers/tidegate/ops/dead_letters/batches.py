@@ -1,4 +1,4 @@
-"""Dead letters in batches, and where their originals are read together. Pure."""
+"""Group dead letters into batches, and plan the reading of their originals. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tidegate.runtime.bus import Partition
 if TYPE_CHECKING:
     from tidegate.ops.dead_letters.box import ListedDeadLetter
 
-MAX_LETTERS: Final = 500
+MAX_DEAD_LETTERS: Final = 500
 MAX_BYTES: Final = 8 * 2**20
-"""Of the values in a batch; one that is larger is a batch of its own."""
+"""The values of a batch together; a larger dead letter is a batch of its own."""
 _GAP: Final = 1000
-"""Records in between that are read rather than that another reader is opened."""
+"""Skip gaps up to this many records by reading them: that is cheaper than another reader."""
 _NOTHING: Final = range(0)
 
 
@@ -23,26 +23,26 @@ def in_batches(listed: Iterable[ListedDeadLetter]) -> Iterator[Sequence[ListedDe
     """Group dead letters as they come, so that a batch and its originals fit into memory."""
     batch: list[ListedDeadLetter] = []
     size = 0
-    for each in listed:
-        value = len(each.dead_letter.record.value or b"")
-        if batch and (len(batch) == MAX_LETTERS or size + value > MAX_BYTES):
+    for row in listed:
+        value = len(row.dead_letter.record.value or b"")
+        if batch and (len(batch) == MAX_DEAD_LETTERS or size + value > MAX_BYTES):
             yield batch
             batch, size = [], 0
-        batch.append(each)
+        batch.append(row)
         size += value
     if batch:
         yield batch
 
 
 def reading_rounds(
-    places: Iterable[tuple[Partition, int]],
+    locations: Iterable[tuple[Partition, int]],
 ) -> Iterator[Mapping[Partition, range]]:
-    """The spans to read for records at these offsets: one for each partition in every round.
+    """The spans to read for records at these offsets; a round has at most one per partition.
 
-    Dead letters of one cause are neighbours, so a batch of them takes one round or two.
+    Dead letters of one cause are neighbours, so a batch usually takes one or two rounds.
     """
     offsets: dict[Partition, list[int]] = {}
-    for partition, offset in sorted(set(places)):
+    for partition, offset in sorted(set(locations)):
         offsets.setdefault(partition, []).append(offset)
     spans = {partition: _runs(offset) for partition, offset in offsets.items()}
     for together in zip_longest(*spans.values(), fillvalue=_NOTHING):

@@ -1,4 +1,4 @@
-"""The dead letters of a deployment: read outside of any group, redriven, discarded."""
+"""List, redrive and discard the dead letters of a deployment, without a consumer group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.topic_reader import Observer, TopicReader
 from tidegate.service.settings import Settings
 
-_Place = tuple[Partition, int]
+_Location = tuple[Partition, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,30 +36,30 @@ class ListedDeadLetter:
     state: str
 
     def without_value(self) -> Self:
-        """The same, in little memory."""
+        """The same dead letter without value and headers, to save memory."""
         slim = replace(self.dead_letter, record=without_value(self.dead_letter.record), headers=())
         return replace(self, dead_letter=slim)
 
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """The record that a dead letter came from, and its event, if it can be decoded."""
+    """The record that failed, and its event, or None if it can't be decoded."""
 
     dead_letter: DeadLetter
     record: Record
     event: Event | None
 
     @property
-    def place(self) -> _Place:
-        """Where the record is."""
+    def location(self) -> _Location:
+        """Partition and offset of the record."""
         return self.record.partition, self.record.offset
 
 
 class DeadLetterBox:
-    """What `tidegate dead-letters` does. Nothing is ever removed from the topic."""
+    """The operations of `tidegate dead-letters`. Nothing is ever removed from the topic."""
 
     def __init__(self, settings: Settings, progress: Observer = iter) -> None:
-        """Connect to the cluster of the settings; what is read passes through `progress`."""
+        """Connect to the cluster of the settings; records that are read pass through `progress`."""
         connection = settings.connection()
         self._prefix = settings.topics.prefix
         self._bus = KafkaBus(connection)
@@ -75,7 +75,7 @@ class DeadLetterBox:
         self._bus.close()
 
     def spans(self) -> Mapping[Partition, range]:
-        """The offsets that the dead letters have now."""
+        """The offsets of the dead letters that are on the topic now."""
         return self._log.spans(DEAD_LETTERS.name(self._prefix))
 
     def list(
@@ -86,17 +86,17 @@ class DeadLetterBox:
         within: Mapping[Partition, range] | None = None,
         values: bool = False,
     ) -> Iterator[ListedDeadLetter]:
-        """The dead letters that match, newest first; open ones only, unless `include_resolved`.
+        """The dead letters that match, newest first; only open ones, unless `include_resolved`.
 
-        They are read as they are taken, so that a few of many cost little. A dead letter that was
-        written twice, after a crash, is listed once.
+        They are read lazily, so the first few cost little. A dead letter that was written twice,
+        after a crash, is listed once.
 
         Args:
-            wanted: Which.
-            include_resolved: Whether resolved ones are listed, too.
-            within: Only those at these offsets; None: all that there are now.
-            values: Whether their records have the values, of which each may be a megabyte;
-                `whole` reads one again.
+            wanted: The conditions.
+            include_resolved: Whether to list resolved ones, too.
+            within: Only dead letters at these offsets; None: all that are on the topic now.
+            values: Whether the records include their values, which may have a megabyte each;
+                without them `with_value` reads a single one.
         """
         spans = self.spans() if within is None else within
         resolutions = Resolutions(self._log, OUTCOME_TOPIC.name(self._prefix), self.wire)
@@ -111,12 +111,12 @@ class DeadLetterBox:
                 listed.add(dead_letter.dead_letter_id)
                 yield ListedDeadLetter(dead_letter, state)
 
-    def whole(self, dead_letter: DeadLetter) -> DeadLetter:
+    def with_value(self, dead_letter: DeadLetter) -> DeadLetter:
         """The same dead letter with its value.
 
         Raises:
             TidegateError: it is no longer on its topic.
-            TransientError: it could not be read now.
+            TransientError: the broker did not answer.
         """
         part, offset = dead_letter.record.partition, dead_letter.record.offset
         for record in self._log.read({part: range(offset, offset + 1)}):
@@ -127,11 +127,11 @@ class DeadLetterBox:
         return map(without_value, self._log.read(spans))
 
     def originals(self, dead_letters: Sequence[DeadLetter]) -> Sequence[Original]:
-        """The records that dead letters came from, each compared with its dead letter.
+        """The records at the origins of dead letters, each compared with its dead letter.
 
         Raises:
-            TidegateError: a dead letter is not what the record at its origin is, that is no longer
-                there, or it is not on a topic of this deployment.
+            TidegateError: a dead letter differs from the record at its origin, that record is no
+                longer there, or the origin is not a topic of this deployment.
         """
         own_topics = {topic.name(self._prefix) for topic in TOPICS}
         for dead_letter in dead_letters:
@@ -143,52 +143,56 @@ class DeadLetterBox:
         records = self._records(
             {(dead_letter.origin, dead_letter.origin_offset) for dead_letter in dead_letters}
         )
-        found: dict[_Place, Original] = {}
+        found: dict[_Location, Original] = {}
         for dead_letter in dead_letters:
-            place = dead_letter.origin, dead_letter.origin_offset
-            record = records.get(place)
+            location = dead_letter.origin, dead_letter.origin_offset
+            record = records.get(location)
             if reason := difference(dead_letter, record):
                 raise TidegateError(f"{dead_letter.dead_letter_id} can't be redriven: {reason}")
             if record is not None:
                 event = replace(dead_letter, record=record).event(self.wire)
-                found.setdefault(place, Original(dead_letter, record, event))
+                found.setdefault(location, Original(dead_letter, record, event))
         return list(found.values())
 
-    def _records(self, places: AbstractSet[_Place]) -> dict[_Place, Record]:
-        """The records at these places; what is no longer there is left out."""
-        topics = {part.topic for part, _ in places}
-        held = {part: span for topic in topics for part, span in self._log.spans(topic).items()}
-        there = [place for place in places if place[1] in held.get(place[0], ())]
+    def _records(self, locations: AbstractSet[_Location]) -> dict[_Location, Record]:
+        """The records at these locations; records that are no longer there are left out."""
+        topics = {part.topic for part, _ in locations}
+        spans = {part: span for topic in topics for part, span in self._log.spans(topic).items()}
+        there = [(part, offset) for part, offset in locations if offset in spans.get(part, ())]
         return {
-            place: record
-            for spans in reading_rounds(there)
-            for record in self._log.read(spans)
-            if (place := (record.partition, record.offset)) in places
+            location: record
+            for round_ in reading_rounds(there)
+            for record in self._log.read(round_)
+            if (location := (record.partition, record.offset)) in locations
         }
 
     def redrive(self, batches: Iterable[Sequence[DeadLetter]], by: str, at: datetime) -> None:
         """Publish originals on their topics again, each once, then the audit events.
 
-        A crash in between leaves the dead letters of a batch open: redriven again, their originals
-        have the ids they had.
+        After a crash in between, the batch's dead letters are still open. Redriving them again is
+        safe: the originals have the same ids as before.
 
         Raises:
-            TidegateError: as `originals`; the batches before are redriven.
+            TidegateError: see `originals`; earlier batches were redriven.
         """
-        sent: set[_Place] = set()
+        sent: set[_Location] = set()
         for batch in batches:
-            found = {original.place: original for original in self.originals(batch)}
-            new = [original for place, original in found.items() if place not in sent]
-            self._bus.send([redriven_message(each.dead_letter, each.record) for each in new])
-            self._publish([redriven_event(each, by, at, self.wire) for each in batch])
+            found = {original.location: original for original in self.originals(batch)}
+            new = [original for location, original in found.items() if location not in sent]
+            self._bus.send(
+                [redriven_message(original.dead_letter, original.record) for original in new]
+            )
+            self._publish([redriven_event(dead_letter, by, at, self.wire) for dead_letter in batch])
             sent |= found.keys()
 
     def discard(
         self, batches: Iterable[Sequence[DeadLetter]], by: str, at: datetime, reason: str
     ) -> None:
-        """Publish the audit events: these dead letters are not needed."""
+        """Publish audit events that mark these dead letters as discarded."""
         for batch in batches:
-            self._publish([discarded_event(each, by, at, self.wire, reason) for each in batch])
+            self._publish(
+                [discarded_event(dead_letter, by, at, self.wire, reason) for dead_letter in batch]
+            )
 
     def _publish(self, events: Sequence[Event]) -> None:
         topic = OUTCOME_TOPIC.name(self._prefix)

@@ -17,10 +17,10 @@ from tidegate.runtime.input.dead_letters import ID_HEADER, VALUE_LEFT_OUT
 _FAMILIES: Final = ("__connect.errors.", "__streams.errors.", "x-original-", "x-exception-")
 _UNKNOWN: Final = "(unknown)"
 _LONGEST: Final = 1_000
-"""What an audit event takes of a text."""
+"""Characters that an audit event allows in a text."""
 _LONGEST_TOPIC: Final = 249
 _DIGITS: Final = 18
-"""Of a number that surely fits into 64 bits."""
+"""A number with this many digits fits into 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ class DeadLetter:
     headers: Headers
     """The original message's headers."""
     origin_timestamp_ms: int | None = None
-    """When the broker appended the original; None if the dead letter does not say."""
+    """When the broker appended the original; None if no header records it."""
 
     @property
     def has_value(self) -> bool:
-        """Whether the original value is in it: it may have been too large."""
+        """Whether it contains the original value: a value that was too large is left out."""
         return VALUE_LEFT_OUT not in dict(self.record.headers)
 
     @property
@@ -49,20 +49,20 @@ class DeadLetter:
         return datetime.fromtimestamp(self.record.timestamp_ms / 1000, UTC)
 
     @property
-    def place(self) -> str:
-        """The original message's place, as topic/partition/offset."""
+    def origin_location(self) -> str:
+        """The original message's location, as topic/partition/offset."""
         return f"{self.origin.topic}/{self.origin.number}/{self.origin_offset}"
 
     @property
     def table(self) -> str:
-        """The table that its key names; a placeholder if the key is not a table's name."""
+        """The table named by the key; a placeholder if the key is not a table's name."""
         try:
             return table_identity((self.record.key or b"").decode())
         except ValueError:
             return UNKNOWN_TABLE
 
     def event(self, wire: Wire) -> Event | None:
-        """The event in it, if it can be decoded (by now)."""
+        """The original's event, or None if it can't be decoded."""
         try:
             return wire.deserialize(self.record.key, self.record.value, self.headers)
         except FormatError:
@@ -70,10 +70,10 @@ class DeadLetter:
 
 
 def read_dead_letter(record: Record) -> DeadLetter:
-    """Read a record of the dead-letters topic, also one that another tool wrote, or poison.
+    """Read any record of the dead-letters topic, whether Tidegate or another tool wrote it.
 
-    The origin is in Kafka Connect's headers, else in Spring's; without either it is unknown, and
-    the dead letter can't be redriven.
+    The origin is read from Kafka Connect's headers, else from Spring's. Without either it is
+    unknown, and the dead letter can't be redriven.
     """
     try:
         headers = {name: (value or b"").decode(errors="replace") for name, value in record.headers}
@@ -101,27 +101,27 @@ def read_dead_letter(record: Record) -> DeadLetter:
 
 
 def without_value(record: Record) -> Record:
-    """A record that takes little memory: only what a row of a list shows of a dead letter.
+    """A record without its value, for a list of many dead letters.
 
-    A header of the client's holds the whole message, so the headers are taken out of it.
+    The client's lazy headers hold the complete message in memory, so they are copied.
     """
     try:
         headers = tuple(record.headers)
-    except FormatError:  # as `read_dead_letter`, to which these are no headers
+    except FormatError:  # `read_dead_letter` ignores such headers, too
         headers = ()
     return record._replace(value=None, headers=headers)
 
 
 def _number(text: str | None) -> int | None:
-    """A count of Kafka's; None if a header holds anything else: anybody may have written it."""
+    """A Kafka offset, partition or timestamp; None if the header is not such a number."""
     return int(text) if text and len(text) <= _DIGITS and text.isdecimal() else None
 
 
 def own_headers(headers: Headers) -> Headers:
     """The headers of the original message.
 
-    What we add begins with the dead letter's id; everything before it is original, headers of an
-    earlier failure too. In another tool's dead letter the error headers are known by their names.
+    Tidegate's own headers begin with the dead letter's id. Everything before it is original,
+    including headers of an earlier failure. Other tools' error headers are recognised by name.
     """
     ids = [index for index, (name, _) in enumerate(headers) if name == ID_HEADER]
     if ids:

@@ -1,4 +1,4 @@
-"""Read a topic from its end: newest records first, and no more of them than are taken."""
+"""Read a topic lazily from its end, newest records first."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tidegate.errors import FormatError
 from tidegate.runtime.bus import Partition, Record
 
 _CHUNK: Final = 500
-"""The most records of a partition that are read at a time."""
+"""The maximum number of records of a partition that are read at a time."""
 MAX_BYTES: Final = 32 * 2**20
-"""Of the records of all partitions that are in memory, besides one of each partition."""
+"""Of all records in memory; one record per partition may exceed it."""
 
 
 def newest_first(
@@ -37,36 +37,36 @@ def _backwards(
     read: Callable[[Mapping[Partition, range]], Iterable[Record]],
     max_bytes: int,
 ) -> Iterator[Record]:
-    """Chunk by chunk; of one with too many bytes the newest are kept, the others read again."""
+    """The records in chunks. Of a chunk with too many bytes, older records are read again later."""
     stop, chunk = span.stop, _CHUNK
     while stop > span.start:
         first = max(span.start, stop - chunk)
-        kept, size, dropped = _newest(read({partition: range(first, stop)}), max_bytes)
-        stop = kept[0].offset if dropped else first
-        # large ones have neighbours of their size: then little is read twice
+        newest, size, dropped = _newest(read({partition: range(first, stop)}), max_bytes)
+        stop = newest[0].offset if dropped else first
+        # neighbours of large records are usually large, so smaller chunks avoid reading twice
         if dropped:
-            chunk = len(kept)
+            chunk = len(newest)
         elif 2 * size <= max_bytes:
             chunk = min(_CHUNK, 2 * chunk)
-        while kept:
-            yield kept.pop()
+        while newest:
+            yield newest.pop()
 
 
 def _newest(records: Iterable[Record], max_bytes: int) -> tuple[deque[Record], int, bool]:
-    """The newest of these records, one at least, in order; their bytes; whether there were more."""
-    kept, size, dropped = deque[Record](), 0, False
+    """The newest records in order (at least one), their bytes, and whether any were dropped."""
+    newest, size, dropped = deque[Record](), 0, False
     for record in records:
-        kept.append(record)
+        newest.append(record)
         size += _size(record)
-        while size > max_bytes and len(kept) > 1:
-            size -= _size(kept.popleft())
+        while size > max_bytes and len(newest) > 1:
+            size -= _size(newest.popleft())
             dropped = True
-    return kept, size, dropped
+    return newest, size, dropped
 
 
 def _size(record: Record) -> int:
     size = len(record.key or b"") + len(record.value or b"")
     try:
         return size + sum(len(value or b"") for _, value in record.headers)
-    except FormatError:  # headers that are not UTF-8: the reader says so of this record
+    except FormatError:  # headers that are not UTF-8: `read_dead_letter` handles them
         return size

@@ -1,7 +1,7 @@
-"""Compare a dead letter with the record that it says it came from. Pure.
+"""Compare a dead letter with the record at its origin. Pure.
 
-Every service may write dead letters, so a dead letter proves nothing. Only the record at its origin
-does: who could write there, could have had it carried out anyway.
+Every service may write dead letters, so a dead letter alone proves nothing. The record at its
+origin does: a principal that may write there could have the event carried out anyway.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _DESTRUCTIVE: Final = (RestoreRequested, CleaningReleased, AbortedCleaningReleas
 
 
 def difference(dead_letter: DeadLetter, origin: Record | None) -> str:
-    """Why a dead letter is not the record at its origin; empty if it is.
+    """How a dead letter differs from the record at its origin; empty if it does not.
 
-    Key, value, headers and the broker's timestamp are compared, except a value that was too large
-    for the dead letter's topic, and a timestamp that another tool did not write down.
+    Key, value, headers and the broker's timestamp are compared. Exceptions are a value that was too
+    large for the dead-letters topic, and a timestamp that another tool did not record.
 
     Args:
         dead_letter: The dead letter.
-        origin: The record at its origin; None if that is no longer in its topic.
+        origin: The record at its origin; None if it is no longer on its topic.
     """
     if uncopied := _uncopied(dead_letter):
         return uncopied
@@ -41,17 +41,17 @@ def difference(dead_letter: DeadLetter, origin: Record | None) -> str:
     same_value = dead_letter.record.value == origin.value
     same_time = dead_letter.origin_timestamp_ms in (None, origin.timestamp_ms)
     compared = {
-        "its key is not that": dead_letter.record.key == origin.key,
-        "its value is not that": same_value or not dead_letter.has_value,
-        "its headers are not those": same_headers,
-        "its time is not that": same_time,
+        "key": dead_letter.record.key == origin.key,
+        "value": same_value or not dead_letter.has_value,
+        "headers": same_headers,
+        "timestamp": same_time,
     }
-    found = (text for text, same in compared.items() if not same)
-    return next((f"{text} of the record at its origin" for text in found), "")
+    different = (part for part, same in compared.items() if not same)
+    return next((f"{part} and record at its origin differ" for part in different), "")
 
 
 def _uncopied(dead_letter: DeadLetter) -> str:
-    """How to publish the messages again that it stands for; empty if it is one message."""
+    """How to republish the messages that a dead letter stands for; empty if it has one message."""
     try:
         found = dict(dead_letter.record.headers)
     except FormatError:
@@ -60,15 +60,15 @@ def _uncopied(dead_letter: DeadLetter) -> str:
     if not ranges:
         return ""
     return (
-        f"it stands for {sum(map(len, ranges))} messages that were not copied. Publish what is"
-        f" there again with: tidegate replay events --topic {dead_letter.origin.topic} --partition"
+        f"it stands for {sum(map(len, ranges))} messages that were not copied. To publish them"
+        f" again, run: tidegate replay events --topic {dead_letter.origin.topic} --partition"
         f" {dead_letter.origin.number} --from-offset {ranges[0].start} --to-offset"
         f" {ranges[-1].stop}. Then discard it"
     )
 
 
 def is_destructive(event: Event | None) -> bool:
-    """Whether carrying out an event destroys data."""
+    """Whether carrying out an event deletes data."""
     if isinstance(event, RestoreRequested):
         return not event.plan_only
     return isinstance(event, _DESTRUCTIVE)

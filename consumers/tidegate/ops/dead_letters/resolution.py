@@ -12,18 +12,17 @@ from tidegate.publisher import Message
 from tidegate.runtime.bus import Record
 
 REDRIVEN_FROM: Final = "tidegate-redriven-from"
-SAID_BY: Final = "tidegate-cli"
+SOURCE: Final = "tidegate-cli"
 _NOWHERE: Final = "unknown"
 
 
 def redriven_message(dead_letter: DeadLetter, original: Record) -> Message:
-    """The message to publish: the original one, and a header that names the dead letter.
+    """The original message, with a header that names the dead letter.
 
-    The key chooses the partition, as when it was first published; without a key it is the original
-    one.
+    The key determines the partition. A message without a key goes to its original partition.
     """
-    kept = [header for header in original.headers if header[0] != REDRIVEN_FROM]
-    headers = (*kept, (REDRIVEN_FROM, dead_letter.dead_letter_id.encode()))
+    others = [header for header in original.headers if header[0] != REDRIVEN_FROM]
+    headers = (*others, (REDRIVEN_FROM, dead_letter.dead_letter_id.encode()))
     number = original.partition.number if original.key is None else None
     return Message(original.partition.topic, original.key, original.value, headers, number)
 
@@ -50,7 +49,7 @@ def _fields(dead_letter: DeadLetter, by: str, at: datetime, wire: Wire) -> dict[
         "table": dead_letter.table,
         "location": event.location if event else _NOWHERE,
         "occurred_at": at,
-        "source": SAID_BY,
+        "source": SOURCE,
         "caused_by": dead_letter.dead_letter_id,
         "service": dead_letter.service,
         "origin_topic": dead_letter.origin.topic or _NOWHERE,

@@ -10,13 +10,13 @@ from tidegate.ops.dead_letters.dead_letter import DeadLetter
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterFilter:
-    """Conditions; every given one must hold."""
+    """Conditions; all that are set must hold."""
 
     ids: tuple[str, ...] = ()
-    """An id may be abbreviated."""
+    """Ids or their first characters; any of them. Empty: all."""
     service: str | None = None
     topic: str | None = None
-    """The topic it came from, by its full name or the part after the prefix."""
+    """The original's topic, by its full name or the part after the prefix."""
     table: str | None = None
     reason: str | None = None
     """Text in the reason, ignoring case."""
@@ -25,7 +25,7 @@ class DeadLetterFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no condition is given: everything matches."""
+        """Whether no condition is set, so that everything matches."""
         return self == DeadLetterFilter()
 
     def matches(self, dead_letter: DeadLetter) -> bool:

@@ -1,8 +1,8 @@
-"""Skip one offset that a service can't get past: on record, and only while the service is stopped.
+"""Skip one offset that a service can't get past, with an audit event; the service must be stopped.
 
-The dead letter names the place only, because a record that can't be read can't be copied. It is
-resolved at once by an audit event that says who skipped it and why. Repeated after a crash, both
-have the ids that they had.
+A record that can't be read can't be copied, so the dead letter names its location only. An audit
+event with the person and the reason resolves it at once. A repetition after a crash writes both
+with the same ids.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidegate.errors import ConfigError, TidegateError
 from tidegate.events import DeadLetterDiscarded, derived_id
 from tidegate.events.audit import UNKNOWN_TABLE
 from tidegate.events.topics import DEAD_LETTERS, OUTCOME_TOPIC, changelog, topic_of
-from tidegate.ops.dead_letters.resolution import SAID_BY
+from tidegate.ops.dead_letters.resolution import SOURCE
 from tidegate.ops.groups import Groups
 from tidegate.publisher import Message
 from tidegate.registry import wire_for
@@ -42,7 +42,7 @@ class Skip:
 
     @property
     def dead_letter_id(self) -> str:
-        """The id of the dead letter, the same however often it is skipped."""
+        """The id of the dead letter; repeated skips of the offset have the same id."""
         where = self.partition
         return derived_id("skipped", self.service, where.topic, str(where.number), str(self.offset))
 
@@ -53,7 +53,7 @@ def plan_skip(settings: Settings, service: str, topic: str, number: int, offset:
     Raises:
         ConfigError: there is no such service, or it does not consume that topic.
         GroupInUseError: the service is running.
-        TidegateError: the service would go on elsewhere.
+        TidegateError: the service would resume at another offset.
     """
     prefix = settings.topics.prefix
     if service not in CONSUMED_EVENTS:
@@ -78,8 +78,8 @@ def plan_skip(settings: Settings, service: str, topic: str, number: int, offset:
     following = groups.committed(group, [partition]).get(partition, available.first)
     if offset != following:
         raise TidegateError(
-            f"{service} reads offset {following} of {partition.topic}[{number}] next: only that one"
-            " can be skipped"
+            f"{service} reads offset {following} of {partition.topic}[{number}] next, and only"
+            " that one can be skipped"
         )
     if offset >= available.end:
         raise TidegateError(f"{partition.topic}[{number}] has no record at offset {offset} yet")
@@ -90,7 +90,7 @@ def carry_out_skip(settings: Settings, skip: Skip, by: str, because: str, at: da
     """Publish the dead letter and the audit event, then move the service past the offset.
 
     Raises:
-        GroupInUseError: the service was started meanwhile; it was not moved.
+        GroupInUseError: the service was started meanwhile; its offset was not moved.
         FencedError: likewise.
     """
     prefix = settings.topics.prefix
@@ -146,7 +146,7 @@ def _audit_event(skip: Skip, by: str, because: str, at: datetime) -> DeadLetterD
         table=UNKNOWN_TABLE,
         location=_UNKNOWN,
         occurred_at=at,
-        source=SAID_BY,
+        source=SOURCE,
         caused_by=skip.dead_letter_id,
         service=skip.service,
         origin_topic=skip.partition.topic,

@@ -1,4 +1,4 @@
-"""What became of dead letters: their resolutions, read as far back as they are asked for."""
+"""The resolutions of dead letters, read from the outcomes only as far back as needed."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tidegate.runtime.bus import Partition, Record
 
 OPEN: Final = "open"
 MARGIN_MS: Final = 60 * 60 * 1000
-"""How far the clocks of two brokers may differ, and how much is read at least."""
+"""The most that two brokers' clocks may differ, and the shortest span that is read."""
 _RESOLUTIONS: Final = (DeadLetterRedriven, DeadLetterDiscarded)
 
 
 class Topics(Protocol):
-    """What is asked of the broker (see `tidegate.runtime.kafka.topic_reader`)."""
+    """Requests to the broker (see `tidegate.runtime.kafka.topic_reader`)."""
 
     def spans(self, topic: str) -> Mapping[Partition, range]:
-        """The offsets that each partition holds."""
+        """The offsets of each partition."""
         ...
 
     def offsets_at(self, topic: str, moment: datetime) -> Mapping[Partition, int]:
-        """The first offset of each partition from a time on."""
+        """The first offset of each partition at or after a time."""
         ...
 
     def read(self, spans: Mapping[Partition, range]) -> Iterable[Record]:
@@ -36,11 +36,10 @@ class Topics(Protocol):
 
 @dataclass(slots=True)
 class Resolutions:
-    """The resolutions by dead letter id; the latest one of each counts.
+    """The resolutions by dead letter id; the latest one per dead letter counts.
 
-    A resolution is younger than its dead letter. So of the outcomes only those are read that are
-    younger than the dead letters asked about, each once: the newest dead letters cost little,
-    however many outcomes there are.
+    A resolution is younger than its dead letter. So only outcomes younger than the requested ones
+    are read, each once: the newest dead letters cost little, even with many outcomes.
     """
 
     topics: Topics
@@ -53,7 +52,7 @@ class Resolutions:
     _latest: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
 
     def state_of(self, dead_letter_id: str, appended_ms: int) -> str:
-        """Open, redriven or discarded.
+        """The state of a dead letter: open, redriven or discarded.
 
         Args:
             dead_letter_id: The dead letter's id.
@@ -65,20 +64,20 @@ class Resolutions:
         return state
 
     def _read_back_to(self, since_ms: int) -> None:
-        # each time twice as far, so that thousands of dead letters cost a few requests
+        # every step reads twice as far back, so that thousands of dead letters cost few requests
         self._since_ms = max(0, since_ms - self._step_ms)
         self._step_ms *= 2
         if self._before is None:
-            self._before = {part: each.stop for part, each in self.topics.spans(self.topic).items()}
+            self._before = {part: span.stop for part, span in self.topics.spans(self.topic).items()}
         at = datetime.fromtimestamp(self._since_ms / 1000, UTC)
         starts = self.topics.offsets_at(self.topic, at)
         before = self._before
         unread = {part: range(min(starts[part], stop), stop) for part, stop in before.items()}
         for record in self.topics.read(unread):
-            self._note(record)
+            self._record_resolution(record)
         self._before = {part: span.start for part, span in unread.items()}
 
-    def _note(self, record: Record) -> None:
+    def _record_resolution(self, record: Record) -> None:
         try:
             if self.wire.kind(record.value, record.headers) not in _RESOLUTIONS:
                 return

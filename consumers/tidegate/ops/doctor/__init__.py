@@ -1,4 +1,4 @@
-"""The doctor: independent checks of a deployment, each with what was found and what to do."""
+"""The doctor: independent checks of a deployment, each with a finding and advice."""
 
 from __future__ import annotations
 

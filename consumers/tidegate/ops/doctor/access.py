@@ -1,4 +1,4 @@
-"""Does this principal have the access rights that a service needs."""
+"""Check whether this principal has the access rights that a service needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.ops.topics.acls import Acl, acls
 from tidegate.service.catalogue import DECIDERS, EXECUTORS
 
 Allowed = Mapping[tuple[str, str], frozenset[str]]
-"""The allowed operations by resource and name; without those that the broker does not report."""
+"""The allowed operations by resource and name; unreported resources are left out."""
 
 
 def check_access(broker: Broker, service: str) -> Finding:
@@ -25,17 +25,17 @@ def check_access(broker: Broker, service: str) -> Finding:
 
 
 def compare_rights(service: str, needed: Sequence[Acl], allowed: Allowed) -> Finding:
-    """Compare the needed rights with those that the broker reports. Pure."""
+    """Compare the needed rights with the rights that the broker reports. Pure."""
     check = f"access {service}"
     missing = [
-        each
-        for each in needed
-        if each.operation not in allowed.get((each.resource, each.name), {each.operation})
+        right
+        for right in needed
+        if right.operation not in allowed.get((right.resource, right.name), {right.operation})
     ]
-    unreported = [each for each in needed if (each.resource, each.name) not in allowed]
-    unknown = sorted({each.resource for each in unreported})
+    unreported = [right for right in needed if (right.resource, right.name) not in allowed]
+    unknown = sorted({right.resource for right in unreported})
     if missing:
-        rights = ", ".join(f"{each.operation} {each.resource} {each.name}" for each in missing)
+        rights = ", ".join(f"{right.operation} {right.resource} {right.name}" for right in missing)
         advice = "run the doctor as the service's principal, or grant them: tidegate topics acls"
         return Finding(check, Status.FAIL, f"this principal may not {rights}", advice)
     known = "this principal has all rights that the broker reports"
@@ -45,7 +45,7 @@ def compare_rights(service: str, needed: Sequence[Acl], allowed: Allowed) -> Fin
 
 def _allowed(broker: Broker, needed: Sequence[Acl]) -> dict[tuple[str, str], frozenset[str]]:
     names = {
-        kind: sorted({each.name for each in needed if each.resource == kind})
+        kind: sorted({right.name for right in needed if right.resource == kind})
         for kind in ("topic", "group")
     }
     options: dict[str, Any] = {

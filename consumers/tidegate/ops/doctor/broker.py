@@ -1,4 +1,4 @@
-"""Is the broker reachable, are its topics as declared, are a decider's topics co-partitioned."""
+"""Check that the broker is reachable, topics are as declared, and deciders' are co-partitioned."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidegate.service.settings import Settings, TopicSettings
 REQUEST_TIMEOUT: Final = 5.0
 """Seconds for a request."""
 RESULT_TIMEOUT: Final = REQUEST_TIMEOUT + 1
-"""Longer than the request's: the client's own error says more than our time-out."""
+"""Longer than the request's, because the client's own error is more specific than our time-out."""
 _ADVICE: Final = (
     "start it, or correct the settings: KAFKA_BOOTSTRAP_SERVERS, or in [kafka]"
     " bootstrap.servers, security.protocol, sasl.*, ssl.*"
@@ -28,13 +28,13 @@ _ADVICE: Final = (
 
 
 class Broker:
-    """The cluster of the settings. Nothing is written to it."""
+    """The cluster of the settings, read-only."""
 
     def __init__(self, settings: Settings) -> None:
         """Create the clients; nothing is sent yet.
 
         Raises:
-            ConfigError: no broker is named, or librdkafka refuses a setting.
+            ConfigError: no broker is configured, or librdkafka refuses a setting.
         """
         self.connection = settings.connection()
         self.topics = settings.topics
@@ -48,7 +48,7 @@ class Broker:
         self.groups = Groups(self.admin, KafkaMetadata(self.connection))
 
     def reached(self) -> Finding:
-        """Whether a broker responds, and how many there are."""
+        """Whether a broker responds, and the number of brokers."""
         try:
             future = self.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT)
             cluster = future.result(RESULT_TIMEOUT)
@@ -63,28 +63,28 @@ class Broker:
         """Whether every topic exists as declared."""
         declared = deployment(self.topics, DECIDERS)
         try:
-            found = describe_topics(self.admin, [each.name for each in declared], REQUEST_TIMEOUT)
+            found = describe_topics(self.admin, [topic.name for topic in declared], REQUEST_TIMEOUT)
         except ConfigError as error:
             return not_permitted("topics", error)
         if wrong := differences(declared, found):
             seen = "; ".join(map(str, wrong))
-            hidden = all(each.what == "settings" for each in wrong)
+            hidden = all(difference.what == "settings" for difference in wrong)
             state = Status.WARN if hidden else Status.FAIL
             return Finding("topics", state, seen, "see: tidegate topics check")
         return Finding("topics", Status.OK, f"all {len(declared)} are as declared")
 
     def check_copartitioning(self) -> Finding:
         """Whether all topics of each decider have the same number of partitions."""
-        names = [each.name for each in deployment(self.topics, DECIDERS)]
+        names = [topic.name for topic in deployment(self.topics, DECIDERS)]
         try:
             found = describe_topics(self.admin, names, REQUEST_TIMEOUT)
         except ConfigError as error:
             return not_permitted("co-partitioning", error)
-        counts = {name: each.partitions for name, each in found.items()}
+        counts = {name: topic.partitions for name, topic in found.items()}
         return copartitioning(decider_topics(self.topics), counts)
 
     def _why(self, error: KafkaError) -> str:
-        """The cause: a time-out does not mention a refused login or connection."""
+        """The underlying cause: a time-out does not mention a refused login or connection."""
         self.admin.poll(0)
         causes = [
             fault
@@ -127,7 +127,10 @@ def copartitioning(groups: Mapping[str, Sequence[str]], partitions: Mapping[str,
         if len({partitions[name] for name in names}) > 1
     ]
     if wrong:
-        advice = "create them again with one number: a table's events and state are separated"
+        advice = (
+            "create them again with the same number of partitions: a table's events and state are"
+            " on different partitions"
+        )
         return Finding(check, Status.FAIL, "; ".join(wrong), advice)
     return Finding(
         check,

@@ -1,4 +1,4 @@
-"""Can a decider's state be restored from its changelog, and does it fit the topics of today."""
+"""Check that a decider's state can be restored from its changelog and matches its topics."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from tidegate.service.settings import Settings
 
 _NEARLY_FULL: Final = 0.5
 _TOGETHER: Final = 8
-"""Changelog partitions that are read by one consumer, and in memory, at the same time, at most."""
+"""The maximum number of changelog partitions that one consumer reads into memory together."""
 _BYTES_TOGETHER: Final = 32 * 2**20
-"""Of their records, unless one partition alone has more; a decider holds each of its own, too."""
+"""The bytes of their records together, unless one partition alone has more."""
 _MEGA: Final = 2**20
 Records = Iterable[tuple[bytes, bytes | None]]
 
 
 @dataclass(slots=True)
 class ChangelogSummary:
-    """What was found in a decider's changelog, some partitions after others."""
+    """The findings of a decider's changelog, added up over its partitions."""
 
     tables: int = 0
     largest: int = 0
@@ -42,7 +42,7 @@ class ChangelogSummary:
     """The table of that record."""
     faults: list[str] = field(default_factory=list[str])
     separated: str = ""
-    """Why tables have their state on another partition than their events; empty if none has."""
+    """Why tables have their state on another partition than their events; empty if they match."""
 
     def add(self, store: Store, partitions: int | None = None) -> None:
         """Count what a partition's state holds, once its changelog is read.
@@ -61,7 +61,7 @@ class ChangelogSummary:
     def compare(
         self, position: Position, inputs: Iterable[tuple[str, Watermarks, int | None]]
     ) -> None:
-        """Compare a partition's positions with its inputs as they are once it was read.
+        """Compare a partition's positions with its input topics.
 
         Args:
             position: The partition's.
@@ -74,7 +74,7 @@ class ChangelogSummary:
                 self.faults.append(str(error))
 
     def merge(self, other: ChangelogSummary) -> None:
-        """Add what was found in other partitions."""
+        """Add the findings of other partitions."""
         self.tables += other.tables
         if other.largest > self.largest:
             self.largest, self.largest_of = other.largest, other.largest_of
@@ -82,7 +82,7 @@ class ChangelogSummary:
         self.separated = self.separated or other.separated
 
     def measured(self, records: Records) -> Iterator[tuple[bytes, bytes | None]]:
-        """The same records, of which the largest is noted."""
+        """Yield the records unchanged, and remember the largest one."""
         for key, value in records:
             if (size := len(value or b"")) > self.largest:
                 table = key.partition(b"\x00")[0].decode(errors="replace")
@@ -90,10 +90,10 @@ class ChangelogSummary:
             yield key, value
 
     def finding(self, decider: str, max_bytes: int | None) -> Finding:
-        """The result of the check; `max_bytes` is the largest record that the changelog accepts."""
+        """The result of the check; `max_bytes` is the changelog's `max.message.bytes`."""
         check = f"state {decider}"
         if self.separated:
-            advice = "stop all services, then run: tidegate topics grow --partitions N --execute"
+            advice = "move to new topics: see More partitions in docs/topics.md"
             return Finding(check, Status.FAIL, self.separated, advice)
         if self.faults:
             advice = f"stop it, then run: tidegate replay group {decider} --to-earliest --execute"
@@ -106,14 +106,17 @@ class ChangelogSummary:
             f"; the record of {self.largest_of} has {self.largest / _MEGA:.1f} MB before"
             f" compression, and the changelog accepts {max_bytes / _MEGA:.1f} MB after it"
         )
-        advice = "see what this table waits for, or raise max.message.bytes of the changelog"
+        advice = (
+            "run tidegate waiting to see why this table's state is large, or raise"
+            " max.message.bytes of the changelog"
+        )
         return Finding(check, Status.WARN, seen, advice)
 
 
 def check_state(broker: Broker, decider: str, progress: Observer = iter) -> Finding:
-    """Restore a decider's changelog read-only: no decider is fenced, nothing is written.
+    """Restore a decider's changelog read-only: fence no decider, and write nothing.
 
-    Its records pass through `progress`.
+    The records pass through `progress`.
     """
     check, prefix = f"state {decider}", broker.topics.prefix
     topic = changelog(decider).name(prefix)
@@ -130,7 +133,7 @@ def check_state(broker: Broker, decider: str, progress: Observer = iter) -> Find
             return not_permitted(check, error)
         advice = (
             f"stop it, delete {topic}, then run: tidegate topics create, and tidegate replay group"
-            f" {decider} --to-earliest --execute; events older than its topics are lost to it"
+            f" {decider} --to-earliest --execute; it loses events that its topics no longer have"
         )
         return Finding(check, Status.FAIL, str(error), advice)
     limit = (found.settings or {}).get("max.message.bytes")
@@ -141,8 +144,8 @@ def _read(broker: Broker, decider: str, partitions: int, progress: Observer) -> 
     prefix, kind = broker.topics.prefix, subject_of(decider, Settings())
     topic = changelog(decider).name(prefix)
     inputs = sorted({topic_of(event).name(prefix) for event in CONSUMED_EVENTS[decider]})
-    # offsets, then changelog, then watermarks: a running decider writes its changelog before it
-    # commits, and its inputs grow meanwhile
+    # This order avoids false alarms while the decider runs: it writes its changelog before it
+    # commits, and its inputs grow meanwhile.
     parts = [Partition(name, number) for name in inputs for number in range(partitions)]
     starts = broker.groups.committed(f"{prefix}.{decider}", parts)
     metadata = KafkaMetadata(broker.connection)
@@ -177,7 +180,7 @@ def _restore(
     """Restore partitions as the coordinator would, from records of all of them.
 
     Returns:
-        The bytes of each partition's records.
+        The bytes of the records, by partition.
     """
     read = Counter[int]()
     found: dict[int, list[tuple[bytes, bytes | None]]] = {number: [] for number in stores}

@@ -1,4 +1,4 @@
-"""Do the client settings break a guarantee; as what do the services join their groups."""
+"""Check the Kafka client settings, and how services join their consumer groups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.service.settings import Settings
 
 _CHECK = "client settings"
 _RESTART_MS: Final = 10_000
-"""What a restart may well take: a supervisor's pause, the imports, the first poll."""
+"""The time of a usual restart: a supervisor's pause, the imports, the first poll."""
 
 
 def check_client_settings(settings: Settings) -> Finding:
@@ -30,11 +30,11 @@ def check_client_settings(settings: Settings) -> Finding:
 
 
 def check_membership(settings: Settings, services: Sequence[str]) -> Finding:
-    """Whether a restart takes its partitions back, and whether it has the time to."""
+    """Whether a restarted service gets its partitions back, and whether its time-out suffices."""
     check, timeout_ms = "membership", settings.services.session_timeout_ms
     static = instance_ids(settings, services)
     if not static:
-        seen = "dynamic: a restart moves partitions twice, and a crash is noticed after"
+        seen = "dynamic: a restart rebalances twice, and a crash is noticed after"
         return Finding(check, Status.OK, f"{seen} {timeout_ms / 1000:g} s")
     seen = (
         f"static: {', '.join(static.values())}; a process that stops keeps its partitions for"

@@ -1,4 +1,4 @@
-"""How far the clocks of services and broker differ. Nothing is decided by them."""
+"""How far the clocks of services and broker differ. No decision depends on them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CHECK: Final = "clock"
 
 def check_clock(broker: Broker) -> Finding:
     """Compare the newest outcome's own time with the time at which the broker appended it."""
-    newest = max(_last(broker), key=lambda each: each.timestamp_ms, default=None)
+    newest = max(_last(broker), key=lambda record: record.timestamp_ms, default=None)
     written = dict(newest.headers).get("ce_time") if newest else None
     if newest is None or written is None:
         return Finding(_CHECK, Status.SKIPPED, "unknown: there is no outcome yet to compare")
@@ -36,7 +36,7 @@ def compare_clocks(written: datetime, appended: datetime) -> Finding:
     seen = f"the newest outcome was appended {between:+.1f} s after its writer's clock"
     if abs(between) <= _APART.total_seconds():
         return Finding(_CHECK, Status.OK, seen)
-    advice = "synchronise the clocks (NTP): nothing is decided by them, but people read these times"
+    advice = "synchronise the clocks (NTP): no decision depends on them, but people read the times"
     return Finding(_CHECK, Status.WARN, seen, advice)
 
 
@@ -44,7 +44,7 @@ def _last(broker: Broker) -> Iterator[Record]:
     """The last record of each partition of the outcomes."""
     outcomes = OUTCOME_TOPIC.name(broker.topics.prefix)
     spans = offset_ranges(broker.admin, [outcomes])
-    last = [TopicPartition(*each, span.stop - 1) for each, span in spans.items() if span]
+    last = [TopicPartition(*part, span.stop - 1) for part, span in spans.items() if span]
     consumer = Consumer(
         {
             **broker.connection,

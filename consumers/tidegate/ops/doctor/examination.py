@@ -39,7 +39,7 @@ _READING: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What the doctor may do beyond reading."""
+    """Checks that do more than read, off by default."""
 
     write: bool = False
     """Create and remove a hidden file in each warehouse root."""
@@ -53,13 +53,13 @@ def examine(
     extras: Extras = Extras(),
     progress: Observer = iter,
 ) -> Iterator[Finding]:
-    """Run every check; yields each finding as it comes.
+    """Run every check, and yield findings as they come.
 
     Args:
         settings: The deployment.
-        services: Those whose offsets, state and access rights are checked.
-        extras: What may be done beyond reading.
-        progress: What is read of changelogs and topics passes through it.
+        services: The services whose offsets, state and access rights are checked.
+        extras: The checks that do more than read.
+        progress: Records of changelogs and topics pass through it.
     """
     broker, reached = _reach(settings)
     yield reached
@@ -84,7 +84,7 @@ def _reach(settings: Settings) -> tuple[Broker | None, Finding]:
 def _on_broker(
     broker: Broker | None, services: Sequence[str], progress: Observer
 ) -> Iterator[Check]:
-    """The checks that need a broker; without one they are listed as skipped."""
+    """The checks that need a broker; without a broker they are listed as skipped."""
     if broker is None:
         names = [f"offsets {service}" for service in services]
         names += [f"state {service}" for service in services if service in DECIDERS]
@@ -111,7 +111,7 @@ def _on_broker(
 
 
 def _inputs(services: Sequence[str]) -> list[Topic]:
-    """The topics that these services read: a service's own principal may read no others."""
+    """The topics that these services read: their principals may not read other topics."""
     return [topic for topic in INPUT_TOPICS if set(services).intersection(topic.readers)]
 
 
@@ -134,6 +134,6 @@ def _elsewhere(settings: Settings, services: Sequence[str], extras: Extras) -> I
     for root in roots:
         yield Check(f"root {root}", partial(check_root, root, roots, options, probe=probe))
     if not roots:
-        nothing = "none is configured: the executors may not change any table"
+        nothing = "no root is configured: the executors may not change any table"
         advice = "list them in [warehouse] roots"
         yield Check("roots", partial(Finding, "roots", Status.FAIL, nothing, advice))

@@ -1,4 +1,4 @@
-"""A check's finding, and a runner in which no check hangs or stops the others."""
+"""A check's finding, and its runner: a check can't hang or stop the others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the doctor: the check, its result, what was found, what to do."""
+    """One line of the doctor: the check, its result, the observation and the advice."""
 
     check: str
     state: Status
@@ -49,9 +49,9 @@ class Check:
     seconds: float = 15.0
 
     def run(self) -> Finding:
-        """Run the check; whatever it raises is a finding."""
+        """Run the check; an exception becomes a finding."""
         results: list[Finding] = []
-        # a daemon: a check that hangs in a file system must not keep the process from ending
+        # a daemon thread: a check that hangs in a file system must not block the process's exit
         thread = threading.Thread(target=lambda: results.append(self._result()), daemon=True)
         thread.start()
         thread.join(self.seconds)
@@ -68,7 +68,7 @@ class Check:
             except KafkaException as error:
                 if time.monotonic() > until:
                     return self.failed(error.args[0].str(), "see the broker's log")
-                # a coordinator or leader that is being elected is not a failure
+                # retry: the election of a coordinator or leader is not a failure
                 time.sleep(_PAUSE)
             except Exception as error:  # noqa: BLE001 - a check that fails never stops the others
                 return self.failed(

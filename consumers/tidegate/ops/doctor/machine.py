@@ -1,4 +1,4 @@
-"""What is installed on this machine: versions, and whether Spark can run."""
+"""The versions installed on this machine, and whether Spark can run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NUMBERS: Final = 100
 
 
 def check_versions() -> Finding:
-    """The versions of everything involved, as far as they are known here."""
+    """The versions of Python, Tidegate and its libraries."""
     installed = {name: _version(name) for name in ("tidegate", "confluent-kafka", "pyspark")}
     parts = [
         f"Python {platform.python_version()}",

@@ -1,4 +1,4 @@
-"""Does the Metastore answer, is its own Cleaner off, and does a bridge watch the same one."""
+"""Check that the Metastore answers, its own Cleaner is off, and a bridge watches this Metastore."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOCKLESS: Final = "hive.acid.lockless.reads.enabled"
 
 
 def metastore_checks(settings: BridgeSettings | None, broker: Broker | None) -> Iterator[Check]:
-    """The checks of `[bridge.metastore]`; none where it is not configured."""
+    """The checks of `[bridge.metastore]`; empty if it is not configured."""
     if settings is None:
         return
     seconds = 5 + settings.timeout_ms / 250
@@ -64,7 +64,7 @@ def _check_cleaner(settings: BridgeSettings, where: str) -> Finding:
 def judge_cleaner(check: str, setting: Callable[[str], str | None]) -> Finding:
     """Whether this instance runs Hive's own Cleaner, by its settings. Pure.
 
-    Hive 4 has a setting for it. Before, the Cleaner was started together with the Initiator.
+    Hive 4 has a setting for it. Before Hive 4, the Cleaner started together with the Initiator.
     """
     cleaner, initiator = setting(_CLEANER), setting(_INITIATOR)
     if _is_on(cleaner) or (cleaner is None and _is_on(initiator)):
@@ -81,20 +81,20 @@ def judge_cleaner(check: str, setting: Callable[[str], str | None]) -> Finding:
         return Finding(
             check,
             Status.WARN,
-            f"{_LOCKLESS} is true: readers take no locks, so every transaction is waited for; and"
-            " the directories of tables and partitions that are dropped without waiting are"
-            " removed by Hive's Cleaner only",
+            f"{_LOCKLESS} is true: readers take no locks, so Tidegate waits for every transaction;"
+            " and only Hive's Cleaner removes the directories of tables and partitions that are"
+            " dropped without waiting",
             "turn it off, or remove the directories of dropped tables by hand",
         )
     if cleaner is None and initiator is None:
-        seen = "this Metastore does not tell its settings"
+        seen = "this Metastore does not report its settings"
         advice = f"make sure that {_CLEANER} and {_INITIATOR} are false where they are set"
         return Finding(check, Status.WARN, seen, advice)
     return Finding(check, Status.OK, "Hive's own Cleaner is off")
 
 
 def check_bridge(settings: BridgeSettings, broker: Broker) -> Finding:
-    """Whether a bridge runs, and whether the Metastore is the one that it has watched."""
+    """Whether a bridge runs, and whether it has watched this Metastore."""
     check = "metastore bridge"
     prefix = broker.topics.prefix
     members = broker.groups.members(group_of(prefix))
@@ -109,9 +109,9 @@ def check_bridge(settings: BridgeSettings, broker: Broker) -> Finding:
     except (TransientError, MetastoreRefusedError) as error:
         return Finding(check, Status.SKIPPED, str(error))
     if not members:
-        seen = "none runs: no vacuum is published, and no lock is released"
+        seen = "no bridge runs: no vacuum or release of a lock is published"
         return Finding(check, Status.WARN, seen, "start: tidegate bridge metastore")
-    before = "" if known != Baseline() else "; it has not looked yet"
+    before = "" if known != Baseline() else "; it has not polled yet"
     return Finding(check, Status.OK, f"{len(members)} run, one of them active{before}")
 
 

@@ -1,4 +1,4 @@
-"""Would every service resume at its committed offset, or are those records no longer there."""
+"""Check whether every service would resume at its committed offset, or its records are gone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def compare_offsets(
     committed: Mapping[Partition, int],
     available: Mapping[Partition, range],
 ) -> Finding:
-    """Compare committed offsets with what the partitions hold. Pure."""
+    """Compare committed offsets with the available offsets. Pure."""
     check = f"offsets {service}"
     if not committed:
         return Finding(check, Status.OK, "not started yet: it will read from the beginning")
@@ -54,7 +54,7 @@ def compare_offsets(
 
 
 def offset_ranges(admin: AdminClient, topics: Sequence[str]) -> dict[Partition, range]:
-    """The offsets that every partition of those of the topics holds that exist."""
+    """The available offsets of every partition; topics that do not exist are left out."""
     partitions = [
         TopicPartition(name, number)
         for name, found in describe_topics(admin, topics, REQUEST_TIMEOUT).items()
@@ -67,8 +67,8 @@ def offset_ranges(admin: AdminClient, topics: Sequence[str]) -> dict[Partition, 
     end = LatestSpec()  # type: ignore[no-untyped-call]
     ends = [
         {
-            Partition(each.topic, each.partition): future.result(RESULT_TIMEOUT).offset
-            for each, future in admin.list_offsets(
+            Partition(part.topic, part.partition): future.result(RESULT_TIMEOUT).offset
+            for part, future in admin.list_offsets(
                 dict.fromkeys(partitions, spec), request_timeout=REQUEST_TIMEOUT
             ).items()
         }

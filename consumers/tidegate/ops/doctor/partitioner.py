@@ -1,4 +1,4 @@
-"""Does this machine's Kafka client choose the same partitions as a JVM's client."""
+"""Check whether this machine's Kafka client chooses the same partitions as the Java client."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check_partitioner(partitioner: object = PARTITIONER) -> Finding:
     """Send known keys to librdkafka's in-process broker, and compare their partitions.
 
     Args:
-        partitioner: The client setting of that name, the only one that matters here.
+        partitioner: The client setting `partitioner`.
     """
     name = str(partitioner)
     wrong = [
@@ -48,7 +48,7 @@ def check_partitioner(partitioner: object = PARTITIONER) -> Finding:
 
 
 def _placed(partitioner: str) -> dict[str, tuple[int, int]]:
-    """For each key its partition, and the number of partitions."""
+    """The partition of each key, and the number of partitions."""
     inside = {
         "test.mock.num.brokers": 1,
         "partitioner": partitioner,

@@ -1,4 +1,4 @@
-"""Are events on the partition of their table: another partitioner puts them elsewhere."""
+"""Check whether events are on their table's partition: another partitioner misplaces them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tidegate.runtime.kafka.partition_reader import read_spans
 from tidegate.runtime.kafka.topic_reader import Observer
 
 _LAST: Final = 1000
-"""Records of each partition that are looked at, counted from its end."""
+"""Records that are checked at the end of each partition."""
 
 
 def check_placement(broker: Broker, topic: Topic, progress: Observer = iter) -> Finding:
-    """Whether the newest events of a topic, which pass `progress`, are on their partitions."""
+    """Whether the newest events of a topic are on their partitions; they pass `progress`."""
     name = topic.name(broker.topics.prefix)
     spans = {
         part: range(max(span.start, span.stop - _LAST), span.stop)
@@ -63,7 +63,7 @@ def compare_placement(topic: str, records: Iterable[Record], partitions: int) ->
 
 
 def _table(record: Record) -> str | None:
-    """The table that a key names; None if it is not a table's name."""
+    """The table named by the key; None if it is not a table's name."""
     try:
         name = (record.key or b"").decode()
         return name if table_identity(name) == name else None
@@ -74,4 +74,4 @@ def _table(record: Record) -> str | None:
 INPUT_TOPICS: Final = tuple(
     topic for topic in TOPICS if topic.events and topic.suffix != "outcomes"
 )
-"""Those whose events a decider or executor relies on finding on the table's partition."""
+"""Topics whose events deciders or executors expect on the table's partition."""

@@ -1,4 +1,4 @@
-"""Is the schema registry reachable, and does it have the schemas that will be written."""
+"""Check that the schema registry is reachable and has the schemas that will be written."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _CHECK: Final = "registry"
 
 
 def check_registry(settings: Settings) -> Finding:
-    """Look up every event's schema; none is registered.
+    """Look up every event's schema, without registering any.
 
     Raises:
         ConfigError: an option is invalid, or the client's dependencies are not installed.
-        RegistryRefusedError: the registry refuses us.
-        TransientError: it is unreachable.
+        RegistryRefusedError: the registry refuses access.
+        TransientError: the registry is unreachable.
     """
     if settings.registry is None:
         return Finding(_CHECK, Status.OK, "not configured: events are Avro single objects")
@@ -35,7 +35,7 @@ def check_registry(settings: Settings) -> Finding:
 
 
 def compare_schemas(subjects: int, missing: list[str], *, registers: bool) -> Finding:
-    """Whether a missing schema matters: not where its first use registers it. Pure."""
+    """Whether missing schemas are a failure; they are not if the first use registers them. Pure."""
     if not missing:
         return Finding(_CHECK, Status.OK, f"it has all {subjects} schemas")
     if registers:

@@ -18,14 +18,14 @@ from tidegate.service.catalogue import CONSUMED_EVENTS, EXECUTORS
 
 CHECK: Final = "offset retention"
 _SETTING: Final = "offsets.retention.minutes"
-_FOR_EVER: Final = 2**31 - 1
+_FOREVER: Final = 2**31 - 1
 _MINUTE: Final = 60_000
 
 
 def check_retention(broker: Broker) -> Finding:
-    """Whether an executor's offsets are kept for as long as the commands that it would read.
+    """Whether executors' offsets are retained for as long as their commands.
 
-    A decider's changelog has its own positions: it skips what it applied, wherever it resumes.
+    Deciders need no check: their changelogs have positions, so they skip applied events.
     """
     prefix = broker.topics.prefix
     names = sorted(
@@ -49,11 +49,11 @@ def check_retention(broker: Broker) -> Finding:
 
 
 def compare_retention(minutes: int, topics: Mapping[str, int]) -> Finding:
-    """Compare how long offsets are kept with how long topics are. Pure.
+    """Compare the retention of offsets with the retention of topics. Pure.
 
     Args:
-        minutes: How long the brokers keep the offsets of a group without a member.
-        topics: `retention.ms` of each topic; negative: for ever.
+        minutes: How long the brokers retain the offsets of a group without members.
+        topics: `retention.ms` of each topic; negative: forever.
     """
     if not topics:
         return Finding(
@@ -81,12 +81,12 @@ def _shortest(broker: Broker) -> int:
 
 
 def _minutes(milliseconds: int) -> int:
-    return _FOR_EVER if milliseconds < 0 else min(_FOR_EVER, -(-milliseconds // _MINUTE))
+    return _FOREVER if milliseconds < 0 else min(_FOREVER, -(-milliseconds // _MINUTE))
 
 
 def _days(minutes: int) -> str:
     return (
         "ever"
-        if minutes == _FOR_EVER
+        if minutes == _FOREVER
         else f"{timedelta(minutes=minutes) / timedelta(days=1):g} days"
     )

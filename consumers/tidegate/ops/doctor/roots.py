@@ -1,4 +1,4 @@
-"""Do the warehouse roots exist, and can they be read and written."""
+"""Check that the warehouse roots exist and can be read and written."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def check_root(
         root: The root.
         roots: All roots.
         options: fsspec's options, by protocol.
-        probe: The name of a file to create and remove in it; None: nothing is written.
+        probe: The name of a file to create in it and remove; None: write nothing.
 
     Raises:
-        ConfigError: it is not an absolute location, or a whole file system.
+        ConfigError: the root is not an absolute location, or is a complete file system.
     """
     check = f"root {root}"
     warehouse = Warehouse(WarehouseRoots.of(root), options)
@@ -54,7 +54,7 @@ def check_root(
 
 
 def check_store(root: str, *, allowed: bool) -> Finding:
-    """A root on a store that was never tested: refused by the services, or a known risk. Pure."""
+    """The finding for a root on an untested store: refused, or allowed with a warning. Pure."""
     check, seen = f"store {root}", f"this store was never tested; known faults: {KNOWN_FAULTS}"
     if on_hdfs(root):
         advice = "mount HDFS as a file system, and list the mounted path"

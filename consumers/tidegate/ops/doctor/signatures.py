@@ -1,4 +1,4 @@
-"""Who can have commands carried out: whoever holds a key, or whoever can write the topic."""
+"""Check who can have commands carried out: the holders of keys, or all writers of the topic."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _UNSIGNED = (
     " requests are what their publishers wrote"
 )
 _APPROVALS = (
-    "; so an approval of a restore protects from mistakes only: who may write there can write a"
-    " second name, and who may write commits can condemn one in any name"
+    "; so the approval of a restore only protects against mistakes: a principal that may write"
+    " there can use a second name, and one that may write commits can condemn one in any name"
 )
 
 
 def check_signatures(settings: Settings) -> Finding:
-    """Whether commands are signed, by keys that count, from a file that nobody else reads."""
+    """Whether commands must be signed, and whether the keys are valid and their files private."""
     security = settings.security
-    authorizer(settings)  # raises what is wrong with the keys
+    authorizer(settings)  # raises if a key is invalid
     if security.sign_with is not None:
         SigningKey.read(security.sign_with)
     if not security.require_signatures:
@@ -32,9 +32,9 @@ def check_signatures(settings: Settings) -> Finding:
         return Finding(_CHECK, Status.WARN, _UNSIGNED + (_APPROVALS if asks else ""), advice)
     now = datetime.now(UTC)
     valid = [key for key in security.keys if key.not_after is None or key.not_after > now]
-    names = ", ".join(sorted({each.name for each in valid}))
-    seen = f"required; {len(valid)} keys count: {names}"
+    names = ", ".join(sorted({key.name for key in valid}))
+    seen = f"required; {len(valid)} valid keys: {names}"
     if expired := len(security.keys) - len(valid):
-        advice = "remove them from [[security.keys]] once their commands are worked off"
+        advice = "remove them from [[security.keys]] once their commands have been processed"
         return Finding(_CHECK, Status.WARN, f"{seen}; {expired} have expired", advice)
     return Finding(_CHECK, Status.OK, seen)

@@ -1,4 +1,4 @@
-"""The events of a deployment's topics, read from the side: outcomes, commands, facts."""
+"""Read the events of a deployment's topics without a consumer group: outcomes, commands, facts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outcomes in parts as one event of the log. Pure."""
+"""Join the parts of an outcome to one event of the log. Pure."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tidegate.ops.event_log.logged import LoggedEvent
 
 
 class JoinedLog:
-    """Takes what was logged, oldest first, and gives an outcome in parts once, with its last part.
+    """Joins parts of outcomes: takes events oldest first, and yields complete ones.
 
-    A part without those before it is given as it is: it says which one it is. Parts whose last one
-    is missing are given when they begin again, or by `rest`.
+    A part whose predecessors are missing is yielded unchanged. Parts whose last one is missing are
+    yielded when the outcome starts again, or by `rest`.
     """
 
     def __init__(self) -> None:
-        """Begin without any part."""
+        """Start without parts."""
         self._joiner = PartsJoiner()
         self._waiting: dict[tuple[str, str | None], list[LoggedEvent]] = {}
 
     def add(self, logged: LoggedEvent) -> Iterator[LoggedEvent]:
-        """Take the next event; give what is whole, or will never be."""
+        """Take the next event; yield events that are complete or can't become complete."""
         event = logged.event
         if not isinstance(event, DirectoriesOutcome) or event.part is None:
             yield logged
@@ -34,15 +34,15 @@ class JoinedLog:
         elif not self._joiner.follows(event):
             yield logged
             return
-        whole = self._joiner.add(event)
-        if whole is None:
+        joined = self._joiner.add(event)
+        if joined is None:
             self._waiting.setdefault(key, []).append(logged)
         else:
             self._waiting.pop(key, None)
-            yield replace(logged, event=whole)
+            yield replace(logged, event=joined)
 
     def rest(self) -> Iterator[LoggedEvent]:
-        """The parts that have no last one."""
+        """The parts whose last one is missing."""
         for parts in self._waiting.values():
             yield from parts
         self._waiting.clear()

@@ -1,4 +1,4 @@
-"""Reading a topic's events from outside of any group, by table and time, oldest first."""
+"""Read a topic's events without a consumer group, by table and time, oldest first."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from tidegate.service.settings import Settings
 
 _TIMEOUT: Final = 10.0
 _PARTS: Final = 100
-"""Of an outcome at most; what is beyond a limit is read for them, so that none is cut."""
+"""The maximum number of parts of an outcome; so many more are read that none is cut off."""
 _RETRIES: Final = RetryPolicy(attempts=6, first=0.1, longest=1.0)
-"""A leader is elected, or a topic is new."""
+"""For the election of a leader, or a new topic."""
 ALL: Final = EventFilter()
 
 
 class EventLog:
-    """The events of a deployment's topics. Nothing is written, and no group's offsets move."""
+    """The events of a deployment's topics, read-only; no group's offsets change."""
 
     def __init__(self, config: Config, prefix: str, wire: Wire, metadata: KafkaMetadata) -> None:
-        """Take librdkafka's settings, the prefix of the topics, and how events are decoded."""
+        """Take librdkafka's settings, the prefix of the topics, and the decoder of events."""
         self._config, self._prefix, self._wire = config, prefix, wire
         self._metadata = metadata
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """The log of a deployment; where no broker answers, that is said after a few seconds."""
+        """The log of a deployment; its requests fail within seconds if no broker answers."""
         connection = settings.connection()
         metadata = KafkaMetadata.for_people(connection)
         return cls(connection, settings.topics.prefix, wire_for(settings.registry), metadata)
@@ -59,18 +59,18 @@ class EventLog:
         limit: int | None = None,
         follow: bool = False,
     ) -> Iterator[LoggedEvent | None]:
-        """The events of a topic that match, oldest first, by the time at which they were appended.
+        """The events of a topic that match, oldest first by the broker's timestamp.
 
-        They are read as they are taken: memory does not grow with the topic. An outcome in parts
-        is one event, with the place and time of its last part.
+        They are read lazily: memory does not grow with the topic. An outcome in parts is one event,
+        with the location and time of its last part.
 
         Args:
             topic: One of the declared topics.
-            wanted: Which events. Of tables named exactly, only their partitions are read.
-            since: Begin where the broker appended at this time or later; by default with the first.
-            limit: Only the newest so many of those that are there now.
-            follow: Go on with what is appended later, for ever; None is yielded now and then, so
-                that the caller can stop.
+            wanted: The conditions. For exact table names only those tables' partitions are read.
+            since: Start with events that the broker appended at this time or later; None: all.
+            limit: Only this many of the newest events that are on the topic now.
+            follow: Continue with new events without end; yields None now and then, so that the
+                caller can stop.
 
         Raises:
             ConfigError: the topic does not exist.
@@ -78,8 +78,8 @@ class EventLog:
         """
         spans = self.spans(topic, wanted, since)
         if limit is not None and wanted == ALL:  # the newest are among the last of each partition
-            most = limit + _PARTS
-            spans = {p: range(max(s.start, s.stop - most), s.stop) for p, s in spans.items()}
+            count = limit + _PARTS
+            spans = {p: range(max(s.start, s.stop - count), s.stop) for p, s in spans.items()}
         joined = JoinedLog()
         with MergedReader(self._config, spans) as reader:
             found = self._wanted(reader.records(), wanted, joined)
@@ -101,7 +101,7 @@ class EventLog:
                 yield from joined.add(logged)
 
     def _logged(self, record: Record, wanted: EventFilter) -> LoggedEvent | None:
-        """The event of a record, if it is wanted."""
+        """The event of a record, or None if it does not match."""
         key, value, headers = record.key, record.value, record.headers
         try:
             kind = self._wire.kind(value, headers)
@@ -115,7 +115,7 @@ class EventLog:
     def spans(
         self, topic: Topic, wanted: EventFilter = ALL, since: datetime | None = None
     ) -> Mapping[Partition, range]:
-        """The offsets to read: of which partitions, from where, and up to what is there now."""
+        """The offsets to read, by partition, up to the current end."""
         name = topic.name(self._prefix)
         self._metadata.require_connection()
         count = _RETRIES.call(lambda: self._metadata.partitions(name))
@@ -129,7 +129,7 @@ class EventLog:
         return {part: range(starts.get(part, mark.end), mark.end) for part, mark in marks.items()}
 
     def _offsets_at(self, parts: list[Partition], since: datetime) -> dict[Partition, int]:
-        """The first offset of each partition at a time or later; left out where there is none."""
+        """The first offset of each partition at or after a time; left out if there is none."""
         moment_ms = max(0, int(since.timestamp() * 1000))
         consumer = standalone_consumer(self._config, parts[0].topic)
         try:

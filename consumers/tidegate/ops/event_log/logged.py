@@ -11,7 +11,7 @@ from tidegate.runtime.bus import Record
 
 @dataclass(frozen=True, slots=True)
 class LoggedEvent:
-    """A record, and its event; else why it can't be decoded."""
+    """A record with its event, or the reason why it can't be decoded."""
 
     record: Record
     event: Event | None
@@ -19,11 +19,11 @@ class LoggedEvent:
 
     @property
     def at(self) -> datetime:
-        """When the broker appended it: the one clock that all events share."""
+        """When the broker appended it: the only clock that all events share."""
         return datetime.fromtimestamp(self.record.timestamp_ms / 1000, UTC)
 
     @property
     def place(self) -> str:
-        """Where it is, as topic/partition/offset."""
+        """Its location, as topic/partition/offset."""
         where = self.record.partition
         return f"{where.topic}/{where.number}/{self.record.offset}"

@@ -1,4 +1,4 @@
-"""The newest events of a log, whatever their size: large ones are kept compressed."""
+"""The newest events of a log, with large ones compressed in memory."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tidegate.ops.event_log.logged import LoggedEvent
 from tidegate.runtime.bus import Record
 
 LARGE: Final = 16_384
-"""Bytes of a record from which on its event is kept compressed: a decoded one has several times as
-many, in names of directories or in locks, which compress to a tenth."""
+"""Events of records with at least this many bytes are compressed. A decoded one takes several times
+as much memory, for names of directories or locks, which compress to a tenth."""
 _MANY_NAMES: Final = 200
 _FASTEST: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class _Packed:
-    """A large event: everything but the record's bytes, which are not needed any more."""
+    """A compressed large event, without the record's bytes, which are no longer needed."""
 
     bare: LoggedEvent
     kind: type[Event]
@@ -36,64 +36,64 @@ class _Packed:
         return cls(bare, type(event), zlib.compress(text, _FASTEST))
 
     def unpacked(self) -> LoggedEvent:
-        """The event again."""
+        """The event, decompressed."""
         return replace(self.bare, event=self.kind.model_validate_json(zlib.decompress(self.packed)))
 
 
 class NewestEvents(Sequence[LoggedEvent]):
-    """At most so many events, in the order in which they came.
+    """The newest events up to a limit, in the order of their arrival.
 
-    A large one is unpacked each time that it is asked for, so that only one of them takes its whole
-    memory; its record has neither a value nor headers then.
+    A large one is decompressed on each access, so that only one of them takes its full size in
+    memory. Its record has neither a value nor headers.
     """
 
     def __init__(self, limit: int, events: Iterable[LoggedEvent] = ()) -> None:
-        """Take events, and keep the last so many."""
-        self._kept: deque[LoggedEvent | _Packed] = deque(maxlen=limit)
+        """Take events, and retain the last `limit` ones."""
+        self._retained: deque[LoggedEvent | _Packed] = deque(maxlen=limit)
         self.dropped = 0
-        """How many older ones were not kept."""
+        """The number of older events that were dropped."""
         for event in events:
             self.add(event)
 
     def add(self, logged: LoggedEvent) -> None:
         """Take the next event."""
-        self.dropped += len(self._kept) == self._kept.maxlen
-        self._kept.append(_kept(logged))
+        self.dropped += len(self._retained) == self._retained.maxlen
+        self._retained.append(_packed(logged))
 
     def __len__(self) -> int:
-        """How many are kept."""
-        return len(self._kept)
+        """The number of retained events."""
+        return len(self._retained)
 
     def __iter__(self) -> Iterator[LoggedEvent]:
-        """One after the other."""
-        return map(_whole, self._kept)
+        """The retained events, oldest first."""
+        return map(_unpacked, self._retained)
 
     @overload
     def __getitem__(self, index: int) -> LoggedEvent: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[LoggedEvent]: ...
     def __getitem__(self, index: int | slice) -> LoggedEvent | Sequence[LoggedEvent]:
-        """One of them; or several, unpacked."""
+        """One event, or several, decompressed."""
         if isinstance(index, slice):
-            return [_whole(each) for each in list(self._kept)[index]]
-        return _whole(self._kept[index])
+            return [_unpacked(event) for event in list(self._retained)[index]]
+        return _unpacked(self._retained[index])
 
 
-def _kept(logged: LoggedEvent) -> LoggedEvent | _Packed:
+def _packed(logged: LoggedEvent) -> LoggedEvent | _Packed:
     event, size = logged.event, len(logged.record.value or b"")
     if event is None:
         return logged if size < LARGE else replace(logged, record=_place_of(logged))
-    # one in parts has only the bytes of its last part
+    # the record of an outcome in parts has only the bytes of its last part
     is_large = size >= LARGE or (
         isinstance(event, DirectoriesOutcome) and len(event.directories) > _MANY_NAMES
     )
     return _Packed.of(logged, event) if is_large else logged
 
 
-def _whole(kept: LoggedEvent | _Packed) -> LoggedEvent:
-    return kept.unpacked() if isinstance(kept, _Packed) else kept
+def _unpacked(event: LoggedEvent | _Packed) -> LoggedEvent:
+    return event.unpacked() if isinstance(event, _Packed) else event
 
 
 def _place_of(logged: LoggedEvent) -> Record:
-    """Its record without the bytes: the headers of a received one have the whole message."""
+    """Its record without value and headers: a received record's headers hold the full message."""
     return logged.record._replace(value=None, headers=())

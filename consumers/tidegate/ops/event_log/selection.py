@@ -13,16 +13,16 @@ _PATTERN: Final = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """What an event has to be; every condition that is set must hold."""
+    """Conditions on an event; all that are set must hold."""
 
     tables: tuple[str, ...] = ()
     """Identities or shell patterns of tables; any of them. Empty: all tables."""
     kinds: frozenset[str] = frozenset()
     """Names of events; empty: all kinds."""
     caused_by: str | None = None
-    """The id of the cause, or how it begins."""
+    """The id of the cause, or its first characters."""
     event_id: str | None = None
-    """The event's own id, or how it begins."""
+    """The event's own id, or its first characters."""
 
     @property
     def exact_tables(self) -> frozenset[str] | None:
@@ -32,35 +32,35 @@ class EventFilter:
         return frozenset(self.tables)
 
     def may_match(self, key: bytes | None, kind: type[Event] | None) -> bool:
-        """Whether a record is worth decoding: its key is the table, its schema names the kind.
+        """Whether a record is worth decoding, by its key (the table) and its schema (the kind).
 
-        What is of no known kind is of interest where any kind is: it is shown as unreadable.
+        A record of an unknown kind matches unless kinds are selected: it is shown as unreadable.
         """
         if self.kinds and (kind is None or kind.__name__ not in self.kinds):
             return False
         return not self.tables or self._is_of(_text(key))
 
     def matches(self, event: Event) -> bool:
-        """Whether an event is selected, of those that may match."""
+        """Whether an event is selected, given that `may_match` was true."""
         if self.event_id is not None and not event.event_id.startswith(self.event_id):
             return False
         return self.caused_by is None or (event.caused_by or "").startswith(self.caused_by)
 
     def may_have_ids(self, value: bytes | None) -> bool:
-        """Whether a value contains the ids that are wanted: else it is not worth decoding."""
-        ids = (each for each in (self.caused_by, self.event_id) if each is not None)
+        """Whether a value contains the selected ids; otherwise it is not worth decoding."""
+        ids = (id_ for id_ in (self.caused_by, self.event_id) if id_ is not None)
         return all(id_.encode() in (value or b"") for id_ in ids)
 
     @property
     def names_an_id(self) -> bool:
-        """Whether only events of certain ids or causes are wanted."""
+        """Whether an id or a cause is selected."""
         return self.caused_by is not None or self.event_id is not None
 
     def _is_of(self, table: str) -> bool:
         exact = self.exact_tables
         if exact is not None:
             return table in exact
-        return any(fnmatchcase(table, each) for each in self.tables)
+        return any(fnmatchcase(table, pattern) for pattern in self.tables)
 
 
 def _text(key: bytes | None) -> str:

@@ -58,7 +58,7 @@ _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def row_of(logged: LoggedEvent) -> dict[str, Any]:
-    """An event for scripts: what one filters by, then the whole event.
+    """An event for scripts: the fields to filter by, then the complete event.
 
     Fields that its kind does not have are None. `at` is the broker's time.
     """
@@ -77,13 +77,13 @@ def row_of(logged: LoggedEvent) -> dict[str, Any]:
 
 
 def reason_of(event: Event) -> str | None:
-    """The code of a refusal or of a flag; None for what has none."""
+    """The code of a refusal or a flag; None for other events."""
     reason = getattr(event, "reason", None) or getattr(event, "flag", None)
     return None if reason is None else str(reason)
 
 
 def line_of(logged: LoggedEvent) -> str:
-    """An event in one line: time (the broker's), table, kind, what it says, who asked, how long."""
+    """An event in one line: the broker's time, table, kind, content, requester and duration."""
     at = f"{logged.at:%Y-%m-%dT%H:%M:%SZ}"
     event = logged.event
     if event is None:
@@ -92,11 +92,11 @@ def line_of(logged: LoggedEvent) -> str:
 
 
 def sentence(event: Event) -> str:
-    """What an event says, who asked for it and why, and how long it took."""
-    parts = [says(event)]
+    """An event's content, requester, reason and duration."""
+    parts = [content_of(event)]
     by, why = getattr(event, "requested_by", None), getattr(event, "why", None)
     if by:
-        parts.append(f"asked by {by}" + (f" ({why})" if why else ""))
+        parts.append(f"requested by {by}" + (f" ({why})" if why else ""))
     if approver := getattr(event, "approved_by", None):
         parts.append(f"approved by {approver}")
     took = getattr(event, "duration_ms", None)
@@ -106,100 +106,102 @@ def sentence(event: Event) -> str:
 
 
 @singledispatch
-def says(event: Event) -> str:
-    """The content of an event that no other line covers: its reason and message."""
+def content_of(event: Event) -> str:
+    """The content of an event; by default its reason and message."""
     return ": ".join(filter(None, (reason_of(event), getattr(event, "message", None))))
 
 
-@says.register
+@content_of.register
 def _(event: CommitCompleted) -> str:
     return " ".join(filter(None, (event.action, event.instant, event.operation)))
 
 
-@says.register
+@content_of.register
 def _(event: CommitCondemned) -> str:
     return f"{event.instant} by {event.source}: {event.reason}"
 
 
-@says.register
+@content_of.register
 def _(event: CommitFlagged) -> str:
     return f"{event.instant}: {event.flag}: {event.message}"
 
 
-@says.register
+@content_of.register
 def _(event: VacuumFinished) -> str:
     txns = _count(len(event.open_transactions), "open transaction")
     made = f"{_where(event.partition)}{event.kind} made {_names(event.directories)}"
     return f"{made}; holds: {_count(len(event.locks), 'lock')}, {txns}"
 
 
-@says.register(WritesAborted)
-@says.register(AbortedCleaningReleased)
+@content_of.register(WritesAborted)
+@content_of.register(AbortedCleaningReleased)
 def _(event: WritesAborted | AbortedCleaningReleased) -> str:
     return f"{_where(event.partition)}aborted writes of {shortened(event.valid_write_ids)}"
 
 
-@says.register
+@content_of.register
 def _(event: LockReleased) -> str:
     lock = "" if event.lock_id is None else f"lock {event.lock_id}"
     txn = "" if event.transaction_id is None else f"transaction {event.transaction_id}"
     return f"{' of '.join(filter(None, (lock, txn)))} {event.reason}"
 
 
-@says.register
+@content_of.register
 def _(event: SavepointRequested) -> str:
     last = f"the commit before {event.before}" if event.before else "the newest commit"
     tiers = f", for {', '.join(event.tiers)}" if event.tiers else ""
-    return f"of {event.instant or last}{tiers}"
+    return f"on {event.instant or last}{tiers}"
 
 
-@says.register
+@content_of.register
 def _(event: SavepointRemovalRequested) -> str:
     return f"of {event.instant}: {event.reason}"
 
 
-@says.register
+@content_of.register
 def _(event: RestoreRequested) -> str:
     plan = ", only a plan" if event.plan_only else ""
     return f"to {event.savepoint}{plan}: {event.reason}"
 
 
-@says.register(CleaningReleased)
+@content_of.register(CleaningReleased)
 def _(event: CleaningReleased) -> str:
     return f"{_where(event.partition)}{event.kind} that made {_names(event.directories)}"
 
 
-@says.register
+@content_of.register
 def _(event: SavepointCreated) -> str:
-    there = ", was there already" if event.already_there else ""
+    there = ", existed already" if event.already_there else ""
     partitions = _count(event.partitions, "partition")
     tiers = f", for {', '.join(event.tiers)}" if event.tiers else ""
-    pinned = f"; the table's pin {size(event.pinned_bytes)}" if event.pinned_bytes else ""
+    pinned = (
+        f"; the table's savepoints pin {size(event.pinned_bytes)}" if event.pinned_bytes else ""
+    )
     files = f"{_count(event.files, 'file')} in {partitions}"
     return f"{event.instant}: {files}{tiers}{there}{pinned}"
 
 
-@says.register
+@content_of.register
 def _(event: SavepointRejected) -> str:
     return f"{event.reason}: {event.message}"
 
 
-@says.register
+@content_of.register
 def _(event: SavepointRemoved) -> str:
     if event.already_gone:
         return f"{event.instant}: was gone already"
-    files = "" if event.files is None else f", which kept {_count(event.files, 'file')}"
+    files = "" if event.files is None else f", which protected {_count(event.files, 'file')}"
     made = f" of {event.made_by}" if event.made_by else ""
     return f"{event.instant}{made}{files}; {_count(event.savepoints_left, 'savepoint')} left"
 
 
-@says.register
+@content_of.register
 def _(event: SavepointRemovalRejected) -> str:
     return f"{event.instant}: {event.reason}: {event.message}"
 
 
-@says.register(RestorePlanned)
-@says.register(RestoreStarted)
+@content_of.register(RestorePlanned)
+@content_of.register(RestoreStarted)
 def _(event: RestorePlanned | RestoreStarted) -> str:
     if not event.instants:
         return f"to {event.savepoint}: nothing to do, it is the newest commit, plan {event.plan_id}"
@@ -207,11 +209,11 @@ def _(event: RestorePlanned | RestoreStarted) -> str:
     files = f"{_count(event.files, 'file')}, {size(event.bytes)}"
     resumed = ", resumed" if isinstance(event, RestoreStarted) and event.resumed else ""
     message = event.message if isinstance(event, RestorePlanned) else None
-    said = f"to {event.savepoint}: {instants}, {files}, plan {event.plan_id}{resumed}"
-    return f"{said}. {message}" if message else said
+    text = f"to {event.savepoint}: {instants}, {files}, plan {event.plan_id}{resumed}"
+    return f"{text}. {message}" if message else text
 
 
-@says.register
+@content_of.register
 def _(event: RestoreAwaitingApproval) -> str:
     until = f" by {event.expires_at:%Y-%m-%dT%H:%M:%SZ}" if event.expires_at else ""
     instants = _count(len(event.instants), "instant")
@@ -222,17 +224,17 @@ def _(event: RestoreAwaitingApproval) -> str:
     )
 
 
-@says.register
+@content_of.register
 def _(event: RestoreApproved) -> str:
     return f"of request {event.request}, plan {event.plan_id}: {event.reason}"
 
 
-@says.register
+@content_of.register
 def _(event: RestoreApprovalRejected) -> str:
     return f"of request {event.request}: {event.reason}: {event.message}"
 
 
-@says.register
+@content_of.register
 def _(event: RestoreProgressed) -> str:
     instants = f"{event.instants_done} of {_count(event.instants_total, 'instant')}"
     files = f"{event.files_done} of {_count(event.files_total, 'file')}"
@@ -240,7 +242,7 @@ def _(event: RestoreProgressed) -> str:
     return f"to {event.savepoint}: {instants} rolled back, {files} deleted ({percent} %)"
 
 
-@says.register
+@content_of.register
 def _(event: RestoreCompleted) -> str:
     instants = _count(len(event.instants), "instant")
     files = _count(event.files_deleted, "file")
@@ -248,70 +250,70 @@ def _(event: RestoreCompleted) -> str:
     return f"to {event.savepoint}: {instants} rolled back, {files} deleted{before}"
 
 
-@says.register
+@content_of.register
 def _(event: RestoreRejected) -> str:
     return f"to {event.savepoint}: {event.reason}: {event.message}"
 
 
-@says.register
+@content_of.register
 def _(event: RestoreFailed) -> str:
     return f"to {event.savepoint}: {event.message}"
 
 
-@says.register(CleaningStarted)
-@says.register(DirectoriesCleaned)
+@content_of.register(CleaningStarted)
+@content_of.register(DirectoriesCleaned)
 def _(event: CleaningStarted | DirectoriesCleaned) -> str:
     files = f"{_count(event.files, 'file')}, {size(event.bytes)}"
-    said = f"{_where(event.partition)}{_names(event.directories)}: {files}"
+    text = f"{_where(event.partition)}{_names(event.directories)}: {files}"
     if event.part is not None:
-        said += f" (part {event.part} of {event.parts})"
+        text += f" (part {event.part} of {event.parts})"
     if isinstance(event, DirectoriesCleaned) and event.superseded_by:
-        said += f"; later vacuums made {_names(event.superseded_by)}"
+        text += f"; later vacuums made {_names(event.superseded_by)}"
     if event.keep_ms is not None:
-        said += f"; in quarantine, kept for {event.keep_ms / 3_600_000:g} h"
-    return said
+        text += f"; in quarantine for {event.keep_ms / 3_600_000:g} h"
+    return text
 
 
-@says.register(CleaningUndoPlanned)
-@says.register(CleaningUndone)
-@says.register(QuarantineRemoved)
+@content_of.register(CleaningUndoPlanned)
+@content_of.register(CleaningUndone)
+@content_of.register(QuarantineRemoved)
 def _(event: CleaningUndoPlanned | CleaningUndone | QuarantineRemoved) -> str:
     files = f"{_count(event.files, 'file')}, {size(event.bytes)}"
     return f"{_where(event.partition)}{_names(event.directories)}: {files}"
 
 
-@says.register
+@content_of.register
 def _(event: CleaningUndoRequested) -> str:
     plan = ", only a plan" if event.plan_only else ""
     return f"{_where(event.partition)}of {event.cleaning}{plan}: {event.reason}"
 
 
-@says.register
+@content_of.register
 def _(event: QuarantineRemovalRequested) -> str:
     return f"{_where(event.partition)}of {event.cleaning}: its time is over"
 
 
-@says.register
+@content_of.register
 def _(_: CleaningHeld) -> str:
-    return "nothing of the table is cleaned"
+    return "cleaning of the table is paused"
 
 
-@says.register
+@content_of.register
 def _(event: HoldRequest) -> str:
     return event.reason
 
 
-@says.register
+@content_of.register
 def _(event: CleaningDeferred) -> str:
-    return f"{_where(event.partition)}{event.held_by} holds the table; it follows afterwards"
+    return f"{_where(event.partition)}{event.held_by} holds the table; it is cleaned afterwards"
 
 
-@says.register
+@content_of.register
 def _(event: CleaningHoldRemoved) -> str:
     return f"{_count(event.released, 'vacuum')} released"
 
 
-@says.register
+@content_of.register
 def _(event: CleaningProgressed) -> str:
     directories = f"{event.directories_done} of {_count(event.directories_total, 'directory')}"
     files = f"{event.files_done} of {_count(event.files_total, 'file')}"
@@ -319,17 +321,17 @@ def _(event: CleaningProgressed) -> str:
     return f"{_where(event.partition)}{directories} removed, with {files} ({percent} %)"
 
 
-@says.register
+@content_of.register
 def _(event: CleaningRefused) -> str:
     return f"{_where(event.partition)}{event.reason}: {event.message}"
 
 
-@says.register
+@content_of.register
 def _(event: VacuumFlagged) -> str:
     return f"{_where(event.partition)}{event.flag}: {event.message}"
 
 
-@says.register
+@content_of.register
 def _(event: VacuumOverdueResolved) -> str:
     waited = f"waited since {event.since:%Y-%m-%dT%H:%M:%SZ}"
     if event.replaced_by:
@@ -337,13 +339,13 @@ def _(event: VacuumOverdueResolved) -> str:
     return f"{_where(event.partition)}its cleaning was released; {waited}"
 
 
-@says.register
+@content_of.register
 def _(event: UnknownTableResolved) -> str:
     return f"a vacuum came; releases had come since {event.since:%Y-%m-%dT%H:%M:%SZ}"
 
 
-@says.register(DeadLetterRedriven)
-@says.register(DeadLetterDiscarded)
+@content_of.register(DeadLetterRedriven)
+@content_of.register(DeadLetterDiscarded)
 def _(event: DeadLetterRedriven | DeadLetterDiscarded) -> str:
     place = f"{event.origin_topic}/{event.origin_partition}/{event.origin_offset}"
     reason = f": {event.reason}" if isinstance(event, DeadLetterDiscarded) else ""
@@ -351,7 +353,7 @@ def _(event: DeadLetterRedriven | DeadLetterDiscarded) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes, in the unit that suits them."""
+    """A number of bytes in a readable unit."""
     value, unit = float(count), 0
     while value >= _STEP and unit < len(_UNITS) - 1:
         value, unit = value / _STEP, unit + 1

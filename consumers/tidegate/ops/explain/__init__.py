@@ -1,4 +1,4 @@
-"""Everything that is known of a table or of an event, in order, and what happens next."""
+"""Explain a table or an event: its history in order, and the next steps."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Why a commit has a savepoint by policy, or has none: the rule of its table, tier by tier. Pure.
+"""Explain why the policy requested a savepoint of a commit, or why not, tier by tier. Pure.
 
-The rules are those of the settings that whoever asks has. A service that runs with other settings
-has decided by those.
+The rules come from the caller's settings. A service with other settings decides differently.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _BY_POLICY: Final = "savepoint-policy"
 
 @dataclass(frozen=True, slots=True)
 class DecidedCommit:
-    """A commit, and what the policy made of it."""
+    """A commit, and the policy's decision."""
 
     event_id: str
     instant: str
@@ -38,14 +37,14 @@ class DecidedCommit:
     why: str
 
     def __str__(self) -> str:
-        """For people."""
+        """One line for people."""
         has = "a savepoint was requested" if self.requested else "no savepoint was requested"
         return f"commit {self.instant}: {has}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyStory:
-    """The rule of a table, and what it meant for the commits that are shown."""
+    """The rule of a table, and its decision on each shown commit."""
 
     rule: str
     commits: Sequence[DecidedCommit]
@@ -56,7 +55,7 @@ class PolicyStory:
 
 
 def policy_story(policy: SavepointPolicy, table: str, events: Sequence[LoggedEvent]) -> PolicyStory:
-    """Explain by a policy what became of the commits among a table's events, oldest first."""
+    """Explain a policy's decisions on the commits among a table's events, oldest first."""
     rule = policy.rule_of(table)
     requests = [e for e in _decoded(events) if isinstance(e[0], SavepointRequested)]
     by_cause = {
@@ -71,7 +70,7 @@ def policy_story(policy: SavepointPolicy, table: str, events: Sequence[LoggedEve
     ]
     return PolicyStory(
         _sentence(policy, rule, table),
-        [_decided(rule, each, at, asked) for each, at in _once(_commits(events))],
+        [_decided(rule, commit, at, asked) for commit, at in _once(_commits(events))],
     )
 
 
@@ -81,7 +80,7 @@ _Asked = tuple[CommitCompleted, datetime, SavepointRequested]
 def _decided(
     rule: PolicyRule | None, commit: CommitCompleted, at: datetime, asked: Sequence[_Asked]
 ) -> DecidedCommit:
-    own = next((request for each, _, request in asked if each.event_id == commit.event_id), None)
+    own = next((request for other, _, request in asked if other.event_id == commit.event_id), None)
     if own is not None:
         tiers = ", ".join(own.tiers) or Tier.EVERY_COMMIT
         why = f"policy {own.policy or 'default'}, tier {tiers}"
@@ -97,8 +96,8 @@ def _why_not(
     if rule is None:
         return "no rule asks for one"
     if commit.action not in SAVEPOINTABLE:
-        return f"a {commit.action} gets none"
-    before = [each for each in asked if each[1] <= at]
+        return f"a {commit.action} can't have a savepoint"
+    before = [earlier for earlier in asked if earlier[1] <= at]
     if rule.min_gap and before and at < before[-1][1] + rule.min_gap:
         return f"within {span(rule.min_gap)} of the one on commit {before[-1][0].instant}"
     return "; ".join(_not_due(tier, commit, at, before) for tier in rule.tiers)
@@ -117,7 +116,7 @@ def _not_due(
         same = [c for c, then, request in before if tier.tier in request.tiers
                 and period_of(tier.tier, then) == period]  # fmt: skip
         of = f"commit {same[-1].instant}" if same else "an earlier commit, or this one is too old"
-        return f"{tier.tier}: that of {period} is on {of}"
+        return f"{tier.tier}: the savepoint of {period} is on {of}"
     return f"{tier.tier}: the policy has not read it yet, or it was published before"
 
 
@@ -129,19 +128,19 @@ def _sentence(policy: SavepointPolicy, rule: PolicyRule | None, table: str) -> s
     named = f"rule {covering} of [[savepoints]] (policy {found.name}, tables {found.pattern!r})"
     if rule is None:
         return f"{named}: savepoints on request only"
-    parts = [_kept(tier) for tier in rule.tiers]
+    parts = [_described(tier) for tier in rule.tiers]
     parts += [f"at least {span(rule.min_gap)} apart"] if rule.min_gap else []
     parts += [f"at most {rule.max_count} in all"] if rule.max_count else []
     return f"{named}: {', '.join(parts)}"
 
 
-def _kept(tier: TierRule) -> str:
+def _described(tier: TierRule) -> str:
     named = f"every {tier.commits} commits" if tier.tier is Tier.EVERY_N else str(tier.tier)
     if tier.operations:
         named += f" {', '.join(tier.operations)}"
     keep = [f"the newest {tier.keep}"] if tier.keep else []
     keep += [f"for {span(tier.lifetime)}"] if tier.lifetime else []
-    return f"{named} (kept: {' '.join(keep) or 'for ever'})"
+    return f"{named} (retained: {' '.join(keep) or 'forever'})"
 
 
 def _decoded(events: Iterable[LoggedEvent]) -> Iterator[tuple[object, datetime]]:
@@ -155,7 +154,7 @@ def _commits(events: Iterable[LoggedEvent]) -> Iterator[tuple[CommitCompleted, d
 def _once(
     commits: Iterable[tuple[CommitCompleted, datetime]],
 ) -> Iterator[tuple[CommitCompleted, datetime]]:
-    """Each commit as it was first published."""
+    """The commits without repeated publications."""
     seen: set[str] = set()
     for commit, at in commits:
         if commit.event_id not in seen:

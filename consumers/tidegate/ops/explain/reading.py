@@ -1,4 +1,4 @@
-"""Gathering what topics, dead letters and the gate's changelog know of a table or an event."""
+"""Gather the history of a table or an event: topics, dead letters and the gate's changelog."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _TOPICS: Final = (COMMITS, VACUUMS, LOCKS, COMMAND_TOPIC, OUTCOME_TOPIC)
 
 
 def explain(settings: Settings, subject: str, since: datetime | None, limit: int) -> Story:
-    """Everything that is known of a table, or of the chain of causes that an event belongs to.
+    """The history of a table, or of the chain of causes that an event belongs to.
 
     Args:
         settings: The deployment.
-        subject: A table's name, or an event's id, which may be abbreviated.
-        since: Look at what was appended from then on; None: at everything.
-        limit: Only the newest so many events.
+        subject: A table's name, or an event's id or its first characters.
+        since: Only events that the broker appended from this time on; None: all.
+        limit: Only this many of the newest events.
 
     Raises:
-        TidegateError: nothing is known of it.
+        TidegateError: there is no such table or event.
         ConfigError: the topics do not exist.
         TransientError: no broker answers.
     """
@@ -42,7 +42,7 @@ def explain(settings: Settings, subject: str, since: datetime | None, limit: int
             return story
     event = _event(log, subject, since)
     if event is None:
-        raise TidegateError(f"nothing is known of {subject}: no event has its id, or its table")
+        raise TidegateError(f"nothing is known of {subject}: no event has this id or table")
     return _of_event(settings, log, event, since, limit)
 
 
@@ -52,8 +52,8 @@ def _of_table(
     with closing(_all_of(log, table, since)) as events:
         newest = NewestEvents(limit, events)
     with DeadLetterBox(settings) as box:
-        letters = list(box.list(DeadLetterFilter(table=table), include_resolved=True))
-    shown = {each.event.event_id for each in newest if each.event}
+        dead_letters = list(box.list(DeadLetterFilter(table=table), include_resolved=True))
+    shown = {logged.event.event_id for logged in newest if logged.event}
     also = set[str]()
 
     def wanted(vacuum: StoredVacuum) -> bool:
@@ -62,7 +62,7 @@ def _of_table(
         return True
 
     waiting = _waiting(settings, table, OldestVacuums(limit, wanted))
-    return Story(table, newest, waiting.vacuums, letters, newest.dropped, waiting.count, also)
+    return Story(table, newest, waiting.vacuums, dead_letters, newest.dropped, waiting.count, also)
 
 
 def _of_event(
@@ -75,25 +75,25 @@ def _of_event(
         chain = ids_of_chain(event_id, (event.event for event in events if event.event))
     related = NewestEvents(limit)
     held = HeldIds.of(
-        each.event
-        for each in _decoded(log.read(VACUUMS, EventFilter((table,)), since=since))
-        if isinstance(each.event, VacuumFinished) and each.event.event_id in chain
+        logged.event
+        for logged in _decoded(log.read(VACUUMS, EventFilter((table,)), since=since))
+        if isinstance(logged.event, VacuumFinished) and logged.event.event_id in chain
     )
     with closing(_all_of(log, table, since)) as events:
-        for each in events:
-            event = each.event
+        for logged in events:
+            event = logged.event
             if event and (event.event_id in chain or held.has_ended_by(event)):
-                related.add(each)
+                related.add(logged)
     with DeadLetterBox(settings) as box:
         wanted = DeadLetterFilter(table=table)
-        letters = [
-            each.without_value()
-            for each in box.list(wanted, include_resolved=True, values=True)
-            if (event := each.dead_letter.event(box.wire)) and event.event_id in chain
+        dead_letters = [
+            listed.without_value()
+            for listed in box.list(wanted, include_resolved=True, values=True)
+            if (event := listed.dead_letter.event(box.wire)) and event.event_id in chain
         ]
-    in_chain = OldestVacuums(limit, lambda each: each.waiting.event_id in chain)
+    in_chain = OldestVacuums(limit, lambda vacuum: vacuum.waiting.event_id in chain)
     waiting = _waiting(settings, table, in_chain)
-    return Story(event_id, related, waiting.vacuums, letters, related.dropped, waiting.count)
+    return Story(event_id, related, waiting.vacuums, dead_letters, related.dropped, waiting.count)
 
 
 def _waiting(settings: Settings, table: str, oldest: OldestVacuums) -> OldestVacuums:
@@ -103,12 +103,12 @@ def _waiting(settings: Settings, table: str, oldest: OldestVacuums) -> OldestVac
 
 
 def _event(log: EventLog, event_id: str, since: datetime | None) -> LoggedEvent | None:
-    """The newest event whose id begins so, on whatever topic; all partitions are read for it."""
+    """The newest event whose id begins with `event_id`; reads all partitions of all topics."""
     found: LoggedEvent | None = None
     for topic in _TOPICS:
-        for each in _decoded(log.read(topic, EventFilter(event_id=event_id), since=since)):
-            if found is None or each.at >= found.at:
-                found = each
+        for logged in _decoded(log.read(topic, EventFilter(event_id=event_id), since=since)):
+            if found is None or logged.at >= found.at:
+                found = logged
     return found
 
 
@@ -120,7 +120,7 @@ def _all_of(log: EventLog, table: str, since: datetime | None) -> Generator[Logg
 
 
 def _decoded(found: Iterator[LoggedEvent | None]) -> Iterator[LoggedEvent]:
-    return (each for each in found if each is not None)
+    return (logged for logged in found if logged is not None)
 
 
 def _table(subject: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What was gathered of a table or an event, and what happens next. Pure."""
+"""The history of a table or an event, and the next steps. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tidegate.events import (
 from tidegate.events.verdict import Verdict, answered_by, verdict_of
 from tidegate.ops.dead_letters import ListedDeadLetter
 from tidegate.ops.event_log import LoggedEvent
-from tidegate.ops.waiting import LackingVacuum
+from tidegate.ops.waiting import PendingVacuum
 
 _SERVICES: Mapping[type[Command], str] = {
     SavepointRequested: "the savepoint writer",
@@ -49,27 +49,27 @@ _SERVICES: Mapping[type[Command], str] = {
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What is known, oldest first, and what is still to come."""
+    """The events, oldest first, and the requests and vacuums that are not finished."""
 
     subject: str
     events: Sequence[LoggedEvent]
-    waiting: Sequence[LackingVacuum]
+    waiting: Sequence[PendingVacuum]
     dead_letters: Sequence[ListedDeadLetter]
     left_out: int = 0
-    """How many older events are not among them."""
+    """The number of older events that are left out."""
     waiting_in_all: int = 0
-    """How many vacuums wait: `waiting` has the oldest of them."""
+    """The number of all waiting vacuums; `waiting` has the oldest ones."""
     also_waiting: Collection[str] = ()
-    """Ids of vacuums among the events that wait, in `waiting` or not."""
+    """Ids of all vacuums among the events that still wait, also beyond `waiting`."""
 
     @property
     def table_of_commits(self) -> str | None:
-        """The table, if there is a commit among the events."""
+        """The table of the first commit among the events, or None."""
         commits = (e for e in self._events() if isinstance(e, CommitCompleted))
         return next((commit.table for commit in commits), None)
 
     def next_steps(self) -> list[str]:
-        """What happens next, or who has to do what; one sentence at least."""
+        """Sentences about the next steps and who has to take them; at least one."""
         steps = [*self._commands(), *self._vacuums(), *self._unknown_tables()]
         steps += [
             f"dead letter {dead_letter.dead_letter.dead_letter_id} of"
@@ -93,20 +93,20 @@ class Story:
                 yield step
 
     def _vacuums(self) -> Iterator[str]:
-        known = {each.event_id for each in self.waiting}.union(self.also_waiting)
+        known = {vacuum.event_id for vacuum in self.waiting}.union(self.also_waiting)
         released = {e.caused_by for e in self._events() if isinstance(e, CleaningReleased)}
-        for each in self.waiting:
-            holds = ", ".join(str(hold) for hold in each.lacks[:5])
-            more = f" and {len(each.lacks) - 5} more" if len(each.lacks) > 5 else ""  # noqa: PLR2004
-            more += "; it is overdue" if each.overdue_since else ""
+        for vacuum in self.waiting:
+            holds = ", ".join(str(hold) for hold in vacuum.outstanding[:5])
+            more = f" and {len(vacuum.outstanding) - 5} more" if len(vacuum.outstanding) > 5 else ""  # noqa: PLR2004
+            more += "; it is overdue" if vacuum.overdue_since else ""
             yield (
-                f"the cleaning after vacuum {each.event_id} is released when these have ended:"
+                f"the cleaning after vacuum {vacuum.event_id} is released when these have ended:"
                 f" {holds}{more}"
-                if each.lacks
-                else f"the cleaning after vacuum {each.event_id} is released once the table is held"
-                f" no more ({each.held_by}): tidegate hold remove {each.table}"
-                if each.held_by
-                else f"the cleaning after vacuum {each.event_id} is released with the next event"
+                if vacuum.outstanding
+                else f"the cleaning after vacuum {vacuum.event_id} is released once the hold of the"
+                f" table is removed ({vacuum.held_by}): tidegate hold remove {vacuum.table}"
+                if vacuum.held_by
+                else f"the cleaning after vacuum {vacuum.event_id} is released with the next event"
             )
         if (younger := self.waiting_in_all - len(self.waiting)) > 0:
             yield f"{younger} younger vacuums wait, too: tidegate waiting --table {self.subject}"
@@ -115,8 +115,8 @@ class Story:
             if event_id not in known | released:
                 yield (
                     f"vacuum {event_id} is neither waiting nor released: the reader gate has"
-                    " not read it yet, or its release is older than what is shown; see: tidegate"
-                    " status"
+                    " not read it yet, or its release is older than the shown events; see:"
+                    " tidegate status"
                 )
 
     def _unknown_tables(self) -> Iterator[str]:
@@ -138,17 +138,17 @@ class Story:
 
 @dataclass(slots=True)
 class _Answers:
-    """The outcomes of a command, as far as they say what is still to come: some are large."""
+    """A summary of a command's outcomes, without the outcomes themselves: some are large."""
 
     verdicts: set[Verdict | None] = field(default_factory=set[Verdict | None])
     last: str | None = None
-    """The kind of the last one."""
+    """The kind of the last outcome."""
     failed: RestoreFailed | None = None
     waits: RestoreAwaitingApproval | CleaningDeferred | None = None
-    """The last one, if a person has to act."""
+    """The last outcome, if a person has to act."""
 
     def add(self, outcome: Outcome) -> None:
-        """Take the next one."""
+        """Take the next outcome."""
         self.verdicts.add(verdict_of(outcome))
         self.last = type(outcome).__name__
         self.waits = None
@@ -159,7 +159,7 @@ class _Answers:
 
 
 def _step(command: Command, answers: _Answers) -> str | None:
-    """What is still to come of a command; None if nothing is."""
+    """The next step of a command; None if it is finished."""
     named = f"{type(command).__name__} {command.event_id}"
     service = next(
         (name for kind, name in _SERVICES.items() if isinstance(command, kind)), "a service"
@@ -180,8 +180,8 @@ def _step(command: Command, answers: _Answers) -> str | None:
             )
         case CleaningDeferred(held_by=held_by):
             return (
-                f"{named} is released again once the table is held no more (by"
-                f" {held_by}): tidegate hold remove {command.table}"
+                f"{named} is released again once the hold of the table is removed"
+                f" ({held_by}): tidegate hold remove {command.table}"
             )
         case None:
             if answers.last is not None:
@@ -190,7 +190,7 @@ def _step(command: Command, answers: _Answers) -> str | None:
 
 
 def ids_of_chain(event_id: str, events: Iterable[Event]) -> frozenset[str]:
-    """The ids of what caused an event, of the event, and of everything that was caused by those.
+    """The ids of an event, its causes, and all effects of those.
 
     Args:
         event_id: The event.
@@ -208,23 +208,23 @@ def ids_of_chain(event_id: str, events: Iterable[Event]) -> frozenset[str]:
         root = cause
     found, left = set[str](), [root]
     while left:
-        each = left.pop()
-        if each not in found:
-            found.add(each)
-            left += effects[each]
+        current = left.pop()
+        if current not in found:
+            found.add(current)
+            left += effects[current]
     return frozenset(found)
 
 
 @dataclass(frozen=True, slots=True)
 class HeldIds:
-    """The locks and transactions that vacuums wait for, to tell which events end one of them."""
+    """The locks and transactions that vacuums wait for, to recognise their releases."""
 
     locks: frozenset[int]
     transactions: frozenset[int]
 
     @classmethod
     def of(cls, vacuums: Iterable[VacuumFinished]) -> Self:
-        """Those of some vacuums: each may name 100,000, and as many events may end them."""
+        """The holds of some vacuums; a vacuum may name 100,000."""
         locks, transactions = set[int](), set[int]()
         for vacuum in vacuums:
             locks.update(lock.lock_id for lock in vacuum.locks)
@@ -235,7 +235,7 @@ class HeldIds:
         return cls(frozenset(locks), frozenset(transactions))
 
     def has_ended_by(self, event: Event) -> bool:
-        """Whether an event is the end of one of them."""
+        """Whether an event releases one of them."""
         return isinstance(event, LockReleased) and (
             event.lock_id in self.locks or event.transaction_id in self.transactions
         )

@@ -1,4 +1,4 @@
-"""Metrics of a whole deployment, read off the broker by a service of its own."""
+"""Metrics of a complete deployment, read from the broker by a separate service."""
 
 from tidegate.ops.monitor.deployment import DeploymentMonitor, MonitorHealth
 

@@ -1,4 +1,4 @@
-"""Looks at groups, offsets and outcomes now and then, and keeps the gauges and counters current."""
+"""Polls groups, offsets and outcomes periodically, and updates the gauges and counters."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tidegate.ops.monitor.pinned import PinnedFiles
 from tidegate.ops.topics.creating import connect
 from tidegate.ops.waiting import (
     HeldTable,
-    KeptCleaning,
+    QuarantinedDirectories,
     StoredVacuum,
     gate_stores,
-    held_and_kept,
+    holds_and_quarantines,
     stored_vacuums,
 )
 from tidegate.registry import wire_for
@@ -37,16 +37,16 @@ from tidegate.service.catalogue import CONSUMED_EVENTS
 from tidegate.service.settings import Settings
 
 log = logging.getLogger(__name__)
-_MISSED_LOOKS: Final = 4
+_MISSED_POLLS: Final = 4
 _BROKER_SECONDS: Final = 3.0
 _MEMBER_RETRIES: Final = RetryPolicy(attempts=6, longest=2.0).quiet()
-"""An outage is logged once, by the look that fails."""
+"""Quiet, because `run` logs an outage once."""
 _RETRIES: Final = RetryPolicy(attempts=3, longest=1.0).quiet()
-"""Right after topics were created their leaders are not known yet."""
+"""For new topics, whose leaders are not known yet."""
 
 
 class _Waiting(NamedTuple):
-    """What waits, of the tables of one pattern."""
+    """Counts of waiting vacuums, holds and quarantines, for the tables of one pattern."""
 
     vacuums: int = 0
     locks: int = 0
@@ -54,23 +54,25 @@ class _Waiting(NamedTuple):
     oldest: float | None = None
     overdue: int = 0
 
-    kept: int = 0
-    kept_bytes: int = 0
+    quarantined: int = 0
+    quarantined_bytes: int = 0
     held: int = 0
 
-    def plus(self, found: StoredVacuum | HeldTable | KeptCleaning) -> _Waiting:
+    def plus(self, found: StoredVacuum | HeldTable | QuarantinedDirectories) -> _Waiting:
         match found:
             case HeldTable():
                 return self._replace(held=self.held + 1)
-            case KeptCleaning():
-                kept, size = self.kept + found.directories, self.kept_bytes + found.bytes
-                return self._replace(kept=kept, kept_bytes=size)
+            case QuarantinedDirectories():
+                return self._replace(
+                    quarantined=self.quarantined + found.directories,
+                    quarantined_bytes=self.quarantined_bytes + found.bytes,
+                )
             case StoredVacuum():
                 return self._plus_vacuum(found)
 
     def _plus_vacuum(self, vacuum: StoredVacuum) -> _Waiting:
         since = vacuum.since.timestamp()
-        locks, transactions = vacuum.count_lacks()
+        locks, transactions = vacuum.count_outstanding()
         return self._replace(
             vacuums=self.vacuums + 1,
             locks=self.locks + locks,
@@ -84,8 +86,8 @@ _NONE: Final = _Waiting()
 _ABOUT_WAITING: Final = (
     catalog.WAITING,
     catalog.OVERDUE,
-    catalog.KEPT,
-    catalog.KEPT_BYTES,
+    catalog.IN_QUARANTINE,
+    catalog.IN_QUARANTINE_BYTES,
     catalog.HELD,
     catalog.OLDEST_WAITING,
     catalog.WAITING_HOLDS,
@@ -93,37 +95,37 @@ _ABOUT_WAITING: Final = (
 
 
 class MonitorHealth:
-    """Ready while the last look was not long ago; live as long as the process answers."""
+    """Ready while the last successful poll is recent; live as long as the process answers."""
 
     def __init__(self, interval: float) -> None:
-        """Take the seconds between two looks."""
-        self._limit = _MISSED_LOOKS * interval
-        self._looked: float | None = None
+        """Take the seconds between two polls."""
+        self._limit = _MISSED_POLLS * interval
+        self._last_poll: float | None = None
 
-    def looked(self) -> None:
-        """The whole deployment was seen."""
-        self._looked = time.monotonic()
+    def polled(self) -> None:
+        """Record a successful poll."""
+        self._last_poll = time.monotonic()
 
     def not_live(self) -> list[str]:
-        """Nothing: a broker that is away is no reason to start again."""
+        """Always empty: a restart does not help when the broker is down."""
         return []
 
     def not_ready(self) -> list[str]:
-        """Why what is exported is out of date; empty if it is not."""
-        if self._looked is None:
-            return ["the deployment was not seen yet"]
-        seconds = time.monotonic() - self._looked
-        return [f"last seen {seconds:.0f} s ago"] if seconds > self._limit else []
+        """Why the exported metrics are outdated; empty if they are current."""
+        if self._last_poll is None:
+            return ["the deployment was not polled yet"]
+        seconds = time.monotonic() - self._last_poll
+        return [f"last polled {seconds:.0f} s ago"] if seconds > self._limit else []
 
 
 class DeploymentMonitor:
-    """Exports what the broker knows of a deployment. Nothing is written, no group is joined."""
+    """Exports a deployment's metrics from the broker. It writes nothing and joins no group."""
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         """Take the deployment; nothing is sent yet.
 
         Raises:
-            ConfigError: no broker is named, or a setting is invalid.
+            ConfigError: no broker is configured, or a setting is invalid.
         """
         self._settings, self._metrics = settings, metrics
         self._config = settings.connection()
@@ -131,7 +133,7 @@ class DeploymentMonitor:
         self._metadata = KafkaMetadata(self._config, wait_seconds=_BROKER_SECONDS)
         self._pinned = PinnedFiles(settings.monitoring.tables)
         self._read: dict[Partition, int] = {}
-        """Up to which offset outcomes and dead letters were counted."""
+        """The next offset to count, of outcomes and dead dead_letters."""
 
     def run(
         self,
@@ -140,10 +142,10 @@ class DeploymentMonitor:
         health: MonitorHealth,
         waiting_interval: float = 300,
     ) -> None:
-        """Look every `interval` seconds until `stop` is set; an outage is logged once.
+        """Poll every `interval` seconds until `stop` is set; log an outage once.
 
-        What waits is read off the whole changelog of the gate, which costs more where much waits:
-        every `waiting_interval` seconds.
+        Waiting vacuums are counted every `waiting_interval` seconds only, because that reads the
+        gate's complete changelog.
 
         Raises:
             StopService: the broker refuses access.
@@ -152,56 +154,56 @@ class DeploymentMonitor:
         away, waiting_due = False, 0.0
         while not stop.is_set():
             try:
-                self.look()
+                self.poll()
                 if time.monotonic() >= waiting_due:
-                    self.look_at_waiting()
+                    self.poll_waiting()
                     waiting_due = time.monotonic() + waiting_interval
             except TransientError as error:
                 if not away:
-                    log.warning("the deployment can't be seen: %s", error)
+                    log.warning("the deployment can't be polled: %s", error)
                 away = True
             else:
                 if away:
-                    log.warning("the deployment is seen again")
+                    log.warning("the deployment is polled again")
                 away = False
-                health.looked()
+                health.polled()
             stop.wait(interval)
 
-    def look(self) -> None:
-        """Look once.
+    def poll(self) -> None:
+        """Poll groups, offsets and outcomes once.
 
         Raises:
-            TransientError: the broker did not answer; what is exported stays as it was.
+            TransientError: the broker did not answer; the exported values are unchanged.
         """
         ends = _RETRIES.call(self._ends)
-        self._look_at_groups(ends)
+        self._poll_groups(ends)
         self._count_appended(ends)
         appended = _RETRIES.call(lambda: self._metadata.appended_ends(list(ends)))
         for part, end in ends.items():
             labels = part.topic, str(part.number)
             self._metrics.set(catalog.END, end, *labels)
             self._metrics.set(catalog.HIDDEN, max(0, appended[part] - end), *labels)
-        self._metrics.set(catalog.LAST_LOOK, time.time())
+        self._metrics.set(catalog.MONITOR_LAST_POLL, time.time())
 
-    def look_at_waiting(self) -> None:
-        """Count the vacuums that wait, and what they lack, by pattern of tables.
+    def poll_waiting(self) -> None:
+        """Count waiting vacuums and their outstanding holds, by pattern of tables.
 
         Raises:
-            TransientError: the broker did not answer; what is exported stays as it was.
+            TransientError: the broker did not answer; the exported values are unchanged.
         """
         found = dict.fromkeys(self._settings.monitoring.tables, _NONE)
         for store in gate_stores(self._settings):
-            for what in chain(stored_vacuums(store), held_and_kept(store)):
-                pattern = next((it for it in found if fnmatchcase(what.table, it)), None)
+            for stored in chain(stored_vacuums(store), holds_and_quarantines(store)):
+                pattern = next((it for it in found if fnmatchcase(stored.table, it)), None)
                 if pattern is not None:
-                    found[pattern] = found[pattern].plus(what)
-        for each in _ABOUT_WAITING:
-            self._metrics.forget(each)
+                    found[pattern] = found[pattern].plus(stored)
+        for gauge in _ABOUT_WAITING:
+            self._metrics.forget(gauge)
         for pattern, waiting in found.items():
             self._metrics.set(catalog.WAITING, waiting.vacuums, pattern)
             self._metrics.set(catalog.OVERDUE, waiting.overdue, pattern)
-            self._metrics.set(catalog.KEPT, waiting.kept, pattern)
-            self._metrics.set(catalog.KEPT_BYTES, waiting.kept_bytes, pattern)
+            self._metrics.set(catalog.IN_QUARANTINE, waiting.quarantined, pattern)
+            self._metrics.set(catalog.IN_QUARANTINE_BYTES, waiting.quarantined_bytes, pattern)
             self._metrics.set(catalog.HELD, waiting.held, pattern)
             self._metrics.set(catalog.WAITING_HOLDS, waiting.locks, pattern, "lock")
             self._metrics.set(catalog.WAITING_HOLDS, waiting.transactions, pattern, "transaction")
@@ -210,7 +212,7 @@ class DeploymentMonitor:
 
     def _ends(self) -> dict[Partition, int]:
         read = {topic_of(kind) for kinds in CONSUMED_EVENTS.values() for kind in kinds}
-        names = sorted(each.name(self._prefix) for each in {*read, OUTCOME_TOPIC, DEAD_LETTERS})
+        names = sorted(topic.name(self._prefix) for topic in {*read, OUTCOME_TOPIC, DEAD_LETTERS})
         parts = [
             Partition(name, number)
             for name in names
@@ -218,8 +220,8 @@ class DeploymentMonitor:
         ]
         return self._metadata.ends(parts)
 
-    def _look_at_groups(self, ends: Mapping[Partition, int]) -> None:
-        # a new client: one that saw its broker die was seen to time out for a minute afterwards
+    def _poll_groups(self, ends: Mapping[Partition, int]) -> None:
+        # a new client: after its broker's death an old one may time out for a minute
         groups = Groups(connect(self._config), KafkaMetadata(self._config), _MEMBER_RETRIES)
         for service, kinds in CONSUMED_EVENTS.items():
             group = f"{self._prefix}.{service}"
@@ -233,14 +235,16 @@ class DeploymentMonitor:
                 self._metrics.set(catalog.LAG, lag.records, *labels)
 
     def _count_appended(self, ends: Mapping[Partition, int]) -> None:
-        outcomes, letters = OUTCOME_TOPIC.name(self._prefix), DEAD_LETTERS.name(self._prefix)
-        counted = {each: end for each, end in ends.items() if each.topic in {outcomes, letters}}
-        if not self._read:  # counting begins with what comes after the start
+        outcomes, dead_letters = OUTCOME_TOPIC.name(self._prefix), DEAD_LETTERS.name(self._prefix)
+        counted = {
+            part: end for part, end in ends.items() if part.topic in {outcomes, dead_letters}
+        }
+        if not self._read:  # only records after the start are counted
             for fault in (*Fault, "unknown"):
                 self._metrics.add(catalog.NEW_DEAD_LETTERS, 0, fault)
-        spans = {each: range(self._read.get(each, end), end) for each, end in counted.items()}
+        spans = {part: range(self._read.get(part, end), end) for part, end in counted.items()}
         for record in read_spans(self._config, spans):
-            if record.partition.topic == letters:
+            if record.partition.topic == dead_letters:
                 fault, count = _fault_and_count(record)
                 self._metrics.add(catalog.NEW_DEAD_LETTERS, count, fault)
             else:
@@ -256,7 +260,7 @@ class DeploymentMonitor:
             return "unreadable", ""
         if not isinstance(event, Outcome):
             return "unreadable", ""
-        self._pinned.saw(event)
+        self._pinned.take(event)
         return type(event).__name__, catalog.reason_of(event)
 
 

@@ -1,4 +1,4 @@
-"""What savepoints pin, by pattern of tables, from the outcomes that say so."""
+"""The bytes that savepoints pin, by pattern of tables, from the outcomes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.monitoring.metrics import Metrics
 
 @dataclass(frozen=True, slots=True)
 class _Pinned:
-    """Of one table, by its last review."""
+    """One table's pinned bytes and oldest savepoint, by its last review."""
 
     size: int
     oldest: datetime | None
@@ -25,11 +25,11 @@ class PinnedFiles:
     """The last review of each table that was seen."""
 
     patterns: Sequence[str]
-    """Of `[monitoring] tables`; of several the first that matches a table counts."""
+    """From `[monitoring] tables`; a table counts for the first pattern that matches."""
     _tables: dict[str, _Pinned] = field(default_factory=dict[str, _Pinned])
 
-    def saw(self, event: Event) -> None:
-        """An outcome was read."""
+    def take(self, event: Event) -> None:
+        """Take the next outcome."""
         if isinstance(event, SavepointCreated) and event.reviewed:
             times = [savepoint.decided_at or savepoint.made_at for savepoint in event.savepoints]
             self._tables[event.table] = _Pinned(event.pinned_bytes or 0, min(times, default=None))
@@ -37,7 +37,7 @@ class PinnedFiles:
             self._tables.pop(event.table, None)
 
     def export(self, metrics: Metrics) -> None:
-        """Set the gauges; a pattern without any review has none."""
+        """Set the gauges; a pattern without a reviewed table has no value."""
         sizes, oldest = dict[str, int](), dict[str, float]()
         for table, pinned in self._tables.items():
             pattern = next(
@@ -49,8 +49,8 @@ class PinnedFiles:
             if pinned.oldest is not None:
                 since = pinned.oldest.timestamp()
                 oldest[pattern] = min(since, oldest.get(pattern, since))
-        for each in (catalog.PINNED, catalog.PINNED_SINCE):
-            metrics.forget(each)
+        for gauge in (catalog.PINNED, catalog.PINNED_SINCE):
+            metrics.forget(gauge)
         for pattern, size in sizes.items():
             metrics.set(catalog.PINNED, size, pattern)
         for pattern, since in oldest.items():

@@ -1,4 +1,4 @@
-"""Which cleanings have something in quarantine, as the outcomes say."""
+"""Find cleanings with directories in quarantine, from the outcomes."""
 
 from __future__ import annotations
 

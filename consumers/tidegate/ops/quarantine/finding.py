@@ -1,4 +1,4 @@
-"""Find the cleaning that a person means: by its table, or by an id of anything about it."""
+"""Find a cleaning by its table, or by the id of its vacuum, command or outcome."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class QuarantinedCleaning:
 
 
 def find_cleaning(settings: Settings, subject: str) -> QuarantinedCleaning:
-    """The cleaning that a subject means: of a table the newest that can be undone, or by an id.
+    """The newest cleaning of a table that can be undone, or the cleaning with an id.
 
     Args:
         settings: The deployment.
-        subject: A table; or the id, abbreviated if it is unique, of the vacuum, of the command or
-            of an outcome.
+        subject: A table; or the id of the vacuum, the command or an outcome. The first characters
+            of an id suffice, if they are unique.
 
     Raises:
-        ConfigError: there is none, or the abbreviation is of several.
+        ConfigError: there is no such cleaning, or several ids begin with the subject.
         TransientError: no broker answers.
     """
     try:
@@ -51,15 +51,15 @@ def find_cleaning(settings: Settings, subject: str) -> QuarantinedCleaning:
         table = None
     wanted = EventFilter(() if table is None else (table,), _KINDS)
     read = EventLog.of(settings).read(wanted=wanted)
-    events = [each.event for each in read if each is not None and each.event is not None]
+    events = [logged.event for logged in read if logged is not None and logged.event is not None]
     return newest_of(events, table) if table is not None else by_id(events, subject)
 
 
 def newest_of(events: Iterable[Event], table: str) -> QuarantinedCleaning:
-    """The newest cleaning of a table that is in quarantine, of its outcomes, oldest first.
+    """The newest cleaning in quarantine, from a table's outcomes, which come oldest first.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: the table has nothing in quarantine.
     """
     found: dict[str, QuarantinedCleaning] = {}
     for event in events:
@@ -69,7 +69,7 @@ def newest_of(events: Iterable[Event], table: str) -> QuarantinedCleaning:
         elif isinstance(event, CleaningUndone | QuarantineRemoved):
             found.pop(event.cleaning, None)
     if not found:
-        raise ConfigError(f"{table} has nothing in quarantine: no outcome says so")
+        raise ConfigError(f"{table} has nothing in quarantine, according to the outcomes")
     return list(found.values())[-1]
 
 
@@ -77,7 +77,7 @@ def by_id(events: Iterable[Event], event_id: str) -> QuarantinedCleaning:
     """The cleaning that an id belongs to.
 
     Raises:
-        ConfigError: there is none, or the id is the beginning of several.
+        ConfigError: there is no such cleaning, or several ids begin with this one.
     """
     from_vacuum = derived_id("CleaningReleased", event_id)
     found: dict[str, QuarantinedCleaning] = {}
@@ -89,14 +89,14 @@ def by_id(events: Iterable[Event], event_id: str) -> QuarantinedCleaning:
         if any(id_.startswith(event_id) for id_ in ids) or cleaning.cleaning == from_vacuum:
             found[cleaning.cleaning] = cleaning
     if not found:
-        raise ConfigError(f"no cleaning that quarantined has the id {event_id}")
+        raise ConfigError(f"no quarantined cleaning has the id {event_id}")
     if len(found) > 1:
-        raise ConfigError(f"{event_id} is the beginning of several ids: {', '.join(found)}")
+        raise ConfigError(f"several ids begin with {event_id}: {', '.join(found)}")
     return found.popitem()[1]
 
 
 def _quarantined(event: Event) -> QuarantinedCleaning | None:
-    """The cleaning of an outcome that says that it moves, or has moved, directories aside."""
+    """The cleaning of an outcome about moving directories into quarantine; else None."""
     mode = getattr(event, "mode", None)
     if mode != CleaningMode.QUARANTINE or event.caused_by is None:
         return None

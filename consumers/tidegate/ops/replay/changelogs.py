@@ -1,29 +1,28 @@
 """Reset the position in the coordinator's changelog; the rows themselves stay.
 
-A decider's changelog records up to which offset each input was applied, so a group whose offsets
-alone are reset would skip everything that it reads again. The positions are therefore reset with
-it, and fenced: a process that still had the partition can no longer
-overwrite them, and one that is assigned it afterwards fences us.
+A decider's changelog records the offset up to which each input was applied. If only the group's
+offsets were reset, the decider would skip everything that it reads again. So the positions are
+reset with the offsets, under the decider's fencing: a process that still had the partition can no
+longer overwrite them, and a process that acquires it afterwards fences the replay.
 
-The states stay, on purpose. They contain what makes a repeated event recognisable: the instants for
-which a savepoint was requested, the vacuums that were released, the locks and transactions that
-have ended. A decider without these would request all of it again, and a vacuum whose locks were
-released long ago, by events that are no longer in their topic, would wait for ever. An event that
-is read again is thus a duplicate, which every decider must tolerate anyway: what it missed (an
-event dead-lettered by faulty code, a table that no rule covered then) is made up for, and what it
-did is not done again. A command that is sent again all the same has the id that it had, and the
-executors recognise it by its outcome.
+The states stay on purpose, because they make repeated events recognisable: the instants of
+requested savepoints, the released vacuums, the ended locks and transactions. Without them a decider
+would request everything again, and a vacuum whose releases are no longer on their topic would wait
+forever. An event that is read again is thus a duplicate, which every decider tolerates. The decider
+makes up for missed events (dead-lettered by faulty code, or of a table that no rule covered), and
+does not repeat completed work. A repeated command has the same id as before, and executors
+recognise it by its outcome.
 
-Where only some tables are selected, the positions of the partition are reset all the same, because
-they cover every table. Each other table with records in that span gets positions of its own, at the
-offset up to which it was applied, so that those records are skipped for it: nothing is decided
-anew. Only where the offsets are meaningless (the topic was created again) are all tables reset.
+If only some tables are selected, the positions of the partition are still reset, because they cover
+every table. Each other table with records in the span gets its own positions, at the offset up to
+which it was applied, so these records are skipped for it. Only if the offsets are meaningless,
+because the topic was recreated, are all tables reset.
 
-Until the service has run, these are ahead of the partition's. A replay of such a table, or of all,
-is therefore planned from its own positions too: the partition's may be at the target already.
+Until the service has run, tables' own positions are ahead of the partition's, which may be at the
+target already. So a replay of such a table, or of all tables, also considers its own positions.
 
-The changelog is reset before the group's offsets. A crash in between leaves positions below the
-offsets: the decider refuses to start, and the replay is run once more.
+The changelog is reset before the group's offsets. After a crash in between, the positions are below
+the offsets: the decider refuses to start until the replay is run again.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ def applied_positions(
     topics: Iterable[str],
     tables: Collection[str] | None = None,
 ) -> dict[Partition, AppliedPosition]:
-    """Read how far a decider has applied its input topics, without fencing it.
+    """Read the positions up to which a decider applied its input topics, without fencing it.
 
     Args:
         bus: The cluster.
         where: The partition of its changelog.
         topics: Its input topics.
-        tables: Those whose own positions count; None: all.
+        tables: The tables whose own positions count; None: all.
 
     Raises:
         ConfigError: the changelog topic does not exist.
@@ -65,7 +64,7 @@ def applied_positions(
                 furthest[topic] = max(furthest.get(topic, 0), at)
     inputs = (Partition(topic, where.number) for topic in topics)
     return {
-        each: _applied_position(store, bus, each, furthest.get(each.topic, 0)) for each in inputs
+        part: _applied_position(store, bus, part, furthest.get(part.topic, 0)) for part in inputs
     }
 
 
@@ -87,7 +86,7 @@ def reset_state(bus: Bus, prefix: str, plan: GroupReplay) -> None:
     for number in sorted({reset.partition.number for reset in plan.resets}):
         resets = plan.resets_of(number)
         found = bus.watermarks([reset.partition for reset in resets])
-        ids = {part.topic: each.topic_id for part, each in found.items()}
+        ids = {part.topic: marks.topic_id for part, marks in found.items()}
         log = bus.changelog(topic)
         try:
             store = Store(())
@@ -102,7 +101,7 @@ def _check_unchanged(store: Store, resets: Iterable[OffsetReset]) -> None:
     for reset in resets:
         if store.position.offsets.get(reset.partition.topic) != reset.applied:
             raise GroupInUseError(
-                f"the service has read on in {reset.partition.topic}[{reset.partition.number}]"
+                f"the service has read more of {reset.partition.topic}[{reset.partition.number}]"
                 " since the plan was made: stop it, and plan again"
             )
 
@@ -113,12 +112,12 @@ def reset_records(
     topic_ids: Mapping[str, str],
     tables: Collection[str] | None = None,
 ) -> list[tuple[bytes, bytes | None]]:
-    """What to append to a changelog so that its tables count as applied up to the resets only.
+    """The records to append to a changelog, so that its tables count as applied up to the resets.
 
     Args:
-        store: What the changelog contains.
-        resets: Those in the partitions of this changelog's number.
-        topic_ids: The broker's ids of these topics: a replay accepts the topics as they are now.
+        store: The content of the changelog.
+        resets: The resets of the input partitions with this changelog partition's number.
+        topic_ids: The broker's current ids of the topics, which the replay accepts.
         tables: The selected tables; None: all.
     """
     others = {table for reset in resets if reset.counts for table in reset.counts.other_tables}

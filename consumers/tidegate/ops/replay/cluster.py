@@ -39,14 +39,14 @@ from tidegate.service.settings import Settings
 
 _BATCH: Final = 500
 LISTED: Final = 100
-"""Events of a plan that are listed, unless more are asked for."""
+"""The default number of events that a plan lists."""
 
 
 class Replays:
-    """What `tidegate replay` does. Plans change nothing; `reset` and `publish` carry them out."""
+    """The operations of `tidegate replay`. Plans only read; `reset` and `publish` execute them."""
 
     def __init__(self, settings: Settings, progress: Observer = iter) -> None:
-        """Connect to the cluster of the settings; what is read passes through `progress`."""
+        """Connect to the cluster of the settings; records that are read pass through `progress`."""
         connection = settings.connection()
         prefix = self._prefix = settings.topics.prefix
         self._bus = KafkaBus(connection)
@@ -77,10 +77,10 @@ class Replays:
 
         Args:
             service: Its name.
-            target: Where to read from.
+            target: The start of the replay.
             topic: Only this input topic (`locks`); None: all of them.
             partition: Only this partition number; None: all of them.
-            tables: Only the partitions that these are on; empty: all.
+            tables: Only the partitions of these tables; empty: all.
 
         Raises:
             ConfigError: there is no such service, topic or partition.
@@ -117,12 +117,12 @@ class Replays:
         )
 
     def plan_events(self, topic: str, selection: Selection, limit: int = LISTED) -> EventReplay:
-        """Find the events to publish again; up to `limit` of them are in the plan.
+        """Find the events to publish again; the plan lists up to `limit` of them.
 
-        Only what the selection's offsets and times can cover is read, record by record.
+        Only offsets that the selection can cover are read, record by record.
 
         Raises:
-            ConfigError: this is not a topic of events.
+            ConfigError: `topic` is not a topic of events.
         """
         known = {topic.suffix: topic for topic in TOPICS if topic.events}
         suffix = topic.removeprefix(f"{self._prefix}.")
@@ -134,12 +134,12 @@ class Replays:
         return plan_of(self._selected(spans, selection), spans, selection, limit)
 
     def publish(self, plan: EventReplay) -> None:
-        """Publish the events of a plan again, in the order of each partition.
+        """Publish the events of a plan again, in order within each partition.
 
-        They are read a second time, so that not all of them are in memory.
+        They are read a second time instead of being held in memory.
         """
         found = self._selected(plan.spans, plan.selection)
-        messages = (each.message() for each in found if isinstance(each, SelectedEvent))
+        messages = (event.message() for event in found if isinstance(event, SelectedEvent))
         while batch := list(islice(messages, _BATCH)):
             self._bus.send(batch)
 

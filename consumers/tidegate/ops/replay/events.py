@@ -1,7 +1,7 @@
-"""Selected events, published again as they were: the same id, key, value and headers.
+"""Publish selected events again, with the same id, key, value and headers.
 
-One header is added, `tidegate-replayed-from: topic/partition/offset`. For a decider
-such an event is a duplicate at a new offset: it is recognised by its id, its instant or its lock.
+One header is added, `tidegate-replayed-from: topic/partition/offset`. For a decider the event is a
+duplicate at a new offset: it is recognised by its id, its instant or its lock.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tidegate.runtime.bus import Partition, Record
 REPLAYED_FROM: Final = "tidegate-replayed-from"
 _ID: Final = "ce_id"
 REMEMBERED: Final = 200_000
-"""Ids of the events that were found last, by which a repeat is left out: up to 40 MB."""
+"""The number of last ids by which repeats are recognised: up to 40 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which events of a topic; every given condition must hold."""
+    """Conditions on the events of a topic; all that are set must hold."""
 
     table: str | None = None
     event_ids: frozenset[str] = frozenset()
@@ -38,7 +38,7 @@ class Selection:
     to_time: datetime | None = None
     """Times are the broker's; `to_time` is exclusive."""
 
-    def covers_place(self, record: Record) -> bool:
+    def covers_location(self, record: Record) -> bool:
         """Whether a record is in the selected range of offsets and times."""
         seconds = record.timestamp_ms / 1000
         return (
@@ -55,9 +55,9 @@ class Selection:
         return wanted and self.table in (None, event.table)
 
     def may_cover(self, record: Record) -> bool:
-        """Whether a record may be selected, before it is decoded: key and headers don't exclude it.
+        """Whether key and headers allow that a record is selected, before it is decoded.
 
-        So of a long topic only the table's own events are decoded.
+        So only the selected table's events of a long topic are decoded.
         """
         if self.table is not None and record.key not in (None, self.table.encode()):
             return False
@@ -84,8 +84,8 @@ class SelectedEvent:
 
     def message(self) -> Message:
         """The message to publish: on the same partition, with its origin in a header."""
-        kept = tuple(header for header in self.record.headers if header[0] != REPLAYED_FROM)
-        headers = (*kept, (REPLAYED_FROM, self.origin.encode()))
+        others = tuple(header for header in self.record.headers if header[0] != REPLAYED_FROM)
+        headers = (*others, (REPLAYED_FROM, self.origin.encode()))
         where = self.record.partition
         return Message(where.topic, self.record.key, self.record.value, headers, where.number)
 
@@ -105,37 +105,37 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class EventReplay:
-    """What would be published again, each id once: the plan, and the dry run.
+    """The plan of a replay: the events to publish again, each id once.
 
-    It holds no more records than are to be listed, however many there are.
+    It contains only the records to list, even if more are selected.
     """
 
     spans: Mapping[Partition, range]
-    """The offsets that were looked at; what was appended later is not part of the plan."""
+    """The offsets that were read; records appended later are not part of the plan."""
     selection: Selection
     events: int
-    """How many events are selected."""
+    """The number of selected events."""
     restores: int
-    """How many of them are restore requests."""
+    """The number of restore requests among them."""
     unreadable: int
-    """How many records can't be decoded that may have been selected, by place, key and headers."""
+    """The number of records that can't be decoded, but whose location, key and headers match."""
     listed: tuple[SelectedEvent, ...]
-    """The first of the events."""
+    """The first selected events."""
     listed_unreadable: tuple[Unreadable, ...]
-    """The first of those records."""
+    """The first undecodable records."""
 
 
 def select_events(
     records: Iterable[Record], selection: Selection, wire: Wire
 ) -> Iterator[SelectedEvent | Unreadable]:
-    """Find the selected events as the records come: the first of each id.
+    """Find the selected events as the records come, and leave out repeated ids.
 
-    Of the ids that were seen last, digests are kept. Far more than REMEMBERED events later, the
-    same one is found again: a repeat is recognised by whoever consumes it.
+    Digests of the last ids are remembered. A repeat after more than REMEMBERED other events is
+    found again, which is safe: consumers recognise repeats.
     """
     seen = _LastSeen()
     for record in records:
-        if not selection.covers_place(record) or not selection.may_cover(record):
+        if not selection.covers_location(record) or not selection.may_cover(record):
             continue
         try:
             event = wire.deserialize(record.key, record.value, record.headers)
@@ -147,7 +147,7 @@ def select_events(
 
 
 class _LastSeen:
-    """The ids that came last: at least REMEMBERED, and at most twice as many."""
+    """The last ids: between REMEMBERED and twice as many."""
 
     def __init__(self) -> None:
         self._new, self._old = set[bytes](), set[bytes]()
@@ -169,20 +169,20 @@ def plan_of(
     selection: Selection,
     limit: int,
 ) -> EventReplay:
-    """Count what was found, and keep up to `limit` of each kind to be listed."""
+    """Count events and undecodable records, and list up to `limit` of both."""
     events = restores = unreadable = 0
     listed: list[SelectedEvent] = []
     unlisted: list[Unreadable] = []
-    for each in found:
-        if isinstance(each, Unreadable):
+    for selected in found:
+        if isinstance(selected, Unreadable):
             unreadable += 1
             if len(unlisted) < limit:
-                unlisted.append(each)
+                unlisted.append(selected)
             continue
         events += 1
-        restores += asks_for_restore(each.event)
+        restores += asks_for_restore(selected.event)
         if len(listed) < limit:
-            listed.append(each)
+            listed.append(selected)
     return EventReplay(
         spans, selection, events, restores, unreadable, tuple(listed), tuple(unlisted)
     )
@@ -196,9 +196,9 @@ def narrowed(
     """The offsets that have to be read for a selection.
 
     Args:
-        spans: What the partitions hold.
-        selection: What is wanted.
-        offsets_at: Gives the first offset of each partition from a time on.
+        spans: The available offsets.
+        selection: The selection.
+        offsets_at: Returns the first offset of each partition at or after a time.
     """
     starts = offsets_at(selection.from_time) if selection.from_time else {}
     stops = offsets_at(selection.to_time) if selection.to_time else {}
@@ -213,7 +213,7 @@ def narrowed(
 
 
 def asks_for_restore(event: Event) -> bool:
-    """Whether carrying this out could change a table."""
+    """Whether the event requests a restore that changes a table."""
     return isinstance(event, RestoreRequested) and not event.plan_only
 
 

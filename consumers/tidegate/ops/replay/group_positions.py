@@ -1,4 +1,4 @@
-"""A service's position on the cluster: its topics, its offsets, a decider's changelog."""
+"""A service's positions on the cluster: committed offsets, and those of a decider's changelog."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _READERS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class GroupPositions:
-    """Only reads: no offset changes, and no decider is fenced."""
+    """Reads positions, without changing an offset or fencing a decider."""
 
     bus: Bus
     log: TopicReader
@@ -35,7 +35,7 @@ class GroupPositions:
     def spans(
         self, service: str, topic: str | None, partition: int | None
     ) -> dict[Partition, range]:
-        """The offsets that a service's topics hold.
+        """The available offsets of a service's input topics.
 
         Args:
             service: Its name.
@@ -61,13 +61,13 @@ class GroupPositions:
             raise ConfigError(
                 f"{service} does not consume {topic}, only {', '.join(sorted(topics))}"
             )
-        return sorted(f"{self.prefix}.{each}" for each in wanted)
+        return sorted(f"{self.prefix}.{suffix}" for suffix in wanted)
 
     def count(self, spans: Mapping[Partition, range]) -> int:
         """The number of partitions, which must be the same for all topics.
 
         Raises:
-            ConfigError: it differs.
+            ConfigError: the topics have different numbers.
         """
         return require_copartitioned(self.bus, sorted({span.topic for span in spans}))
 
@@ -82,8 +82,8 @@ class GroupPositions:
 
         Args:
             service: Its name.
-            spans: What the partitions hold.
-            target: Where the group is to read from.
+            spans: The available offsets.
+            target: The start of the replay.
             tables: The selected tables; None: all.
         """
         committed = self.groups.committed(f"{self.prefix}.{service}", list(spans))
@@ -111,10 +111,10 @@ class GroupPositions:
 
 
 def within(spans: Mapping[Partition, range], number: int | None) -> dict[Partition, range]:
-    """Those of these partitions that have a number; None: all.
+    """The partitions with this number; None: all.
 
     Raises:
-        ConfigError: there are none.
+        ConfigError: there is no such partition.
     """
     found = {part: span for part, span in spans.items() if number in (None, part.number)}
     if not found:

@@ -1,4 +1,4 @@
-"""What a reset of a group would change, as a value: the plan is the dry run. Pure."""
+"""The plan of a group's reset, as a value; the plan is the dry run. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tidegate.runtime.bus import Partition
 
 @dataclass(frozen=True, slots=True)
 class AppliedPosition:
-    """What a decider's changelog records about an input partition.
+    """A decider's position on an input partition, from its changelog.
 
     Attributes:
-        applied: The next offset to apply; None where the changelog has none.
-        topic_recreated: The topic was deleted and created again since.
-        furthest_of_tables: The furthest offset that any of the selected tables has of its own.
+        applied: The next offset to apply; None if the changelog has none.
+        topic_recreated: Whether the topic was deleted and created again since.
+        furthest_of_tables: The greatest offset among the selected tables' own positions.
     """
 
     applied: int | None
@@ -26,13 +26,13 @@ class AppliedPosition:
 
 @dataclass(frozen=True, slots=True)
 class GroupPosition:
-    """Where a consumer group is in one partition.
+    """A consumer group's position on one partition.
 
     Attributes:
-        available: The offsets that the partition holds.
+        available: The available offsets.
         committed: The committed offset; None if the group never committed or it expired.
         at_moment: The offset at the target's time, if the target is a time.
-        changelog: What a decider's changelog records; None for an executor.
+        changelog: The position in a decider's changelog; None for an executor.
     """
 
     available: range
@@ -42,7 +42,7 @@ class GroupPosition:
 
     @property
     def has_started(self) -> bool:
-        """Whether there is any trace that records were read here."""
+        """Whether an offset or a changelog shows that the group read this partition."""
         return bool(self.next_offsets) or self.topic_recreated
 
     @property
@@ -56,11 +56,11 @@ class GroupPosition:
         applied = self.changelog.applied if self.changelog else None
         if self.changelog and applied is None and self.committed is not None:
             applied = self.available.start  # what a decider assumes
-        return tuple(each for each in (self.committed, applied) if each is not None)
+        return tuple(offset for offset in (self.committed, applied) if offset is not None)
 
     @property
     def next_offsets_with_tables(self) -> tuple[int, ...]:
-        """The same, and the selected tables' own offset where it is further ahead."""
+        """The same, plus the selected tables' own offset if it is further ahead."""
         own = self.changelog.furthest_of_tables if self.changelog else 0
         ahead = own > max(self.next_offsets, default=own)
         return (*self.next_offsets, own) if ahead else self.next_offsets
@@ -69,9 +69,9 @@ class GroupPosition:
     def fault(self) -> str:
         """Why the service would refuse to start from here; empty if it would start."""
         if self.topic_recreated:
-            return "the topic was created again"
+            return "the topic was recreated"
         at = self.next_offsets
-        if any(not self.available.start <= each <= self.available.stop for each in at):
+        if any(not self.available.start <= offset <= self.available.stop for offset in at):
             return "its offset is no longer in the topic"
         if self.committed is not None and min(at) < self.committed:
             return f"its state ends at {min(at)}"
@@ -80,13 +80,13 @@ class GroupPosition:
 
 @dataclass(frozen=True, slots=True)
 class RecordCounts:
-    """How many records of which tables would be read again in a partition."""
+    """The number of records that would be read again in a partition, by table."""
 
     by_table: Mapping[str, int]
-    """For each of the selected tables."""
+    """The counts of the selected tables."""
     of_other_tables: int
     other_tables: frozenset[str]
-    """Their names; records whose key is not a table's name have none."""
+    """Their names, without records whose key is not a table's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +98,15 @@ class OffsetReset:
     """None if the group has no offset."""
     to_offset: int
     again: int
-    """How many records would be read again, at most: offsets may have holes."""
+    """The maximum number of records to read again: offsets may have holes."""
     fault: str = ""
-    """What kept the service from starting, and is repaired by the reset."""
+    """Why the service would refuse to start without the reset; empty if it would start."""
     applied: int | None = None
     """The offset in a decider's changelog when the plan was made."""
     is_for_all: bool = False
     """Whether all tables are reset, because a decider's offsets here are meaningless."""
     counts: RecordCounts | None = None
-    """None where all tables are selected."""
+    """None if all tables are selected."""
 
     @property
     def span(self) -> range:
@@ -116,13 +116,13 @@ class OffsetReset:
 
 @dataclass(frozen=True, slots=True)
 class GroupReplay:
-    """The reset of one service's group. Partitions whose offset stays have no reset."""
+    """The reset of one service's group. Partitions with unchanged offsets have no reset."""
 
     service: str
     group: str
     resets: tuple[OffsetReset, ...]
     restores: int = 0
-    """How many of the records are requests to restore a table."""
+    """The number of restore requests among the records."""
     tables: Mapping[str, int] | None = None
     """The selected tables, and the partition number of each; None: all tables."""
     has_started: bool = True
@@ -130,22 +130,22 @@ class GroupReplay:
 
     @property
     def records(self) -> int:
-        """How many records would be read again, at most."""
+        """The maximum number of records to read again."""
         return sum(reset.again for reset in self.resets)
 
     def resets_of(self, number: int) -> Sequence[OffsetReset]:
-        """The resets in the partitions of a number."""
+        """The resets of the partitions with this number."""
         return [reset for reset in self.resets if reset.partition.number == number]
 
 
 def plan_group(
     service: str, group: str, positions: Mapping[Partition, GroupPosition], target: Target
 ) -> GroupReplay:
-    """Plan a reset. It only goes back: records are read again, none is ever skipped.
+    """Plan a reset. It only moves backwards: no record is ever skipped.
 
-    Where the service would refuse to start (its offset is no longer in the topic, its state ends
-    before it, or the topic was created again), the reset goes to the nearest offset from which it
-    starts. A group that has never started begins at the start of its topics anyway.
+    If the service would refuse to start (its offset is no longer in the topic, its state ends
+    before it, or the topic was recreated), the reset moves to the nearest offset from which it
+    starts. A group that has never started needs no reset: it starts at the beginning.
     """
     resets = (_reset_for(part, position, target) for part, position in sorted(positions.items()))
     started = any(position.has_started for position in positions.values())
@@ -158,7 +158,7 @@ def _reset_for(partition: Partition, position: GroupPosition, target: Target) ->
     if not position.has_started:
         return None
     available, offsets = position.available, position.next_offsets
-    if position.topic_recreated:  # nothing of the new topic was applied
+    if position.topic_recreated:  # no record of the new topic was applied
         to = available.start
     else:
         wanted = _wanted(position, offsets[0], target)
@@ -166,7 +166,7 @@ def _reset_for(partition: Partition, position: GroupPosition, target: Target) ->
             return None
         to = min(_within(available, offset) for offset in (wanted, *offsets))
     current = (position.committed, *position.next_offsets_with_tables)
-    if not position.fault and all(to == each for each in current):
+    if not position.fault and all(to == offset for offset in current):
         return None
     applied = position.changelog.applied if position.changelog else None
     return OffsetReset(

@@ -1,4 +1,4 @@
-"""A replay of some tables: on which partitions they are, and whose records those hold. Pure."""
+"""For a replay of some tables: locate their partitions, and count records by table. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def locate_tables(names: Iterable[str], partitions: int, only: int | None) -> di
     Args:
         names: As typed by a person.
         partitions: How many partitions a topic has.
-        only: The one selected partition number; None: any.
+        only: The selected partition number; None: any.
 
     Raises:
         ConfigError: a name is not a table's, or its table is on another partition.
@@ -35,14 +35,14 @@ def locate_tables(names: Iterable[str], partitions: int, only: int | None) -> di
 
 
 def count_records(plan: GroupReplay, records: Iterable[Record]) -> GroupReplay:
-    """Count by table which records would be read again, from their keys alone.
+    """Count the records that would be read again by table, from their keys alone.
 
-    A partition with no record of the selected tables keeps its offset, unless the service would
-    refuse to start from it.
+    A partition without records of the selected tables needs no reset, unless the service would
+    refuse to start from its offset.
 
     Args:
         plan: The plan, with the selected tables.
-        records: Those in the spans of the plan's resets.
+        records: The records in the spans of the plan's resets.
     """
     found: dict[Partition, Counter[str | None]] = defaultdict(Counter)
     for record in records:
@@ -53,7 +53,7 @@ def count_records(plan: GroupReplay, records: Iterable[Record]) -> GroupReplay:
 
 
 def tables_found(records: Iterable[Record], tables: Collection[str]) -> set[str]:
-    """Which of these tables have a record here."""
+    """The tables that occur among the records."""
     left = set(tables)
     for record in records:
         left.discard(_table(record) or "")
@@ -73,7 +73,7 @@ def _is_needed(reset: OffsetReset) -> bool:
 
 
 def _table(record: Record) -> str | None:
-    """The table that a key names; None if it is not a table's name."""
+    """The table named by the key; None if it is not a table's name."""
     try:
         name = (record.key or b"").decode()
         return name if table_identity(name) == name else None

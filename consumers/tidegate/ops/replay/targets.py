@@ -1,4 +1,4 @@
-"""Where a replay starts: an offset, a time, the earliest, or a number of records back. Pure."""
+"""The start of a replay: an offset, a time, the earliest, or a number of records back. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Target = ToOffset | ToMoment | ToEarliest | RecordsBack
 
 
 def ago(text: str, now: datetime) -> ToMoment:
-    """A duration before now, however long it is.
+    """A duration before now.
 
     Raises:
         ConfigError: the text is not a duration.

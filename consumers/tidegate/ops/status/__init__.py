@@ -1,8 +1,8 @@
-"""How a deployment is: its services, what waits, what runs, what was saved. Read off Kafka."""
+"""The status of a deployment, read from Kafka: services, waiting vacuums, requests, savepoints."""
 
 from __future__ import annotations
 
-from tidegate.ops.status.looking import look
+from tidegate.ops.status.reading import read_snapshot
 from tidegate.ops.status.snapshot import ServiceStatus, Snapshot
 
-__all__ = ["ServiceStatus", "Snapshot", "look"]
+__all__ = ["ServiceStatus", "Snapshot", "read_snapshot"]

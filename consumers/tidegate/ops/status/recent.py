@@ -1,4 +1,4 @@
-"""What the outcomes of the last days say, in one pass: who did what last, what runs. Pure."""
+"""Summarise the recent outcomes in one pass: last outcomes, running requests, alarms. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tidegate.ops.event_log import LoggedEvent
 
 
 class _Saved(NamedTuple):
-    """A savepoint that was written in the time that was looked at."""
+    """A savepoint that was written in the period."""
 
     at: datetime
     requested_by: str | None
@@ -31,29 +31,29 @@ class _Saved(NamedTuple):
 
 @dataclass(slots=True)
 class SavedTable:
-    """What became of a table's savepoints in the time that was looked at, by the outcomes.
+    """A table's savepoints in the period, by the outcomes.
 
-    A savepoint that was removed by other tools, or with its table, still counts: what a table has
-    is in its own timeline.
+    A savepoint that another tool removed, or that was removed with its table, still counts; the
+    table's own timeline is authoritative.
     """
 
     table: str
     at: datetime
-    """When the last of these outcomes came."""
+    """The time of the last outcome."""
     written: int = 0
     removed: int = 0
-    """Of these, and of those written before."""
+    """Removed savepoints, including savepoints that were written before the period."""
     left: dict[str, _Saved] = field(default_factory=dict[str, _Saved])
-    """Those written that were not removed, by instant."""
+    """Savepoints that were written in the period and not removed, by instant."""
 
     @property
     def newest(self) -> str | None:
-        """The greatest instant of those that are left."""
+        """The newest instant that is left."""
         return max(self.left, default=None)
 
     @property
     def newest_saved(self) -> _Saved | None:
-        """When that was written, and who asked for it."""
+        """The time and requester of that savepoint."""
         return None if self.newest is None else self.left[self.newest]
 
     def as_json(self) -> dict[str, Any]:
@@ -71,16 +71,16 @@ class SavedTable:
 
 @dataclass(slots=True)
 class Recent:
-    """Take every outcome in turn, oldest first; memory grows with tables and requests under way."""
+    """Takes outcomes, oldest first. Memory grows with the tables and the running requests."""
 
     last_by_service: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
     running: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
-    """By the id of the request, the newest outcome of what was begun and has no final one."""
+    """The newest outcome of started requests without a final outcome, by the request's id."""
     saved: dict[str, SavedTable] = field(default_factory=dict[str, SavedTable])
     alarms: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
-    """What was said to wait too long and is not resolved, by the vacuum's id or the table."""
+    """Unresolved alarms, by the vacuum's id or the table."""
     awaiting: dict[str, LoggedEvent] = field(default_factory=dict[str, LoggedEvent])
-    """By the id of the request, what waits for the approval of a second person."""
+    """Restores that wait for a second person's approval, by the request's id."""
     refused: int = 0
     failed: int = 0
 
@@ -120,11 +120,11 @@ class Recent:
             self.awaiting.pop(request, None)
 
     def awaiting_at(self, now: datetime) -> list[LoggedEvent]:
-        """What still waits for an approval, as far as its time is not over; oldest first."""
+        """Restores that still wait for an approval and have not expired, oldest first."""
         return [
-            each
-            for each in self.awaiting.values()
-            if (until := getattr(each.event, "expires_at", None)) is None or now <= until
+            logged
+            for logged in self.awaiting.values()
+            if (until := getattr(logged.event, "expires_at", None)) is None or now <= until
         ]
 
     def _take_alarm(self, event: Outcome, logged: LoggedEvent) -> None:

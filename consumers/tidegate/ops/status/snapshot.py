@@ -10,15 +10,15 @@ from typing import Any
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.ops.event_log.summary import line_of, row_of
 from tidegate.ops.status.recent import SavedTable
-from tidegate.ops.waiting import HeldTable, KeptCleaning, LackingVacuum
+from tidegate.ops.waiting import HeldTable, PendingVacuum, QuarantinedDirectories
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceStatus:
     """One service.
 
-    `lag` is Kafka's: the records from the group's committed offsets to the topics' ends. Where a
-    group has committed nothing yet, it begins at the first record.
+    `lag` is Kafka's: the records from the group's committed offsets to the topics' ends. A group
+    that has not committed yet starts at the first record.
     """
 
     name: str
@@ -29,9 +29,9 @@ class ServiceStatus:
 
     @property
     def problem(self) -> str:
-        """What a person should look at; empty if nothing."""
+        """The problem that a person should solve; empty if there is none."""
         if not self.members:
-            return "it does not run"
+            return "it is not running"
         return f"{self.dead_letters} open dead letters" if self.dead_letters else ""
 
 
@@ -43,24 +43,24 @@ class Snapshot:
     since: datetime
     services: Sequence[ServiceStatus]
     waiting: int
-    oldest_waiting: LackingVacuum | None
+    oldest_waiting: PendingVacuum | None
     running: Sequence[LoggedEvent]
     saved: Sequence[SavedTable]
     alarms: Sequence[LoggedEvent]
-    """What was said to wait too long since `since`, and still does."""
+    """Unresolved alarms since `since`."""
     refused: int
     failed: int
     unknown_dead_letters: int
-    """Open dead letters that none of the services wrote."""
+    """Open dead letters that were not written by Tidegate's services."""
     held: Sequence[HeldTable] = ()
-    """The tables that somebody holds."""
+    """The tables whose cleaning is on hold."""
     awaiting: Sequence[LoggedEvent] = ()
     """Restores that wait for the approval of a second person."""
-    kept: Sequence[KeptCleaning] = ()
-    """What is in quarantine."""
+    quarantined: Sequence[QuarantinedDirectories] = ()
+    """The directories in quarantine."""
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, for scripts."""
+        """All fields, for scripts."""
         oldest = self.oldest_waiting
         return {
             "at": self.at.isoformat(timespec="seconds"),
@@ -78,25 +78,25 @@ class Snapshot:
             ],
             "waiting": self.waiting,
             "oldest_waiting": oldest.as_json() if oldest else None,
-            "running": [row_of(each) for each in self.running],
-            "savepoints": [each.as_json() for each in self.saved],
+            "running": [row_of(logged) for logged in self.running],
+            "savepoints": [table.as_json() for table in self.saved],
             "alarms": [row_of(alarm) for alarm in self.alarms],
             "refused": self.refused,
             "failed": self.failed,
             "unknown_dead_letters": self.unknown_dead_letters,
-            "awaiting": [row_of(each) for each in self.awaiting],
-            "held": [each.as_json() for each in self.held],
-            "quarantined": [each.as_json() for each in self.kept],
+            "awaiting": [row_of(logged) for logged in self.awaiting],
+            "held": [hold.as_json() for hold in self.held],
+            "quarantined": [cleaning.as_json() for cleaning in self.quarantined],
         }
 
     def alarm_lines(self) -> list[str]:
-        """What waits too long, a line each."""
+        """The alarms, one line each."""
         return [line_of(alarm) for alarm in self.alarms]
 
     def awaiting_lines(self) -> list[str]:
-        """What waits for an approval, a line each."""
-        return [line_of(each) for each in self.awaiting]
+        """The restores that wait for an approval, one line each."""
+        return [line_of(logged) for logged in self.awaiting]
 
     def running_lines(self) -> list[str]:
-        """What is under way, a line each."""
-        return [line_of(each) for each in self.running]
+        """The running requests, one line each."""
+        return [line_of(logged) for logged in self.running]

@@ -62,14 +62,14 @@ def acls(
     callback_topic: str | None = None,
     principals: Mapping[Role, Sequence[str]] = _NONE,
 ) -> tuple[Acl, ...]:
-    """The minimal rights of every role, in the order of the topics; none is there twice.
+    """The minimal rights of every role, in the order of the topics, without duplicates.
 
     Args:
         prefix: The prefix of the deployment's topics and groups.
         deciders: The services with a changelog.
         executors: The other services.
         callback_topic: The topic of Hudi's callbacks, which the bridges read.
-        principals: By role Kafka's names of its principals; by default `User:` and the role.
+        principals: Kafka's names of the principals, by role; by default `User:` and the role.
     """
     services = (*deciders, *executors)
     rights = [
@@ -101,13 +101,13 @@ def _topic(topic: Topic, prefix: str) -> Iterator[Acl]:
 
 
 def _reading(role: str, topic: str) -> Iterator[Acl]:
-    """Read a topic, also outside of any group: its client then describes one of the same name."""
+    """The rights to read a topic; without a group the client describes one of the same name."""
     yield Acl(role, "read", "topic", topic)
     yield Acl(role, "describe", "group", topic)
 
 
 def _watched(prefix: str, services: Sequence[str]) -> Iterator[Acl]:
-    """What shows the lag of services, and what waits in the reader gate."""
+    """The rights to monitor the services' lag and the vacuums that wait in the reader gate."""
     for role in _WATCHERS:
         yield from _reading(role, changelog(Role.READER_GATE).name(prefix))
         for service in services:
@@ -124,13 +124,13 @@ def _groups(prefix: str, services: Sequence[str]) -> Iterator[Acl]:
     for role in (Role.BRIDGES, Role.OPERATORS):
         for bridge in BRIDGES:
             yield Acl(role, "read", "group", f"{prefix}.{Role.BRIDGES}.{bridge}")
-    # whatever follows the outcomes has groups of its own
+    # tools that follow the outcomes have their own groups
     monitoring = f"{prefix}.{Role.MONITORING}"
     yield Acl(Role.MONITORING, "read", "group", monitoring, prefixed=True)
 
 
 def _transactions(prefix: str, deciders: Sequence[str]) -> Iterator[Acl]:
-    """What fencing needs; an operator moves and resets the state of stopped deciders."""
+    """The rights that fencing needs; operators reset the state of stopped deciders."""
     for decider in deciders:
         ids = f"{changelog(decider).name(prefix)}-"
         for role in (decider, Role.OPERATORS):

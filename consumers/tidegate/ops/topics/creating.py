@@ -1,4 +1,4 @@
-"""Create the topics as they are declared, and refuse those that differ."""
+"""Create the topics as declared, and refuse existing topics that differ."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ Connection = Mapping[str, str | int | bool]
 def create_topics(
     connection: Connection, settings: TopicSettings, deciders: Sequence[str]
 ) -> dict[str, bool]:
-    """Create missing topics; returns for each topic whether it was created now.
+    """Create missing topics; return whether each topic was created now, by name.
 
     Raises:
         ConfigError: a topic exists and is not as declared, or can't be created. A different number
-            of partitions is never accepted: a table's events and its state would be separated.
+            of partitions is never accepted: it would separate a table's events from its state.
         TransientError: no broker answers.
     """
     admin = connect(connection)
     declared = deployment(settings, deciders)
-    _refuse(declared, describe_topics(admin, [each.name for each in declared]))
+    _refuse(declared, describe_topics(admin, [topic.name for topic in declared]))
     futures = admin.create_topics(
-        [_new(each) for each in declared],
+        [_new(topic) for topic in declared],
         operation_timeout=WAIT_SECONDS,
         request_timeout=WAIT_SECONDS,
     )
     created = {name: _created(name, future) for name, future in futures.items()}
-    # another process may have created one in between, with other settings
+    # another process may have created a topic meanwhile, with other settings
     _refuse(declared, _listed(admin, list(created)))
     return created
 
@@ -48,14 +48,14 @@ def create_topics(
 def check_topics(
     connection: Connection, settings: TopicSettings, deciders: Sequence[str]
 ) -> tuple[TopicDifference, ...]:
-    """Compare the declared topics with the existing ones. Nothing is changed.
+    """Compare the declared topics with the existing ones, without changing any.
 
     Raises:
         ConfigError: this principal may not describe them.
         TransientError: no broker answers.
     """
     declared = deployment(settings, deciders)
-    found = describe_topics(connect(connection), [each.name for each in declared])
+    found = describe_topics(connect(connection), [topic.name for topic in declared])
     return differences(declared, found)
 
 
@@ -92,7 +92,7 @@ def _created(name: str, future: object) -> bool:
 
 
 def _listed(admin: AdminClient, names: Sequence[str]) -> dict[str, ActualTopic]:
-    """Wait until the broker describes all of these: a new topic is listed late."""
+    """Wait until the broker describes all of these topics: new ones take a moment."""
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
         found = describe_topics(admin, names)
@@ -107,6 +107,6 @@ def _listed(admin: AdminClient, names: Sequence[str]) -> dict[str, ActualTopic]:
 
 
 def _refuse(declared: Sequence[DeclaredTopic], found: Mapping[str, ActualTopic]) -> None:
-    existing = [each for each in declared if each.name in found]
+    existing = [topic for topic in declared if topic.name in found]
     if wrong := "; ".join(map(str, differences(existing, found))):
         raise ConfigError(wrong)

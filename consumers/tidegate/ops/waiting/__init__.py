@@ -1,20 +1,20 @@
-"""What waits: vacuums for readers and for people, quarantines for the end of their time."""
+"""Waiting vacuums, holds of tables and quarantines, from the reader gate's changelog."""
 
 from __future__ import annotations
 
 from tidegate.ops.waiting.changelog import gate_stores, waiting_vacuums
-from tidegate.ops.waiting.holding import HeldTable, KeptCleaning, held_and_kept
-from tidegate.ops.waiting.lack import LackingVacuum, StoredVacuum, stored_vacuums
+from tidegate.ops.waiting.holding import HeldTable, QuarantinedDirectories, holds_and_quarantines
 from tidegate.ops.waiting.oldest import OldestVacuums
+from tidegate.ops.waiting.outstanding import PendingVacuum, StoredVacuum, stored_vacuums
 
 __all__ = [
     "HeldTable",
-    "KeptCleaning",
-    "LackingVacuum",
     "OldestVacuums",
+    "PendingVacuum",
+    "QuarantinedDirectories",
     "StoredVacuum",
     "gate_stores",
-    "held_and_kept",
+    "holds_and_quarantines",
     "stored_vacuums",
     "waiting_vacuums",
 ]

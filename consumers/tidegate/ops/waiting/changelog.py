@@ -11,7 +11,7 @@ from tidegate.coordinator.readers import ReaderGate
 from tidegate.coordinator.store import POSITION_KEY, Store
 from tidegate.events.keys import partition_of
 from tidegate.events.topics import changelog
-from tidegate.ops.waiting.lack import LackingVacuum, stored_vacuums
+from tidegate.ops.waiting.outstanding import PendingVacuum, stored_vacuums
 from tidegate.runtime.bus import ChangelogRecord
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import read_partition
@@ -20,18 +20,18 @@ from tidegate.runtime.retry import RetryPolicy
 from tidegate.service.settings import Settings
 
 _RETRIES: Final = RetryPolicy(attempts=6, first=0.1, longest=1.0).quiet()
-"""The caller says that the broker is away: the monitor once an outage, a command with its end."""
+"""Quiet, because the caller reports an outage: the monitor logs it, a command fails."""
 _SEPARATOR: Final = b"\x00"
 _SIGNS: Final = frozenset("*?[")
 
 
-def waiting_vacuums(settings: Settings, table: str | None = None) -> Iterator[LackingVacuum]:
-    """The vacuums that wait now, as far as the gate has read, in no particular order.
+def waiting_vacuums(settings: Settings, table: str | None = None) -> Iterator[PendingVacuum]:
+    """The vacuums that wait now, according to the gate, in no particular order.
 
     Arguments and errors are those of `gate_stores`.
     """
     for store in gate_stores(settings, table):
-        yield from (vacuum.lacking() for vacuum in stored_vacuums(store))
+        yield from (vacuum.pending() for vacuum in stored_vacuums(store))
 
 
 def gate_stores(settings: Settings, table: str | None = None) -> Iterator[Store]:

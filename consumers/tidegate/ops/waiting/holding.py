@@ -15,7 +15,7 @@ from tidegate.coordinator.subject import moment
 
 @dataclass(frozen=True, slots=True)
 class HeldTable:
-    """A table that somebody holds. `since` is the broker's time."""
+    """A table whose cleaning is on hold. `since` is the broker's time."""
 
     table: str
     requested_by: str
@@ -26,7 +26,7 @@ class HeldTable:
     """Cleanings that were released before the hold and wait for its end."""
 
     def __str__(self) -> str:
-        """Who holds it since when, and why."""
+        """The table, the holder, the time and the reason."""
         since = f"{self.since.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
         return f"{self.table}  held by {self.requested_by} since {since}: {self.reason}"
 
@@ -36,8 +36,8 @@ class HeldTable:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptCleaning:
-    """What one cleaning has in quarantine. `until` is the broker's time."""
+class QuarantinedDirectories:
+    """The directories of one cleaning in quarantine. `until` is the broker's time."""
 
     table: str
     partition: str | None
@@ -47,7 +47,7 @@ class KeptCleaning:
     until: datetime
 
     def __str__(self) -> str:
-        """What is kept until when."""
+        """The table, the number of directories, the end of the quarantine and the cleaning."""
         where = f"/{self.partition}" if self.partition else ""
         until = f"{self.until.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
         count = "1 directory" if self.directories == 1 else f"{self.directories} directories"
@@ -58,14 +58,14 @@ class KeptCleaning:
         return asdict(self) | {"until": self.until.isoformat(timespec="milliseconds")}
 
 
-def held_and_kept(rows: Store) -> Iterator[HeldTable | KeptCleaning]:
+def holds_and_quarantines(rows: Store) -> Iterator[HeldTable | QuarantinedDirectories]:
     """The holds and the quarantines of every table, in no particular order."""
     for table, hold, deferred in holds(rows):
         since = moment(hold.since)
         yield HeldTable(table, hold.requested_by, hold.reason, since, hold.event_id, deferred)
     for found in quarantines(rows):
         if not found.undone:
-            yield KeptCleaning(
+            yield QuarantinedDirectories(
                 found.table,
                 found.partition,
                 found.cleaning,

@@ -1,4 +1,4 @@
-"""The oldest of the vacuums that wait, of however many."""
+"""The oldest waiting vacuums."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from heapq import nsmallest
 from operator import attrgetter
 
 from tidegate.coordinator.store import Store
-from tidegate.ops.waiting.lack import LackingVacuum, StoredVacuum, stored_vacuums
+from tidegate.ops.waiting.outstanding import PendingVacuum, StoredVacuum, stored_vacuums
 
 
 @dataclass(slots=True)
 class OldestVacuums:
-    """At most `limit` of them, the oldest first, and how many there are: no more are in memory."""
+    """Up to `limit` waiting vacuums, oldest first, and the number of all; only these in memory."""
 
     limit: int
     wanted: Callable[[StoredVacuum], bool] = lambda _: True
-    vacuums: Sequence[LackingVacuum] = field(default=(), init=False)
+    vacuums: Sequence[PendingVacuum] = field(default=(), init=False)
     count: int = field(default=0, init=False)
 
     def take(self, store: Store) -> None:
@@ -27,8 +27,8 @@ class OldestVacuums:
             StopService: a record can't be read.
         """
         wanted = (vacuum for vacuum in stored_vacuums(store) if self._counted(vacuum))
-        # first the oldest of this store: until they are turned into others they keep its records
-        own = [each.lacking() for each in nsmallest(self.limit, wanted, key=attrgetter("age"))]
+        # reduce this store first: a StoredVacuum keeps the store's records in memory
+        own = [vacuum.pending() for vacuum in nsmallest(self.limit, wanted, key=attrgetter("age"))]
         self.vacuums = nsmallest(self.limit, [*self.vacuums, *own], key=attrgetter("age"))
 
     def _counted(self, vacuum: StoredVacuum) -> bool:

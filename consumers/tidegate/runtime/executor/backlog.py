@@ -1,4 +1,4 @@
-"""Which unfinished commands of a partition are in memory, and the offsets of the others. Pure."""
+"""Tracks which unfinished commands of a partition are in memory, and the others' offsets. Pure."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from itertools import islice
 from typing import Final
 
 _SHARE: Final = 10
-"""A table may take one in so many of the free places. So no number of tables takes all of them."""
+"""A table may take a tenth of the free slots, so no number of tables takes all of them."""
 _WINDOW: Final = 5000
-"""Offsets that are read at once: other tables' commands in between are read for nothing."""
+"""Offsets of one read. The commands of other tables among them are read in vain."""
 
 
 @dataclass(frozen=True, slots=True)
 class BacklogLimits:
     """How many unfinished commands of one partition are read before it is paused.
 
-    Each table's next command is always in memory, so that is at most `commands` + `tables` of them,
-    and their messages at most `size` bytes beside those next ones. An offset takes 0.1 kB.
+    The next command of every table is always in memory. So memory holds at most `commands` +
+    `tables` commands, and `size` bytes plus the next command of every table. An offset takes
+    0.1 kB.
     """
 
     commands: int = 2000
-    """In memory, beside the next one of each table."""
+    """Commands in memory, without the next one of each table."""
     size: int = 16 * 2**20
-    """Bytes of the messages in memory, beside the next one of each table."""
+    """Bytes of the messages in memory, without the next one of each table."""
     tables: int = 2000
     """Tables with unfinished commands."""
     offsets: int = 100_000
@@ -36,31 +37,31 @@ class BacklogLimits:
 class _Table:
     in_memory: int = 0
     offsets: deque[int] = field(default_factory=deque[int])
-    """Of the commands that are not in memory, ascending; all are behind those that are."""
+    """The offsets of the commands that are not in memory, ascending, after those in memory."""
 
 
 @dataclass(slots=True)
 class Backlog:
-    """The unfinished commands of one partition, by table; those in memory are somebody else's.
+    """The unfinished commands of one partition, by table. The caller holds those in memory.
 
-    Order of calls: `add` for each command that is read, in order; `finished` for each that was in
-    memory and is done. What is `wanted` then is read again and passed to `bring_back`, in order.
+    Order of calls: `add` for each command that is read, in order; `finished` for each one in memory
+    that is done. The caller reads `wanted` ones again and passes them to `bring_back`, in order.
     """
 
     limits: BacklogLimits = field(default_factory=BacklogLimits)
     _tables: dict[str, _Table] = field(default_factory=dict[str, _Table])
     _incomplete: dict[str, _Table] = field(default_factory=dict[str, _Table])
-    """The tables that have commands which are not in memory."""
+    """The tables with commands that are not in memory."""
     _in_memory: int = 0
     _size: int = 0
     _has_refused: bool = False
-    """Whether something that was read again was too large, and nothing was done since."""
+    """Whether a command that was read again was too large and no command was done since."""
 
     def add(self, table: str, offset: int, size: int) -> bool:
         """Add a command that was read, `size` bytes long.
 
         Returns:
-            Whether it belongs in memory. Else only its offset is kept here.
+            Whether the caller must hold it in memory. If not, only its offset is recorded here.
         """
         found = self._tables.setdefault(table, _Table())
         if not found.offsets and self._has_room(found, size):
@@ -71,7 +72,7 @@ class Backlog:
         return False
 
     def finished(self, table: str, size: int) -> None:
-        """A command in memory is done."""
+        """Remove a command in memory that is done."""
         found = self._tables[table]
         self._has_refused = False
         self._count(found, -1, -size)
@@ -79,20 +80,20 @@ class Backlog:
             del self._tables[table]
 
     def wanted(self) -> Mapping[int, str]:
-        """The offsets to read again now, ascending, each with its table; empty: none are needed.
+        """The offsets to read again now, ascending, with their tables; may be empty.
 
-        The oldest come first, and before them those of tables that have nothing in memory. All are
-        close together.
+        Tables that have nothing in memory come first, then the oldest commands. All offsets are
+        within one window of 5,000.
         """
-        short = [(name, each) for name, each in self._incomplete.items() if self._is_short(each)]
-        short.sort(key=lambda each: (each[1].in_memory > 0, each[1].offsets[0]))
+        short = [(name, table) for name, table in self._incomplete.items() if self._is_short(table)]
+        short.sort(key=lambda item: (item[1].in_memory > 0, item[1].offsets[0]))
         return dict(sorted(self._next_offsets(short)))
 
     def bring_back(self, table: str, offset: int, size: int) -> bool:
-        """A wanted command was read again.
+        """Add a wanted command that was read again.
 
         Returns:
-            Whether it belongs in memory now. Else its offset stays here, for another time.
+            Whether the caller must hold it in memory. If not, its offset stays here for later.
         """
         found = self._incomplete.get(table)
         if found is None or found.offsets[0] != offset:
@@ -108,11 +109,11 @@ class Backlog:
 
     @property
     def is_full(self) -> bool:
-        """Whether too many tables have unfinished commands, to read more of the partition."""
+        """Whether so many tables have unfinished commands that the partition must be paused."""
         return len(self._tables) >= self.limits.tables
 
     def _share(self, promised: int = 0) -> int:
-        """How many commands of one table may be in memory now."""
+        """How many commands of one table memory may hold now."""
         return max(1, (self.limits.commands - self._in_memory - promised) // _SHARE)
 
     def _has_room(self, table: _Table, size: int) -> bool:

@@ -1,4 +1,7 @@
-"""Reads commands again whose offsets alone were kept, on a thread: the poll thread never waits."""
+"""Reads commands again of which only the offset is in memory, on a thread of its own.
+
+The poll thread never waits for them.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +18,26 @@ from tidegate.runtime.retry import RetryPolicy
 
 log = logging.getLogger(__name__)
 _NAMED: Final = 5
-"""Missing offsets, and tables of theirs, that an error lists."""
+"""The number of missing offsets, and of their tables, that an error lists."""
 Wanted = Mapping[Partition, Mapping[int, str]]
-"""By partition the offsets to read, each with the table of its command."""
+"""By partition, the offsets to read with the tables of their commands."""
 
 
 class CommandReader:
     """Reads commands from their topic, one request at a time.
 
-    Order of calls: `begin` where it is not `busy`; then `result` again and again until it gives
-    one. A broker that is away is asked again for as long as it takes.
+    Order of calls: `begin` if it is not `busy`; then `result` repeatedly until it returns one.
+    While the broker is away, the request is repeated without a limit.
     """
 
     def __init__(self, name: str, bus: Bus, retries: RetryPolicy, max_bytes: int) -> None:
         """Read nothing yet.
 
         Args:
-            name: Of the service.
+            name: The name of the service.
             bus: The broker.
             retries: How long to wait between two attempts.
-            max_bytes: A request ends after so many bytes of messages; it gives one at least.
+            max_bytes: The bytes of messages after which a request ends. It returns at least one.
         """
         self._name, self._bus, self._retries, self._max_bytes = name, bus, retries, max_bytes
         self._wanted: Wanted = {}
@@ -53,10 +56,10 @@ class CommandReader:
         self._start()
 
     def result(self) -> tuple[Wanted, Sequence[Record]] | None:
-        """Give what was asked for and the records, those of a partition in order; None: not yet.
+        """Return the request and its records, those of a partition in order; None: not ready yet.
 
         Raises:
-            OffsetGapError: the topic no longer has all of them.
+            OffsetGapError: the topic no longer has all of the commands.
             StopService: the broker refuses access.
         """
         if self._reading is None:
@@ -74,7 +77,7 @@ class CommandReader:
 
     def _start(self) -> None:
         self._reading = future = Future[list[Record]]()
-        # a daemon: an answer that never comes must not keep the process from ending
+        # a daemon: a missing answer must not keep the process from ending
         threading.Thread(target=self._run, args=(future,), name="reader", daemon=True).start()
 
     def _run(self, future: Future[list[Record]]) -> None:
@@ -85,7 +88,7 @@ class CommandReader:
 
     def _read(self) -> list[Record]:
         missing = {part: dict(offsets) for part, offsets in self._wanted.items() if offsets}
-        spans = {part: range(min(each), max(each) + 1) for part, each in missing.items()}
+        spans = {part: range(min(at), max(at) + 1) for part, at in missing.items()}
         records, size = list[Record](), 0
         for record in self._bus.read(spans):
             if missing[record.partition].pop(record.offset, None) is None:
@@ -98,7 +101,7 @@ class CommandReader:
         return records
 
     def _require_all(self, missing: Wanted, records: Sequence[Record], *, ended: bool) -> None:
-        """Check that every wanted record up to where the reading ended is there."""
+        """Check that every wanted record up to the end of the reading was found."""
         last = {record.partition: record.offset for record in records}
         gone = {
             part: [offset for offset in offsets if ended or offset < last.get(part, 0)]
@@ -113,10 +116,10 @@ class CommandReader:
         tables = _listed(sorted({self._wanted[part][offset] for offset in offsets}))
         return (
             f"{self._name}: {part.topic}[{part.number}] no longer has the commands at {listed}, of"
-            f" {tables}. They waited for their turn and were not carried out: the topic's retention"
-            " has removed them, or somebody has. Request again what is still wanted, and let the"
-            f" topic keep its messages for longer than {self._name} may take. To continue with what"
-            f" the topic has now: tidegate replay group {self._name} --to-earliest --execute"
+            f" {tables}. They were waiting and were not executed: the topic's retention or an"
+            " operator has removed them. Publish again those that you still want, and set the"
+            f" topic's retention to longer than {self._name} may take. To continue with what the"
+            f" topic has now: tidegate replay group {self._name} --to-earliest --execute"
         )
 
     def _retry_or_raise(self, error: BaseException) -> None:

@@ -1,4 +1,4 @@
-"""Runs a command, attempt by attempt: looks up earlier outcomes, executes, publishes outcomes."""
+"""Runs a command, attempt by attempt: finds earlier outcomes, executes, publishes outcomes."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ SLOW_SECONDS: Final = 60.0
 
 @dataclass(slots=True)
 class Attempts:
-    """What is known of the attempts at one command so far."""
+    """The state of the attempts at one command so far."""
 
     record: Record
-    """The command as the broker has it."""
+    """The record of the command."""
     failed: int = 0
     looked_up: bool = False
     """Whether earlier outcomes were looked up, and this process published none since."""
     assignments: int = 1
-    """How often the partition had been assigned when that was noted: another process may have run
-    the command since."""
+    """How often the partition had been assigned when `looked_up` was set: after another assignment
+    another process may have run the command."""
 
 
 @dataclass(slots=True)
@@ -66,25 +66,25 @@ class CommandRunner:
     lookup: OutcomeLookup
     authorization: Authorization = field(default_factory=AclAlone)
     running: dict[int, RunningCommand] = field(default_factory=dict[int, RunningCommand])
-    """What runs now, by the thread that runs it."""
+    """The running commands, by the id of their thread."""
 
     def attempt(self, command: Command, attempts: Attempts) -> float | None:
-        """Make one attempt; between two attempts the caller waits, so that no thread has to.
+        """Make one attempt. The caller waits between two attempts, so that no thread has to.
 
         Earlier outcomes are looked up before the first attempt, and again only after an attempt
-        that published some. Call it only while this process has owned the command's partition ever
-        since the command was read: else another process may have run it in the meantime.
+        that published some. Call this only if the process has owned the command's partition ever
+        since the command was read: otherwise another process may have run it meanwhile.
 
         Args:
             command: The command.
             attempts: The same object for every attempt at this command.
 
         Returns:
-            None if the command is done, now or by an earlier run; else how many seconds to wait
+            None if the command is done, now or by an earlier run; otherwise the seconds to wait
             before the next attempt.
 
         Raises:
-            Exception: the fault of the last attempt, unchanged: no further one can help.
+            Exception: the fault of the last attempt, unchanged: another attempt can't help.
         """
         bound = {"table": command.table, "event_id": command.event_id, "cause": command.caused_by}
         self.running[threading.get_ident()] = RunningCommand(command)
@@ -95,15 +95,15 @@ class CommandRunner:
             del self.running[threading.get_ident()]
 
     def log_slow(self) -> None:
-        """Log each command, once, that has been running for more than SLOW_SECONDS."""
-        for each in tuple(self.running.values()):
-            seconds = time.monotonic() - each.began
-            if seconds > SLOW_SECONDS and not each.is_logged:
-                each.is_logged = True
+        """Log, once, each command that has been running for more than SLOW_SECONDS."""
+        for running in tuple(self.running.values()):
+            command, seconds = running.command, time.monotonic() - running.began
+            if seconds > SLOW_SECONDS and not running.is_logged:
+                running.is_logged = True
                 log.warning(
                     "%s of %s has been running for %.0f s and goes on",
-                    *(type(each.command).__name__, each.command.table, seconds),
-                    extra={"service": self.executor.name, "event_id": each.command.event_id},
+                    *(type(command).__name__, command.table, seconds),
+                    extra={"service": self.executor.name, "event_id": command.event_id},
                 )
 
     def _attempt(self, command: Command, attempts: Attempts) -> float | None:
@@ -114,7 +114,7 @@ class CommandRunner:
             wait = self.retries.wait_after(attempts.failed, error)
             if wait is None:
                 raise
-            # once: an outage of the storage would fill the log with all that wait for it
+            # once: all commands that wait for the storage would fill the log during an outage
             log.log(
                 logging.WARNING if attempts.failed == 1 else logging.DEBUG,
                 "%s: attempt %d failed, the next one is in %.1f s: %s",
@@ -145,12 +145,12 @@ class CommandRunner:
         return refusal(command, refused.reason, refused.message, self.executor.name, at)
 
     def _is_answered(self, command: Command, attempts: Attempts) -> bool:
-        """Whether an earlier run has finished the command: then a replay must change nothing."""
+        """Whether an earlier run has finished the command, so that a replay must change nothing."""
         if attempts.looked_up or not self.executor.checks_past_outcomes:
             return False
         appended_ms = attempts.record.timestamp_ms
         outcomes = self.lookup.outcomes_of(command, appended_ms)
-        # anybody may have had a message refused that bore this command's id
+        # a stranger's refused message may have borne this command's id
         counted = [
             outcome for outcome in outcomes if getattr(outcome, "reason", None) not in NOT_PROVEN
         ]
@@ -164,9 +164,10 @@ class CommandRunner:
 
 
 def _with_asker(outcome: Outcome, command: Command, signed_by: SignedBy | None) -> Outcome:
-    """The outcome with who asked, as the command says: it may be from a file of the table.
+    """The outcome with the requester from the command: the executor's may be from a table's file.
 
-    What answers another command, as an approval's restore does, has its asker from the executor.
+    An outcome that answers another command, such as the restore of an approval, has its requester
+    from the executor.
     """
     if not isinstance(outcome, Answer) or outcome.caused_by != command.event_id:
         return outcome
@@ -174,7 +175,7 @@ def _with_asker(outcome: Outcome, command: Command, signed_by: SignedBy | None) 
 
 
 def _hint(outcome: Outcome) -> str:
-    """What whoever reads the log should know of an outcome beside its kind."""
+    """The text that follows an outcome's kind in the log."""
     if isinstance(outcome, RestoreStarted) and outcome.resumed:
         return f"it resumes the restore {outcome.restore_instant}, which an earlier attempt began"
     if isinstance(outcome, RestoreFailed):

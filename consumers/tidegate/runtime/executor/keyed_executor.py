@@ -13,9 +13,9 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 LONG_SECONDS: Final = 60.0
-"""A task that has been running for so long no longer counts towards the number of threads."""
+"""A task that has been running for longer no longer counts towards the number of threads."""
 _MOST: Final = 4
-"""With those that do not count there are at most so many times as many threads."""
+"""The highest number of threads, with uncounted tasks, is this many times the counted number."""
 
 
 @dataclass(slots=True, eq=False)
@@ -25,7 +25,7 @@ class _Queue(Generic[T]):
     key: Hashable
     tasks: deque[T] = field(default_factory=deque[T])
     retries: bool = False
-    """Whether its first task was tried before."""
+    """Whether the first task was tried before."""
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +38,7 @@ class _Run:
 
 
 class _Waiting(NamedTuple, Generic[T]):
-    """A queue whose first task is due at a time; `number` orders those due at the same time."""
+    """A queue whose first task is due later; `number` orders queues that are due together."""
 
     due: float
     number: int
@@ -49,20 +49,20 @@ class KeyedExecutor(Generic[T]):
     """A thread pool with a queue of tasks for each key.
 
     - Tasks of one key run one after another, in the order in which they were put.
-    - Keys take turns: one task of a key, then the next key. A long queue delays nobody else's.
-    - A task that is to be tried again waits in its queue, not on a thread.
-    - Of several threads one is kept for first attempts: if every retry hangs, new work goes on.
-    - A task that runs for long no longer counts: if every first attempt hangs, new work goes on,
-      until there are four times as many threads. One of those too is kept for first attempts.
+    - Keys take turns: one task of a key, then the next key. A long queue does not delay other keys.
+    - A task that waits for its next attempt waits in its queue, not on a thread.
+    - One of several threads is reserved for first attempts: if every retry hangs, new work goes on.
+    - A long-running task no longer counts: if every first attempt hangs, new work goes on, up to
+      four times as many threads. One of those is reserved for first attempts, too.
     """
 
     def __init__(self, threads: int, run_task: Callable[[T], float | None]) -> None:
         """Start no thread yet.
 
         Args:
-            threads: How many tasks run at the same time, those that run for long not counted.
-            run_task: Called on one of the threads; must not raise. It gives None when the task is
-                over, else after how many seconds to call it with this task again.
+            threads: How many tasks run at the same time, not counting long-running ones.
+            run_task: Called on one of the threads; must not raise. It returns None when the task is
+                over, otherwise the seconds after which to call it with this task again.
         """
         self._run_task = run_task
         self._max_counted, self._max_threads = threads, _MOST * threads
@@ -90,18 +90,18 @@ class KeyedExecutor(Generic[T]):
             self._make_ready(queue)
 
     def discard(self, unwanted: Callable[[T], bool]) -> None:
-        """Remove the tasks that are unwanted and do not run now, also those to be tried again."""
+        """Remove unwanted tasks that do not run now, including those that wait for a retry."""
         with self._changed:
             for queue in self._queues.values():
                 queue.tasks = deque(task for task in queue.tasks if not unwanted(task))
-            emptied = [each for each in self._waiting if not each.queue.tasks]
-            self._waiting = [each for each in self._waiting if each.queue.tasks]
+            emptied = [waiting for waiting in self._waiting if not waiting.queue.tasks]
+            self._waiting = [waiting for waiting in self._waiting if waiting.queue.tasks]
             heapq.heapify(self._waiting)
-            for each in emptied:
-                del self._queues[each.queue.key]
+            for waiting in emptied:
+                del self._queues[waiting.queue.key]
 
     def relieve(self) -> None:
-        """Let others run in place of what has been running for long; call it now and then."""
+        """Stop counting long-running tasks, so that others can run; call it about every second."""
         with self._changed:
             since = time.monotonic() - LONG_SECONDS
             for run in self._runs:
@@ -110,7 +110,7 @@ class KeyedExecutor(Generic[T]):
                     self._wake_one()
 
     def close(self, deadline: float) -> bool:
-        """Start no further task; wait up to `deadline` seconds. Give whether all have ended."""
+        """Start no further task; wait up to `deadline` seconds. Return whether all have ended."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -124,7 +124,7 @@ class KeyedExecutor(Generic[T]):
         self._wake_one()
 
     def _wake_one(self) -> None:
-        """Have a thread look for work, if one may run it."""
+        """Wake or start a thread for the ready work, if one may run it."""
         if self._idle:
             self._changed.notify()
         elif len(self._threads) < min(self._max_threads, self._max_counted + self._long()):
@@ -140,7 +140,7 @@ class KeyedExecutor(Generic[T]):
             self._put_back(queue, task, run, delay)
 
     def _take(self) -> tuple[_Queue[T], T, _Run] | None:
-        """Wait for a queue's turn and give its first task; None: there will be no further one."""
+        """Wait for a queue's turn and take its first task; None: the executor is closed."""
         with self._changed:
             while not self._closed:
                 self._end_waits()
@@ -151,7 +151,7 @@ class KeyedExecutor(Generic[T]):
                     run = _Run(queue.retries)
                     self._runs.add(run)
                     if self._ready or self._ready_retries:
-                        self._wake_one()  # of several that got ready at once this thread has one
+                        self._wake_one()  # this thread takes only one of the ready queues
                     return queue, queue.tasks.popleft(), run
                 else:  # its tasks were discarded
                     del self._queues[queue.key]
@@ -187,7 +187,7 @@ class KeyedExecutor(Generic[T]):
         self._idle -= 1
 
     def _put_back(self, queue: _Queue[T], task: T, run: _Run, delay: float | None) -> None:
-        """Give the queue its next turn: at once, when its task is due again, or never."""
+        """Schedule the queue's next turn: at once, when its task is due again, or never."""
         with self._changed:
             self._runs.remove(run)
             queue.retries = delay is not None
@@ -195,10 +195,10 @@ class KeyedExecutor(Generic[T]):
                 queue.tasks.appendleft(task)
                 due = time.monotonic() + delay
                 heapq.heappush(self._waiting, _Waiting(due, next(self._numbers), queue))
-                self._changed.notify()  # its time may be the next
+                self._changed.notify()  # it may be the next one due
             elif queue.tasks:
                 self._make_ready(queue)
             else:
                 del self._queues[queue.key]
             if self._ready_retries:
-                self._changed.notify()  # this thread's place is free for one of them
+                self._changed.notify()  # this thread can run one of them

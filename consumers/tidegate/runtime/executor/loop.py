@@ -32,12 +32,12 @@ BATCH = 100
 POLL_SECONDS = 0.2
 STOP_SECONDS = 30.0
 REVOKE_SECONDS = 1.0
-"""How long the group waits, at a rebalance, for commands that run: most end within it, and are
-acknowledged before their partition may go to another process, which would run them again."""
-_LOOK_SECONDS = 0.01
+"""How long the group waits for running commands at a rebalance. Most end within it and are
+acknowledged before their partition goes to another process, which would run them again."""
+_CHECK_SECONDS = 0.01
 _READING_SECONDS = 0.02
 _SUSPENDED_SECONDS = 0.1
-"""After so long a command looks again whether its partition has come back."""
+"""How often a suspended command checks whether its partition has come back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,12 @@ class _Task:
     record: Record
     command: Command
     offsets: OffsetTracker
-    """Of the partition; while that is not owned the task does not start, nor is it committed."""
+    """The partition's tracker. While the partition is not owned, the task neither starts nor is
+    committed."""
     attempts: Attempts
 
     def finish(self) -> None:
-        """The command is done: it counts no longer."""
+        """Mark the command as done."""
         self.offsets.finish(self.record.offset)
         self.offsets.backlog.finished(self.command.table, _size(self.record))
 
@@ -57,8 +58,8 @@ class _Task:
 class ExecutorLoop:
     """Runs one executor as a member of its consumer group.
 
-    The group is polled while commands run, however long they take, so a long restore never costs
-    the membership. Order of calls: `step` again and again, or `run` until stopped; then `close`.
+    The loop polls the group while commands run, so a long restore never costs the membership.
+    Order of calls: `step` repeatedly, or `run` until stopped; then `close`.
     """
 
     def __init__(  # noqa: PLR0913 - settings, all by name
@@ -80,14 +81,14 @@ class ExecutorLoop:
         Args:
             executor: What runs the commands.
             bus: The broker.
-            prefix: Of the topics' names and the group's.
-            threads: How many tables are worked on at the same time.
+            prefix: The prefix of the topics' and the group's names.
+            threads: How many tables' commands run at the same time.
             backlog: How many unfinished commands a partition may have before it is paused.
             retries: How often a command is tried.
             limit: Stops the service when too many messages become dead letters.
             wire: How events are encoded.
             stop_seconds: How long `close` waits for running commands.
-            authorization: Who may have commands carried out; by default whoever can publish them.
+            authorization: Who may have commands executed; by default every publisher of commands.
 
         Raises:
             ConfigError: a topic does not exist.
@@ -125,14 +126,14 @@ class ExecutorLoop:
         """Work until `stop` is set.
 
         Raises:
-            StopService: this process must not go on; nothing unfinished was acknowledged.
+            StopService: this process must not go on; no unfinished command was acknowledged.
         """
         while not stop.is_set():
             self.step(POLL_SECONDS)
 
     def step(self, timeout: float) -> int:
-        """Queue the commands that have arrived and commit what is done; give the records' count."""
-        if self._reader.busy:  # what it brings is waited for
+        """Queue arrived commands and commit finished ones; return the number of records read."""
+        if self._reader.busy:  # its records are needed soon
             timeout = min(timeout, _READING_SECONDS)
         records = self._subscription.poll(min(BATCH, self._limits.offsets), timeout)
         for record in records:
@@ -146,8 +147,8 @@ class ExecutorLoop:
 
     @property
     def pending(self) -> int:
-        """How many records were read and are not done; they are read again after a restart."""
-        return sum(each.pending for each in self._owned().values())
+        """How many records were read and are not done. A restart reads them again."""
+        return sum(tracker.pending for tracker in self._owned().values())
 
     def close(self, deadline: float | None = None) -> bool:
         """Let running commands finish, start no other, leave the group.
@@ -169,9 +170,9 @@ class ExecutorLoop:
         return ended
 
     def assigned(self, starts: Mapping[Partition, int]) -> None:
-        """Go on with the partitions that came back, and forget the others that were revoked.
+        """Resume the partitions that came back, and forget the other revoked ones.
 
-        Dead letters are counted on from the count in the commit metadata.
+        The count of dead letters continues from the commit metadata.
         """
         before, self._offsets = self._offsets, {}
         for partition, start in starts.items():
@@ -186,15 +187,15 @@ class ExecutorLoop:
         log.info("%s owns %d partitions", self._name, len(starts))
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
-        """Start no further command, wait a moment for those that run, commit what is done.
+        """Start no further command, wait a moment for running ones, commit what is done.
 
-        What is not done waits for the next assignment. A command that runs for longer is left
-        running, but is not committed: the next owner may run it at the same time, which every
-        executor must tolerate.
+        Unfinished commands wait for the next assignment. A command that runs for longer goes on but
+        is not committed: the next owner may run it at the same time, which every executor must
+        tolerate.
         """
         revoked = {p: self._offsets[p] for p in partitions if p in self._offsets}
-        for each in revoked.values():
-            each.ownership = Ownership.SUSPENDED
+        for tracker in revoked.values():
+            tracker.ownership = Ownership.SUSPENDED
         self._paused -= set(partitions)
         if not self._closing:
             self._await_running()
@@ -204,7 +205,7 @@ class ExecutorLoop:
         self._commit(revoked, wait=True)
 
     def lost(self, partitions: Sequence[Partition]) -> None:
-        """Drop what has not started; commit nothing."""
+        """Drop the commands that have not started; commit nothing."""
         self._paused -= set(partitions)
         self._dead_letters.forget()
         self._forget(
@@ -222,12 +223,12 @@ class ExecutorLoop:
     def _await_running(self) -> None:
         until = time.monotonic() + REVOKE_SECONDS
         while time.monotonic() < until and self._running:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_CHECK_SECONDS)
 
     def _accept(self, record: Record) -> None:
         offsets = self._offsets.get(record.partition)
         if offsets is None or offsets.ownership is not Ownership.OWNED:
-            return  # revoked since the poll: its next owner reads the record
+            return  # revoked since the poll: the partition's next owner reads the record
         if offsets.start(record.offset):
             self._queue(record, offsets)
         if offsets.is_full and record.partition not in self._paused:
@@ -247,16 +248,16 @@ class ExecutorLoop:
         self._tasks.put(command.table, task)
 
     def _pass_ends(self) -> None:
-        """Go past what holds no record before the end of an input."""
+        """Advance past the offsets before an input's end that hold no record."""
         for partition, end in self._subscription.ends().items():
             if (tracker := self._offsets.get(partition)) is not None:
                 tracker.pass_end(end)
 
     def _bring_back(self) -> None:
-        """Have commands read again whose turn comes, and queue those that were.
+        """Request the commands whose turn comes, and queue those that were read again.
 
         Raises:
-            OffsetGapError: the topic no longer has all of them.
+            OffsetGapError: the topic no longer has all of the commands.
         """
         if found := self._reader.result():
             wanted, records = found
@@ -264,7 +265,7 @@ class ExecutorLoop:
                 self._queue_again(record, wanted[record.partition][record.offset])
         if not self._reader.busy:
             owned = self._owned().items()
-            if wanted := {p: offsets for p, each in owned if (offsets := each.backlog.wanted())}:
+            if wanted := {p: offsets for p, t in owned if (offsets := t.backlog.wanted())}:
                 self._reader.begin(wanted)
 
     def _queue_again(self, record: Record, table: str) -> None:
@@ -302,7 +303,7 @@ class ExecutorLoop:
             raise stop
 
     def _collect_finished(self) -> StopService | None:
-        """Note which tasks are done; give the fault that must stop the service, if there is one."""
+        """Mark finished tasks as done; return the fault that must stop the service, if any."""
         stop = self._fault
         while not self._finished.empty():
             task, fault = self._finished.get()
@@ -315,7 +316,9 @@ class ExecutorLoop:
 
     def _commit(self, tracked: Mapping[Partition, OffsetTracker], *, wait: bool) -> None:
         offsets = {
-            where: at for where, each in tracked.items() if (at := each.next_commit()) is not None
+            partition: offset
+            for partition, tracker in tracked.items()
+            if (offset := tracker.next_commit()) is not None
         }
         metadata = {partition: self._dead_letters.history(partition) for partition in offsets}
         self._subscription.commit(offsets, metadata, wait=wait)
@@ -325,12 +328,12 @@ class ExecutorLoop:
             self._subscription.resume(ready)
 
     def _run_task(self, task: _Task) -> float | None:
-        """Make one attempt at a command, on a thread; give the wait before the next one, if any."""
-        # first this, then the look at the ownership: a revocation does it in the other order
+        """Make one attempt at a command, on a thread; return the wait before the next, if any."""
+        # set this before checking the ownership: a revocation does the two in the other order
         self._running[id(task)] = task
         try:
             if task.offsets.ownership is Ownership.LOST:
-                return None  # its next owner runs it
+                return None  # the partition's next owner runs it
             if task.offsets.ownership is Ownership.SUSPENDED:
                 return _SUSPENDED_SECONDS
             return self._attempt(task)
@@ -363,10 +366,10 @@ class ExecutorLoop:
         """Dead-letter a command; where that fails, the service stops and it stays unacknowledged.
 
         Returns:
-            None once the dead letter is on the broker, else why there is none.
+            None once the dead letter is on the broker, otherwise the error that prevented it.
         """
         if self._closing or task.offsets.ownership is not Ownership.OWNED:
-            return error  # the next owner tries it as often as it may
+            return error  # the next owner starts its attempts anew
         try:
             self._dead_letters.send(task.record, error)
         except Exception as fault:  # noqa: BLE001 - the poll thread raises it

@@ -1,4 +1,4 @@
-"""Which offset of a partition may be committed when records finish out of order."""
+"""Tracks which offset of a partition may be committed when records finish out of order."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tidegate.runtime.executor.backlog import Backlog, BacklogLimits
 
 
 class Ownership(Enum):
-    """Whether the commands read from a partition may run, in this process."""
+    """Whether the commands that were read from a partition may run in this process."""
 
     OWNED = auto()
     SUSPENDED = auto()
-    """Revoked: it may come back with the next assignment. Until then none of them starts."""
+    """Revoked: the partition may come back with the next assignment. No command starts before."""
     LOST = auto()
-    """It went to another process: none of them starts any more."""
+    """The partition went to another process: no command starts any more."""
 
 
 @dataclass(slots=True)
@@ -23,10 +23,10 @@ class OffsetTracker:
     """The records read from one partition, and the offset before which all of them are done."""
 
     backlog: Backlog = field(default_factory=Backlog)
-    """Which of those that are not done are in memory."""
+    """The unfinished commands in memory, and the offsets of the others."""
     ownership: Ownership = Ownership.OWNED
     assignments: int = 1
-    """How often the partition was assigned while this object was kept."""
+    """How often the partition was assigned during the life of this object."""
     _pending: dict[int, None] = field(default_factory=dict[int, None])
     """The offsets of the records that are not done, ascending."""
     _end: int | None = None
@@ -43,7 +43,7 @@ class OffsetTracker:
         """Add a record that was read; offsets ascend from call to call, except after `resume`.
 
         Returns:
-            Whether it is new. Else it is done, or waits for its turn, or runs.
+            Whether it is new. Otherwise it is done, waits for its turn, or runs.
         """
         if self._end is None:
             self._first = self._committed = offset
@@ -54,13 +54,13 @@ class OffsetTracker:
         return True
 
     def resume(self, start: int) -> bool:
-        """Go on after a revocation, where the group's offset is one that was committed from here.
+        """Continue after a revocation, if this process committed the group's offset.
 
         Args:
             start: The committed offset with which the partition was assigned again.
 
         Returns:
-            Whether that is so. Else another process has read on, or the group was reset.
+            Whether it continues. If not, another process has read on, or the group was reset.
         """
         position = self._position()
         if self.ownership is not Ownership.SUSPENDED or position is None:
@@ -76,9 +76,9 @@ class OffsetTracker:
         del self._pending[offset]
 
     def next_commit(self) -> int | None:
-        """Give the offset to commit, or None if it has not changed since the last call.
+        """Return the offset to commit, or None if it has not changed since the last call.
 
-        It is the offset of the next record to read: every record before it is done.
+        It is the offset of the first record that is not done, or of the next record to read.
         """
         position = self._position()
         if position == self._committed:
@@ -87,12 +87,12 @@ class OffsetTracker:
         return position
 
     def pass_end(self, end: int) -> None:
-        """All records before this offset were read: go past what holds none."""
+        """Advance past offsets that hold no record: all records before `end` were read."""
         if self._end is not None and end > self._end:
             self._end = end
 
     def commit_again(self) -> None:
-        """Have `next_commit` give the offset once more: its metadata has changed."""
+        """Make `next_commit` return the offset once more: its metadata has changed."""
         self._committed = None
 
     def _position(self) -> int | None:
@@ -100,13 +100,13 @@ class OffsetTracker:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more of the partition may be read before some of it is done."""
+        """Whether the partition must be paused until some of its records are done."""
         return self.pending >= self.backlog.limits.offsets or self.backlog.is_full
 
     @property
     def pending(self) -> int:
         """How many records were read and are not done.
 
-        Records that are done behind one that is not do not count: they need no memory.
+        Finished records do not count, even behind an unfinished one: they need no memory.
         """
         return len(self._pending)

@@ -1,4 +1,4 @@
-"""Looks up the outcomes that a command already has on the outcomes topic."""
+"""Finds the outcomes that a command already has on the outcomes topic."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from tidegate.events.wire import Wire
 from tidegate.runtime.bus import Bus, Partition, Record
 
 CLOCK_MARGIN_MS: Final = 24 * 60 * 60 * 1000
-"""How far the clocks of brokers and requesters may differ: a day is much more than they do."""
+"""How far the clocks of brokers and requesters may differ: a day, far more than in practice."""
 MAX_MISPLACED: Final = 200_000
-"""Places of misplaced outcomes that are remembered: about 50 MB."""
+"""The most misplaced outcomes whose locations are held in memory: about 50 MB."""
 _home: Final = lru_cache(maxsize=65_536)(partition_of_key)  # hashing a key takes 5 us
 Spans = Mapping[Partition, range]
 
 
 class OutcomeLookup:
-    """Looks up the outcomes of commands. Thread-safe.
+    """Finds the outcomes of commands. Thread-safe.
 
-    What is read grows with what was appended since the command, on the partition of its table. The
-    other partitions are read once, and afterwards only what was appended to them meanwhile: an
-    outcome is there if the topic had fewer partitions then, or its producer another partitioner.
+    A call reads the records after the command on the partition of its table. The other partitions
+    are read once; later calls read only their new records. An outcome is on another partition if
+    the topic had fewer partitions then, or if its producer used another partitioner.
     """
 
     def __init__(self, bus: Bus, wire: Wire, prefix: str) -> None:
@@ -38,7 +38,7 @@ class OutcomeLookup:
         Args:
             bus: The broker.
             wire: How events are encoded.
-            prefix: Of the topics' names.
+            prefix: The prefix of the topics' names.
         """
         self._bus, self._wire, self._topic = bus, wire, OUTCOME_TOPIC.name(prefix)
         self._misplaced = _Misplaced(bus, wire)
@@ -47,23 +47,23 @@ class OutcomeLookup:
     def outcomes_of(self, command: Command, appended_ms: int) -> list[Outcome]:
         """Every outcome of a command; those of one partition oldest first.
 
-        Nothing older than the command is read: an outcome follows its command. A command may have
-        been written twice, by a retry or by a redriven dead letter, and its outcome before the
-        second time. So the reading begins where the broker appended the command or where its event
-        was made, whichever is earlier, less a margin for clocks that differ.
+        Nothing older than the command is read, because an outcome follows its command. But a retry
+        or a redriven dead letter may write a command a second time, after its outcome. So the
+        reading begins when the broker appended the command or when its event was made, whichever is
+        earlier, less a margin for clocks that differ.
 
         Args:
             command: The command.
             appended_ms: When the broker appended it, in milliseconds since the epoch.
 
         Raises:
-            TransientError: not all of them could be read now.
+            TransientError: not all outcomes could be read now.
         """
         made_ms = int(command.occurred_at.timestamp() * 1000)
         since_ms = max(1, min(appended_ms, made_ms) - CLOCK_MARGIN_MS)
         try:
             spans = dict(self._bus.spans(self._topic, since_ms))
-        except ConfigError as error:  # it was there at the start: a broker does not know it yet
+        except ConfigError as error:  # the topic existed at the start: a broker does not know it
             raise TransientError(str(error)) from error
         home = Partition(self._topic, partition_of(command.table, len(spans)))
         own = {home: spans.pop(home)}
@@ -74,13 +74,13 @@ class OutcomeLookup:
 
 @dataclass(slots=True)
 class _Misplaced:
-    """Where outcomes are that are not on the partition of their table, by their command's id."""
+    """The locations of outcomes outside the partition of their table, by their command's id."""
 
     bus: Bus
     wire: Wire
     partitions: int = 0
     read: dict[Partition, range] = field(default_factory=dict[Partition, range])
-    """The offsets that are known already."""
+    """By partition, the offsets that were read."""
     places: dict[str, list[tuple[Partition, int]]] = field(
         default_factory=lambda: defaultdict[str, list[tuple[Partition, int]]](list)
     )
@@ -99,13 +99,13 @@ class _Misplaced:
             return list(_outcomes(self.bus, self.wire, spans, command_id))
         found: list[Outcome] = []
         for part, offset in self.places.get(command_id, ()):
-            if offset in spans.get(part, ()):  # else it is deleted, or older than the command
+            if offset in spans.get(part, ()):  # others are deleted or older than the command
                 at = {part: range(offset, offset + 1)}
                 found += _outcomes(self.bus, self.wire, at, command_id)
         return found
 
     def _extend(self, spans: Spans) -> None:
-        """Read what is not known yet: what is older than the known offsets, then what is newer."""
+        """Read the offsets before and after those that were read."""
         older: dict[Partition, range] = {}
         newer: dict[Partition, range] = {}
         whole: dict[Partition, range] = {}
@@ -132,7 +132,7 @@ class _Misplaced:
 def _outcomes(bus: Bus, wire: Wire, spans: Spans, command_id: str) -> Iterator[Outcome]:
     wanted = command_id.encode()
     for record in bus.read(spans):
-        if wanted not in (record.value or b""):  # only what contains the id is worth decoding
+        if wanted not in (record.value or b""):  # decode only records that contain the id
             continue
         event = _event(record, wire)
         if isinstance(event, Outcome) and event.caused_by == command_id:

@@ -1,4 +1,4 @@
-"""Who is at fault for a message that can't be processed, and when that must stop the service."""
+"""Classifies faults of messages, and stops a service that fails on too many of them."""
 
 from __future__ import annotations
 
@@ -24,17 +24,19 @@ from tidegate.runtime.retry import is_lasting, is_retriable
 FAULT_HEADER: Final = "tidegate-fault"
 """On a dead letter: one of `Fault`."""
 MANY_TABLES: Final = 3
-"""One table counts for no more than its share of so many: a fault of two tables stops nothing."""
+"""One table counts for at most a third of the limit: faults of two tables never stop a service."""
 _SUCCEEDED: Final = "."
+_MARKS: Final = f"{string.ascii_lowercase}{string.ascii_uppercase}"
+"""A failed message is marked with one of these characters, by its key's hash."""
 
 
 class Fault(StrEnum):
-    """What a message failed on."""
+    """The cause of a message's failure."""
 
     MESSAGE = "message"
-    """The message: undecodable, misplaced, too large, or it asks for what is never done."""
+    """The message: undecodable, misplaced, too large, or it requests what is never allowed."""
     LOCATION = "location"
-    """The table's files, or the Metastore: they refused, or did not answer for long."""
+    """The table's files or the Metastore: they refused, or did not answer for a long time."""
     SERVICE = "service"
     """The service: its code failed on a valid message."""
 
@@ -67,13 +69,13 @@ class DeadLetterLimit:
     window: int = 100
     max_failures: int = 50
     _recent: dict[Partition, deque[str]] = field(default_factory=dict[Partition, deque[str]])
-    """One character for each valid message: a dot, or a letter by the key's hash."""
+    """One character for each valid message: a dot, or the mark of a failed one."""
     _unanswered: list[str] = field(default_factory=list[str])
     """The marks of the messages whose location did not answer since a command succeeded."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def succeeded(self, partition: Partition) -> None:
-        """Count a processed message, where any failed before: this runs for every message."""
+        """Count a processed message, if any failed before. This runs for every message."""
         if self._unanswered:
             with self._lock:
                 self._unanswered.clear()
@@ -81,7 +83,7 @@ class DeadLetterLimit:
             recent.append(_SUCCEEDED)
 
     def failed(self, record: Record, error: BaseException, service: str) -> Fault:
-        """Count a dead letter before it is written; return who is at fault.
+        """Count a dead letter before it is written; return its fault.
 
         Raises:
             DeadLetterFlood: the service must stop; the message stays unacknowledged.
@@ -101,7 +103,7 @@ class DeadLetterLimit:
 
     def restore(self, partition: Partition, history: str) -> None:
         """Continue from a committed history; anything else counts as an empty one."""
-        valid = set(history) <= {_SUCCEEDED, *string.ascii_letters}
+        valid = set(history) <= {_SUCCEEDED, *_MARKS}
         with self._lock:
             self._recent.pop(partition, None)
             if history and valid:
@@ -112,8 +114,8 @@ class DeadLetterLimit:
         seen = [*recent, mark][-self.window :]
         failed = len(seen) - seen.count(_SUCCEEDED)
         everywhere = Counter(mark)
-        for each in self._recent.values():
-            everywhere.update(each.copy())
+        for marks in self._recent.values():
+            everywhere.update(marks.copy())
         if failed > self.max_failures and self._are_many(everywhere):
             raise DeadLetterFlood(
                 f"{service} failed on {failed} of the last {len(seen)} valid messages of"
@@ -141,8 +143,7 @@ class DeadLetterLimit:
 
 
 def _mark(record: Record) -> str:
-    dead_letters = string.ascii_letters
-    return dead_letters[zlib.crc32(record.key or b"") % len(dead_letters)]
+    return _MARKS[zlib.crc32(record.key or b"") % len(_MARKS)]
 
 
 def _is_unanswered(error: BaseException) -> bool:

@@ -1,4 +1,4 @@
-"""Messages that can't be processed: kept whole on the dead-letter topic, with reason and origin.
+"""Copies messages that can't be processed to the dead-letter topic, with reason and origin.
 
 The headers follow Kafka Connect, Kafka Streams (KIP-1034) and Spring, so that existing tools
 understand them.
@@ -30,19 +30,19 @@ from tidegate.runtime.retry import RetryPolicy
 log = logging.getLogger(__name__)
 ID_HEADER = "tidegate-dead-letter-id"
 VALUE_LEFT_OUT = "tidegate-value-left-out"
-"""On a dead letter without the original value, which its topic was too small for: its bytes."""
+"""On a dead letter without the original value, which was too large: its size in bytes."""
 KEY_LEFT_OUT = "tidegate-key-left-out"
-"""On a dead letter that has only the place of its message: the bytes of the original key."""
+"""On a dead letter with only the location of its message: the size of the original key."""
 HEADERS_LEFT_OUT = "tidegate-headers-left-out"
-"""On a dead letter without the original headers: why."""
+"""On a dead letter without the original headers: the reason."""
 OFFSETS_HEADER = "tidegate-uncopied-offsets"
 """On a dead letter that stands for several messages: their offsets, for example 3-17,20."""
 COUNT_HEADER = "tidegate-uncopied"
 """On such a dead letter: how many messages it stands for."""
 UNKNOWN_SIZE: Final = b"unknown"
-"""In place of the bytes that were left out, where the client could not read the message."""
+"""In place of a size, if the client could not read the message."""
 MAX_REASON: Final = 8000
-"""Characters of a reason that are kept; it may quote the faulty input at any length."""
+"""The longest reason, in characters. A reason may quote faulty input of any length."""
 _QUOTED: Final = 300
 """Characters of the reason of the last message that was not copied."""
 _SEPARATOR: Final = "~"
@@ -52,9 +52,9 @@ _DIGITS: Final = 9
 def dead_letter(record: Record, group: str, error: BaseException, topic: str) -> Message:
     """Make the dead letter of a record: its own key, value and headers, and the reason.
 
-    The id is derived from group, topic, partition, offset and the broker's timestamp: a dead
-    letter written twice after a crash is recognised, and one from a topic that was created again
-    is not taken for an older one. It goes to the partition of the same number.
+    The id is derived from group, topic, partition, offset and the broker's timestamp. So a
+    dead letter written twice after a crash is recognised, and a dead letter from a topic that was
+    created again differs from an older one. It goes to the partition of the same number.
     """
     added = _reasons(record, group, error)
     try:
@@ -62,7 +62,7 @@ def dead_letter(record: Record, group: str, error: BaseException, topic: str) ->
     except FormatError:
         own, added = (), (*added, (HEADERS_LEFT_OUT, b"unreadable"))
     if record.unreadable:
-        added = (*added, *((each, UNKNOWN_SIZE) for each in (VALUE_LEFT_OUT, KEY_LEFT_OUT)))
+        added = (*added, *((name, UNKNOWN_SIZE) for name in (VALUE_LEFT_OUT, KEY_LEFT_OUT)))
     return Message(topic, record.key, record.value, (*own, *added), record.partition.number)
 
 
@@ -100,7 +100,7 @@ def _reasons(record: Record, group: str, error: BaseException) -> Headers:
 
 
 def counted(headers: Headers) -> tuple[str, int]:
-    """What a dead letter's messages failed on, one of `Fault`, and how many messages they are.
+    """The fault of a dead letter's messages (see `Fault`), and the number of these messages.
 
     Another tool's dead letter stands for one message of an unknown fault.
     """
@@ -111,14 +111,14 @@ def counted(headers: Headers) -> tuple[str, int]:
     return fault if fault in set(Fault) else "unknown", int(count) if is_count else 1
 
 
-def without_value(letter: Message) -> Message:
-    """The same dead letter without its value, for a topic that does not accept one so large."""
-    size = str(len(letter.value or b"")).encode()
-    return letter._replace(value=None, headers=(*letter.headers, (VALUE_LEFT_OUT, size)))
+def without_value(message: Message) -> Message:
+    """The same dead letter without its value, for a topic whose limit it exceeds."""
+    size = str(len(message.value or b"")).encode()
+    return message._replace(value=None, headers=(*message.headers, (VALUE_LEFT_OUT, size)))
 
 
 def place_only(record: Record, group: str, error: BaseException, topic: str) -> Message:
-    """A dead letter with the reason and the origin only, where key or headers are too large too."""
+    """A dead letter with reason and origin only, for a message with a large key or headers."""
     size = str(len(record.value or b"")).encode()
     left_out = ((VALUE_LEFT_OUT, size), (KEY_LEFT_OUT, str(len(record.key or b"")).encode()))
     headers = (*_reasons(record, group, error), *left_out, (HEADERS_LEFT_OUT, b"too large"))
@@ -126,7 +126,7 @@ def place_only(record: Record, group: str, error: BaseException, topic: str) -> 
 
 
 def _truncated(text: str) -> str:
-    """A reason at a length that people read: five headers repeat it."""
+    """Limit a reason's length: several headers repeat it."""
     left = len(text) - MAX_REASON
     return text if left <= 0 else f"{text[:MAX_REASON]}... and {left} more characters"
 
@@ -134,7 +134,7 @@ def _truncated(text: str) -> str:
 def uncopied(
     partition: Partition, offsets: Offsets, group: str, reason: str, topic: str
 ) -> Message:
-    """One dead letter for the messages at these offsets, of which none was copied."""
+    """One dead letter for all messages at these offsets, which were not copied."""
     reason = f"; the last one: {reason}" if reason else ""
     where = f"{partition.topic}[{partition.number}]"
     error = FormatError(
@@ -157,8 +157,8 @@ def uncopied(
 class DeadLetterQueue:
     """Writes the dead letters of one service, as many as its limits allow. Thread-safe.
 
-    Commit the `history` of a partition with its offset, and `restore` it at an assignment: it has
-    the count of failures, and the offsets that were recorded and not written yet.
+    Commit the `history` of a partition with its offset, and `restore` it at an assignment. It has
+    the count of failures and the recorded offsets that are not written yet.
     """
 
     service: str
@@ -168,12 +168,12 @@ class DeadLetterQueue:
     limit: DeadLetterLimit
     _uncopied: dict[Partition, Uncopied] = field(default_factory=dict[Partition, Uncopied])
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held while recorded offsets are written: none is committed as written before it is."""
+    """Held while recorded offsets are written, so that no offset is committed as written before."""
 
     def send(self, record: Record, error: BaseException) -> None:
-        """Write a record to the dead-letter topic; returns when the broker has it.
+        """Write a record to the dead-letter topic; return when the broker has it.
 
-        Of many invalid messages only the offset is recorded: see `uncopied`.
+        If there are many invalid messages, only their offsets are recorded: see `uncopied`.
 
         Raises:
             DeadLetterFlood: the limit is reached; nothing was written.
@@ -188,7 +188,7 @@ class DeadLetterQueue:
         self._send(record, error)
 
     def history(self, partition: Partition) -> str:
-        """What to commit with a partition's offset, at most 2,000 characters."""
+        """The text to commit with a partition's offset, at most 2,000 characters."""
         with self._lock:
             known = self._uncopied.get(partition)
             text = known.serialize() if known else ""
@@ -206,25 +206,25 @@ class DeadLetterQueue:
                 self._uncopied[partition].restore(text)
 
     def write_recorded(self, *, all_of_them: bool = False) -> list[Partition]:
-        """Write the offsets that were recorded for a minute to the dead letters, or all of them.
+        """Write the offsets that were recorded a minute ago, or all of them, to the dead letters.
 
         Returns:
-            Their partitions: what is committed of them names these offsets still.
+            Their partitions. The commit metadata of these still has the offsets: commit it again.
         """
         if not self._uncopied:
             return []
         with self._lock:
             due = [
                 partition
-                for partition, each in self._uncopied.items()
-                if each.is_due() or (all_of_them and each.offsets())
+                for partition, known in self._uncopied.items()
+                if known.is_due() or (all_of_them and known.offsets())
             ]
             for partition in due:
                 self._write_recorded(partition, self._uncopied[partition])
         return due
 
     def forget(self) -> None:
-        """The partitions were lost: their next owner has what was recorded."""
+        """Drop all recorded offsets: the partitions' next owner has them in the commit metadata."""
         with self._lock:
             self._uncopied.clear()
 
@@ -247,17 +247,17 @@ class DeadLetterQueue:
             *(self.service, offsets.count, where, offsets.text),
         )
         topic = DEAD_LETTERS.name(self.prefix)
-        letter = uncopied(partition, offsets, self.service, known.reason, topic)
-        self._deliver(self._placed(letter))
+        message = uncopied(partition, offsets, self.service, known.reason, topic)
+        self._deliver(self._placed(message))
         known.written()
 
     def _send(self, record: Record, error: BaseException) -> None:
-        """Send the most complete dead letter that its topic accepts: none holds up a partition."""
+        """Send the most complete dead letter that the topic accepts, so that no size blocks it."""
         topic = DEAD_LETTERS.name(self.prefix)
-        letter = self._placed(dead_letter(record, self.service, error, topic))
+        copy = self._placed(dead_letter(record, self.service, error, topic))
         place = place_only(record, self.service, error, topic)
-        place = place._replace(partition=letter.partition)
-        for smaller in (letter, without_value(letter)):
+        place = place._replace(partition=copy.partition)
+        for smaller in (copy, without_value(copy)):
             try:
                 self._deliver(smaller)
             except MessageTooLargeError:
@@ -265,10 +265,10 @@ class DeadLetterQueue:
             return
         self._deliver(place)
 
-    def _placed(self, letter: Message) -> Message:
-        """The dead letter on a partition that its topic has: it may have fewer than the inputs."""
-        count = self.retries.call(lambda: self.bus.partitions(letter.topic))
-        return letter._replace(partition=(letter.partition or 0) % count)
+    def _placed(self, message: Message) -> Message:
+        """Choose an existing partition: the dead-letter topic may have fewer than the inputs."""
+        count = self.retries.call(lambda: self.bus.partitions(message.topic))
+        return message._replace(partition=(message.partition or 0) % count)
 
-    def _deliver(self, letter: Message) -> None:
-        self.retries.call(lambda: self.bus.send([letter]))
+    def _deliver(self, message: Message) -> None:
+        self.retries.call(lambda: self.bus.send([message]))

@@ -1,9 +1,9 @@
-"""Which invalid messages are copied to the dead letters, and which are only recorded there.
+"""Decides which invalid messages are copied to the dead letters; of the others, records offsets.
 
-A stranger may write any number of messages that nothing can decode. Of a key and of a partition
-only some a minute are copied. Of the others the offsets are recorded: they are committed beside the
-partition's offset at once, so that a crash loses none, and written to the dead letters as one
-record, a minute later or when they become many.
+A stranger may write any number of undecodable messages. Only a limited number a minute is copied
+for each key and each partition. Of the others only the offsets are recorded. They are committed
+with the partition's offset at once, so that a crash loses none. One dead letter then stands for all
+of them: it is written a minute later, or earlier if they become many.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tidegate.runtime.bus import Record
 
 PERIOD_SECONDS: Final = 60.0
 OF_A_KEY: Final = 10
-"""Copies of one key's messages in a period; one of more than COPY_BYTES counts as several."""
+"""Copies of one key's messages in a period; a copy above COPY_BYTES counts as several."""
 OF_A_PARTITION: Final = 100
-"""Copies of a partition's messages in a period, likewise."""
+"""Copies of a partition's messages in a period, counted the same way."""
 COPY_BYTES: Final = 65_536
 MAX_TEXT: Final = 900
-"""Characters of the offsets that are committed; then they are written to the dead letters."""
+"""The most characters of committed offsets: beyond, they are written to the dead letters."""
 _KEYS: Final = 1024
-"""Keys are counted by their hash: memory does not grow with them."""
+"""Keys are counted by this many hashes, so memory does not grow with the number of keys."""
 _RANGES: Final = re.compile(r"\d{1,18}(-\d{1,18})?(,\d{1,18}(-\d{1,18})?)*", re.ASCII)
 _SINCE: Final = re.compile(r"\d{1,18}", re.ASCII)
 
@@ -66,7 +66,7 @@ class Uncopied:
 
     clock: Callable[[], float] = time.monotonic
     reason: str = ""
-    """What the last of them failed with; empty if another process recorded them."""
+    """The error of the last message; empty if another process recorded it."""
     _began: float | None = None
     """When the first of them was recorded."""
     _since_ms: int = 0
@@ -106,11 +106,11 @@ class Uncopied:
         return self._offsets() if self._ranges else None
 
     def written(self) -> None:
-        """They are in the dead letters."""
+        """Clear the recorded offsets: they are in the dead letters."""
         self._began, self.reason, self._ranges = None, "", []
 
     def serialize(self) -> str:
-        """The offsets as text, to commit beside the partition's offset."""
+        """The offsets as text, to commit with the partition's offset."""
         return f"{self._since_ms}:{self._offsets().text}" if self._ranges else ""
 
     def restore(self, text: str) -> None:
@@ -125,7 +125,7 @@ class Uncopied:
 
 
 def parse_ranges(text: str) -> list[range]:
-    """Read `Offsets.text`; empty if it is anything else, for anybody may have written it."""
+    """Parse `Offsets.text`; return an empty list for any other text."""
     found: list[range] = []
     if not _RANGES.fullmatch(text):
         return found

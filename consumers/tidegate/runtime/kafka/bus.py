@@ -14,9 +14,8 @@ from tidegate.publisher import ConfirmedProducer, Message
 from tidegate.publisher.client_settings import require_protected_settings
 from tidegate.runtime.bus import Partition, RebalanceListener, Record, Watermarks
 from tidegate.runtime.kafka.changelog import KafkaChangelog
-from tidegate.runtime.kafka.kept_consumer import KeptConsumer
 from tidegate.runtime.kafka.metadata import KafkaMetadata
-from tidegate.runtime.kafka.partition_reader import read_partition
+from tidegate.runtime.kafka.partition_reader import read_partition, read_spans
 from tidegate.runtime.kafka.read_to_end import APPENDED
 from tidegate.runtime.kafka.records import LARGE, Config, as_record
 from tidegate.runtime.kafka.subscription import INSTANCE_ID, KafkaSubscription
@@ -36,13 +35,13 @@ class KafkaBus:
         """Connect.
 
         Args:
-            config: For every client.
-            consumer: For group members only (time-outs).
-            instance_ids: By group, as which static member this process joins; in other groups it is
-                a dynamic one.
+            config: Settings for every client.
+            consumer: Further settings for group members (time-outs).
+            instance_ids: By group, the static member's id of this process. In other groups it joins
+                as a dynamic member.
 
         Raises:
-            ConfigError: librdkafka rejects a setting, or it would break a guarantee.
+            ConfigError: librdkafka rejects a setting, or the setting would break a guarantee.
         """
         require_protected_settings({**config, **(consumer or {})})
         self._config = config
@@ -54,7 +53,6 @@ class KafkaBus:
             self._metadata = KafkaMetadata(config)
         except KafkaException as error:
             raise ConfigError(f"Kafka: {error.args[0].str()}") from error
-        self._reader = KeptConsumer(config)
 
     def require_connection(self) -> None:
         """Wait until a broker answers.
@@ -66,7 +64,7 @@ class KafkaBus:
         self._metadata.require_connection()
 
     def partitions(self, topic: str) -> int:
-        """Look it up in the cluster."""
+        """Ask the cluster."""
         return self._metadata.partitions(topic)
 
     def max_message_bytes(self, topic: str) -> int:
@@ -74,7 +72,7 @@ class KafkaBus:
         return self._metadata.max_message_bytes(topic)
 
     def watermarks(self, partitions: Collection[Partition]) -> dict[Partition, Watermarks]:
-        """Look them up in the cluster."""
+        """Ask the cluster."""
         return self._metadata.watermarks(partitions)
 
     def subscribe(
@@ -102,28 +100,27 @@ class KafkaBus:
         return map(as_record, read_partition(self._config, *partition, since_ms=since_ms))
 
     def spans(self, topic: str, since_ms: int = 0) -> dict[Partition, range]:
-        """Look them up in the cluster."""
+        """Ask the cluster."""
         return self._metadata.spans(topic, since_ms, APPENDED)
 
     def read(self, spans: Mapping[Partition, range]) -> Iterator[Record]:
-        """Read them with one consumer, which is kept for the next reading."""
-        return self._reader.read(spans)
+        """Read them with a consumer of their own; deleted records are passed over."""
+        return read_spans(self._config, spans, on_missing_offset="earliest")
 
     def changelog(self, topic: str) -> KafkaChangelog:
-        """Give access to a changelog; owns nothing yet."""
+        """Open a changelog; it owns no partition yet."""
         return KafkaChangelog(self._config, topic, self._metadata)
 
     def close(self) -> None:
         """Wait for messages that are being sent."""
-        self._reader.close()
         if self._producer is not None:
             self._producer.close()
 
     def _own_producer(self) -> ConfirmedProducer:
-        """Made with the first message: a principal that may write nothing could not even start it.
+        """The producer, created with the first message.
 
-        An idempotent producer asks for its id in the background, and fails without a right to write
-        any topic.
+        An idempotent producer requests its id in the background, which fails without the right to
+        write to any topic. A principal without that right must still be able to read.
         """
         with self._making:
             if self._producer is None:

@@ -1,24 +1,24 @@
 """A decider's state on a compacted topic, and the fence that keeps earlier owners from writing.
 
-One transactional producer writes all partitions that a process owns. Its transactional id is new
-with every acquisition, and nobody else ever takes it, except to fence it:
+One transactional producer writes all partitions that a process owns. Every acquisition uses a new
+transactional id. Another process takes that id only to fence it:
 
 1. Sign: the new owner writes its id to each partition, in a committed transaction.
-2. Look: it reads each partition up to its own signature. Every signature before that is of an
-   earlier owner; only those who signed write at all.
-3. Fence: it takes the ids of the earlier owners. The broker aborts their open transactions, and
-   refuses whatever they still send.
-4. Read: what is committed now is the whole state. Nobody can add to it but the new owner, and
-   whoever signs later: that one finds this signature and fences it.
-5. Erase: the signatures of the fenced are removed.
+2. Search: it reads each partition up to its own signature. Every signature before that belongs to
+   an earlier owner. An owner writes nothing before it has signed.
+3. Fence: it takes the ids of the earlier owners. The broker aborts their open transactions and
+   refuses their further writes.
+4. Read: the committed records are now the complete state. Only the new owner can add to it, until
+   another owner signs later, finds this signature and fences it.
+5. Erase: it removes the signatures of the fenced owners.
 
-An owner that comes back knows what it wrote, and looks for signatures only behind that. So if one
-of the fenced has written behind the new signature, all of it begins again, with a later one.
+An owner that comes back knows what it wrote, and searches for signatures only after that. So if a
+fenced owner has written after the new signature, the acquisition starts again with a later one.
 
-Of any two owners the one that signed later fences the other, whatever either is told by its group,
-and the log's order decides who that is. A signature has a key of its own for each id, so compaction
-keeps it until it is erased. An open transaction of an earlier owner hides what was signed after it
-began: such a part of a partition is searched for signatures without regard to transactions.
+Of any two owners, the one that signed later fences the other, regardless of what the group reports
+to either. The order of the log decides which one signed later. Each signature has a key of its own,
+so compaction retains it until it is erased. An open transaction of an earlier owner hides the
+signatures after its beginning. That part of a partition is read without regard to transactions.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Signatures:
     def __init__(self) -> None:
         self.offsets: dict[str, int] = {}
         self.last_other = -1
-        """The offset of the last record that is none."""
+        """The offset of the last record that is not a signature."""
 
     def add(self, owner: str, offset: int, *, erased: bool = False) -> None:
         if erased:
@@ -64,7 +64,7 @@ class _Signatures:
 
 
 class _Seen:
-    """The partitions of which records were seen, while those not known yet are passed on."""
+    """Passes on the batches of unknown partitions, and collects the numbers of all partitions."""
 
     def __init__(self, known: frozenset[int]) -> None:
         self._known = known
@@ -88,30 +88,31 @@ class KafkaChangelog:
         self._owner = ""
         self._producer: FencedProducer | None = None
         self._ends: dict[int, int] = {}
-        """By partition the offset behind the last record that was read or written here."""
+        """By partition, the offset after the last record that this object read or wrote."""
         self._signed: dict[int, _Signatures] = {}
         self._owned: frozenset[int] = frozenset()
         self._forgotten: frozenset[int] = frozenset()
-        """What is owned and has to be signed again before anything is written."""
+        """The owned partitions that must be signed again before anything is written."""
         self._own_ids: set[str] = set()
-        """Under which it was signed since it was acquired."""
+        """The ids with which this object signed since it acquired its partitions."""
 
     def acquire(
         self, numbers: Collection[int], known: Collection[int] = ()
     ) -> Iterator[tuple[int, Sequence[ChangelogRecord]]]:
-        """Own these partitions and no others, once all that is yielded was taken.
+        """Own these partitions and no others, once the caller has consumed all that is yielded.
 
         Args:
             numbers: The partitions.
-            known: Those of them that this object owned last, with nothing unwritten: of these only
-                what another process has written since is read, and if there is any, the whole.
+            known: Those of them that this object owned last and for which nothing is unwritten. One
+                of these is yielded completely if another process has written to it since, else
+                not at all.
 
         Yields:
             Records of a partition, oldest first; a later value of a key replaces an earlier one.
 
         Raises:
             FencedError: another process has acquired one of them meanwhile.
-            TransientError: the broker does not answer now, or not all could be read.
+            TransientError: the broker does not answer now, or not all records could be read.
         """
         self._forgotten, self._own_ids = frozenset(), set()
         return self._acquire(sorted(numbers), frozenset(known), alone=False)
@@ -121,17 +122,17 @@ class KafkaChangelog:
 
         Raises:
             FencedError: another process has acquired one of these partitions.
-            TransientError: the broker did not accept it now, or has not said whether it did:
-                repeat it all before anything else is written.
+            TransientError: the broker did not accept it now, or did not report the outcome. Repeat
+                all of it before you write anything else.
         """
         self._guarded(lambda: self._write_or_sign_again(entries))
 
     def appended_ms(self) -> int | None:
-        """When the broker appended what was written here last, or our signature."""
+        """When the broker appended the last record of this object, which may be its signature."""
         return None if self._producer is None else self._producer.appended_ms
 
     def close(self) -> None:
-        """Discard what was not written; a later owner's fence is not touched."""
+        """Discard unwritten records; a later owner's fence stays."""
         if self._producer is not None:
             self._producer.close()
             self._producer = None
@@ -157,7 +158,7 @@ class KafkaChangelog:
             others = {owner for owners in self._earlier(own).values() for owner in owners}
             if alone and others - self._own_ids:
                 raise FencedError(self._fenced())
-            erased = self._guarded(lambda: self._fence(own, seen.numbers))
+            erased = self._guarded(lambda: self._fence(own))
             ends = self._appended_ends(numbers)
             yield from seen.new(self._batches(reader.read(ends)))
         self._require_last(own)
@@ -171,7 +172,7 @@ class KafkaChangelog:
             self.write(erased)
 
     def _sign(self, numbers: Sequence[int]) -> dict[int, int]:
-        """Take a new id and write it to each partition; give the offset of each signature."""
+        """Take a new id and write it to each partition; return the offset of each signature."""
         self.close()
         self._owner = f"{self._topic}-{uuid.uuid4().hex}"
         self._own_ids.add(self._owner)
@@ -184,7 +185,7 @@ class KafkaChangelog:
     def _batches(
         self, messages: Iterator[Received]
     ) -> Iterator[tuple[int, Sequence[ChangelogRecord]]]:
-        """Group what was read by partition, and keep the signatures for ourselves."""
+        """Group the records by partition, without the signatures, which are only recorded here."""
         batches: dict[int, list[ChangelogRecord]] = {}
         with translate_kafka_errors(f"reading {self._topic}"):
             for message in messages:
@@ -208,7 +209,7 @@ class KafkaChangelog:
         return is_signature
 
     def _search(self, starts: Mapping[int, int], own: Mapping[int, int]) -> None:
-        """Find the signatures before ours in what an open transaction hides."""
+        """Find the signatures before ours among the records that an open transaction hides."""
         if not starts:
             return
         log.info("%s: an open transaction hides the end of %s", self._topic, sorted(starts))
@@ -219,22 +220,17 @@ class KafkaChangelog:
                     self._is_signature(message)
 
     def _earlier(self, own: Mapping[int, int]) -> dict[int, list[str]]:
-        """By partition the owners that signed before us."""
+        """By partition, the owners that signed before us."""
         found = {
-            number: [each for each, at in self._signed[number].offsets.items() if at < offset]
+            number: [owner for owner, at in self._signed[number].offsets.items() if at < offset]
             for number, offset in own.items()
         }
         return {number: owners for number, owners in found.items() if owners}
 
-    def _fence(
-        self, own: Mapping[int, int], written: Collection[int]
-    ) -> dict[int, list[ChangelogRecord]]:
-        """Fence the earlier owners; give the records that erase their signatures."""
+    def _fence(self, own: Mapping[int, int]) -> dict[int, list[ChangelogRecord]]:
+        """Fence the earlier owners; return the records that erase their signatures."""
         earlier = self._earlier(own)
-        # up to version 0.1 each partition had an id of its own, and nobody signed
-        ids = {f"{self._topic}-{number}" for number in written if number not in earlier}
-        ids |= {owner for owners in earlier.values() for owner in owners}
-        fence(self._config, sorted(ids))
+        fence(self._config, sorted({owner for owners in earlier.values() for owner in owners}))
         erased: dict[int, list[ChangelogRecord]] = {}
         for number, owners in earlier.items():
             for owner in owners:
@@ -249,7 +245,7 @@ class KafkaChangelog:
                 raise FencedError(self._fenced())
             if signed.offsets.get(self._owner) != offset:
                 raise TransientError(f"{self._topic}[{number}]: our own signature was not read")
-            if signed.last_other > offset:  # it would not find our signature, should it come back
+            if signed.last_other > offset:  # its writer would miss our signature if it came back
                 raise TransientError(f"{self._topic}[{number}]: written to while we acquired it")
 
     def _write_or_sign_again(self, entries: Mapping[int, Sequence[ChangelogRecord]]) -> None:
@@ -259,8 +255,8 @@ class KafkaChangelog:
             except KafkaException as error:
                 if error.args[0].code() != FORGOTTEN:
                     raise
-                # The broker forgets an id that is idle for days. It says the same where another
-                # process has fenced it since: that one has signed.
+                # The broker forgets an id that is idle for days. It returns the same code if
+                # another process has fenced the id since, but then that process has signed.
                 self._forgotten = self._owned
             else:
                 return
@@ -277,7 +273,7 @@ class KafkaChangelog:
 
     def _appended_ends(self, numbers: Collection[int]) -> dict[int, int]:
         ends = self._metadata.appended_ends([Partition(self._topic, number) for number in numbers])
-        return {each.number: end for each, end in ends.items()}
+        return {partition.number: end for partition, end in ends.items()}
 
     def _fenced(self) -> str:
         return f"another process has opened {self._topic} since"

@@ -11,36 +11,35 @@ from confluent_kafka import Message as Received
 from confluent_kafka import TopicPartition
 
 from tidegate.errors import TransientError
-from tidegate.runtime.kafka.batch_size import BatchSize
+from tidegate.publisher.arrived import arrived
 from tidegate.runtime.kafka.errors import require_transient
 from tidegate.runtime.kafka.partition_reader import QUICK, standalone_consumer
 from tidegate.runtime.kafka.read_to_end import is_end, read_up_to
-from tidegate.runtime.kafka.records import Config
+from tidegate.runtime.kafka.records import BATCH, Config
 
 _WAIT: Final = 30.0
 _GRACE: Final = 0.5
-"""A transaction that is committed is decided in all its partitions within some milliseconds."""
+"""A committed transaction is visible in all its partitions within a few milliseconds."""
 
 
 class ChangelogReader:
-    """One consumer for any number of partitions; `positions` says how far each was read."""
+    """One consumer for any number of partitions; `positions` has the next offset of each."""
 
     def __init__(
         self, config: Config, topic: str, starts: Mapping[int, int], *, committed: bool = True
     ) -> None:
-        """Begin at these offsets, or where the partition begins.
+        """Begin at these offsets, or at the partition's first offset if that is later.
 
         Args:
             config: librdkafka's settings.
             topic: The changelog.
             starts: By partition the first offset to read.
-            committed: Whether to leave out what is not committed, or never will be.
+            committed: Whether to leave out records of open and aborted transactions.
         """
         self._consumer = standalone_consumer(
             {**config, **QUICK}, topic, on_missing_offset="earliest", committed=committed
         )
         self._topic = topic
-        self._batches = BatchSize(1000)
         self.positions = dict(starts)
         self._at_end: set[int] = set()
         self._consumer.assign([TopicPartition(topic, *item) for item in starts.items()])
@@ -63,19 +62,19 @@ class ChangelogReader:
 
         Args:
             until: By partition the offset at which to stop.
-            decided: Stop also where the transactions from there on are open for longer than a
-                moment: their records can't be read before they are committed or aborted.
+            decided: Also stop at a transaction that stays open for more than half a second: its
+                records can't be read before it is committed or aborted.
 
         Raises:
-            TransientError: nothing could be read for too long.
+            TransientError: nothing could be read for 30 seconds.
             StopService: the broker refuses access.
         """
         began = progress = time.monotonic()
-        while missing := [each for each, end in until.items() if self.positions[each] < end]:
+        while missing := [part for part, end in until.items() if self.positions[part] < end]:
             waited = time.monotonic() - began
             if decided and waited > _GRACE and self._at_end.issuperset(missing):
                 return
-            messages = self._batches.consume(self._consumer, 0.05)
+            messages = arrived(self._consumer, BATCH, 0.05)
             for message in messages:
                 if self._advance(message):
                     yield message
@@ -87,7 +86,7 @@ class ChangelogReader:
                 )
 
     def _advance(self, message: Received) -> bool:
-        """Move on past a message; tell whether it is a record."""
+        """Advance the position past a message; return whether it is a record."""
         number, error = int(message.partition() or 0), message.error()
         if (position := read_up_to(message)) is not None:
             self.positions[number] = max(self.positions[number], position)

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from tidegate.errors import StopService, TransientError
 
 # A broker that dies, restarts or stalls; a leader or a coordinator that moves. librdkafka's own
-# codes have underscores: most of them say that a connection ended while a call waited for it.
+# codes have underscores: most of them mean that a connection ended while a call waited for it.
 _TRANSIENT: Final = {
     KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
     KafkaError._DESTROY_BROKER,  # noqa: SLF001 - a broker left the cluster's list during the call
@@ -55,7 +55,7 @@ _TRANSIENT: Final = {
     KafkaError.UNSTABLE_OFFSET_COMMIT,
 }
 
-# A broker that does not know a new topic yet; or the topic was deleted.
+# A broker does not know a new topic yet, or the topic was deleted.
 _UNKNOWN: Final = {
     KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
     KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
@@ -63,8 +63,8 @@ _UNKNOWN: Final = {
 }
 
 
-# A batch that unpacks to more than the client takes, or that is not one: reading again gives the
-# same, so whoever waited would wait for ever.
+# A batch is corrupt or unpacks to more than the client accepts. Reading it again fails the same
+# way, so a reader that waited would wait forever.
 _UNREADABLE: Final = {
     KafkaError._BAD_COMPRESSION,  # noqa: SLF001
     KafkaError._BAD_MSG,  # noqa: SLF001
@@ -80,7 +80,7 @@ _ADVICE: Final = " (the rights of each role: tidegate topics acls)"
 
 
 def is_unreadable(fault: KafkaError) -> bool:
-    """Whether the records at one offset can't be read, and those after it can."""
+    """Whether the records at one offset can't be read, but those after it can."""
     return fault.code() in _UNREADABLE
 
 
@@ -90,7 +90,7 @@ def is_transient(fault: KafkaError) -> bool:
 
 
 def require_transient(fault: KafkaError, doing: str) -> None:
-    """Raise what `translate_kafka_errors` makes of a fault, unless that passes by itself."""
+    """Raise the translated fault (see `translate_kafka_errors`), unless it is transient."""
     if not is_transient(fault):
         with translate_kafka_errors(doing):
             raise KafkaException(fault)
@@ -98,10 +98,10 @@ def require_transient(fault: KafkaError, doing: str) -> None:
 
 @contextmanager
 def translate_kafka_errors(doing: str) -> Generator[None]:
-    """Translate KafkaException, and the time-out of an admin request: retry, or stop.
+    """Translate KafkaException and the time-out of an admin request into TidegateErrors.
 
     Raises:
-        TransientError: a retry may succeed, also where a topic is not known (yet).
+        TransientError: a retry may succeed; also raised if a topic is not known (yet).
         StopService: a retry is useless.
     """
     try:

@@ -1,4 +1,4 @@
-"""A producer that writes in transactions until somebody makes the broker fence it.
+"""A producer that writes in transactions until another process makes the broker fence it.
 
 The transaction serves as a fence only: the broker refuses a producer whose transactional id another
 one has taken. The meaning of the records does not depend on being written together: a batch has
@@ -30,7 +30,7 @@ _OnDelivery = Callable[[KafkaError | None, Message], None]
 _WAIT: Final = 30.0
 _PAUSE: Final = 0.1
 _AT_ONCE: Final = 4
-"""Earlier producers that are fenced at the same time: each takes a connection for a moment."""
+"""Earlier producers that are fenced at the same time: each one costs a short-lived connection."""
 FENCED: Final = {
     KafkaError._FENCED,  # noqa: SLF001 - librdkafka's local codes have underscores
     KafkaError.PRODUCER_FENCED,
@@ -46,30 +46,30 @@ _PERMANENT: Final = {
 
 
 class FencedProducer:
-    """Writes to partitions of one topic under a transactional id that it alone has.
+    """Writes to partitions of one topic under a transactional id of its own.
 
-    Every method raises KafkaException where the broker refuses it, with one of the codes in FENCED
-    or FORGOTTEN among others.
+    Every method raises KafkaException if the broker refuses it. The codes include those in FENCED
+    and FORGOTTEN.
     """
 
     def __init__(self, config: Config, topic: str, transactional_id: str) -> None:
-        """Take the id; whoever had it is fenced, and its open transaction is aborted."""
+        """Take the id: fences the producer that had it, and aborts its open transaction."""
         self._topic = topic
         self._producer = _take_id(config, transactional_id)
         self.ends: dict[int, int] = {}
-        """By partition the offset after the last record that was written here."""
+        """By partition, the offset after the last record that this producer wrote."""
         self._unfinished: _Step | None = None
-        """The commit or abort that was begun, and of which the broker has not said the outcome."""
+        """The commit or abort that was begun and whose outcome the broker has not reported."""
         self.appended_ms: int | None = None
-        """When the broker appended the last of them, in ms since the epoch."""
+        """When the broker appended the last record, in ms since the epoch."""
 
     def write(self, entries: Mapping[int, Sequence[ChangelogRecord]]) -> None:
-        """Append to several partitions in one transaction; returns when the broker has it.
+        """Append to several partitions in one transaction; return when the broker has committed it.
 
         Raises:
-            TransientError: the broker did not accept it now, or has not said whether it did.
-                Nothing else may be written before all of it is repeated.
-            StopService: it never will.
+            TransientError: the broker did not accept the transaction now, or did not report its
+                outcome. Repeat all of it before you write anything else.
+            StopService: the broker will never accept it.
         """
         try:
             if self._unfinished is not None:
@@ -86,13 +86,13 @@ class FencedProducer:
             if fault.fatal() or fault.code() in {*FENCED, FORGOTTEN}:
                 raise
             reason = f"changelog {self._topic}: {fault.str()}"
-            if self._unfinished is not None:  # it may yet succeed: the client allows nothing else
+            if self._unfinished is not None:  # the step may yet succeed: the client allows no other
                 raise TransientError(reason) from error
             self._abort(reason)
             raise (StopService if fault.code() in _PERMANENT else TransientError)(reason) from error
 
     def close(self) -> None:
-        """Discard what was not written; a later producer's fence is not touched."""
+        """Discard unwritten records; a later producer's fence stays."""
         self._producer.purge()
 
     def _append(
@@ -107,10 +107,10 @@ class FencedProducer:
                 return
 
     def _finish(self, step: _Step) -> None:
-        """Commit or abort, or go on with that where the broker has not said the outcome."""
+        """Commit or abort, or resume that step if the broker has not reported its outcome."""
         self._unfinished = step
         try:
-            _persist(step, _WAIT)  # the caller repeats it
+            _persist(step, _WAIT)  # after that the caller repeats it
         except KafkaException as error:
             if not error.args[0].retriable():
                 self._unfinished = None
@@ -126,7 +126,7 @@ class FencedProducer:
                 self.appended_ms = int(appended_ms)
 
     def _abort(self, reason: str) -> None:
-        """Abort: after any failure only that allows the next transaction to begin."""
+        """Abort: after a failure the next transaction can't begin otherwise."""
         try:
             self._finish(self._producer.abort_transaction)
         except KafkaException as error:
@@ -137,12 +137,12 @@ class FencedProducer:
 
 
 def fence(config: Config, transactional_ids: Collection[str]) -> None:
-    """Make the broker refuse whatever the producers with these ids still write.
+    """Make the broker refuse all further writes of the producers with these ids.
 
-    When this returns, their open transactions are over: committed before, or aborted.
+    When this returns, their open transactions have ended: they are committed or aborted.
 
     Raises:
-        KafkaException: the broker refuses it, or does not answer.
+        KafkaException: the broker refuses the request, or does not answer.
     """
     with ThreadPoolExecutor(_AT_ONCE, "fence") as pool:
         list(pool.map(partial(_take_id, config), transactional_ids))
@@ -159,12 +159,12 @@ def _take_id(config: Config, transactional_id: str) -> Producer:
             **config,
             "transactional.id": transactional_id,
             **LARGE,
-            # as long as the group waits for a poll: what it began is still its own after an outage
+            # as long as the group waits for a poll: the transaction survives an outage of that time
             "transaction.timeout.ms": 300_000,
             "allow.auto.create.topics": False,
             "retry.backoff.ms": 1,
             "retry.backoff.max.ms": 20,
-            # without a connection librdkafka looks for its coordinator again after 500 ms only
+            # with sparse connections librdkafka queries its coordinator again only after 500 ms
             "enable.sparse.connections": False,
             "log_level": 0,
         }

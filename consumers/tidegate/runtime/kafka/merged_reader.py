@@ -1,7 +1,7 @@
-"""Reading several partitions as one stream, in the order in which the broker appended.
+"""Reads several partitions as one stream, in the order in which the broker appended the records.
 
-One consumer reads all of them. It stops asking a partition for more once enough of its records
-wait for their turn, so that memory is bounded however long the topic is.
+One consumer reads all of them. It pauses a partition while enough of its records wait in memory, so
+memory stays bounded however long the topic is.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import Message as Received
 
 from tidegate.errors import TransientError
+from tidegate.publisher.arrived import arrived
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.kafka.batch_size import BatchSize
 from tidegate.runtime.kafka.errors import is_transient, translate_kafka_errors
 from tidegate.runtime.kafka.partition_reader import named, standalone_consumer
 from tidegate.runtime.kafka.read_to_end import is_end, read_up_to
-from tidegate.runtime.kafka.records import Config, as_record
+from tidegate.runtime.kafka.records import BATCH, Config, as_record
 
 _WAITING: Final = 1000
-"""Records of a partition that may wait for their turn."""
+"""Records of one partition that may wait in memory."""
 _WAITING_BYTES: Final = 32 * 2**20
-"""Of the values that wait, of all partitions together, besides one of each."""
+"""Bytes of waiting values of all partitions together. One record of each partition always fits."""
 _PATIENCE: Final = 30.0
 _BOUNDED: Final[Config] = {"queued.min.messages": 1000, "queued.max.messages.kbytes": 4096}
 
 
 @dataclass(slots=True)
 class _Source:
-    """One partition: what is still to come of it, and what waits for its turn."""
+    """One partition: the offsets still to read, and the records that wait in memory."""
 
     span: range
     waiting: deque[Record] = field(default_factory=deque[Record])
@@ -46,18 +46,15 @@ class _Source:
 
 
 class MergedReader:
-    """Reads spans of offsets by the broker's time; then, if asked, what comes after them.
+    """Reads spans of offsets in order of the broker's time and, on request, the records after them.
 
-    Use it in a `with` block; `records` first, then perhaps `following`.
+    Use it in a `with` block. Call `records` first; `following` is optional.
     """
-
-    BATCH: Final = 100
-    """Records that are taken from the client at a time, at most."""
 
     def __init__(
         self, config: Config, spans: Mapping[Partition, range], *, waiting: int = _WAITING
     ) -> None:
-        """Take librdkafka's settings, and the offsets to read; connects with the first record."""
+        """Take librdkafka's settings and the offsets to read. The first record connects."""
         self._config, self._limit = config, waiting
         self._sources = {
             part: _Source(span, next_offset=span.start, is_over=not span)
@@ -65,7 +62,6 @@ class MergedReader:
         }
         self._share = _WAITING_BYTES // max(1, len(spans))
         self._consumer: Consumer | None = None
-        self._batches = BatchSize(self.BATCH)
 
     def __enter__(self) -> Self:
         """Close the connection at the end of the block."""
@@ -84,19 +80,19 @@ class MergedReader:
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes of the values that are in memory, of all partitions."""
+        """Bytes of the values of all partitions that are in memory."""
         return sum(source.size for source in self._sources.values())
 
     @property
     def waiting(self) -> int:
-        """How many records are in memory, of all partitions."""
+        """The number of records of all partitions that are in memory."""
         return sum(len(source.waiting) for source in self._sources.values())
 
     def records(self) -> Iterator[Record]:
         """The records at the offsets of the spans, oldest first.
 
         Raises:
-            TransientError: no broker gave the next of them in half a minute.
+            TransientError: the brokers did not return the next record within half a minute.
             StopService: the broker refuses access, or an offset was deleted meanwhile.
         """
         while any(source.waiting or not source.is_over for source in self._sources.values()):
@@ -104,16 +100,16 @@ class MergedReader:
             ready = [source for source in self._sources.values() if source.waiting]
             if not ready:  # the last partitions turned out to end early
                 continue
-            oldest = min(ready, key=lambda each: each.waiting[0].timestamp_ms)
+            oldest = min(ready, key=lambda source: source.waiting[0].timestamp_ms)
             record = oldest.waiting.popleft()
             oldest.size -= len(record.value or b"")
             self._resume_if_low(record.partition, oldest)
             yield record
 
     def following(self) -> Iterator[Record | None]:
-        """What is appended after the spans, as it arrives; None now and then while nothing is.
+        """Yield the records after the spans as they arrive, and None from time to time while idle.
 
-        It never ends. While the broker is away it waits.
+        The stream never ends. It waits while the broker is away.
 
         Raises:
             StopService: the broker refuses access, or an offset was deleted meanwhile.
@@ -124,7 +120,8 @@ class MergedReader:
             if source.is_paused:
                 consumer.resume([TopicPartition(*part)])
         while True:
-            found = [each for each in self._batches.consume(consumer, 0.5) if self._is_record(each)]
+            received = arrived(consumer, BATCH, 0.5)
+            found = [message for message in received if self._is_record(message)]
             yield from map(as_record, found)
             if not found:
                 yield None
@@ -138,25 +135,25 @@ class MergedReader:
         return self._consumer
 
     def _fill(self) -> None:
-        """Wait until every partition that has more to give has a record waiting."""
+        """Wait until every partition that is not read to its end has a record in memory."""
         deadline = time.monotonic() + _PATIENCE
         while missing := [
             part
             for part, source in self._sources.items()
             if not source.is_over and not source.waiting
         ]:
-            for message in self._batches.consume(self._connected(), 0.1):
+            for message in arrived(self._connected(), BATCH, 0.1):
                 self._take(message)
                 deadline = time.monotonic() + _PATIENCE
             if time.monotonic() > deadline:
                 names = ", ".join(f"{part.topic}[{part.number}]" for part in missing)
-                raise TransientError(f"{names}: no record came within {_PATIENCE:.0f} s")
+                raise TransientError(f"{names}: no record arrived within {_PATIENCE:.0f} s")
 
     def _take(self, message: Received) -> None:
         is_record = self._is_record(message)
         part = Partition(message.topic() or "", message.partition() or 0)
         if (source := self._sources.get(part)) is None:
-            return  # a fault of the whole client, which is no partition's
+            return  # a fault of the client, not of one partition
         at = message.offset() or 0
         # a new leader's end may be too early
         source.is_over |= (read_up_to(message) or 0) >= source.span.stop

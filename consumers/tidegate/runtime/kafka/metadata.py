@@ -1,4 +1,4 @@
-"""What a cluster knows of topics and groups: partitions, watermarks, committed offsets."""
+"""Asks a cluster about topics and groups: partitions, watermarks, committed offsets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._listoffsets import EarliestSpec, LatestSpec, OffsetSpec
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.admin._topic import (
-    TopicDescription,  # noqa: TC002 - stands where a reader looks
+    TopicDescription,  # noqa: TC002 - next to the other imports of confluent-kafka
 )
 
 from tidegate.errors import ConfigError, TransientError
@@ -51,7 +51,7 @@ _END: Final[OffsetSpec] = LatestSpec()  # type: ignore[no-untyped-call]
 
 @dataclass(frozen=True, slots=True)
 class PendingIdentities:
-    """The broker's answer to what some topics are, when it comes."""
+    """The broker's pending answer with the identities of some topics."""
 
     _answers: Mapping[str, Future[TopicDescription]]
 
@@ -69,8 +69,8 @@ class PendingIdentities:
         with translate_kafka_errors(f"topics {', '.join(self._answers)}"):
             found = {name: answer.result(_FUTURE_SECONDS) for name, answer in self._answers.items()}
         return {
-            name: TopicIdentity(str(each.topic_id), len(each.partitions))
-            for name, each in found.items()
+            name: TopicIdentity(str(topic.topic_id), len(topic.partitions))
+            for name, topic in found.items()
         }
 
 
@@ -99,7 +99,7 @@ class KafkaMetadata:
 
     @classmethod
     def for_people(cls, config: Mapping[str, str | int | bool]) -> Self:
-        """For a command that a person typed: an address may be wrong, and nobody waits long."""
+        """For a command that a person typed: a wrong address is reported after 5 seconds."""
         return cls(config, wait_seconds=_PEOPLES_SECONDS)
 
     def partitions(self, topic: str) -> int:
@@ -154,7 +154,7 @@ class KafkaMetadata:
             topics = self.identities(names)
             asked = [self._ask(partitions, spec) for spec in (_FIRST, _END)]  # at the same time
             first, end = map(self._required, asked)
-            ids = {name: each.topic_id for name, each in topics.result().items()}
+            ids = {name: topic.topic_id for name, topic in topics.result().items()}
         return {
             partition: Watermarks(ids[partition.topic], first[partition], end[partition])
             for partition in partitions
@@ -170,7 +170,7 @@ class KafkaMetadata:
             return self._offsets(partitions, _END)
 
     def appended_ends(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """The end offsets of partitions, with what open transactions have written.
+        """The end offsets of partitions, after the records of open transactions.
 
         Raises:
             TransientError: the broker did not answer.
@@ -181,9 +181,9 @@ class KafkaMetadata:
     def spans(
         self, topic: str, since_ms: int = 0, isolation: IsolationLevel = STABLE
     ) -> dict[Partition, range]:
-        """The offsets that each partition of a topic holds, from those of a time on.
+        """The offsets that each partition of a topic holds, from the time `since_ms` on.
 
-        They end where `isolation` says (see `read_to_end`).
+        `isolation` selects the end (see `read_to_end`).
 
         Raises:
             ConfigError: the topic does not exist, or the broker refuses the login.
@@ -197,7 +197,7 @@ class KafkaMetadata:
                 return {part: range(first[part], end[part]) for part in parts}
             since = OffsetSpec.for_timestamp(since_ms)
             found = self._answered(self._ask(parts, since))
-        # below 0: nothing is so late. Meanwhile a later record may have been appended.
+        # below 0: no record is that late. Meanwhile a later record may have been appended.
         start = {part: at if 0 <= at < end[part] else end[part] for part, at in found.items()}
         return {part: range(start[part], end[part]) for part in parts}
 
@@ -212,34 +212,34 @@ class KafkaMetadata:
     def committed(
         self, group: str, partitions: Collection[Partition]
     ) -> dict[Partition, TopicPartition]:
-        """Committed offsets with their metadata; partitions that have none are left out.
+        """Committed offsets with their metadata. Partitions without one are left out.
 
         Raises:
             TransientError: the broker did not answer, or the group's coordinator is moving.
         """
-        # A consumer that never joins, not the admin client: where the coordinator dies meanwhile,
-        # librdkafka's ListConsumerGroupOffsets aborts the process (seen with 2.16).
+        # A consumer that never joins, not the admin client: if the coordinator dies meanwhile, the
+        # admin client's ListConsumerGroupOffsets aborts the process (seen with librdkafka 2.16).
         asking = Consumer({**self._settings, "group.id": group, "enable.auto.commit": False})
         try:
             with translate_kafka_errors(f"committed offsets of {group}"):
                 parts = [TopicPartition(*partition) for partition in partitions]
                 found = asking.committed(parts, timeout=_FUTURE_SECONDS)
-                for each in found:
-                    if each.error is not None:
-                        raise KafkaException(each.error)
+                for offset in found:
+                    if offset.error is not None:
+                        raise KafkaException(offset.error)
         finally:
             asking.close()
-        return {Partition(each.topic, each.partition): each for each in found if each.offset >= 0}
+        return {Partition(at.topic, at.partition): at for at in found if at.offset >= 0}
 
     def _offsets(self, partitions: Collection[Partition], spec: OffsetSpec) -> dict[Partition, int]:
         return self._required(self._ask(partitions, spec))
 
     def _required(self, asked: _Asked) -> dict[Partition, int]:
         found = self._answered(asked)
-        # While a leader is elected librdkafka may give a partition no error and no offset either:
-        # a member that began there would be told that it has no offset at all.
-        if missing := [each for each, offset in found.items() if offset < 0]:
-            raise TransientError(f"no broker gave the offsets of {missing[0]}")
+        # While a leader is elected librdkafka may return neither an error nor an offset for a
+        # partition. A member that began at such an offset would fail: its partition has no offset.
+        if missing := [partition for partition, offset in found.items() if offset < 0]:
+            raise TransientError(f"no broker returned the offsets of {missing[0]}")
         return found
 
     def _ask(
@@ -256,13 +256,13 @@ class KafkaMetadata:
     def _answered(self, asked: _Asked) -> dict[Partition, int]:
         try:
             return {
-                Partition(each.topic, each.partition): answer.result(_FUTURE_SECONDS).offset
-                for each, answer in asked.items()
+                Partition(at.topic, at.partition): answer.result(_FUTURE_SECONDS).offset
+                for at, answer in asked.items()
             }
         except KafkaException as error:
             if error.args[0].code() in _LEADER_MOVED:
-                # librdkafka would ask the leader that it remembers for minutes, with every retry
-                for topic in {each.topic for each in asked}:
+                # without this librdkafka asks its cached leader for minutes, with every retry
+                for topic in {partition.topic for partition in asked}:
                     self._admin.list_topics(topic, timeout=_METADATA_SECONDS)
             raise
 
@@ -279,7 +279,7 @@ class KafkaMetadata:
                 if time.monotonic() > deadline:
                     if self._last_fault is None:
                         raise
-                    # "Local: Broker transport failure" says less than what the connection met
+                    # the connection's own fault explains more than "Broker transport failure"
                     raise KafkaException(self._last_fault) from error
 
     def _on_error(self, error: KafkaError) -> None:

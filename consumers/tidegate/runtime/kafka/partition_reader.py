@@ -1,4 +1,4 @@
-"""Reading partitions outside of any group, so that no committed offset moves."""
+"""Reads partitions outside of any group, so that no committed offset moves."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import Message as Received
 
 from tidegate.errors import StopService, TransientError
+from tidegate.publisher.arrived import arrived
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.kafka.batch_size import BatchSize
 from tidegate.runtime.kafka.errors import is_unreadable, require_transient, translate_kafka_errors
 from tidegate.runtime.kafka.read_to_end import REPORTS_ENDS, is_end, read_up_to
-from tidegate.runtime.kafka.records import MAX_RECEIVED, Config, as_record, unreadable_record
+from tidegate.runtime.kafka.records import BATCH, MAX_RECEIVED, Config, as_record, unreadable_record
 
 _WAIT: Final = 30.0
 _READER: Final[Config] = {
@@ -27,16 +27,16 @@ _READER: Final[Config] = {
 _AHEAD: Final[Config] = {
     "queued.max.messages.kbytes": 16_384,  # 64 MiB by default
     "fetch.max.bytes": 8 * 2**20,  # of an answer that is still to be queued: 50 MB by default
-    # a full queue stops the fetching for this long; the default, a second, is most of a reading
+    # a full queue stops fetching for this long; the default of a second would dominate a reading
     "fetch.queue.backoff.ms": 10,
 }
-"""What is fetched ahead."""
+"""Limits on prefetching."""
 QUICK: Final[Config] = {
-    # the end of a partition is reported by an answer with nothing new: at once, not after 500 ms
+    # an empty fetch response reports the end of a partition: after 3 ms instead of 500 ms
     "fetch.wait.max.ms": 3,
     "fetch.error.backoff.ms": 50,
 }
-"""For consumers that read to an end, and not for those that wait there for more."""
+"""For consumers that stop at an end. A consumer that waits there for more needs no such haste."""
 _NOTHING: Final = range(0)
 
 
@@ -45,10 +45,10 @@ def read_partition(
 ) -> Iterator[Received]:
     """Yield every committed message that the partition has now, oldest first.
 
-    With `since_ms`, from the first one that was appended at that time or later.
+    With `since_ms`, begin with the first message that was appended at that time or later.
 
     Raises:
-        TransientError: not all of it could be read now.
+        TransientError: not all messages could be read now.
         StopService: the broker refuses access, or the client can't read a message.
     """
     part = Partition(topic, partition)
@@ -60,11 +60,11 @@ def read_partition(
             if since_ms > 0:
                 asked = [TopicPartition(*part, since_ms)]
                 [found] = consumer.offsets_for_times(asked, timeout=_WAIT)
-                first = found.offset if found.offset >= 0 else end  # below 0: nothing is so late
-        for each in _read(consumer, {part: range(first, end)}):
-            if isinstance(each, Record):
-                raise StopService(f"{topic}[{partition}]@{each.offset}: {each.unreadable}")
-            yield each
+                first = found.offset if found.offset >= 0 else end  # below 0: no record is so late
+        for message in _read(consumer, {part: range(first, end)}):
+            if isinstance(message, Record):
+                raise StopService(f"{topic}[{partition}]@{message.offset}: {message.unreadable}")
+            yield message
     finally:
         consumer.close()
 
@@ -76,15 +76,16 @@ def read_spans(
     on_missing_offset: str = "error",
     group: str | None = None,
 ) -> Iterator[Record]:
-    """Yield the committed records at these offsets, those of a partition in order.
+    """Yield the committed records at these offsets; those of a partition are in order.
 
-    One that the client can't read is given with its place only.
+    A record that the client can't read has only its location (`Record.unreadable` has the reason).
 
-    `group` is whose access rights are used, by default one named as a topic; nothing is committed.
+    The broker checks the access rights of `group`, by default a group with the name of the first
+    topic. Nothing is committed.
 
     Raises:
-        TransientError: not all of them could be read now.
-        StopService: the broker refuses access; or an offset was deleted meanwhile, and
+        TransientError: not all records could be read now.
+        StopService: the broker refuses access; or an offset was deleted meanwhile and
             `on_missing_offset` is not "earliest".
     """
     if not any(spans.values()):
@@ -92,23 +93,18 @@ def read_spans(
     named = group or next(iter(spans)).topic
     consumer = standalone_consumer({**config, **QUICK}, named, on_missing_offset=on_missing_offset)
     try:
-        yield from records_of(consumer, spans)
+        for each in _read(consumer, spans):
+            yield each if isinstance(each, Record) else as_record(each)
     finally:
         consumer.close()
-
-
-def records_of(consumer: Consumer, spans: Mapping[Partition, range]) -> Iterator[Record]:
-    """Yield the records at these offsets, which are assigned to the consumer; see `read_spans`."""
-    for each in _read(consumer, spans):
-        yield each if isinstance(each, Record) else as_record(each)
 
 
 def standalone_consumer(
     config: Config, group: str, *, on_missing_offset: str = "error", committed: bool = True
 ) -> Consumer:
-    """A consumer that never joins its group: librdkafka and access rights ask for a group id.
+    """A consumer that never joins its group; librdkafka and the access rights need a group id.
 
-    Unless `committed`, it gives records of open and aborted transactions too.
+    Unless `committed`, it also returns records of open and aborted transactions.
     """
     own: Config = {
         "group.id": group,
@@ -119,19 +115,18 @@ def standalone_consumer(
 
 
 def _read(consumer: Consumer, spans: Mapping[Partition, range]) -> Iterator[Received | Record]:
-    """Read spans of offsets; a Record stands for what the client can't read."""
+    """Read spans of offsets; a Record stands for a message that the client can't read."""
     left = {part: span for part, span in spans.items() if span}
-    batches = BatchSize(1000)
     consumer.assign([TopicPartition(*part, span.start) for part, span in left.items()])
     deadline = time.monotonic() + _WAIT
     while left:
         unreadable: dict[Partition, Received] = {}
-        for message in batches.consume(consumer, 0.1):
+        for message in arrived(consumer, BATCH, 0.1):
             part = Partition(message.topic() or "", message.partition() or 0)
             span, at = left.get(part, _NOTHING), int(message.offset() or 0)
             if (error := message.error()) is not None:
                 if is_unreadable(error):
-                    unreadable[part] = message  # again and again, until it is passed over
+                    unreadable[part] = message  # the client repeats it until it is passed over
                     continue
                 if not is_end(error):
                     require_transient(error, f"reading {named(message, spans)}")
@@ -165,16 +160,16 @@ def _passed_over(
 
 
 def pass_over(consumer: Consumer, message: Received, start: int) -> Record:
-    """Have a consumer go on after the record that it can't read, and give that one's place.
+    """Move a consumer past the record that it can't read; return a record with its location.
 
-    The client gives the offset of its batch, again and again: of a batch, the records after the
-    first get their places one by one.
+    The client reports the first offset of the batch every time. So each call passes over one record
+    of that batch.
 
     Args:
-        consumer: The consumer, to which the partition is assigned.
+        consumer: The consumer that the partition is assigned to.
         message: The error that stands for the record.
-        start: Nothing before this offset is to be read. A consumer's position alone does not say
-            so: it follows the records that were read, not what was passed over.
+        start: The first offset that is still to be read. The consumer's position is not enough: it
+            follows the records that were read, not those that were passed over.
     """
     place = Partition(message.topic() or "", message.partition() or 0)
     [position] = consumer.position([TopicPartition(*place)])
@@ -184,7 +179,7 @@ def pass_over(consumer: Consumer, message: Received, start: int) -> Record:
 
 
 def named(message: Received, spans: Iterable[Partition]) -> str:
-    """The place of an error, for its message: one of the whole client has no partition."""
+    """The location of an error, for its message. A fault of the whole client has no partition."""
     if message.topic():
         return f"{message.topic()}[{message.partition()}]"
     return ", ".join(sorted({part.topic for part in spans}))

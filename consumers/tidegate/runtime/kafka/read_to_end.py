@@ -1,13 +1,14 @@
-"""When a partition was read to its end: one notion, for whatever reads or counts.
+"""The end of a partition, defined once for all readers and counters.
 
-The end is the last stable offset, the first one that a consumer which reads committed records can't
-read yet. Transactions leave offsets before it that hold no record: markers, and what was aborted.
-So no position follows from the records alone. Where the client reaches the end it says so, with the
-offset that it would read next; every comparison with an end goes by that.
+The end is the last stable offset: the first one that a consumer of committed records can't read
+yet. Before it, some offsets hold no record: markers of transactions, and aborted records. So the
+position of a reader does not follow from the records alone. When the client reaches the end it
+reports the offset that it would read next, and every comparison with an end uses that offset.
 
-An open transaction hides what was appended after it began. For tools and lag the partition ends
-there. `APPENDED` is the end behind it, for two who must not miss what is hidden: the owner of a
-changelog, and the look-ups of services before they destroy something, which fail meanwhile.
+An open transaction hides the records that were appended after it began. For tools and for the lag
+the partition ends there. `APPENDED` is the end behind it. Two readers use it, because they must not
+miss hidden records: the owner of a changelog, and a service that checks for reasons against a
+destructive step. That check fails while a transaction hides records.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from confluent_kafka import IsolationLevel, KafkaError
 from confluent_kafka import Message as Received
 
 REPORTS_ENDS: Final = {"enable.partition.eof": True}
-"""The setting with which a consumer is given an error for the end of a partition."""
+"""The setting that makes a consumer report the end of a partition, as an error."""
 STABLE: Final = IsolationLevel.READ_COMMITTED
-"""With which a broker is asked for ends."""
+"""The isolation level of a request for ends."""
 APPENDED: Final = IsolationLevel.READ_UNCOMMITTED
-"""With which it is asked for ends behind what open transactions hide."""
+"""The isolation level of a request for ends that include what open transactions hide."""
 
 
 def is_end(error: KafkaError) -> bool:
@@ -31,9 +32,9 @@ def is_end(error: KafkaError) -> bool:
 
 
 def read_up_to(message: Received) -> int | None:
-    """The offset before which all of a partition was read, once this message has come.
+    """The offset before which the partition was read completely, given its latest message.
 
-    None for an error that is not the end: then it is not known.
+    None if the message is an error other than the end: then the offset is unknown.
     """
     offset, error = int(message.offset() or 0), message.error()
     if error is None:

@@ -18,12 +18,18 @@ if TYPE_CHECKING:
 Config = Mapping[str, str | int | bool]
 """librdkafka's settings."""
 _NOT_UTF8: Final = "the headers can't be read: a name is not UTF-8"
-# For a name that is not UTF-8 the client returns a list and leaves an exception behind. The call
-# must be one after which Python looks for that; a plain call is, until it is specialised.
+# For a name that is not UTF-8 the client returns a list and leaves an exception set. Python checks
+# for that after this call; it stops checking after a plain call once that was specialised.
 _headers: Final = methodcaller("headers")
+BATCH: Final = 100
+"""Messages that are taken from the client at a time. Their bytes are bounded by what it fetches
+ahead (`queued.max.messages.kbytes`), because no batch waits for more."""
 MAX_RECEIVED: Final = 2**28
-"""Bytes of a fetched batch once it is unpacked, of a larger one only the place is read. Twice what
-our own producers put into one. A few kilobytes of zstd can unpack to gigabytes."""
+"""The largest fetched batch in bytes, uncompressed. Of a larger one only the location is read.
+
+Our own producers put at most half of that into a batch. A few kilobytes of zstd can unpack to
+gigabytes.
+"""
 LARGE: Final[Config] = {
     "compression.type": "lz4",
     "message.max.bytes": 2**27,  # before compression; each topic has its own, smaller limit
@@ -37,7 +43,7 @@ _new_tuple: Final = tuple.__new__
 def as_record(message: Received) -> Record:
     """Convert a received message. This runs for every message, so it creates few objects."""
     key, value = message.key(), message.value()
-    # as `Record(...)` does, without its call
+    # the same as `Record(...)`, without its call
     return _new_tuple(
         Record,
         (
@@ -53,15 +59,15 @@ def as_record(message: Received) -> Record:
 
 
 def unreadable_record(place: Partition, offset: int, error: KafkaError | None) -> Record:
-    """The record of a message that the client can't read: only its place is known."""
+    """The record of a message that the client can't read: only its location is known."""
     reason = error.str() if error else "unknown"
     return Record(place, offset, None, None, (), 0, f"the client can't read it: {reason}")
 
 
 class ReceivedHeaders(Sequence[tuple[str, bytes | None]]):
-    """The headers of a received message, converted only when used: most never are.
+    """The headers of a received message. They are converted on first use: most are never used.
 
-    Every use raises FormatError where the client can't read them.
+    Every use raises FormatError if the client can't read them.
     """
 
     __slots__ = ("_message",)
@@ -93,17 +99,17 @@ class ReceivedHeaders(Sequence[tuple[str, bytes | None]]):
         return isinstance(other, Sequence) and tuple(self) == tuple(cast("Headers", other))
 
     def __hash__(self) -> int:
-        """The same as of a tuple of the pairs."""
+        """The hash of a tuple of the pairs."""
         return hash(tuple(self))
 
     def _pairs(self) -> Headers:
         if self._message is None:
             raise FormatError(_NOT_UTF8)
         try:
-            # confluent-kafka is typed more widely than the list of pairs that it returns
+            # confluent-kafka's type is wider than the list of pairs that it returns
             return cast("Headers", _headers(self._message) or ())
         except (SystemError, UnicodeError) as error:  # what the client raises for such a name
-            self._message = None  # asked again, it would give only some of the headers
+            self._message = None  # a second call would return only some of the headers
             raise FormatError(_NOT_UTF8) from error
 
 

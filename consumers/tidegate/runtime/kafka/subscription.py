@@ -47,7 +47,7 @@ CONSUMER: Final[Config] = {
     "log_level": 0,
 }
 INSTANCE_ID: Final = "group.instance.id"
-"""Makes a process a static member: Kafka keeps its partitions for it while it restarts."""
+"""Makes a process a static member: Kafka reserves its partitions while it restarts."""
 _METADATA_SECONDS: Final = 30.0
 _UNKNOWN_TOPIC_ATTEMPTS: Final = 10
 _UNKNOWN_TOPIC_PAUSE: Final = 0.5
@@ -68,7 +68,7 @@ class KafkaSubscription:
         watched: Sequence[str] = (),
     ) -> None:
         """Join the group; partitions arrive with the first polls."""
-        # what brokers' logs, quotas and kafka-consumer-groups show
+        # brokers' logs, quotas and kafka-consumer-groups show this name
         named = {"client.id": f"{group}-{socket.gethostname()}-{os.getpid()}"}
         settings = {**named, **CONSUMER, **config, "group.id": group}
         self._instance_id = str(config.get(INSTANCE_ID, ""))
@@ -78,17 +78,17 @@ class KafkaSubscription:
         self._leaving = False
         self._rebalances = 0
         self._ends: dict[Partition, int] = {}
-        """By assigned partition the last end that was reached."""
+        """By assigned partition, the last end that was reached."""
         self._committed: dict[Partition, TopicPartition] = {}
         """The latest commit of each assigned partition, confirmed or not."""
         self._starts_at: dict[Partition, int] = {}
-        """Where the reading of each assigned partition began, or began again."""
+        """By assigned partition, the offset at which reading began or was resumed."""
         self._waiting: dict[Partition, TopicPartition] = {}
-        """Offsets to commit once a check of the topics that begins after their reading passes."""
+        """Offsets to commit after the topics have passed a check that began after the reading."""
         self._checking: dict[Partition, TopicPartition] | None = None
-        """Those for which a check is under way."""
+        """The offsets that the current check covers; None: no check is under way."""
         self._unreadable: dict[Partition, Received] = {}
-        """Errors of this poll that stand for a message that the client can't read."""
+        """Errors of this poll that stand for messages that the client can't read."""
         self._unconfirmed: set[Partition] = set()
         self._retry_at = 0.0
         self._consumer.subscribe(
@@ -96,7 +96,7 @@ class KafkaSubscription:
         )
 
     def poll(self, limit: int, timeout: float) -> Sequence[Record]:
-        """Wait for a first record, then return what has arrived with it."""
+        """Wait for a first record; return it with all others that have arrived."""
         self._retry_commits()
         self._commit_checked()
         first = self._consumer.poll(timeout)
@@ -107,20 +107,22 @@ class KafkaSubscription:
         # after a rebalance in between, the first may belong to another member by now
         received = rest if self._rebalances != rebalances else (first, *rest)
         records = [
-            as_record(each) for each in received if each.error() is None or self._is_record(each)
+            as_record(message)
+            for message in received
+            if message.error() is None or self._is_record(message)
         ]
         return [*records, *self._pass_over()] if self._unreadable else records
 
     def ends(self) -> Offsets:
-        """The ends that were reached; see `read_to_end`."""
+        """By partition, the end that was reached; see `read_to_end`."""
         return self._ends
 
     def commit(
         self, at: Offsets, metadata: CommitMetadata = NO_METADATA, *, wait: bool = False
     ) -> None:
-        """Commit, as soon as the topics are known to be the same; retried while polling.
+        """Commit once a check has shown that the topics are the same; `poll` retries a failure.
 
-        After a failure records are at worst read again.
+        At worst, records are read again after a failure.
         """
         if self._guard.has_failed:  # that was raised before: the service is stopping
             return
@@ -138,7 +140,7 @@ class KafkaSubscription:
             self._commit_checked()
 
     def committed_metadata(self, partition: Partition) -> str:
-        """The metadata beside the group's offset."""
+        """The metadata that was committed with the group's offset."""
         committed = self._committed.get(partition)
         return self._guard.text_of(partition.topic, committed.metadata) if committed else ""
 
@@ -158,20 +160,20 @@ class KafkaSubscription:
     def _assign(self, consumer: Consumer, assigned: list[TopicPartition]) -> None:
         if self._leaving:  # the group's answer to joining came after we had decided to leave
             return
-        partitions = [Partition(each.topic, each.partition) for each in assigned]
+        partitions = [Partition(part.topic, part.partition) for part in assigned]
         starts = BROKER_RETRIES.call(lambda: self._starts(partitions))
         self._committed = {Partition(start.topic, start.partition): start for start in starts}
-        self._starts_at = {part: each.offset for part, each in self._committed.items()}
+        self._starts_at = {part: start.offset for part, start in self._committed.items()}
         self._ends = {}
         self._listener.assigned(dict(self._starts_at))
         consumer.assign(starts)
         consumer.resume(starts)  # a pause outlives the assignment in which it was made
-        # From here on a gap is seen, also by a process that finds events gone before its first.
+        # From here on a gap is noticed, even if events are deleted before the first one is read.
         self._commit(starts)
 
     def _starts(self, partitions: Sequence[Partition]) -> list[TopicPartition]:
-        # Not asked through the member's own client: a request from inside its callback may let a
-        # second rebalance in, which ends the process in C.
+        # Another client asks: a request of the member's own client from inside its callback may
+        # start a second rebalance, which crashes the process in C code.
         self._guard.join()
         committed = self._metadata.committed(self._group, partitions)
         watermarks = self._metadata.watermarks(partitions)
@@ -183,13 +185,13 @@ class KafkaSubscription:
     def _start(
         self, partition: Partition, committed: TopicPartition | None, marks: Watermarks
     ) -> TopicPartition:
-        """Where to start reading, without ever skipping: only a new group starts at the first."""
+        """Where to start reading without a gap: only a new group starts at the first offset."""
         topic, with_ids = partition.topic, self._guard.with_ids
         if committed is None:
             return TopicPartition(*partition, marks.first, metadata=with_ids(topic, ""))
         if not marks.first <= committed.offset <= marks.end:
             raise OffsetGapError(
-                f"{self._group} is to continue at offset {committed.offset} of {partition.topic}"
+                f"{self._group} must continue at offset {committed.offset} of {partition.topic}"
                 f"[{partition.number}], which has {marks.first} to {marks.end}: events would be"
                 " skipped. Find out what is missing; to continue with what the topic has now:"
                 f" tidegate replay group {self._group.rpartition('.')[2]} --to-earliest --execute"
@@ -198,21 +200,24 @@ class KafkaSubscription:
         return TopicPartition(*partition, committed.offset, metadata=metadata)
 
     def _commit_checked(self) -> None:
-        """Commit what a finished check covers; begin the next one where it is time."""
+        """Commit the offsets that a finished check covers; begin the next check when it is due."""
         if self._checking is not None:
             if not self._guard.is_finished:
                 return
             covered, self._checking = self._checking, None
             if self._guard.passed():
                 self._commit(list(covered.values()))
-                later = {p: each for p, each in self._waiting.items() if covered.get(p) is not each}
-                self._waiting = later
+                self._waiting = {
+                    partition: offset
+                    for partition, offset in self._waiting.items()
+                    if covered.get(partition) is not offset
+                }
         if self._guard.is_due(urgent=bool(self._waiting)):
             self._guard.begin()
             self._checking = dict(self._waiting)
 
     def _commit_now(self) -> None:
-        """Check the topics, commit all that waits for it, and wait for the broker."""
+        """Check the topics, commit all waiting offsets, and wait for the broker."""
         if not self._waiting or self._guard.has_failed:
             return
         self._checking = None
@@ -232,14 +237,14 @@ class KafkaSubscription:
             self._on_commit(error.args[0], offsets)
 
     def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
-        """Remember which offsets the broker did not take: a quiet partition has no later commit."""
+        """Record the offsets that the broker refused: an idle partition has no later commit."""
         failed = [offset for offset in offsets if error or offset.error]
         if failed:
             log.warning("%s: offsets not committed: %s", self._group, error or failed[0].error)
-        self._unconfirmed |= {Partition(each.topic, each.partition) for each in failed}
+        self._unconfirmed |= {Partition(offset.topic, offset.partition) for offset in failed}
 
     def _retry_commits(self) -> None:
-        """Commit the latest offsets of what failed; partitions no longer assigned are dropped."""
+        """Commit again what failed, with the latest offsets; drop unassigned partitions."""
         if not self._unconfirmed or time.monotonic() < self._retry_at:
             return
         self._retry_at = time.monotonic() + _COMMIT_RETRY_SECONDS
@@ -249,14 +254,14 @@ class KafkaSubscription:
 
     def _revoke(self, consumer: Consumer, revoked: list[TopicPartition]) -> None:
         self._rebalances += 1
-        self._listener.revoked([Partition(each.topic, each.partition) for each in revoked])
+        self._listener.revoked([Partition(part.topic, part.partition) for part in revoked])
         self._commit_now()
         self._forget()
         consumer.unassign()
 
     def _lose(self, consumer: Consumer, lost: list[TopicPartition]) -> None:
         self._rebalances += 1
-        self._listener.lost([Partition(each.topic, each.partition) for each in lost])
+        self._listener.lost([Partition(part.topic, part.partition) for part in lost])
         self._forget()
         consumer.unassign()
 
@@ -265,7 +270,7 @@ class KafkaSubscription:
         self._starts_at, self._ends = {}, {}
 
     def _is_record(self, message: Received) -> bool:
-        """Whether a message is a record; if it is an error, whether that one can be passed over.
+        """Whether a message is a record. An error that needs no action returns False.
 
         Raises:
             OffsetGapError: an offset is no longer in its topic.
@@ -280,7 +285,7 @@ class KafkaSubscription:
                 self._ends[where] = read_up_to(message) or 0
             return False
         if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001
-            self._guard.begin()  # a topic that was created again is named as that, with its way out
+            self._guard.begin()  # a topic that was created again has an error of its own
             self._guard.passed()
             raise OffsetGapError(
                 f"{self._group}: {error.str()}: events would be skipped. Find out what is missing;"
@@ -292,7 +297,7 @@ class KafkaSubscription:
             return False
         if is_transient(error) or self._is_known_elsewhere(error, str(message.topic())):
             return False
-        if self._instance_id and INSTANCE_ID in error.str():  # the code says only "fatal"
+        if self._instance_id and INSTANCE_ID in error.str():  # the code is just "fatal"
             raise StopService(
                 f"{self._group}: another process has joined as {self._instance_id}, and Kafka has"
                 " expelled this one. Each process of a service needs an id of its own: set"
@@ -301,17 +306,17 @@ class KafkaSubscription:
         raise StopService(f"{self._group}: {error.str()}")
 
     def _pass_over(self) -> list[Record]:
-        """Records that stand for what the client can't read; it goes on after each of them."""
+        """Move past the messages that the client can't read; return records with their location."""
         failed, self._unreadable = self._unreadable, {}
         passed = [
             pass_over(self._consumer, failed[key], self._starts_at[key])
             for key in failed.keys() & self._starts_at.keys()
         ]
-        self._starts_at |= {each.partition: each.offset + 1 for each in passed}
+        self._starts_at |= {record.partition: record.offset + 1 for record in passed}
         return passed
 
     def _is_known_elsewhere(self, error: KafkaError, topic: str) -> bool:
-        """Whether a topic that one broker does not know is known to the cluster after all."""
+        """Whether the cluster knows a topic that one of its brokers does not know."""
         if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             return False
         for _ in range(_UNKNOWN_TOPIC_ATTEMPTS):

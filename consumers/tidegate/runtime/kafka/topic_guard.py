@@ -1,4 +1,4 @@
-"""Checks, while a member works, that its topics are still those that it joined with."""
+"""Checks that the topics of a group's member are still the ones that it joined with."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tidegate.runtime.topic_identity import TopicIdentity, require_same_topic
 
 log = logging.getLogger(__name__)
 _SECONDS_BETWEEN: Final = 0.25
-"""A check takes 0.7 ms of processor time: a third of a percent at this rate."""
+"""A check takes 0.7 ms of CPU time: a third of a percent at this rate."""
 _SECONDS_IDLE: Final = 2.0
 _END_OF_IDS: Final = "|"
 
 
 class TopicGuard:
-    """Compares the topics of one member with what they were at its first assignment.
+    """Compares the topics of one member with their identities at its first assignment.
 
-    Order of calls: `join` at every assignment; then `begin` where `is_due`, and `passed` once it
-    `is_finished`. What was read before `begin` may be acknowledged when `passed`.
+    Order of calls: `join` at every assignment; then `begin` when `is_due`, and `passed` once
+    `is_finished`. If `passed`, the records that were read before `begin` may be acknowledged.
     """
 
     def __init__(
@@ -36,12 +36,12 @@ class TopicGuard:
         self._pending: PendingIdentities | None = None
         self._last = 0.0
         self._silent_since: float | None = None
-        """When the broker first gave no answer, if it still gives none."""
+        """When the broker first did not answer; None while it answers."""
         self.has_failed = False
-        """Whether a topic was found changed: from then on nothing may be acknowledged."""
+        """Whether a topic has changed: from then on nothing may be acknowledged."""
 
     def join(self) -> None:
-        """Look at the topics: remember them the first time, compare them later.
+        """Record the topics' identities the first time; compare them later.
 
         Raises:
             OffsetGapError: a topic was created again since the first assignment.
@@ -52,12 +52,12 @@ class TopicGuard:
         self._compare(self._answer())
 
     def is_due(self, *, urgent: bool) -> bool:
-        """Whether to begin a check: soon where offsets wait for it, else now and then."""
+        """Whether to begin a check: every 0.25 s if offsets wait for it, else every 2 s."""
         pause = _SECONDS_BETWEEN if urgent else _SECONDS_IDLE
         return bool(self._joined) and time.monotonic() >= self._last + pause
 
     def begin(self) -> None:
-        """Ask the broker; does not wait."""
+        """Ask the broker without waiting for its answer."""
         self._last = time.monotonic()
         self._pending = self._metadata.identities(self._names)
 
@@ -67,7 +67,7 @@ class TopicGuard:
         return self._pending is not None and self._pending.is_done
 
     def passed(self) -> bool:
-        """Whether the topics are the same; waits for the answer. False if the broker gave none.
+        """Wait for the answer; return whether the topics are the same. False without an answer.
 
         Raises:
             OffsetGapError: a topic was created again.
@@ -87,19 +87,19 @@ class TopicGuard:
         return True
 
     def with_ids(self, topic: str, text: str) -> str:
-        """Commit metadata: the ids of the topic and of those watched, then a text."""
+        """Commit metadata: the ids of the topic and of the watched topics, then the text."""
         names = (topic, *self._watched)
         ids = [self._joined[name].topic_id for name in names if name in self._joined]
         return f"{','.join(ids)}{_END_OF_IDS}{text}"
 
     def text_of(self, topic: str, metadata: str | None) -> str:
-        """The text of commit metadata, if it was committed with the same topics.
+        """The text of commit metadata that was committed with the same topics.
 
         Raises:
-            OffsetGapError: the offset is one of another topic of the same name.
+            OffsetGapError: the offset belongs to another topic of the same name.
         """
         ids, text = split_metadata(metadata)
-        if not ids:  # of an earlier version, or of another tool
+        if not ids:  # committed by an earlier version or another tool
             return text
         for name, topic_id in zip(
             (topic, *self._watched), ids.removesuffix(_END_OF_IDS).split(","), strict=False
@@ -124,9 +124,10 @@ class TopicGuard:
 
 
 def split_metadata(metadata: str | None) -> tuple[str, str]:
-    """Commit metadata as the ids of topics, and the text behind them; no ids: an older version's.
+    """Split commit metadata into the topics' ids and the text after them.
 
-    Whoever writes another text behind the same ids keeps what the guard compares.
+    The ids are empty if an earlier version or another tool committed it. To replace the text only,
+    write the new text after the same ids: the guard compares those.
     """
     ids, is_ours, text = (metadata or "").partition(_END_OF_IDS)
     return (ids + _END_OF_IDS, text) if is_ours else ("", ids)

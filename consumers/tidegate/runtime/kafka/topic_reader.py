@@ -1,4 +1,4 @@
-"""Reading topics outside of any group, so that no committed offset moves."""
+"""Reads topics outside of any group, so that no committed offset moves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Observer(Protocol):
-    """Gives the records that it is given, and may count them."""
+    """Passes records through, and may count them."""
 
     def __call__(self, records: Iterable[T], /) -> Iterator[T]:
         """The same records, in order."""
@@ -22,10 +22,10 @@ class Observer(Protocol):
 
 
 class TopicReader:
-    """Reads what topics hold at the moment of the call; later records are not waited for."""
+    """Reads the records that topics hold at the moment of the call; it waits for no later ones."""
 
     def __init__(self, config: Config, bus: Bus, progress: Observer = iter) -> None:
-        """Take librdkafka's settings, the bus for the topics' watermarks, and who counts along."""
+        """Take librdkafka's settings, the bus for watermarks, and an observer of the records."""
         self._config, self._bus, self._progress = config, bus, progress
 
     def spans(self, topic: str) -> dict[Partition, range]:
@@ -37,15 +37,15 @@ class TopicReader:
         return self._readable(self._bus.spans(topic))
 
     def offsets_at(self, topic: str, moment: datetime) -> dict[Partition, int]:
-        """The first offset of each partition that the broker appended at a moment or later.
+        """By partition, the first offset that the broker appended at `moment` or later.
 
-        Where there is none, it is the partition's end.
+        If there is no such record, it is the partition's end.
         """
         spans = self._bus.spans(topic, max(1, int(moment.timestamp() * 1000)))
         return {part: span.start for part, span in self._readable(spans).items()}
 
     def _readable(self, spans: Mapping[Partition, range]) -> dict[Partition, range]:
-        """Without what an open transaction hides: people don't wait for it."""
+        """Cut off what an open transaction hides: an operator does not wait for its end."""
         ends = {part: marks.end for part, marks in self._bus.watermarks(list(spans)).items()}
         return {
             part: range(min(span.start, ends[part]), min(span.stop, ends[part]))
@@ -53,7 +53,7 @@ class TopicReader:
         }
 
     def read(self, spans: Mapping[Partition, range]) -> Iterator[Record]:
-        """The records at these offsets, those of a partition in order.
+        """The records at these offsets; those of a partition are in order.
 
         Raises:
             TransientError: not all of them could be read now.

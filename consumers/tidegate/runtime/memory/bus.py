@@ -1,4 +1,4 @@
-"""The bus in memory, under the same rules: for tests and for trying a policy out."""
+"""The bus in memory, under the same rules: for tests and for trying out a policy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MemoryChangelog:
         self._bus, self._topic = bus, topic
         self._epochs: dict[int, int] = {}
         self._ends: dict[int, int] = {}
-        """By partition how many records there were when this object last read or wrote any."""
+        """By partition, its number of records when this object last read or wrote it."""
 
     def acquire(
         self, numbers: Collection[int], known: Collection[int] = ()
@@ -93,7 +93,7 @@ class MemorySubscription:
         self._next_assignment = partitions
 
     def poll(self, limit: int, timeout: float) -> Sequence[Record]:
-        """Return what is there, waiting for a first record."""
+        """Wait for a first record; return the available ones."""
         self._follow_assignment()
         deadline = time.monotonic() + timeout
         while True:
@@ -115,10 +115,14 @@ class MemorySubscription:
     ) -> None:
         """Commit the offsets of partitions that are still assigned."""
         self._require_same_topics()
-        owned = [] if self._expelled else [each for each in at if each in self._positions]
-        self._bus.committed[self._group].update({each: at[each] for each in owned})
+        owned = (
+            []
+            if self._expelled
+            else [partition for partition in at if partition in self._positions]
+        )
+        self._bus.committed[self._group].update({partition: at[partition] for partition in owned})
         self._bus.commit_metadata[self._group].update(
-            {each: metadata.get(each, "") for each in owned}
+            {partition: metadata.get(partition, "") for partition in owned}
         )
 
     def committed_metadata(self, partition: Partition) -> str:
@@ -158,7 +162,7 @@ class MemorySubscription:
         self._paused = set()
         if assignment:
             self._require_same_topics()
-            starts = {each: self._start(each) for each in assignment}
+            starts = {partition: self._start(partition) for partition in assignment}
             self._listener.assigned(starts)
             self._positions = starts
 
@@ -208,10 +212,10 @@ class MemoryBus:
         records = self._logs[partition]
         if since_ms <= 0:
             return records
-        return list(dropwhile(lambda each: each.timestamp_ms < since_ms, records))
+        return list(dropwhile(lambda record: record.timestamp_ms < since_ms, records))
 
     def spans(self, topic: str, since_ms: int = 0) -> dict[Partition, range]:
-        """The offsets of each partition, from those of a time on."""
+        """The offsets of each partition, from the time `since_ms` on."""
         parts = [Partition(topic, number) for number in range(self.partitions(topic))]
         ends = {part: len(self._logs[part]) for part in parts}
         return {
@@ -224,7 +228,7 @@ class MemoryBus:
 
     def records(self, topic: str) -> list[Record]:
         """All records of a topic, partition by partition."""
-        return [each for p, log in self._logs.items() if p.topic == topic for each in log]
+        return [record for p, log in self._logs.items() if p.topic == topic for record in log]
 
     def partitions(self, topic: str) -> int:
         """The same number for every topic."""
@@ -273,7 +277,7 @@ class MemoryBus:
 
     def leave(self, group: str, member: MemorySubscription) -> None:
         """Leave a group; its partitions go to the other members."""
-        self._members[group] = [each for each in self._members[group] if each is not member]
+        self._members[group] = [other for other in self._members[group] if other is not member]
         self._rebalance(group)
 
     def send(self, messages: Sequence[Message]) -> None:
@@ -292,7 +296,7 @@ class MemoryBus:
             self._arrival.notify_all()
 
     def changelog(self, topic: str) -> MemoryChangelog:
-        """Give access to a changelog."""
+        """Open a changelog."""
         self.partitions(topic)
         return MemoryChangelog(self, topic)
 

@@ -18,7 +18,7 @@ schema_id_in = "value"                   # or in "headers": the value is then ba
 
 [topics]
 prefix = "tidegate"                      # TIDEGATE_TOPICS__PREFIX wins over it, and so on
-partitions = 6
+partitions = 24
 replication = 3
 
 [cleaning]
@@ -191,7 +191,7 @@ class TopicSettings(Section, frozen=True):
     prefix: str = DEFAULT_PREFIX
     """What the names of all topics and consumer groups begin with."""
     partitions: int = Field(default=DEFAULT_PARTITIONS, ge=1)
-    """Of every topic. `tidegate topics grow` changes it later."""
+    """Of every topic. It can't be changed later: see docs/topics.md."""
     replication: int = Field(default=1, ge=1)
     """Copies of each partition; 3 in production."""
 
@@ -220,9 +220,9 @@ class SparkSettings(Section, frozen=True):
 
 
 class MonitoringSettings(Section, frozen=True):
-    """Where `tidegate run` answers /metrics, /livez and /readyz; without a port, nowhere.
+    """The address at which `tidegate run` serves /metrics, /livez and /readyz, if it has a port.
 
-    Whoever reaches the port can read all of it: there is no login.
+    There is no login: every client that can reach the port can read all of it.
     """
 
     host: str = "127.0.0.1"
@@ -271,7 +271,7 @@ class Settings(BaseSettings):
     security: SecuritySettings = SecuritySettings()
 
     @model_validator(mode="after")
-    def _somebody_can_approve(self) -> Self:
+    def _approvals_can_be_signed(self) -> Self:
         if not self.security.require_signatures:
             return self
         signers = [
@@ -281,10 +281,10 @@ class Settings(BaseSettings):
         ]
         for rule in self.restores.rules:
             if rule.approval and not any(
-                fnmatchcase(name, each) for name in signers for each in rule.approved_by
+                fnmatchcase(name, pattern) for name in signers for pattern in rule.approved_by
             ):
                 raise ValueError(
-                    f"restores.rules for {rule.about}: nobody could approve, because no key in"
+                    f"restores.rules for {rule.about}: an approval is impossible: no key in"
                     " [[security.keys]] of a name in approved_by may sign a RestoreApproved"
                 )
         return self

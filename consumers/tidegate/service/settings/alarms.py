@@ -1,4 +1,4 @@
-"""Settings of the reader gate's alarms: how long something may wait before people are told."""
+"""Settings of the reader gate's alarms: how long a table may wait before an alarm."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Seconds = Annotated[int, BeforeValidator(_seconds)]
 
 
 class AlarmSettings(Section, frozen=True):
-    """How long vacuums and releases of some tables may wait before the reader gate says so."""
+    """How long vacuums and releases of some tables may wait before an alarm is published."""
 
     tables: str = "*"
     """A shell pattern; of several rules the first whose pattern matches a table applies."""
@@ -40,5 +40,6 @@ class AlarmSettings(Section, frozen=True):
     as text with a unit: `6h`. 0: no alarm."""
     unknown_after: Seconds = Field(default=7 * 86_400, ge=0)
     """How long releases of a table may come before its first vacuum, else UnknownTableReleased is
-    published; in seconds or as text with a unit. 0: no alarm. As long as releases are remembered,
-    by default: an engine may publish those of tables that are seldom compacted."""
+    published; in seconds or as text with a unit. 0: no alarm. The default is the time for which
+    releases are remembered, because an engine may publish releases of tables that it seldom
+    compacts."""

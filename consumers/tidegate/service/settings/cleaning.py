@@ -1,4 +1,4 @@
-"""Settings of cleaning: whether obsolete directories are deleted at once, or kept for a time."""
+"""Settings of cleaning: whether obsolete directories are deleted at once or quarantined."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ Mode = Literal["delete", "quarantine"]
 
 
 class CleaningRuleSettings(Section, frozen=True):
-    """What is done to obsolete directories of the tables whose name matches a shell pattern."""
+    """How to clean obsolete directories of the tables whose name matches a shell pattern."""
 
     tables: str
     """A shell pattern; of several rules the first whose pattern matches a table applies."""
     mode: Mode
-    """delete: at once. quarantine: move them into a hidden directory beside the others, and delete
-    them when the time is over; until then `tidegate undo` puts them back."""
+    """delete: at once. quarantine: move them into a hidden directory next to the others, and delete
+    them after `keep`; until then `tidegate undo` puts them back."""
     keep: Seconds | None = Field(default=None, ge=0)
-    """How long a quarantine is kept, in seconds or as text with a unit: `7d`; by default as
-    `cleaning.keep` says."""
+    """How long a quarantine is kept, in seconds or as text with a unit: `7d`; by default
+    `cleaning.keep`."""
 
 
 class CleaningSettings(Section, frozen=True):
-    """Whether a cleaning deletes at once. On an object store it has to: nothing can be renamed."""
+    """Whether a cleaning deletes at once. On an object store it must: it can't rename there."""
 
     mode: Mode = "delete"
     """For tables that no rule matches."""
     after_expiry: Mode = "quarantine"
-    """Where a rule would delete, but a lock or transaction that was waited for has expired. Its
-    reader may be alive, only stalled: a long pause, or a network that was down for longer than the
-    Metastore's time-out. It then goes on reading files that are gone. In quarantine they can be
-    brought back, so that it can be run again; a mere grace time would only make the same race
-    later. On object stores it has to be `delete`, and is to be said so."""
+    """The mode if a rule would delete but a lock or transaction of a reader has expired. The reader
+    may be alive but stalled, by a long pause or by a network outage longer than the Metastore's
+    time-out. It would then read files that are gone. From quarantine they can be put back, so that
+    the reader can run again; a grace time would only delay the same race. On object stores set it
+    to `delete`."""
     keep: Seconds = Field(default=72 * 3600, ge=0)
-    """How long a quarantine is kept, in seconds or as text with a unit: `72h`. Three days by
-    default: who comes back on Monday can still undo what was cleaned on Friday."""
+    """How long a quarantine is kept, in seconds or as text with a unit: `72h`. The default
+    of three days covers a weekend: a cleaning of Friday can still be undone on Monday."""
     rules: tuple[CleaningRuleSettings, ...] = ()
     """For some tables; the first that matches applies."""

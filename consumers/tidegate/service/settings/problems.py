@@ -1,4 +1,4 @@
-"""Invalid settings as lines for people: one a problem, with its key path, never with a value."""
+"""Describes invalid settings: one line for each problem, with its key path, never with a value."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def problems(error: ValidationError, model: type[BaseModel]) -> tuple[str, ...]:
         model: The settings' model.
     """
     found = error.errors(include_url=False, include_input=False, include_context=False)
-    return tuple(_line(each["type"], each["loc"], each["msg"], model) for each in found)
+    return tuple(_line(fault["type"], fault["loc"], fault["msg"], model) for fault in found)
 
 
 def suggestion(name: str, known: Collection[str]) -> str:
-    """What to append to an error about an unknown name."""
+    """The end of an error about an unknown name: the nearest known name, or all of them."""
     if nearest := difflib.get_close_matches(name, known, n=1):
         return f", did you mean {nearest[0]}?"
     return f", known: {', '.join(sorted(known))}" if known else ""

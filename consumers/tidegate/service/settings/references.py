@@ -39,7 +39,7 @@ def _resolved(value: object, environment: Mapping[str, str], where: str) -> obje
         case dict():
             return resolve_references(value, environment, where)
         case list():
-            return [_resolved(each, environment, f"{where}.{i}") for i, each in enumerate(value)]
+            return [_resolved(item, environment, f"{where}.{i}") for i, item in enumerate(value)]
         case _:
             return value
 

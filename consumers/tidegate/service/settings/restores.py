@@ -1,4 +1,4 @@
-"""Settings of restores: who may request them, which need an approval, and who carries them out."""
+"""Settings of restores: who may request them, which need an approval, and who executes them."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from tidegate.service.settings.section import Section
 _ABSOLUTE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 _DAY: Final = 86_400
 _LONGEST: Final = 21 * _DAY
-"""Less than the commands topic keeps a request (30 days): an approval is judged by it."""
+"""Less than the 30 days for which the commands topic stores a request: an approval needs it."""
 
 
 class RestoreRuleSettings(Section, frozen=True):
-    """What a restore of some tables needs beside its request, and who carries it out.
+    """What a restore of some tables needs in addition to its request, and who executes it.
 
-    Of several rules the first that covers a table decides: by name and by place, if both are said.
+    The first rule that covers a table applies. A rule with `tables` and `locations` needs both.
     """
 
     tables: str = "*"
-    """A shell pattern of the tables, as catalog.database.table. Whether an approval is needed is
-    never decided by it, since the catalog is what the requester says: such rules have locations."""
+    """A shell pattern of the tables, as catalog.database.table. Rules about approvals need
+    locations instead, because the requester chooses the catalog's name."""
     locations: tuple[str, ...] = ()
     """Directories; a rule covers the tables in them, at any depth. `*` stands for any part of one
-    name: `/lake/*/sales`. By default: wherever they are."""
+    name: `/lake/*/sales`. By default it covers all locations."""
     approval: bool = False
     """Whether a second person has to approve each restore (`tidegate publish approval`)."""
     approved_by: tuple[str, ...] = Field(default=("*",), min_length=1)
-    """Shell patterns of the people who may, matched with the verified name where commands are
-    signed. Nobody can approve what they asked for themselves."""
+    """Shell patterns of the people who may approve, matched with the verified name if commands are
+    signed. A requester can't approve their own request."""
     approve_within: Seconds = Field(default=_DAY, ge=60, le=_LONGEST)
     """How long after the request an approval counts, by the broker's times of the two, in seconds
     or as text with a unit: `24h`; at most 21 days."""
 
     condemned: Literal["nothing", "plan", "restore"] = "nothing"
-    """What follows when a writer condemns a commit (`CommitCondemned`). plan: the plan of a restore
-    to the newest known savepoint before it is published. restore: that restore is requested, and
-    waits for its approval."""
+    """The reaction to a commit that its writer condemns (`CommitCondemned`). plan: publish the plan
+    of a restore to the newest known savepoint before the commit. restore: request that restore,
+    which then waits for its approval."""
     engine: Literal["tidegate", "hudi"] = "tidegate"
-    """Who carries it out: Tidegate; or Hudi's own procedure `rollback_to_savepoint` in the Spark
+    """Who executes it: Tidegate; or Hudi's own procedure `rollback_to_savepoint` in the Spark
     session of `[spark]`, after the same checks, for bootstrapped tables and others that Tidegate
     refuses. The session then needs Hudi's bundle (`spark.driver.extraClassPath`) and
     `spark.sql.extensions`. Slower than Tidegate's."""
@@ -72,8 +72,8 @@ class RestoreRuleSettings(Section, frozen=True):
             raise ValueError("say approval, condemned or engine")
         if self.condemned == "restore" and not self.approval:
             raise ValueError(
-                'condemned = "restore" needs approval = true: whoever may publish commits could'
-                " otherwise have the table restored"
+                'condemned = "restore" needs approval = true: otherwise every publisher of commits'
+                " could have the table restored"
             )
         given = sorted({"approved_by", "approve_within"} & self.model_fields_set)
         if not self.approval and given:
@@ -88,22 +88,22 @@ class RestoreSettings(Section, frozen=True):
     """
 
     requested_by: tuple[str, ...] = ("*",)
-    """Shell patterns of the people whose requests are carried out."""
+    """Shell patterns of the people whose requests are executed."""
     watch_seconds: float = Field(default=5, ge=0, allow_inf_nan=False)
     """How long a pending write is watched for signs of life before a restore."""
     lock_files: tuple[str, ...] = (".hoodie/lock",)
     """Where writers with Hudi's FileSystemBasedLockProvider keep their lock, below each table
     (`hoodie.write.lock.filesystem.path` and `/lock`). A restore is refused while one is there."""
     lock_expiry: Seconds | None = Field(default=None, ge=60)
-    """How old such a lock has to be to count as left behind (`hoodie.write.lock.filesystem.expire`,
-    there in minutes), in seconds or as text with a unit; without it never, as in Hudi."""
+    """The age at which such a lock counts as abandoned (`hoodie.write.lock.filesystem.expire`,
+    there in minutes), in seconds or as text with a unit. By default never, as in Hudi."""
     hold_lock: bool = False
     """Whether to hold the first of `lock_files` while a restore runs: writers with Hudi's
     FileSystemBasedLockProvider wait for its end. After a SIGKILL the next restore of the table
     takes it over; where none comes, remove the file."""
     rules: tuple[RestoreRuleSettings, ...] = ()
-    """For some tables; the first that covers one decides. Without one no approval is needed, and
-    Tidegate carries restores out itself."""
+    """Rules for some tables; the first that covers a table applies. Without a rule no approval is
+    needed, and Tidegate executes restores itself."""
 
     @field_validator("lock_files")
     @classmethod
@@ -120,12 +120,12 @@ class RestoreSettings(Section, frozen=True):
         return self
 
     @model_validator(mode="after")
-    def _takes_no_approval_away_unsaid(self) -> Self:
-        """Refuse a rule that would decide before one that asks for approvals, and not say so."""
+    def _states_approval_before_later_rules(self) -> Self:
+        """Refuse a rule without `approval` before a rule that requires one."""
         for place, rule in enumerate(self.rules):
-            is_said = "approval" in rule.model_fields_set
+            is_explicit = "approval" in rule.model_fields_set
             later = next((rule for rule in self.rules[place + 1 :] if rule.approval), None)
-            if not is_said and later is not None:
+            if not is_explicit and later is not None:
                 raise ValueError(
                     f"the rule for {rule.about} decides before the one for {later.about}, which"
                     " asks for approvals: say approval = true or approval = false in it, too"

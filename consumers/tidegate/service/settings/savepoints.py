@@ -14,7 +14,7 @@ from tidegate.service.settings.section import Section
 FOREVER: Final = "forever"
 _MAX_COUNT: Final = 100
 _MOST: Final = 900
-"""Savepoints of a table that a policy may limit them to; it remembers a thousand."""
+"""The highest limit of a policy's savepoints on one table; the policy's state holds a thousand."""
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _DURATION: Final = re.compile(r"([0-9]{1,6})([smhdw])")
 _EXAMPLE: Final = 'e.g. lifetime = "30d", or lifetime = "forever"'
@@ -46,11 +46,11 @@ def _lifetime(value: object) -> object:
 Duration = Annotated[timedelta, BeforeValidator(_duration), Field(ge=timedelta(0))]
 """Text such as 90s, 10m, 12h, 30d or 4w."""
 Lifetime = Annotated[timedelta | Literal["forever"], BeforeValidator(_lifetime)]
-"""Text such as 30d; or "forever", because it keeps Hudi from cleaning for ever."""
+"""Text such as 30d; or "forever", which keeps Hudi from cleaning without end."""
 
 
 class TierSettings(Section, frozen=True):
-    """What a tier keeps: the newest `keep`, each for `lifetime`; at least one of the two."""
+    """The retention of a tier: the newest `keep`, each for `lifetime`; at least one of the two."""
 
     keep: int | None = Field(default=None, ge=1)
     """How many: the newest, of a period the newest in it."""
@@ -79,31 +79,31 @@ _ALL_TIERS: Final = (*_TIERS, "before", "after")
 class SavepointRule(Section, frozen=True):
     """A policy: when tables get savepoints automatically, and how long these are kept.
 
-    Of several rules the first whose pattern matches a table applies to it. The newest savepoint of
-    each tier is always kept, and what a person made.
+    The first rule whose pattern matches a table applies to it. The newest savepoint of each tier is
+    always retained, and so is every savepoint that a person requested.
     """
 
     tables: str
     """A shell pattern of the tables, as catalog.database.table."""
     policy: PolicyName = "default"
-    """The policy's name; it stands in its savepoints, and only those are its to remove."""
+    """The policy's name. Its savepoints carry it, and the policy removes only those."""
     when: Literal["every_commit", "on_request"] | None = None
     """Short for `every_commit = {}`; or that there are savepoints on request only."""
     lifetime: Lifetime | None = None
-    """Of the tiers that have neither `keep` nor a lifetime of their own."""
+    """The lifetime of tiers that have neither `keep` nor a lifetime of their own."""
     max_count: int | None = Field(default=None, ge=1)
     """Savepoints of the policy on one table; by default 100, or as many as the tiers keep.
 
-    Beyond, the oldest go first. There is no maximum where a tier is kept for ever.
+    Above it, the oldest are removed first. There is no maximum if a tier has the lifetime forever.
     """
     min_gap: Duration | None = None
-    """After any savepoint of the policy, no other for so long, except before and after operations.
+    """The shortest time between two savepoints of the policy, except before and after operations.
 
-    It protects from storms of commits; what was due comes with the first commit after it.
+    It protects from storms of commits: a due savepoint is made at the first commit after the gap.
     """
     full_every: int = Field(default=25, ge=1, le=25)
-    """Of so many savepoints in a row of a table at least one comes of a listing of everything, by
-    which a file that somebody removed by hand is noticed; 1: each. The others are derived."""
+    """At least one of this many savepoints of a table lists all files; the others are derived. A
+    listing notices a file that was removed by hand. 1: every savepoint lists all files."""
     every_commit: TierSettings | None = None
     """A savepoint of every commit."""
     every_n: EveryNSettings | None = None
@@ -130,10 +130,10 @@ class SavepointRule(Section, frozen=True):
         found = {name: getattr(self, name) for name in _ALL_TIERS}
         if self.when == "every_commit":
             found["every_commit"] = TierSettings()
-        return {name: self._completed(each) for name, each in found.items() if each is not None}
+        return {name: self._completed(tier) for name, tier in found.items() if tier is not None}
 
     def maximum(self) -> int | None:
-        """The maximum number of savepoints; None: there is none."""
+        """The maximum number of savepoints; None: no maximum."""
         tiers = self.tiers().values()
         if any(tier.lifetime == FOREVER for tier in tiers):
             return None
@@ -155,7 +155,7 @@ class SavepointRule(Section, frozen=True):
         named = [name for name in _ALL_TIERS if getattr(self, name) is not None]
         if self.when == "every_commit" and self.lifetime is None:
             return (
-                'when = "every_commit" keeps every file of a table for ever, so that Hudi cleans'
+                'when = "every_commit" keeps every file of a table forever, so that Hudi cleans'
                 f" nothing: say how long its savepoints are kept, {_EXAMPLE}"
             )
         if self.when is not None and named:
@@ -183,7 +183,7 @@ class SavepointRule(Section, frozen=True):
                 return f"{name}: a lifetime of nothing"
         forever = [name for name, tier in tiers.items() if tier.lifetime == FOREVER]
         if forever and self.max_count is not None:
-            return f"max_count contradicts {', '.join(forever)}, kept for ever"
+            return f"max_count contradicts {', '.join(forever)}, kept forever"
         if self.lifetime is not None and all(
             tier.lifetime != self.lifetime for tier in tiers.values()
         ):

@@ -27,9 +27,9 @@ class KeySettings(Section, frozen=True):
     tables: tuple[str, ...] = ("*",)
     """Shell patterns of the tables, as catalog.database.table."""
     not_before: AwareDatetime | None = None
-    """Trusted from then on, compared with the broker's time of the command."""
+    """Trusted from this time on, compared with the broker's time of the command."""
     not_after: AwareDatetime | None = None
-    """Trusted until then, compared with the broker's time of the command."""
+    """Trusted until this time, compared with the broker's time of the command."""
 
 
 class SecuritySettings(Section, frozen=True):
@@ -41,11 +41,11 @@ class SecuritySettings(Section, frozen=True):
     """The file of the private key with which this process signs its commands."""
     keys: tuple[KeySettings, ...] = ()
     principals: dict[Role, tuple[Principal, ...]] = Field(default_factory=dict)
-    """By role the Kafka principals to which `topics acls` grants its rights, as
-    `User:CN=orders,OU=sales`; of a role that is not listed, `User:` and its name."""
+    """By role, the Kafka principals to which `topics acls` grants its rights, for example
+    `User:CN=orders,OU=sales`. The default of a role is `User:` and its name."""
 
     @model_validator(mode="after")
-    def _somebody_can_sign(self) -> Self:
+    def _has_keys(self) -> Self:
         if self.require_signatures and not self.keys:
             raise ValueError("require_signatures without keys: every command would be refused")
         return self

@@ -104,7 +104,7 @@ class ServiceSettings(Section, frozen=True):
     """The name of this process among those of a service: unique, and the same after a restart.
 
     It makes the process a static member of its groups: started again within the session's time, it
-    takes its partitions back and nobody else is interrupted. Empty: a dynamic member.
+    gets its partitions back without interrupting other members. Empty: a dynamic member.
     """
     stop_seconds: float = Field(default=25, ge=1, allow_inf_nan=False)
     """How long after SIGTERM a process may still run; then it ends by force, whatever it is doing.

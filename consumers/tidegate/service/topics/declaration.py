@@ -15,7 +15,7 @@ _REPLICAS_FOR_TWO_IN_SYNC: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTopic:
-    """A topic as a deployment wants it."""
+    """The declaration of a topic in one deployment."""
 
     topic: Topic
     name: str

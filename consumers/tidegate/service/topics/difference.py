@@ -11,8 +11,7 @@ from tidegate.service.topics.declaration import MIN_IN_SYNC, DeclaredTopic
 
 _AT_LEAST: Final = frozenset({MIN_IN_SYNC, "max.message.bytes"})
 _HIDES_A_LOSS: Final = (
-    "a replica that lacks confirmed records may become the leader, and nothing shows that they are"
-    " lost; "
+    "a replica without all confirmed records may become the leader, and their loss is not noticed; "
 )
 _SEPARATED: Final = (
     "a table's events and its state would be on different partitions; set [topics] partitions to"

@@ -1,4 +1,4 @@
-"""What a service needs of its topics before it starts."""
+"""Checks the topics of a service before it starts."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ def require_declared_topics(
     services: Collection[str],
     deciders: Collection[str],
 ) -> None:
-    """Refuse topics on which these services would work wrongly: those that they read or write.
+    """Refuse topics with settings that harm these services; checks those that they read or write.
 
     A topic that the broker created by itself has one partition, the writers' own timestamps, and
     the broker's retention. Settings that this principal may not see are not compared.
 
     Raises:
-        ConfigError: a topic is missing, or its settings lose or misdate events; it says how to
-            repair each.
+        ConfigError: a topic is missing, or its settings lose or misdate events. The message has
+            the repair of every difference.
         TransientError: no broker answers.
     """
     own = [name for name in deciders if name in services]
-    declared = [each for each in deployment(settings, own) if _is_used(each, services)]
+    declared = [topic for topic in deployment(settings, own) if _is_used(topic, services)]
     if not declared:
         return
     admin = AdminClient({**connection, "log_level": 0, "allow.auto.create.topics": False})
-    faults = list(harmful(declared, describe_topics(admin, [each.name for each in declared])))
+    faults = list(harmful(declared, describe_topics(admin, [topic.name for topic in declared])))
     if faults:
         raise ConfigError("; ".join(faults))
 
@@ -53,7 +53,8 @@ def harmful(declared: Sequence[DeclaredTopic], found: Mapping[str, ActualTopic])
             log.warning("%s", difference)
         elif difference.what == "topic" or _is_harmful(difference):
             yield str(difference)
-    counts = {each.name: found[each.name].partitions for each in declared if each.name in found}
+    names = [topic.name for topic in declared if topic.name in found]
+    counts = {name: found[name].partitions for name in names}
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{name}: {count}" for name, count in counts.items())
         yield (

@@ -10,12 +10,11 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from tidegate.storage import FileInfo, NotFound, Storage
 from tidegate.storage.local import LocalPath, naming, open_below, walk_open
-from tidegate.tables.warehouse.known_directory import KnownDirectory, identity_of
 from tidegate.tables.warehouse.local_files import empty_directory
 from tidegate.tables.warehouse.remote_files import RemoteFiles
 
@@ -54,11 +53,9 @@ class LocalFolder:
     descriptor: int
     path: LocalPath
     device: int
-    known: dict[str, KnownDirectory] = field(default_factory=dict)
-    """The listings of `files_below`, by name."""
 
     def files_below(self, name: str) -> Sequence[FileInfo] | None:
-        """See `OpenFolder`. Lists a known directory again only if it has changed."""
+        """See `OpenFolder`."""
         path = self.path.child(name)
         try:
             directory = open_below(self.descriptor, name, path)
@@ -67,20 +64,9 @@ class LocalFolder:
         except OSError as error:
             raise naming(error, path) from error
         try:
-            return self._files_in(directory, path)
+            return walk_open(directory, path)
         finally:
             os.close(directory)
-
-    def _files_in(self, directory: int, path: LocalPath) -> Sequence[FileInfo]:
-        known = self.known.get(path.name)
-        if known is not None and known.is_unchanged(directory):
-            return known.files
-        before = identity_of(directory)
-        files = walk_open(directory, path)
-        known = KnownDirectory.of(directory, path, before, files)
-        if known is not None:
-            self.known[path.name] = known
-        return files
 
     def remove_if(self, name: str, may_go: MayGo) -> bool:
         """See `OpenFolder`. If files appear after the listing, lists and checks again."""

@@ -10,7 +10,6 @@ from tidegate.errors import FormatError
 from tidegate.ops.dead_letters.dead_letter import read_dead_letter, without_value
 from tidegate.runtime.bus import Partition, Record
 from tidegate.runtime.kafka import merged_reader
-from tidegate.runtime.kafka.batch_size import BATCH_BYTES, BatchSize
 from tidegate.runtime.kafka.merged_reader import MergedReader
 from tidegate.runtime.kafka.records import ReceivedHeaders
 
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
 
 MB = 2**20
 BYTES = bytes(MB)
+QUEUED = 4
+"""Messages of a megabyte that the client fetches ahead: see `queued.max.messages.kbytes`."""
 
 
 @dataclass
@@ -75,7 +76,7 @@ class Client:
         for number, sizes in self.sizes.items():
             start = self.given.get(number, 0)
             if number not in self.paused and start < len(sizes):
-                stop = min(start + count, len(sizes))
+                stop = min(start + count, start + QUEUED, len(sizes))
                 self.given[number] = stop
                 return [Received(number, at, sizes[at]) for at in range(start, stop)]
         return []
@@ -93,32 +94,6 @@ class Client:
         pass
 
 
-def batches(sizes: list[int], most: int = 1000) -> Iterator[list[int]]:
-    client, batch = Client({0: sizes}), BatchSize(most)
-    while got := batch.consume(client, 0.1):  # type: ignore[arg-type]
-        yield [len(each) for each in got]
-
-
-def test_many_small_messages_are_taken_in_few_calls() -> None:
-    taken = list(batches([200] * 100_000))
-
-    assert len(taken) <= 100 + 5
-    assert max(map(len, taken)) == 1000
-
-
-def test_of_large_messages_few_are_in_a_batch() -> None:
-    taken = list(batches([900_000] * 500))
-
-    assert max(map(sum, taken)) <= 16 * 900_000
-    assert max(map(sum, taken[1:])) <= BATCH_BYTES
-
-
-def test_large_messages_behind_many_empty_ones_are_one_large_batch_at_most() -> None:
-    taken = list(batches([0] * 5000 + [MB] * 50, most=100))
-
-    assert [sum(each) for each in taken if sum(each) > BATCH_BYTES] == [50 * MB]
-
-
 def test_records_that_wait_for_their_turn_are_bounded_in_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -132,7 +107,7 @@ def test_records_that_wait_for_their_turn_are_bounded_in_bytes(
             times.append(record.timestamp_ms)
 
     assert times == list(range(800))
-    assert most <= (32 + 4 * 16) * MB  # and what a first batch has more
+    assert most <= (32 + 4 * QUEUED) * MB
 
 
 def test_a_row_of_a_list_holds_neither_the_value_nor_the_clients_message() -> None:

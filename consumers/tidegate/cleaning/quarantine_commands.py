@@ -1,4 +1,4 @@
-"""What the cleaner does about directories that it once moved into quarantine: undo, and removal."""
+"""The cleaner's commands about directories in quarantine: undo and final removal."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from tidegate.storage import NotFound, ParallelMap, join
 from tidegate.tables.refusal import Refused, refusal_of
 from tidegate.tables.warehouse import Warehouse
 
-_SAID_BY = "cleaner"
+_SOURCE = "cleaner"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """The two commands about a quarantine. Each may run again, also at the same time."""
+class QuarantineCommands:
+    """Executes the two commands about a quarantine. A command may run twice, even concurrently."""
 
     warehouse: Warehouse
     parallel_map: ParallelMap
     clock: Callable[[], datetime]
 
     def undo(self, command: CleaningUndoRequested) -> Iterator[Outcome]:
-        """Put back what a cleaning moved aside, if no reader can see a row twice by that.
+        """Put back the directories of a cleaning, unless a reader could then see a row twice.
 
         Raises:
             TransientError: the table or the quarantine changed during the undo.
@@ -54,7 +54,7 @@ class Kept:
         except Refused as refused:
             yield CleaningUndoRefused.about(
                 command,
-                **self._envelope(command),
+                **self._event_fields(command),
                 cleaning=command.cleaning,
                 reason=refused.reason,
                 message=refused.message,
@@ -72,7 +72,7 @@ class Kept:
             yield CleaningUndone.about(command, **fields, duration_ms=took)
 
     def remove(self, command: QuarantineRemovalRequested) -> Iterator[Outcome]:
-        """Remove what a cleaning moved aside, for good. What is gone already is fine.
+        """Remove the directories of a cleaning for good. Missing ones count as removed.
 
         Raises:
             OSError: the file system refuses to remove a directory.
@@ -83,7 +83,10 @@ class Kept:
             own = [e for e in self._entries(location) if e.record.cleaning == command.cleaning]
         except Refused as refused:
             yield CleaningRefused.about(
-                command, **self._envelope(command), reason=refused.reason, message=refused.message
+                command,
+                **self._event_fields(command),
+                reason=refused.reason,
+                message=refused.message,
             )
             return
         sizes = {name: size for entry in own for name, size in entry.sizes.items()}
@@ -103,14 +106,14 @@ class Kept:
         return plan_undo(listing, entries, command.cleaning, command.event_id)
 
     def _verify(self, location: str, plan: UndoPlan) -> None:
-        """Look again: all of it must be in its place, wherever else it may have gone meanwhile.
+        """Check that every directory is back in its place.
 
         Raises:
-            TransientError: something is not, as when the quarantine's removal began meanwhile.
+            TransientError: one is missing, for example because the quarantine's removal began.
         """
         try:
-            there = {each.name for each in self.warehouse.list(location) if each.is_dir}
-        except NotFound as error:  # dropped meanwhile; the next attempt's plan says so
+            there = {entry.name for entry in self.warehouse.list(location) if entry.is_dir}
+        except NotFound as error:  # dropped meanwhile: the next attempt refuses it
             raise TransientError(f"the directory is gone: {error}") from error
         if missing := sorted(plan.sizes.keys() - there):
             raise TransientError(f"not put back: {', '.join(missing[:5])}")
@@ -128,23 +131,23 @@ class Kept:
         command: CleaningUndoRequested | QuarantineRemovalRequested,
         sizes: Mapping[str, tuple[int, int]],
     ) -> Iterator[dict[str, Any]]:
-        """The fields of an outcome, in parts where the names are too many for one message."""
+        """The fields of an outcome, split into parts if the names are too many for one message."""
         groups = split_by_names((name, name) for name in sorted(sizes))
         for number, group in enumerate(groups, 1):
             place = {"part": number, "parts": len(groups)} if len(groups) > 1 else {}
             files, size = (sum(sizes[name][n] for name in group) for n in (0, 1))
-            fields = self._envelope(command) | {"cleaning": command.cleaning}
+            fields = self._event_fields(command) | {"cleaning": command.cleaning}
             yield fields | {"directories": group, "files": files, "bytes": size} | place
 
     def _took(self, began: datetime) -> int:
         return max(0, (self.clock() - began) // timedelta(milliseconds=1))
 
-    def _envelope(
+    def _event_fields(
         self, command: CleaningUndoRequested | QuarantineRemovalRequested
     ) -> dict[str, Any]:
         return {
             "occurred_at": self.clock(),
-            "source": _SAID_BY,
+            "source": _SOURCE,
             "partition": command.partition,
         }
 
@@ -153,7 +156,7 @@ def location_of(warehouse: Warehouse, location: str, partition: str | None) -> s
     """The directory of a table or partition, checked.
 
     Raises:
-        Refused: it is not one below the warehouse roots.
+        Refused: it is not below the warehouse roots.
     """
     path = partition_path(partition)
     try:

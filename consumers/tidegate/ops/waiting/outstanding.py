@@ -11,12 +11,12 @@ from tidegate.coordinator.holds import hold_on
 from tidegate.coordinator.store import Store
 from tidegate.coordinator.subject import moment
 from tidegate.coordinator.vacuums import WaitingVacuum, overdue_since, waiting_vacuums
-from tidegate.events import LackedHold
+from tidegate.events import OutstandingReader
 
 
 @dataclass(frozen=True, slots=True)
-class LackingVacuum:
-    """A vacuum that waits, and what it waits for. `since` is the broker's time."""
+class PendingVacuum:
+    """A waiting vacuum and its outstanding holds. `since` is the broker's time."""
 
     table: str
     location: str
@@ -26,24 +26,24 @@ class LackingVacuum:
     kind: str
     directories: tuple[str, ...]
     holds: int
-    """How many it had when it became visible."""
-    lacks: tuple[LackedHold, ...]
+    """The number of holds when the vacuum's result became visible."""
+    outstanding: tuple[OutstandingReader, ...]
     overdue_since: datetime | None = None
-    """When VacuumOverdue was published for it; None where it has not waited for that long."""
+    """When VacuumOverdue was published for it; None if it is not overdue."""
     held_by: str | None = None
     """Who holds the table, and why; None: the table is not held."""
 
     @property
     def age(self) -> tuple[datetime, str]:
-        """What it is sorted by: the oldest first, and those of one time by their ids."""
+        """The sort key: the time, then the id."""
         return self.since, self.event_id
 
     def as_json(self) -> dict[str, Any]:
-        """Everything about it, for scripts."""
+        """All fields, for scripts."""
         # not dataclasses.asdict: it copies every hold
-        return {each.name: getattr(self, each.name) for each in fields(self)} | {
+        return {field_.name: getattr(self, field_.name) for field_ in fields(self)} | {
             "since": _iso(self.since),
-            "lacks": [reader.model_dump() for reader in self.lacks],
+            "outstanding": [reader.model_dump() for reader in self.outstanding],
             "overdue_since": self.overdue_since and _iso(self.overdue_since),
         }
 
@@ -79,10 +79,10 @@ class StoredVacuum:
         """When people were told that it waits too long."""
         return overdue_since(self.rows, self.waiting)
 
-    def lacking(self) -> LackingVacuum:
+    def pending(self) -> PendingVacuum:
         """It, and what it waits for."""
         waiting, made, hold = self.waiting, self.waiting.vacuum, hold_on(self.rows, self.table)
-        return LackingVacuum(
+        return PendingVacuum(
             table=self.table,
             location=made.location,
             partition=made.partition,
@@ -91,12 +91,12 @@ class StoredVacuum:
             kind=str(made.kind),
             directories=made.directories,
             holds=waiting.count,
-            lacks=tuple(waiting.outstanding_readers(self.rows)),
+            outstanding=tuple(waiting.outstanding_readers(self.rows)),
             overdue_since=self.overdue_since,
             held_by=None if hold is None else f"{hold.requested_by}: {hold.reason}",
         )
 
-    def count_lacks(self) -> tuple[int, int]:
+    def count_outstanding(self) -> tuple[int, int]:
         """How many locks, and how many transactions without a known lock, have not ended."""
         locks, transactions = self.waiting.outstanding(self.rows)
         return len(locks), len(transactions)

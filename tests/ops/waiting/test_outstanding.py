@@ -1,4 +1,4 @@
-"""Which holds a waiting vacuum lacks, and whose they are."""
+"""The outstanding readers of a waiting vacuum, and their owners."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from datetime import timedelta
 
 import pytest
 
+from support.deployment_events import ORDERS, vacuum
 from support.rows import Rows
 from support.samples import NOON, release
-from support.told import ORDERS, vacuum
 from tidegate.cli.waiting import age_of, headline
-from tidegate.events import Event, LackedHold, LockHold, LockReleased, VacuumFinished
-from tidegate.ops.waiting import LackingVacuum
-from tidegate.ops.waiting.lack import stored_vacuums
+from tidegate.events import Event, LockHold, LockReleased, OutstandingReader, VacuumFinished
+from tidegate.ops.waiting import PendingVacuum
+from tidegate.ops.waiting.outstanding import stored_vacuums
 
 CUSTOMERS = "lake.sales.customers"
 
 
-def waiting_after(*events: Event) -> Sequence[LackingVacuum]:
+def waiting_after(*events: Event) -> Sequence[PendingVacuum]:
     """What waits after a gate has read events, from its changelog alone."""
     rows = Rows(restarts=False)
     rows.handle(*events, at=NOON)
     rows.restart()
-    return [vacuum.lacking() for vacuum in stored_vacuums(rows.store)]
+    return [vacuum.pending() for vacuum in stored_vacuums(rows.store)]
 
 
 def with_locks(*locks: LockHold, transactions: tuple[int, ...] = ()) -> VacuumFinished:
@@ -39,8 +39,8 @@ def test_a_vacuum_waits_for_the_holds_that_have_not_ended_and_names_their_owners
     [found] = waiting_after(vacuum(7, 8, 9), release(7), release(9))
 
     assert (found.table, found.since, found.holds) == (ORDERS, NOON, 3)
-    assert found.lacks == (LackedHold(lock_id=8, owner="user8"),)
-    assert str(found.lacks[0]) == "lock 8 of user8"
+    assert found.outstanding == (OutstandingReader(lock_id=8, owner="user8"),)
+    assert str(found.outstanding[0]) == "lock 8 of user8"
     assert "1 of 3 holds left" in headline(found, NOON + timedelta(hours=2))
 
 
@@ -48,11 +48,11 @@ def test_a_lock_and_its_transaction_are_one_hold() -> None:
     """Whichever of them is open, what is left is never more or less than what there was."""
     event = with_locks(LockHold(lock_id=8, transaction_id=90), transactions=(90, 91))
     [found] = waiting_after(event)
-    assert (found.holds, len(found.lacks)) == (3, 3)
+    assert (found.holds, len(found.outstanding)) == (3, 3)
 
     [found] = waiting_after(event, release(7), release(8))
 
-    assert sorted(reader.transaction_id or 0 for reader in found.lacks) == [90, 91]
+    assert sorted(reader.transaction_id or 0 for reader in found.outstanding) == [90, 91]
     assert "2 of 3 holds left" in headline(found, NOON + timedelta(hours=2))
 
 
@@ -68,18 +68,18 @@ def test_a_lock_ends_with_its_transaction() -> None:
 
     [found] = waiting_after(with_locks(lock), ended)
 
-    assert [reader.lock_id for reader in found.lacks] == [7]
+    assert [reader.lock_id for reader in found.outstanding] == [7]
 
 
 def test_a_transaction_with_a_lock_is_one_hold_and_one_without_is_another() -> None:
     lock = LockHold(lock_id=8, transaction_id=80, owner="ana", partition="day=1")
     [found] = waiting_after(with_locks(lock, transactions=(80, 90)), release(7))
 
-    assert found.lacks == (
-        LackedHold(lock_id=8, transaction_id=80, owner="ana", partition="day=1"),
-        LackedHold(transaction_id=90),
+    assert found.outstanding == (
+        OutstandingReader(lock_id=8, transaction_id=80, owner="ana", partition="day=1"),
+        OutstandingReader(transaction_id=90),
     )
-    assert [str(reader) for reader in found.lacks] == [
+    assert [str(reader) for reader in found.outstanding] == [
         "lock 8 in transaction 80 of ana",
         "transaction 90",
     ]
@@ -92,21 +92,24 @@ def test_a_transaction_that_has_ended_is_not_waited_for() -> None:
 
     [found] = waiting_after(vacuum(7, transactions=(90, 91)), ended)
 
-    assert found.lacks == (LackedHold(lock_id=7, owner="user7"), LackedHold(transaction_id=91))
+    assert found.outstanding == (
+        OutstandingReader(lock_id=7, owner="user7"),
+        OutstandingReader(transaction_id=91),
+    )
 
 
 def test_the_owner_of_a_transaction_is_known_from_a_lock_that_has_ended() -> None:
     lock = LockHold(lock_id=8, transaction_id=80, owner="ana")
     [found] = waiting_after(with_locks(lock, transactions=(80,)), release(8))
 
-    assert LackedHold(transaction_id=80, owner="ana") in found.lacks
+    assert OutstandingReader(transaction_id=80, owner="ana") in found.outstanding
 
 
 def test_tables_do_not_mix() -> None:
     found = waiting_after(vacuum(7), vacuum(7, table=CUSTOMERS), release(7))
 
-    assert [each.table for each in found] == [CUSTOMERS]
-    assert json.loads(json.dumps(found[0].as_json()))["lacks"][0]["owner"] == "user7"
+    assert [vacuum_.table for vacuum_ in found] == [CUSTOMERS]
+    assert json.loads(json.dumps(found[0].as_json()))["outstanding"][0]["owner"] == "user7"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Looking at a deployment once: groups, offsets, outcomes, dead letters, the gate's changelog."""
+"""Read a deployment's status from groups, offsets, outcomes, dead letters and the gate."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tidegate.ops.status.snapshot import ServiceStatus, Snapshot
 from tidegate.ops.topics.creating import connect
 from tidegate.ops.waiting import (
     HeldTable,
-    KeptCleaning,
-    LackingVacuum,
     OldestVacuums,
+    PendingVacuum,
+    QuarantinedDirectories,
     gate_stores,
-    held_and_kept,
+    holds_and_quarantines,
 )
 from tidegate.runtime.bus import Partition
 from tidegate.runtime.kafka.metadata import KafkaMetadata
@@ -31,13 +31,13 @@ from tidegate.service.settings import Settings
 _RETRIES: Final = RetryPolicy(attempts=5, first=0.1, longest=1.0)
 
 
-def look(settings: Settings, since: datetime, now: datetime) -> Snapshot:
-    """See how a deployment is. It asks Kafka, and never a service.
+def read_snapshot(settings: Settings, since: datetime, now: datetime) -> Snapshot:
+    """Read a deployment's status from Kafka; no service is contacted.
 
     Args:
         settings: The deployment.
-        since: From when outcomes count.
-        now: The time of the look.
+        since: Outcomes count from this time on.
+        now: The time of the snapshot.
 
     Raises:
         ConfigError: the topics do not exist.
@@ -49,10 +49,11 @@ def look(settings: Settings, since: datetime, now: datetime) -> Snapshot:
     for logged in EventLog.of(settings).read(since=since):
         if logged is not None:
             recent.take(logged)
-    letters = _dead_letters(settings)
-    waiting, oldest, held, kept = _waiting(settings)
+    dead_letters = _dead_letters(settings)
+    waiting, oldest, held, quarantined = _waiting(settings)
     services = [
-        _service(settings, metadata, name, recent, letters.pop(name, 0)) for name in CONSUMED_EVENTS
+        _service(settings, metadata, name, recent, dead_letters.pop(name, 0))
+        for name in CONSUMED_EVENTS
     ]
     return Snapshot(
         at=now,
@@ -60,20 +61,20 @@ def look(settings: Settings, since: datetime, now: datetime) -> Snapshot:
         services=services,
         waiting=waiting,
         oldest_waiting=oldest,
-        running=sorted(recent.running.values(), key=lambda each: each.at),
-        saved=sorted(recent.saved.values(), key=lambda each: each.at),
+        running=sorted(recent.running.values(), key=lambda logged: logged.at),
+        saved=sorted(recent.saved.values(), key=lambda logged: logged.at),
         awaiting=recent.awaiting_at(now),
         alarms=sorted(recent.alarms.values(), key=lambda alarm: alarm.at),
         refused=recent.refused,
         failed=recent.failed,
-        unknown_dead_letters=sum(letters.values()),
-        held=sorted(held, key=lambda each: each.since),
-        kept=sorted(kept, key=lambda each: each.until),
+        unknown_dead_letters=sum(dead_letters.values()),
+        held=sorted(held, key=lambda hold: hold.since),
+        quarantined=sorted(quarantined, key=lambda cleaning: cleaning.until),
     )
 
 
 def _service(
-    settings: Settings, metadata: KafkaMetadata, name: str, recent: Recent, letters: int
+    settings: Settings, metadata: KafkaMetadata, name: str, recent: Recent, dead_letters: int
 ) -> ServiceStatus:
     prefix = settings.topics.prefix
     group = f"{prefix}.{name}"
@@ -86,7 +87,7 @@ def _service(
         tuple(members),
         sum(lag.records for lag in lags.values()),
         recent.last_by_service.get(name),
-        letters,
+        dead_letters,
     )
 
 
@@ -96,19 +97,19 @@ def _lags(metadata: KafkaMetadata, group: str, topics: list[str]) -> Mapping[Par
 
 
 def _dead_letters(settings: Settings) -> Counter[str]:
-    """Open dead letters by service."""
+    """Open dead dead_letters by service."""
     with DeadLetterBox(settings) as box:
-        return Counter(each.dead_letter.service for each in box.list(DeadLetterFilter()))
+        return Counter(listed.dead_letter.service for listed in box.list(DeadLetterFilter()))
 
 
 def _waiting(
     settings: Settings,
-) -> tuple[int, LackingVacuum | None, list[HeldTable], list[KeptCleaning]]:
+) -> tuple[int, PendingVacuum | None, list[HeldTable], list[QuarantinedDirectories]]:
     oldest = OldestVacuums(1)
     held: list[HeldTable] = []
-    kept: list[KeptCleaning] = []
+    quarantined: list[QuarantinedDirectories] = []
     for store in gate_stores(settings):
         oldest.take(store)
-        for it in held_and_kept(store):
-            held.append(it) if isinstance(it, HeldTable) else kept.append(it)
-    return oldest.count, next(iter(oldest.vacuums), None), held, kept
+        for it in holds_and_quarantines(store):
+            held.append(it) if isinstance(it, HeldTable) else quarantined.append(it)
+    return oldest.count, next(iter(oldest.vacuums), None), held, quarantined
