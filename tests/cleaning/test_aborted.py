@@ -115,7 +115,7 @@ def test_a_directory_that_is_not_there_is_said() -> None:
         plan_aborted_cleaning(None, aborted_command(fact(), NOON))
 
 
-def test_the_gate_waits_for_nobody_and_the_same_fact_makes_the_same_command() -> None:
+def test_the_gate_waits_for_no_reader_and_the_same_fact_makes_the_same_command() -> None:
     rows = Rows(restarts=False)
     [command], [repeated] = (rows.handle(fact(), at=NOON) for _ in range(2))
     assert isinstance(command, AbortedCleaningReleased)

@@ -112,7 +112,7 @@ def test_a_vacuum_that_waits_longer_than_the_limit_is_said_once() -> None:
     )
     assert said.holds_left == 2
     assert said.limit_seconds == DAY.total_seconds()
-    assert "longer than 1d and still lacks lock 8 in transaction 80 of user-8" in said.message
+    assert "longer than 1d. Outstanding: lock 8 in transaction 80 of user-8" in said.message
     assert gate.said_at(LATER + DAY) == []
 
 

@@ -56,7 +56,7 @@ def states_written(deployment: Deployment) -> int:
 
 
 def entries(records: list[Record]) -> list[tuple[bytes | None, bytes | None]]:
-    """What was written, but for positions: the successor reads the zombie's commands too."""
+    """The records without positions."""
     return [(record.key, record.value) for record in records if record.key != POSITION_KEY]
 
 
@@ -85,7 +85,7 @@ def test_a_zombie_cannot_overwrite_its_successors_state(
     assert entries(deployment.records("reader-gate.changelog")) == successors
     said = [event for event in deployment.events("commands") if isinstance(event, Command)]
     assert len(said) == TABLES, "the zombie was fenced before it published anything"
-    assert {each.caused_by for each in said} == expected
+    assert {command.caused_by for command in said} == expected
 
 
 def test_rule_7_events_that_retention_took_stop_the_service_with_a_clear_sentence(

@@ -67,7 +67,7 @@ def waiting(
                         lines.add(vacuum.age, vacuum.pending().as_json())
             count = lines.write()
     else:
-        oldest = OldestVacuums(limit, lambda each: each.since <= latest)
+        oldest = OldestVacuums(limit, lambda vacuum: vacuum.since <= latest)
         others: list[HeldTable | QuarantinedDirectories] = []
         for store in stores:
             oldest.take(store)

@@ -34,7 +34,7 @@ _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 @dataclass(frozen=True, slots=True)
 class AlarmRule:
-    """How long vacuums and releases of some tables may wait; None: for ever, without an alarm."""
+    """How long vacuums and releases of some tables may wait; None: without an alarm."""
 
     tables: str = "*"
     """A shell pattern."""
@@ -109,8 +109,8 @@ def overdue(
             "limit_seconds": limit // timedelta(seconds=1),
             "holds_left": len(outstanding),
             "waits_for": outstanding[:_SHOWN],
-            "message": f"it has waited for its readers for longer than {span(limit)} and still"
-            f" lacks {named}{more}: end them, or publish a release that was lost",
+            "message": f"it has waited for its readers for longer than {span(limit)}. Outstanding:"
+            f" {named}{more}: end them, or publish a release that was lost",
         }
     )
 

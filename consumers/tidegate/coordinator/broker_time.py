@@ -12,7 +12,7 @@ class BrokerTime:
 
     It is the newest append time that was seen, and the time that this process has measured since.
     No clock of a writer counts. It never runs backwards, and never ahead of this machine's own
-    clock: where the two differ, what is due waits.
+    clock: where the two differ, due work waits.
     """
 
     def __init__(

@@ -57,7 +57,7 @@ CHUNK: Final = 1000
 """Records polled at once: few enough to stay in the processor's cache."""
 POLL_SECONDS: Final = 0.2
 TICK_SECONDS: Final = 2.0
-"""Between two checks of what is due."""
+"""Between two checks of due rows."""
 ALWAYS_ACCEPTED_BYTES: Final = 50_000
 """Messages up to this size are not compared with their topic's limit: every one accepts them."""
 _OVERHEAD_BYTES: Final = 200
@@ -89,8 +89,8 @@ class CoordinatorLoop:
     ) -> None:
         """Join the group. `sign` signs the commands; by default they are not signed.
 
-        `clock` is for what is due, which is checked every `tick_seconds`. `authorization` decides
-        whose commands are applied; by default all that the topic's access rights let through.
+        `clock` is the broker's time; due rows are decided every `tick_seconds`. `authorization`
+        decides whose commands are applied; by default all that the topic's access rights permit.
 
         Raises:
             ConfigError: a topic does not exist, or the topics differ in their number of
@@ -283,7 +283,7 @@ class CoordinatorLoop:
             self._owned[where.number].pass_end(where, end, self._committed.get(where, 0))
 
     def _decide_due(self) -> None:
-        """Decide on what is due, where every event up to now was applied.
+        """Decide on due rows, where every event up to now was applied.
 
         While a backlog is read, or a replay, the event that settles a matter may be still to come.
         A process that has lost its partitions without noticing does not decide either: what its

@@ -73,7 +73,7 @@ def quarantines(rows: Store) -> list[Quarantine]:
 
 
 def start(event: CleaningStarted, rows: Store, at: datetime) -> None:
-    """A cleaning has started. One that is repeated moves what is left, and its time begins anew."""
+    """Record a started cleaning; if repeated, it moves the rest, and its time begins anew."""
     if event.mode != CleaningMode.QUARANTINE or event.keep_ms is None:
         return
     before = _find(rows, event.table, event.caused_by or "")
@@ -99,7 +99,7 @@ def end(event: CleaningUndone | QuarantineRemoved, rows: Store) -> None:
 
 
 def request_removals(rows: Store, at: datetime, limit: int, effects: Effects, source: str) -> None:
-    """Request the removal of what is due, unless its table is held meanwhile."""
+    """Request the removal of due quarantines, unless its table is held meanwhile."""
     now = milliseconds(at)
     due = rows.all(
         f"{_COLUMNS} indexed by quarantine_due where due <= ? order by due limit ?", now, limit

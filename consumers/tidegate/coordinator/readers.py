@@ -136,7 +136,7 @@ class ReaderGate:
     """How long vacuums may wait, and releases of unknown tables may come, before an alarm."""
 
     def restored(self, rows: Store) -> None:
-        """Let each vacuum watch a hold, and derive what is due."""
+        """Let each vacuum watch a hold, and derive when rows are due."""
         for table, *row in rows.all("select tbl, id, since, content, body from vacuum"):
             vacuum = WaitingVacuum.of_row(table, (row[0], row[1], row[2], row[3]))
             due = None if overdue_ms(rows, vacuum) else self.alarms.overdue_at(table, vacuum.since)
@@ -152,12 +152,12 @@ class ReaderGate:
                 rows.execute("update seen set due = ? where tbl = ?", (due, table))
 
     def next_due(self, rows: Store) -> int | None:
-        """When people are to be told of what waits, or when the time of a quarantine is over."""
+        """When a vacuum is overdue, or the time of a quarantine is over."""
         due: int | None = rows.one(_DUE)[0]
         return due
 
     def due(self, rows: Store, at: datetime) -> Effects:
-        """Tell people of what has waited too long by now, and end quarantines."""
+        """Report what has waited too long by now, and end quarantines."""
         effects = Effects()
         self._report_overdue(rows, at, effects)
         self._report_unknown(rows, at, effects)
@@ -404,7 +404,7 @@ def aborted_command(event: WritesAborted, at: datetime) -> AbortedCleaningReleas
 
 
 def require_publishable(event: VacuumFinished) -> None:
-    """Refuse a vacuum at once whose command no topic would take: it would wait for ever.
+    """Refuse a vacuum at once whose command no topic would take: it would wait without end.
 
     Raises:
         PermanentError: the command would be too large.

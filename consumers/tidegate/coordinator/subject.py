@@ -14,7 +14,7 @@ from tidegate.events import Command, Event, Outcome
 
 @dataclass(slots=True)
 class Effects:
-    """What is to be published because of an event.
+    """The messages to publish because of an event.
 
     Messages are remembered before they are published, and may be published again after a crash:
     their ids derive from their cause, never from a clock or a counter.
@@ -52,7 +52,7 @@ class Subject(Protocol):
         ...
 
     def due(self, rows: Store, at: datetime) -> Effects:
-        """Decide on what is due at the broker's time, a bounded number of rows at once.
+        """Decide on rows that are due at the broker's time, a bounded number of rows at once.
 
         Called only once all events that the broker appended before were applied. It must not raise:
         no event could be dead-lettered for it, so the service stops.

@@ -33,7 +33,7 @@ VACUUM: Final = Kind(
 )
 """A vacuum that waits; `content` is a hash by which a corrected publication is recognised."""
 OVERDUE: Final = Kind("overdue", ("since",), key="id")
-"""A waiting vacuum of which people were told that it waits too long."""
+"""A waiting vacuum that was reported as overdue."""
 ENDED: Final = Kind(
     "ended", ("at", "expired"), key="token", indexes=("ended_at on ended (tbl, at)",)
 )
@@ -192,7 +192,7 @@ def waiting_vacuums(rows: Store) -> Iterator[WaitingVacuum]:
 
 
 def overdue_since(rows: Store, vacuum: WaitingVacuum) -> datetime | None:
-    """When people were told that it waits too long; None: they were not."""
+    """When it was reported as overdue; None: it was not."""
     found = overdue_ms(rows, vacuum)
     return None if found is None else moment(found)
 
@@ -227,7 +227,7 @@ def watch(rows: Store, vacuum: WaitingVacuum, hold: Hold | None) -> None:
 
 
 def overdue_ms(rows: Store, vacuum: WaitingVacuum) -> int | None:
-    """When people were told that it waits too long, in ms; None: they were not."""
+    """When it was reported as overdue, in ms; None: it was not."""
     found = rows.one("select since from overdue where tbl = ? and id = ?", vacuum.table, vacuum.id)
     return None if found is None else found[0]
 

@@ -50,8 +50,8 @@ def work(bus: MemoryBus) -> None:
 
 
 def waiting(bus: MemoryBus, table: str) -> list[WaitingVacuum]:
-    told = bus.records("tidegate.reader-gate.changelog")
-    store = restored(FORGETFUL, [(record.key or b"", record.value) for record in told])
+    records = bus.records("tidegate.reader-gate.changelog")
+    store = restored(FORGETFUL, [(record.key or b"", record.value) for record in records])
     return [vacuum for vacuum in waiting_vacuums(store) if vacuum.table == table]
 
 

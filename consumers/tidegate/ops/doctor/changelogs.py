@@ -170,7 +170,7 @@ def _read(broker: Broker, decider: str, partitions: int, progress: Observer) -> 
     marks = metadata.watermarks(parts)
     for number, position in positions.items():
         own = (Partition(name, number) for name in inputs)
-        whole.compare(position, [(each.topic, marks[each], starts.get(each)) for each in own])
+        whole.compare(position, [(part.topic, marks[part], starts.get(part)) for part in own])
     return whole
 
 

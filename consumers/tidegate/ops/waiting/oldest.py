@@ -21,7 +21,7 @@ class OldestVacuums:
     count: int = field(default=0, init=False)
 
     def take(self, store: Store) -> None:
-        """Count what waits in one partition, and keep what is older than what was kept.
+        """Count the waiting vacuums of one partition, and retain the oldest ones.
 
         Raises:
             StopService: a record can't be read.

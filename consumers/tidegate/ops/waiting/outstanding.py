@@ -76,7 +76,7 @@ class StoredVacuum:
 
     @property
     def overdue_since(self) -> datetime | None:
-        """When people were told that it waits too long."""
+        """When it was reported as overdue."""
         return overdue_since(self.rows, self.waiting)
 
     def pending(self) -> PendingVacuum:
