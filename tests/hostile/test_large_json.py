@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.tables.hudi import OutcomeStore
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots
+
 PROGRAM = """
 import json, sys, time
 from datetime import UTC, datetime
@@ -61,7 +64,6 @@ JUNK = b"{}," * 20_000_000 + b"{}"
 STATS = b'{"partitionToWriteStats": {"p": ['
 EMPTY = b'{"path": ""},' * 4_600_000 + b'{"path": ""}'
 WRITTEN = b'{"fileId":"f","path":"p"},' * 2_300_000 + b'{"fileId":"f","path":"p"}'
-OUTCOME = ".hoodie/.tidegate/restores/4f5d168e-8d16-5cb7-9da2-e87435da3eaf.json"
 QUARANTINE = ".tidegate_quarantine/run"
 RECORD: dict[str, object] = {
     "cleaning": "c",
@@ -76,6 +78,12 @@ RECORD: dict[str, object] = {
     "version": 1,
     "paths": [],
 }
+
+
+def stored_outcome() -> str:
+    """The file of the request "c1", relative to its table."""
+    store = OutcomeStore(Warehouse(WarehouseRoots.of("/")), "", "restores")
+    return store.path_of("c1").lstrip("/")
 
 
 def refusal(kind: str, table: Path) -> tuple[int, float, str]:
@@ -102,7 +110,7 @@ def write(table: Path, name: str, content: bytes) -> None:
     [
         pytest.param("quarantine", f"{QUARANTINE}/record.json", b"[" + JUNK + b"]", "larger"),
         pytest.param("quarantine", f"{QUARANTINE}/undone.json", b"[" + JUNK + b"]", "larger"),
-        pytest.param("outcome", OUTCOME, b"[" + JUNK + b"]", "larger than"),
+        pytest.param("outcome", stored_outcome(), b"[" + JUNK + b"]", "larger than"),
         pytest.param("locks", ".hoodie/.locks/table_lock.json", b"[" + JUNK + b"]", "is held"),
         pytest.param(
             "claim",

@@ -68,7 +68,9 @@ def test_with_three_replicas_a_write_is_confirmed_by_two_of_them_at_least() -> N
 def test_a_replica_without_confirmed_records_may_lead_no_topic(declared: DeclaredTopic) -> None:
     settings = {**declared.settings(), "unclean.leader.election.enable": "true"}
 
-    [found] = differences([declared], {declared.name: ActualTopic(6, 1, settings)})
+    [found] = differences(
+        [declared], {declared.name: ActualTopic(declared.partitions, 1, settings)}
+    )
     assert str(found) == (
         f"topic {declared.name} has unclean.leader.election.enable = true, declared: false: a"
         " replica without all confirmed records may become the leader, and their loss is not"
