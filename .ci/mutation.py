@@ -39,16 +39,20 @@ TARGETS = (
     Target("hive", ("schemas/tidegate/hive",), "tests/hive tests/cleaning/test_plan.py"),
     Target("hudi", ("schemas/tidegate/hudi",), "tests/hudi"),
     Target("events", ("schemas/tidegate/events", "schemas/tidegate/avro"), "tests/events"),
-    Target("gate", ("consumers/tidegate/cleaning/gate.py",), "tests/cleaning/test_gate.py"),
+    Target(
+        "readers",
+        ("consumers/tidegate/coordinator/readers.py", "consumers/tidegate/coordinator/vacuums.py"),
+        "tests/coordinator/test_readers.py tests/coordinator/test_holds.py",
+    ),
     Target(
         "plan",
         ("consumers/tidegate/cleaning/plan.py", "consumers/tidegate/cleaning/products.py"),
         "tests/cleaning/test_plan.py tests/cleaning/test_cleaner.py",
     ),
     Target(
-        "decider",
-        ("consumers/tidegate/runtime/decider",),
-        "tests/runtime/test_decider_loop.py tests/runtime/test_state_store.py",
+        "coordinator",
+        ("consumers/tidegate/coordinator/loop.py", "consumers/tidegate/coordinator/store.py"),
+        "tests/coordinator/test_loop.py tests/coordinator/test_store.py",
     ),
 )
 

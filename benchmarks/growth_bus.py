@@ -22,9 +22,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from growth import Goal, Row, Seconds, Timing, timed
 
-from tidegate.cleaning import ReaderGate
-from tidegate.cleaning.gate_state import HeldLock, Vacuum, WaitingVacuum, dump_piece
 from tidegate.cli import app
+from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.readers import ReaderGate
+from tidegate.coordinator.store import Store
 from tidegate.errors import FormatError
 from tidegate.events import CleaningReleased, DirectoriesCleaned, Event, RestoreRequested
 from tidegate.events.keys import partition_of
@@ -40,7 +41,6 @@ from tidegate.publisher import Publisher
 from tidegate.publisher.arrived import arrived
 from tidegate.publisher.delivery import DEFAULTS
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.outcome_lookup import OutcomeLookup
 from tidegate.runtime.input.dead_letters import dead_letter
 from tidegate.runtime.kafka.bus import KafkaBus
@@ -358,7 +358,7 @@ def prepare_changelog(folder: Path, size: int) -> None:
     deployment = Deployment(folder, size)
     _publish_patiently(deployment, size)
     with deployment.bus() as bus:
-        loop = DeciderLoop(ReaderGate(), bus, deployment.prefix)
+        loop = CoordinatorLoop(ReaderGate(), bus, deployment.prefix)
         left = 100 * size
         while left > 0:
             left -= loop.step(0.1)
@@ -374,7 +374,7 @@ def prepare_large_state(folder: Path, size: int) -> None:
         for start in numbers[::200]:
             publisher.publish(*(vacuum(number, LARGE_HOLDS) for number in numbers[start:][:200]))
     with deployment.bus() as bus:
-        loop = DeciderLoop(ReaderGate(), bus, deployment.prefix)
+        loop = CoordinatorLoop(ReaderGate(), bus, deployment.prefix)
         left = len(numbers)
         while left > 0:
             left -= loop.step(0.1)
@@ -383,10 +383,11 @@ def prepare_large_state(folder: Path, size: int) -> None:
 
 def _record_bytes() -> int:
     """What the gate stores of such a vacuum."""
-    event = vacuum(1, LARGE_HOLDS)
-    locks = tuple(HeldLock(lock.lock_id, owner=lock.owner) for lock in event.locks)
-    made = WaitingVacuum(event.event_id, NOW, 2**62, locks, (), Vacuum.of(event))
-    return len(dump_piece(made))
+    store, gate = Store(ReaderGate.kinds), ReaderGate()
+    store.begin()
+    gate.handle(vacuum(1, LARGE_HOLDS), store, NOW)
+    store.commit()
+    return max(len(value or b"") for _, value in store.batch())
 
 
 def measure_large_state(folder: Path, size: int) -> Timing:
@@ -440,7 +441,7 @@ def measure_partitions(folder: Path, size: int) -> Timing:
     floor = timed(lambda: _bare_join(deployment, size))
     before = _descriptors()
     bus = KafkaBus(deployment.config)
-    loop = DeciderLoop(ReaderGate(), bus, deployment.prefix)
+    loop = CoordinatorLoop(ReaderGate(), bus, deployment.prefix)
 
     def ready() -> None:
         while len(list(loop._owned)) < size:  # noqa: SLF001
@@ -563,7 +564,7 @@ def measure_stream(folder: Path, size: int) -> Timing:
     with deployment.bus() as bus:
         spans = deployment.whole(LOCKS.suffix, bus)
         floor = timed(lambda: deployment.bare_consume(spans))
-        loop = DeciderLoop(ReaderGate(), bus, deployment.prefix)
+        loop = CoordinatorLoop(ReaderGate(), bus, deployment.prefix)
         left = 1000 + size
 
         def consume() -> None:

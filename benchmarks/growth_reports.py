@@ -17,13 +17,13 @@ from growth_bus import (
     released,
 )
 
-from tidegate.cleaning import ReaderGate
 from tidegate.cli.exit_codes import ExitCode
+from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.readers import ReaderGate
 from tidegate.events import DirectoriesCleaned
 from tidegate.events.keys import partition_of
 from tidegate.events.topics import OUTCOME_TOPIC, changelog
 from tidegate.events.wire import Wire
-from tidegate.runtime.decider.loop import DeciderLoop
 
 HOLDS: Final = 20
 TABLE: Final = "hive.db.t1"
@@ -36,7 +36,7 @@ def prepare_waiting(folder: Path, size: int) -> None:
     deployment = Deployment(folder)
     publish(deployment, (vacuum(number, HOLDS) for number in range(size)))
     with deployment.bus() as bus:
-        loop = DeciderLoop(ReaderGate(), bus, deployment.prefix)
+        loop = CoordinatorLoop(ReaderGate(), bus, deployment.prefix)
         left = size
         while left > 0:
             left -= loop.step(0.1)

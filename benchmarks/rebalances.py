@@ -33,7 +33,8 @@ from typing import Any, ClassVar, Final
 from confluent_kafka import Consumer, TopicPartition
 from report import Line, line, show
 
-from tidegate.cleaning import ReaderGate
+from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.readers import ReaderGate
 from tidegate.errors import DeliveryError
 from tidegate.events import (
     Command,
@@ -51,7 +52,6 @@ from tidegate.local.embedded.process import Child
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Publisher
 from tidegate.runtime.bus import ChangelogRecord
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.changelog import KafkaChangelog
@@ -198,7 +198,7 @@ def joins_and_leaves(servers: str) -> Iterator[Line]:
         reads = CountedReads()
         _while_members_change(
             servers,
-            lambda bus: DeciderLoop(ReaderGate(), bus, prefix),
+            lambda bus: CoordinatorLoop(ReaderGate(), bus, prefix),
             lambda number: publisher.publish(*map(vacuum, number)),
             lambda: None,
         )
@@ -313,7 +313,7 @@ def many_partitions(folder: Path, partitions: int) -> Iterator[Line]:
             before = _descriptors()
             began = time.perf_counter()
             bus = KafkaBus({"bootstrap.servers": servers}, SESSION)
-            loop = DeciderLoop(ReaderGate(), bus, prefix)
+            loop = CoordinatorLoop(ReaderGate(), bus, prefix)
             while len(list(loop._owned)) < partitions:  # noqa: SLF001
                 loop.step(0.1)
             seconds = time.perf_counter() - began

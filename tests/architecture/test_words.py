@@ -36,12 +36,12 @@ PLAIN = (
     *("hudi_reader", "registry", "signatures", "storage"),
     *("bridges", "events", "hive_bridge", "hive_metastore", "hudi_bridge", "publisher"),
     *("authorization", "compute", "restores", "savepoints", "tables"),
-    *("cli", "monitoring", "ops"),
+    *("cli", "coordinator", "monitoring", "ops"),
     *("local", "service"),
 )
 # Tests that are read again with the product's names that they check.
 LATER = re.compile(
-    r"cleaning/test_\w*gate|decider|growth|compiled|batch_size|kept_consumer|test_words"
+    r"coordinator/test_(readers|loop|alarms|holds|catches_up)|growth|compiled|batch_size|kept_consumer|test_words"
     r"|ops/(dead_letters|waiting)/|ops/(topics/test_topic_diff|test_reading_)"
     r"|bridges/test_hudi_bridge\.py|settings/test_restore_settings|monitoring/test_alerts"
 )

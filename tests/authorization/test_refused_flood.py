@@ -16,10 +16,10 @@ from support.samples import (
     work_off,
 )
 from support.signing import Obeying, entry, restore, settings, signed
-from tidegate.cleaning.gate import ReaderGate
+from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.readers import Readers
 from tidegate.events import CleaningHoldRequested, Command
 from tidegate.publisher import Message
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letters import counted
 from tidegate.runtime.input.uncopied import OF_A_KEY, OF_A_PARTITION
@@ -41,8 +41,8 @@ def executor(bus: MemoryBus) -> None:
     loop.close()
 
 
-def decider(bus: MemoryBus) -> None:
-    loop = DeciderLoop(ReaderGate(), bus, authorization=authorizer(settings(entry())))
+def coordinator(bus: MemoryBus) -> None:
+    loop = CoordinatorLoop(Readers(), bus, authorization=authorizer(settings(entry())))
     while loop.step(0):
         pass
     loop.close()
@@ -52,7 +52,7 @@ def decider(bus: MemoryBus) -> None:
     ("run", "request_"),
     [
         pytest.param(executor, savepoint_request, id="of an executor"),
-        pytest.param(decider, hold, id="of a decider"),
+        pytest.param(coordinator, hold, id="of the coordinator"),
     ],
 )
 @pytest.mark.parametrize(

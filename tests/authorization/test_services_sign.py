@@ -9,12 +9,12 @@ import pytest
 
 from support.samples import NOON, commit, events_on, memory_bus, message, release, work_off
 from support.signing import ANA, EVE, cleaning, entry, key_file
+from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import ConfigError
 from tidegate.events import CleaningRefused, LockHold, VacuumFinished, VacuumKind
 from tidegate.events.signature import SIGNATURE_HEADER
 from tidegate.ops.doctor.finding import Check
 from tidegate.ops.doctor.signatures import check_signatures
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.service.assembly import assemble
@@ -48,7 +48,7 @@ def vacuum() -> VacuumFinished:
 
 def run_gate(settings: Settings, bus: MemoryBus) -> None:
     loop = assemble("reader-gate", settings, bus)
-    assert isinstance(loop, DeciderLoop)
+    assert isinstance(loop, CoordinatorLoop)
     while loop.step(0.01):
         pass
     loop.close()
@@ -84,7 +84,7 @@ def test_the_policy_signs_its_requests(tmp_path: Path) -> None:
     }
     bus.send([message(commit(1))])
     loop = assemble("savepoint-policy", Settings.model_validate(values), bus)
-    assert isinstance(loop, DeciderLoop)
+    assert isinstance(loop, CoordinatorLoop)
     while loop.step(0.01):
         pass
     (request,) = bus.records("tidegate.commands")

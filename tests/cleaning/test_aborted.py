@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from support.acid import COMPACTED, TRUNCATED, build, listed, names_in
-from tidegate.cleaning import Cleaner, ReaderGate
+from support.rows import Rows
+from tidegate.cleaning import Cleaner
 from tidegate.cleaning.aborted import content_of, plan_aborted_cleaning
 from tidegate.cleaning.directory_reader import read_acid_directories
-from tidegate.cleaning.gate import aborted_command
 from tidegate.compute.parallel_map import ThreadMap
+from tidegate.coordinator.readers import aborted_command
 from tidegate.events import (
     AbortedCleaningReleased,
     CleaningHoldRequested,
@@ -114,14 +115,12 @@ def test_a_directory_that_is_not_there_is_said() -> None:
         plan_aborted_cleaning(None, aborted_command(fact(), NOON))
 
 
-def test_the_gate_does_not_wait_and_the_same_fact_makes_the_same_command() -> None:
-    gate = ReaderGate()
-    state = gate.initial()
-    decision, again = (gate.decide(state, fact(), NOON) for _ in range(2))
-    [command], [repeated] = decision.commands, again.commands
+def test_the_gate_waits_for_no_reader_and_the_same_fact_makes_the_same_command() -> None:
+    rows = Rows(restarts=False)
+    [command], [repeated] = (rows.handle(fact(), at=NOON) for _ in range(2))
     assert isinstance(command, AbortedCleaningReleased)
     assert (command.event_id, command.caused_by) == (repeated.event_id, fact().event_id)
-    assert decision.state == state
+    assert len(rows.write()) == 1, "the position, and no row"
     assert fact(partition="p=1").event_id != fact().event_id
 
 

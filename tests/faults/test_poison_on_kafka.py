@@ -11,9 +11,10 @@ import pytest
 from support.changelogs import OpenPartition
 from support.kafka import create_topic
 from support.raw_batches import GZIP, ZSTD, batch, produce, record, zstd_bomb
-from support.samples import Count, EveryThird, Recorder, commit, message, savepoint_request
+from support.samples import EveryThird, Recorder, commit, message, savepoint_request
 from support.waiting import wait_for
 from tidegate.bridges.callbacks import KafkaCallbacks
+from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import StopService
 from tidegate.events import Event
 from tidegate.events.topics import changelog
@@ -21,7 +22,6 @@ from tidegate.hudi_bridge.callbacks import Callback
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letters import (
     HEADERS_LEFT_OUT,
@@ -85,7 +85,7 @@ POISON = [
 ]
 
 
-def work_off(loop: DeciderLoop[Count] | ExecutorLoop, records: int) -> None:
+def work_off(loop: CoordinatorLoop | ExecutorLoop, records: int) -> None:
     deadline, taken = time.monotonic() + 120, 0
     while taken < records or (isinstance(loop, ExecutorLoop) and loop.pending):
         assert time.monotonic() < deadline, f"{taken} of {records} records"
@@ -114,7 +114,7 @@ def test_a_decider_goes_on_after_it_and_the_dead_letter_names_its_place(
     send(bus, commit(0), commit(1), prefix=prefix)
     at = produce(bootstrap_servers, f"{prefix}.commits", 0, poison())
     send(bus, commit(2), prefix=prefix)
-    loop = DeciderLoop(EveryThird(), bus, prefix)
+    loop = CoordinatorLoop(EveryThird(), bus, prefix)
     work_off(loop, 4)
     loop.close()
 
@@ -151,7 +151,7 @@ def test_of_a_batch_that_can_not_be_unpacked_each_record_is_dead_lettered_also_a
     at = produce(bootstrap_servers, f"{prefix}.commits", 0, bomb(GIB, GIB, GIB))
     send(bus, *(commit(n) for n in range(3)), prefix=prefix)
     for records in (2, 4):
-        loop = DeciderLoop(EveryThird(), bus, prefix)
+        loop = CoordinatorLoop(EveryThird(), bus, prefix)
         work_off(loop, records)
         loop.close()
 

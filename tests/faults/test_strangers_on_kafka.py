@@ -17,10 +17,13 @@ from confluent_kafka import Producer
 from support.acid import FIVE_LISTINGS, INSERTS, MINOR_3, NOON, build, names_in, release
 from support.deployment import Deployment, end
 from support.interfering import Interfering
-from support.samples import Count, EveryThird, commit, message, savepoint_request
+from support.samples import EveryThird, commit, message, savepoint_request
 from support.waiting import wait_for
 from tidegate.cleaning import Cleaner
 from tidegate.compute.parallel_map import ThreadMap
+from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.store import Store
+from tidegate.coordinator.subject import Effects
 from tidegate.errors import DeadLetterFlood
 from tidegate.events import (
     CleaningHoldRequested,
@@ -32,13 +35,11 @@ from tidegate.ops.status import read_snapshot
 from tidegate.ops.topics import create_topics
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Record
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letter_limit import FAULT_HEADER
 from tidegate.runtime.input.dead_letters import counted
 from tidegate.runtime.input.uncopied import OF_A_KEY, OF_A_PARTITION
 from tidegate.runtime.kafka.bus import KafkaBus
-from tidegate.runtime.protocols import Decision
 from tidegate.runtime.retry import RetryPolicy
 from tidegate.service.catalogue import CONSUMED_EVENTS
 from tidegate.service.settings import Settings, TopicSettings
@@ -256,7 +257,7 @@ def cleaning(place: Path, table: str) -> Event:
 class BadCode(EveryThird):
     """A decider with a bug that every commit meets."""
 
-    def decide(self, state: Count, event: Event, at: datetime) -> Decision[Count]:  # noqa: ARG002 - the protocol's
+    def handle(self, event: Event, rows: Store, at: datetime) -> Effects:  # noqa: ARG002 - the protocol's
         raise ValueError("a bug")
 
 
@@ -266,7 +267,7 @@ def test_our_own_bug_on_many_tables_stops_the_service_at_each_start(
     bus = KafkaBus({"bootstrap.servers": bootstrap_servers})
     bus.send([message(commit(1, f"lake.a.t{number}"), prefix) for number in range(90)])
     for _ in range(3):
-        loop = DeciderLoop(BadCode(), bus, prefix)
+        loop = CoordinatorLoop(BadCode(), bus, prefix)
         with pytest.raises(DeadLetterFlood):
             loop.run(threading.Event())
         loop.close()
@@ -291,7 +292,7 @@ def test_a_flood_is_recorded_whole_in_few_dead_letters_and_what_follows_goes_on(
     for _ in range(flood // 1000):
         bus.send([Message(topic, rng.randbytes(8), rng.randbytes(40), (), 0) for _ in range(1000)])
     bus.send([message(commit(number), prefix) for number in range(3)])
-    loop, stop = DeciderLoop(EveryThird(), bus, prefix), threading.Event()
+    loop, stop = CoordinatorLoop(EveryThird(), bus, prefix), threading.Event()
     thread = threading.Thread(target=loop.run, args=(stop,))
     thread.start()
     commands = f"{prefix}.commands"

@@ -13,19 +13,19 @@ from confluent_kafka.cimpl import NewPartitions
 
 from support.deployment import Deployment
 from support.kafka import create_topic
-from support.samples import Count, EveryThird, Recorder, commit, savepoint_request
+from support.samples import EveryThird, Recorder, commit, savepoint_request
 from support.waiting import wait_for
+from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import OffsetGapError, StopService
 from tidegate.events import Event
 from tidegate.events.topics import changelog
 from tidegate.runtime.bus import Bus
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.kafka.bus import KafkaBus
 
 pytestmark = pytest.mark.kafka
 
-Loop = DeciderLoop[Count] | ExecutorLoop
+Loop = CoordinatorLoop | ExecutorLoop
 BEFORE, AFTER = 100, 160
 
 
@@ -34,7 +34,7 @@ def an_executor(bus: Bus, prefix: str) -> Loop:
 
 
 def a_decider(bus: Bus, prefix: str) -> Loop:
-    return DeciderLoop(EveryThird(), bus, prefix)
+    return CoordinatorLoop(EveryThird(), bus, prefix)
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from support.metastore import HiveEngine, on_both_versions, own_metastore
 from support.waiting import wait_for
 from support.watched_bridge import acid_table
 from tidegate.cleaning import Cleaner
-from tidegate.cleaning.gate import aborted_command
 from tidegate.compute.parallel_map import ThreadMap
+from tidegate.coordinator.readers import aborted_command
 from tidegate.events import WritesAborted
 from tidegate.hive_bridge.observer import Unobserved
 from tidegate.hive_bridge.settings import BridgeSettings

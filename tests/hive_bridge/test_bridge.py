@@ -14,17 +14,16 @@ import pytest
 
 from support.metastore import HiveEngine, on_both_versions, own_metastore, product, until_answers
 from support.metastore_model import NOON, vacuum
+from support.rows import Rows
 from support.waiting import wait_for
 from support.watched_bridge import Watched, acid_table, compact
-from tidegate.cleaning import ReaderGate
 from tidegate.errors import DeliveryError, TransientError
-from tidegate.events import CleaningReleased, Command, LockReleased, ReleaseReason, VacuumKind
+from tidegate.events import CleaningReleased, LockReleased, ReleaseReason, VacuumKind
 from tidegate.hive_bridge.baseline import Baseline, MetastoreReplacedError
 from tidegate.hive_bridge.bridge import MetastoreBridge
 from tidegate.hive_bridge.describing import NotDescribed, describe
 from tidegate.hive_bridge.settings import BridgeSettings
 from tidegate.hive_metastore import MetastoreClient
-from tidegate.runtime.decider.state_store import store_of
 from tidegate.storage import Storage
 
 pytestmark = pytest.mark.slow
@@ -246,13 +245,7 @@ def test_a_reader_that_expired_before_its_vacuum_was_published_is_not_trusted(
         wait_for("the time-out", is_expired, 120)
         watched.vacuums(db)
 
-        gate = ReaderGate()
-        store = store_of(gate)
-        commands: list[Command] = []
-        for event in watched.events:
-            decision = gate.decide(store.state(event.table), event, NOON)
-            store.put(event.table, decision.state, decision.pieces)
-            commands += decision.commands
+        commands = Rows().handle(*watched.events, at=NOON)
         [command] = [e for e in commands if isinstance(e, CleaningReleased)]
         assert command.after_expiry
         watched.bridge.close()

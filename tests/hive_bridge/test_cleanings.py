@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from support.metastore_model import NOON, vacuum
-from tidegate.cleaning.gate import command_for
+from tidegate.coordinator.readers import command_for
 from tidegate.events import CleaningRefused, DirectoriesCleaned, Outcome, VacuumFinished, VacuumKind
 from tidegate.hive_bridge.cleanings import Cleanings
 from tidegate.hive_metastore.values import READY_FOR_CLEANING, Compaction

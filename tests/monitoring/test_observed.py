@@ -18,7 +18,7 @@ from support.samples import (
     savepoint_request,
     work_off,
 )
-from tidegate.cleaning import ReaderGate
+from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import PermanentError, TransientError
 from tidegate.events import (
     CleaningReleased,
@@ -29,14 +29,13 @@ from tidegate.events import (
     QuarantineRemoved,
 )
 from tidegate.monitoring.catalog import PROCESS_METRICS, Kind
-from tidegate.monitoring.measured import measured_decider, measured_executor
+from tidegate.monitoring.measured import measured_executor, measured_subject
 from tidegate.monitoring.metrics import Metrics
 from tidegate.monitoring.observed import ObservedBus, ObservedService
 from tidegate.monitoring.process import ProcessMonitoring
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.memory.bus import MemoryBus
-from tidegate.runtime.protocols import Executor, PiecewiseDecider
+from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import RetryPolicy
 
 COMMITS, COMMANDS, OUTCOMES = "tidegate.commits", "tidegate.commands", "tidegate.outcomes"
@@ -65,10 +64,10 @@ def test_a_decider_is_measured_and_decides_the_same(monitoring: ProcessMonitorin
     for bus in (measured, plain):
         bus.send([message(commit(number)) for number in range(7)])
     observed = monitoring.service("every-third")
-    decider = measured_decider(EveryThird(), observed)
+    decider = measured_subject(EveryThird(), observed)
     for loop in (
-        DeciderLoop(decider, ObservedBus(measured, observed)),
-        DeciderLoop(EveryThird(), plain),
+        CoordinatorLoop(decider, ObservedBus(measured, observed)),
+        CoordinatorLoop(EveryThird(), plain),
     ):
         while loop.step(0.001):
             pass
@@ -87,15 +86,6 @@ def test_a_decider_is_measured_and_decides_the_same(monitoring: ProcessMonitorin
     assert written is not None
     assert written > 0
     assert value(monitoring, "tidegate_state_restore_seconds_count", **gate) == 1
-
-
-def test_a_state_in_pieces_stays_one() -> None:
-    gate = measured_decider(ReaderGate(), ProcessMonitoring([]).service("reader-gate"))
-
-    assert isinstance(gate, PiecewiseDecider)
-    assert not isinstance(
-        measured_decider(EveryThird(), ProcessMonitoring([]).service("x")), PiecewiseDecider
-    )
 
 
 def test_commands_attempts_outcomes_and_dead_letters(monitoring: ProcessMonitoring) -> None:

@@ -19,14 +19,14 @@ from support.samples import (
     savepoint_request,
     work_off,
 )
+from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import PermanentError
 from tidegate.monitoring.health import ServiceHealth
-from tidegate.monitoring.measured import measured_decider, measured_executor
+from tidegate.monitoring.measured import measured_executor, measured_subject
 from tidegate.monitoring.metrics import Metrics
 from tidegate.monitoring.observed import ObservedBus, ObservedService
 from tidegate.monitoring.tracing import Traces
 from tidegate.publisher.tracing import trace_injector
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.memory.bus import MemoryBus
 
@@ -58,7 +58,7 @@ def observed(name: str, tracer: Tracer) -> ObservedService:
 
 def decide(bus: MemoryBus, tracer: Tracer) -> None:
     service = observed("every-third", tracer)
-    loop = DeciderLoop(measured_decider(EveryThird(), service), ObservedBus(bus, service))
+    loop = CoordinatorLoop(measured_subject(EveryThird(), service), ObservedBus(bus, service))
     while loop.step(0.001):
         pass
     loop.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -28,13 +29,12 @@ from support.deployment_events import (
 )
 from support.samples import release, savepoint_request
 from support.waiting import wait_for
-from tidegate.cleaning.gate_state import GateState
 from tidegate.cli import app
+from tidegate.coordinator.store import Store
 from tidegate.errors import PermanentError, TidegateError
 from tidegate.local.demo.monitor import TopicMonitor
 from tidegate.ops.topics import create_topics
 from tidegate.ops.waiting import gate_stores, waiting_vacuums
-from tidegate.runtime.decider.state_store import StateStore
 from tidegate.runtime.input.dead_letters import dead_letter
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.service.assembly import DECIDERS, assemble
@@ -130,16 +130,17 @@ def test_waiting_is_selected_by_table_and_by_age(place: Place) -> None:
     assert "    waits for lock 18 of user18\n    waits for transaction 90\n" in shown
 
 
-def test_one_partition_of_the_state_is_in_memory_at_a_time(place: Place) -> None:
-    sizes = list[tuple[int, ...]]()
-    stores = list[StateStore[GateState]]()
+def test_one_partition_of_the_rows_is_in_memory_at_a_time(place: Place) -> None:
+    tables = list[set[str]]()
+    former: Store | None = None
     for store in gate_stores(Settings.load(place.file)):
-        stores.append(store)
-        sizes.append(tuple(map(len, stores)))
+        if former is not None:
+            with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+                former.tables()
+        tables.append(store.tables())
+        former = store
 
-    assert len(sizes) == 2
-    assert sizes[1][0] == 0
-    assert sum(map(max, sizes)) == 2  # tables
+    assert (len(tables), sum(map(len, tables))) == (2, 2)
 
 
 def test_the_newest_of_a_table_are_explained_and_older_ones_counted(place: Place) -> None:

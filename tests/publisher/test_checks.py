@@ -8,8 +8,8 @@ import pytest
 
 from support.deployment_events import vacuum
 from support.samples import NOON
-from tidegate.cleaning import command_for
 from tidegate.cleaning.plan import partition_path, plan_cleaning
+from tidegate.coordinator.readers import command_for
 from tidegate.errors import InvalidEventError
 from tidegate.events import CleaningReleased, VacuumFinished
 from tidegate.ops.contract import example_of

@@ -20,6 +20,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from support.kafka import create_topic
 from support.registry import RunningRegistry
 from support.samples import commit, deserialized, release
+from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import FormatError, RegistryRefusedError, TransientError
 from tidegate.events import CommitCompleted, SavepointRequested
 from tidegate.events.codec import encode_body
@@ -35,7 +36,6 @@ from tidegate.registry import (
     subject_of,
     wire_for,
 )
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.records import as_record
 from tidegate.savepoints import SavepointPolicyService
@@ -112,7 +112,7 @@ def test_a_service_consumes_and_produces_through_the_registry(
         }
     )
     loop = assemble(SavepointPolicyService.name, settings, KafkaBus(settings.connection()))
-    assert isinstance(loop, DeciderLoop)
+    assert isinstance(loop, CoordinatorLoop)
     with Publisher(
         bootstrap_servers, source="ingest", prefix=topic_prefix, registry=named
     ) as publisher:

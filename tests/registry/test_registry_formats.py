@@ -16,6 +16,7 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from support.samples import EveryThird, commit, events_on, memory_bus
+from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import ConfigError, FormatError, RegistryRefusedError, TransientError
 from tidegate.events import CommitCompleted, Event, SavepointRequested
 from tidegate.events.codec import encode, encode_body
@@ -24,7 +25,6 @@ from tidegate.events.schema import Writer, schema_text
 from tidegate.events.wire import OwnSchemas, Wire
 from tidegate.publisher import Message
 from tidegate.registry import RegistrySchemas, RegistrySettings, subject_of
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.retry import RetryPolicy
 
 TOPIC = "tidegate.commits"
@@ -146,10 +146,10 @@ class ComesBack(OwnSchemas):
         return self.behind.writer(key)
 
 
-def arrive(in_memory: RegistrySchemas, away: int, *values: bytes) -> tuple[Any, DeciderLoop[Any]]:
+def arrive(in_memory: RegistrySchemas, away: int, *values: bytes) -> tuple[Any, CoordinatorLoop]:
     bus = memory_bus(EveryThird.name)
     wire = Wire(ComesBack(in_memory, away))
-    loop = DeciderLoop(EveryThird(), bus, retries=QUICK, wire=wire)
+    loop = CoordinatorLoop(EveryThird(), bus, retries=QUICK, wire=wire)
     bus.send([Message(TOPIC, KEY, value) for value in values])
     return bus, loop
 

@@ -19,6 +19,7 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from support.samples import EveryThird, Recorder, commit, deserialized, memory_bus, work_off
+from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import FormatError, PermanentError
 from tidegate.events import CommitCompleted, Event, SavepointCreated, SavepointRequested
 from tidegate.events.codec import encode_body
@@ -29,7 +30,6 @@ from tidegate.ops.dead_letters.dead_letter import read_dead_letter
 from tidegate.ops.dead_letters.resolution import redriven_message
 from tidegate.ops.replay.events import SelectedEvent, Selection, select_events
 from tidegate.registry import RegistrySchemas, RegistrySettings, wire_for
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.memory.bus import MemoryBus
 
@@ -170,7 +170,7 @@ def test_deciders_and_executors_consume_and_produce_with_ids_in_headers(
 ) -> None:
     bus, recorder, wire = memory_bus(EveryThird.name), Recorder(), Wire(schemas)
     bus.send([wire.serialize(commit(number), TOPIC) for number in range(3)])
-    decider = DeciderLoop(EveryThird(), bus, wire=wire)
+    decider = CoordinatorLoop(EveryThird(), bus, wire=wire)
     while decider.step(0):
         pass
     work_off(ExecutorLoop(recorder, bus, wire=wire))

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from support.samples import memory_bus
+from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import ConfigError
 from tidegate.registry import RegistrySchemas, wire_for
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.service.assembly import DECIDERS, SERVICES, assemble
 from tidegate.service.settings import Settings
@@ -67,8 +67,8 @@ def test_where_the_id_goes_is_a_setting_with_two_values(tmp_path: Path) -> None:
 def test_every_service_speaks_through_the_configured_registry(tmp_path: Path, name: str) -> None:
     loop = assemble(name, load(tmp_path, SETTINGS), memory_bus(*DECIDERS))
 
-    assert isinstance(loop, DeciderLoop | ExecutorLoop)
-    wire = loop._wire if isinstance(loop, DeciderLoop) else loop._runner.wire
+    assert isinstance(loop, CoordinatorLoop | ExecutorLoop)
+    wire = loop._wire if isinstance(loop, CoordinatorLoop) else loop._runner.wire
     assert isinstance(wire._source, RegistrySchemas)
     assert loop._decoder.wire is wire
     loop.close()

@@ -11,13 +11,15 @@ import pytest
 
 from support.deployment import Deployment
 from support.samples import (
-    Count,
     EveryThird,
     Recorder,
     commit,
     message,
     savepoint_request,
 )
+from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.store import Store
+from tidegate.coordinator.subject import Effects
 from tidegate.errors import (
     ConfinementError,
     DeadLetterFlood,
@@ -30,13 +32,11 @@ from tidegate.errors import (
 from tidegate.events import Event
 from tidegate.events.topics import TOPICS, changelog
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit, Fault, fault_of
 from tidegate.runtime.input.dead_letters import counted
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.memory.bus import MemoryBus
-from tidegate.runtime.protocols import Decision
 
 ZERO, ONE = Partition("tidegate.commands", 0), Partition("tidegate.commands", 1)
 DEAD = "tidegate.dead-letters"
@@ -208,7 +208,7 @@ def test_a_batch_of_messages_that_the_client_cannot_read_stops_no_service() -> N
     names = [*(topic.name() for topic in TOPICS), changelog(EveryThird.name).name()]
     bus = Bomb(names, partitions=1)
     bus.send([message(commit(n)) for n in range(206)])
-    loop = DeciderLoop(EveryThird(), bus)
+    loop = CoordinatorLoop(EveryThird(), bus)
     while loop.step(0):
         pass
 
@@ -221,21 +221,21 @@ def test_a_batch_of_messages_that_the_client_cannot_read_stops_no_service() -> N
 class BadCode(EveryThird):
     """A decider with a bug that every event meets."""
 
-    def decide(self, state: Count, event: Event, at: datetime) -> Decision[Count]:  # noqa: ARG002 - the protocol's
+    def handle(self, event: Event, rows: Store, at: datetime) -> Effects:  # noqa: ARG002 - the protocol's
         raise ValueError("a bug")
 
 
 def test_no_number_of_restarts_drains_a_deciders_events_into_the_dead_letters(
     bus: MemoryBus,
 ) -> None:
-    def process_one_by_one(loop: DeciderLoop[Count]) -> None:
+    def process_one_by_one(loop: CoordinatorLoop) -> None:
         for number in range(100):  # each is acknowledged before the next comes
             bus.send([message(commit(number, TABLES[number]))])
             while loop.step(0):
                 pass
 
     for _ in range(4):
-        loop = DeciderLoop(BadCode(), bus)
+        loop = CoordinatorLoop(BadCode(), bus)
         with pytest.raises(DeadLetterFlood):
             process_one_by_one(loop)
         loop.close()

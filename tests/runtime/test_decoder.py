@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 
 from support.samples import EveryThird, commit, memory_bus, message
+from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import FormatError
 from tidegate.events import LockReleased, VacuumFinished
 from tidegate.events.codec import encode
@@ -16,7 +17,6 @@ from tidegate.events.message import Headers
 from tidegate.events.wire import Wire
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.input.decoder import Decoder
 
 PARTITIONS: Final = 7
@@ -95,7 +95,7 @@ def test_bytes_that_a_decoder_has_a_bug_for_are_dead_lettered_and_what_follows_g
         return contents(wire, value, headers)
 
     monkeypatch.setattr(Wire, "contents", trapped)
-    loop = DeciderLoop(EveryThird(), bus)
+    loop = CoordinatorLoop(EveryThird(), bus)
     loop.step(0)
     loop.close()
 

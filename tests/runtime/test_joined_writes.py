@@ -7,10 +7,10 @@ import threading
 import pytest
 
 from support.samples import EveryThird, commit, memory_bus, message
+from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import FencedError
 from tidegate.events.topics import changelog
 from tidegate.runtime.bus import Partition
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.memory.bus import MemoryBus
 
 CHANGELOG = changelog(EveryThird.name).name()
@@ -18,7 +18,7 @@ CHANGELOG = changelog(EveryThird.name).name()
 
 def test_where_one_partition_is_fenced_nothing_is_written_to_the_others() -> None:
     bus: MemoryBus = memory_bus(EveryThird.name, partitions=2)
-    loop = DeciderLoop(EveryThird(), bus)
+    loop = CoordinatorLoop(EveryThird(), bus)
     loop.step(0)
     bus.send([message(commit(0, f"lake.sales.t{number}")) for number in range(8)])
     assert all(bus.log(Partition("tidegate.commits", number)) for number in range(2))

@@ -8,10 +8,10 @@ import pytest
 from confluent_kafka import Producer
 
 from support.samples import EveryThird, commit, message
+from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.events.codec import encode
 from tidegate.ops.topics import create_topics
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.service.settings import TopicSettings
 
@@ -40,7 +40,7 @@ def set_aside(servers: str, prefix: str, poison: bytes) -> list[Record]:
     sender.produce(good.topic, good.value, good.key)
     assert sender.flush(20) == 0
     bus = KafkaBus({"bootstrap.servers": servers})
-    loop = DeciderLoop(EveryThird(), bus, prefix)
+    loop = CoordinatorLoop(EveryThird(), bus, prefix)
     deadline, taken = time.monotonic() + 30, 0
     while taken < 2:
         assert time.monotonic() < deadline

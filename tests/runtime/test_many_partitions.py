@@ -11,9 +11,9 @@ import pytest
 from support.kafka import create_topic
 from support.samples import EveryThird
 from support.waiting import wait_for
+from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import ConfigError
 from tidegate.events.topics import TOPICS, changelog
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.kafka.bus import KafkaBus
 
 pytestmark = pytest.mark.kafka
@@ -29,7 +29,7 @@ def held_with(servers: str, prefix: str, partitions: int) -> tuple[int, int]:
     bus = KafkaBus({"bootstrap.servers": servers})
     for name in names:
         wait_for(name, partial(is_known, bus, name))
-    loop = DeciderLoop(EveryThird(), bus, prefix)
+    loop = CoordinatorLoop(EveryThird(), bus, prefix)
 
     def owns_all() -> bool:
         loop.step(0.1)

@@ -7,16 +7,17 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import pytest
 
 from support.samples import (
-    Count,
     EveryThird,
     Recorder,
     commit,
+    counted_of,
     events_on,
     memory_bus,
     message,
     savepoint_request,
 )
 from support.waiting import wait_for
+from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import DeliveryError, StopService
 from tidegate.events.topics import TOPICS, changelog
 from tidegate.publisher import Message
@@ -28,7 +29,6 @@ from tidegate.runtime.bus import (
     Partition,
     Record,
 )
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letters import dead_letter
 from tidegate.runtime.memory.bus import MemoryBus, MemoryChangelog, MemorySubscription
@@ -63,15 +63,15 @@ class OvertakenBus(MemoryBus):
 def test_rule_4_a_changelog_is_read_after_its_earlier_owner_is_fenced() -> None:
     bus = OvertakenBus(TOPIC_NAMES, partitions=1)
     bus.send([message(commit(0))])
-    first = DeciderLoop(EveryThird(), bus)
+    first = CoordinatorLoop(EveryThird(), bus)
     first.step(0)
     bus.send([message(commit(1))])
     bus.last_act = lambda: first.step(0)  # its last write, at the last moment
-    second = DeciderLoop(EveryThird(), bus)
+    second = CoordinatorLoop(EveryThird(), bus)
     bus._members["tidegate.every-third"] = []  # the first has not noticed that it was expelled
     second.assigned({Partition("tidegate.commits", 0): 1, Partition("tidegate.locks", 0): 0})
 
-    assert second._owned[0].store.state(TABLE) == Count(counted=2)
+    assert counted_of(second._owned[0].store, TABLE) == 2
 
 
 class NoDeadLetters(MemoryBus):
@@ -86,7 +86,7 @@ class NoDeadLetters(MemoryBus):
 def test_rule_6_a_decider_acknowledges_no_message_whose_dead_letter_was_not_written() -> None:
     bus = NoDeadLetters(TOPIC_NAMES, partitions=1)
     bus.send([Message("tidegate.commits", b"k", b"junk"), message(commit(0))])
-    loop = DeciderLoop(EveryThird(), bus, retries=ONCE)
+    loop = CoordinatorLoop(EveryThird(), bus, retries=ONCE)
 
     with pytest.raises(DeliveryError):
         loop.step(0)
@@ -132,7 +132,7 @@ def test_what_a_decider_began_is_acknowledged_before_its_partition_is_given_away
 ) -> None:
     monkeypatch.setattr("tidegate.runtime.memory.bus.MemorySubscription", LateCommits)
     bus = memory_bus(EveryThird.name, partitions=1)
-    loop = DeciderLoop(EveryThird(), bus)
+    loop = CoordinatorLoop(EveryThird(), bus)
     loop.step(0)
     bus.send([message(commit(0))])
     loop._apply(bus.records("tidegate.commits"))  # as in the middle of a step

@@ -10,11 +10,11 @@ from confluent_kafka import KafkaError
 from confluent_kafka import Message as Received
 
 from support.samples import EveryThird, commit, memory_bus, message
+from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import FormatError, MessageTooLargeError
 from tidegate.events.topics import TOPICS, changelog
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
 from tidegate.runtime.input.dead_letters import (
     HEADERS_LEFT_OUT,
@@ -59,7 +59,7 @@ def limited_bus() -> LimitedBus:
 def test_where_not_even_the_dead_letter_fits_the_place_is_the_dead_letter(poison: Message) -> None:
     bus = limited_bus()
     bus.send([poison, *(message(commit(n)) for n in range(3))])
-    loop = DeciderLoop(EveryThird(), bus)
+    loop = CoordinatorLoop(EveryThird(), bus)
     while loop.step(0):
         pass
 

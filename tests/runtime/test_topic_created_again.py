@@ -13,9 +13,9 @@ from support.samples import (
     savepoint_request,
     work_off,
 )
+from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import OffsetGapError
 from tidegate.runtime.bus import Partition
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.topic_identity import TopicIdentity, require_same_topic
 
@@ -23,7 +23,7 @@ from tidegate.runtime.topic_identity import TopicIdentity, require_same_topic
 def test_a_decider_stops_before_it_acknowledges_anything_of_the_new_topic() -> None:
     bus = memory_bus(EveryThird.name, partitions=1)
     bus.send([message(commit(0))])
-    loop = DeciderLoop(EveryThird(), bus)
+    loop = CoordinatorLoop(EveryThird(), bus)
     loop.step(0)
     bus.recreate("tidegate.commits")
     bus.send([message(commit(number)) for number in range(3)])
@@ -50,7 +50,7 @@ def test_an_executor_stops_before_it_acknowledges_anything_of_the_new_topic() ->
 def test_a_decider_stops_where_its_changelog_was_created_again() -> None:
     bus = memory_bus(EveryThird.name, partitions=1)
     bus.send([message(commit(0))])
-    loop = DeciderLoop(EveryThird(), bus)
+    loop = CoordinatorLoop(EveryThird(), bus)
     loop.step(0)
     bus.recreate("tidegate.every-third.changelog")
     bus.send([message(commit(1))])

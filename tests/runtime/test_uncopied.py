@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import pytest
 
 from support.samples import (
-    Count,
     EveryThird,
     Recorder,
     commit,
@@ -17,10 +16,10 @@ from support.samples import (
     savepoint_request,
 )
 from support.samples import work_off as work_off_commands
+from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.events.topics import TOPICS
 from tidegate.publisher import Message
 from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input import uncopied
 from tidegate.runtime.input.dead_letters import OFFSETS_HEADER, counted
@@ -110,7 +109,7 @@ def offsets_of(bus: MemoryBus) -> list[int]:
     return sorted(found)
 
 
-def kill(loop: DeciderLoop[Count] | ExecutorLoop) -> None:
+def kill(loop: CoordinatorLoop | ExecutorLoop) -> None:
     """As a SIGKILL: it writes and commits no more."""
     subscription = loop._subscription
     assert isinstance(subscription, MemorySubscription)
@@ -126,7 +125,7 @@ def test_a_decider_that_stops_in_order_leaves_every_invalid_message_in_the_dead_
 ) -> None:
     for number in range(3):
         bus.send([*junk(COMMITS, 300), message(commit(number))])
-    loop = DeciderLoop(EveryThird(), bus)
+    loop = CoordinatorLoop(EveryThird(), bus)
     while loop.step(0):
         pass
     loop.close()
@@ -160,12 +159,12 @@ def test_what_was_recorded_is_written_after_a_minute_and_only_once(
 ) -> None:
     monkeypatch.setattr(uncopied, "PERIOD_SECONDS", 0.2)
     bus.send(junk(COMMITS, 100))
-    loop = DeciderLoop(EveryThird(), bus)
+    loop = CoordinatorLoop(EveryThird(), bus)
     while len(bus.records(DEAD)) <= OF_A_KEY:
         loop.step(0.01)
     loop.step(0)
     kill(loop)
-    successor = DeciderLoop(EveryThird(), bus)
+    successor = CoordinatorLoop(EveryThird(), bus)
     successor.step(0)
     successor.close()
 
@@ -177,7 +176,7 @@ def test_invalid_messages_between_valid_ones_are_written_before_their_offsets_be
 ) -> None:
     for number in range(2000):
         bus.send([*junk(COMMITS, 1), message(commit(number))])
-    loop = DeciderLoop(EveryThird(), bus)
+    loop = CoordinatorLoop(EveryThird(), bus)
     while loop.step(0):
         longest = max(map(len, bus.commit_metadata["tidegate.every-third"].values()))
         assert longest <= 2000
@@ -187,8 +186,9 @@ def test_invalid_messages_between_valid_ones_are_written_before_their_offsets_be
     assert len(bus.records(DEAD)) < 50
 
 
-def test_every_input_topic_has_dead_letters_with_the_fault_in_them(bus: MemoryBus) -> None:
-    loop = DeciderLoop(EveryThird(), bus)
+def test_every_input_topic_has_dead_letters_with_the_fault_in_them() -> None:
+    bus = memory_bus(EveryThird.name, partitions=1)
+    loop = CoordinatorLoop(EveryThird(), bus)
     for topic in TOPICS:
         bus.send([Message(topic.name(), None, None, (), 0)])
     while loop.step(0):

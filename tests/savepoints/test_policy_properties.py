@@ -21,7 +21,6 @@ from tidegate.events import (
     SavepointRemoved,
     SavepointRequested,
 )
-from tidegate.runtime.decider.state_record import StateRecord, record_adapter
 from tidegate.savepoints import (
     PolicyRule,
     SavepointPolicy,
@@ -33,7 +32,6 @@ from tidegate.savepoints.policy_state import PolicyState
 
 START = datetime(2026, 2, 27, 22, 10, tzinfo=UTC)
 TABLE = "lake.sales.orders"
-ADAPTER = record_adapter(PolicyState)
 KEEPS = st.one_of(st.none(), st.integers(1, 4))
 LIFETIMES = st.one_of(st.none(), st.integers(1, 24 * 20).map(lambda n: timedelta(hours=n)))
 
@@ -161,8 +159,8 @@ class World:
         else:
             decision = self.service.decide(self.state, event, self.at)
         # what is written to the changelog is what is read back
-        written = ADAPTER.dump_json(StateRecord({}, decision.state))
-        self.state = ADAPTER.validate_json(written).state
+        written = decision.state.model_dump_json()
+        self.state = PolicyState.model_validate_json(written)
         assert self.state == decision.state
         for command in decision.commands:
             self.said.append(command.event_id)

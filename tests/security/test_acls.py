@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 from support.json_lines import json_lines
 from tidegate.bridges import hudi, position
-from tidegate.cleaning import Cleaner, ReaderGate
+from tidegate.cleaning import Cleaner
 from tidegate.cli import app
+from tidegate.coordinator.readers import ReaderGate
 from tidegate.errors import ConfigError
 from tidegate.events.roles import Role
 from tidegate.events.topics import OUTCOME_TOPIC, TOPICS, topic_of

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tidegate.cleaning import Cleaner, ReaderGate
+from tidegate.cleaning import Cleaner
+from tidegate.coordinator.readers import ReaderGate
 from tidegate.restores import Restorer
 from tidegate.savepoints import SavepointPolicyService, SavepointWriter
 from tidegate.service import catalogue

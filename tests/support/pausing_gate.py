@@ -11,10 +11,11 @@ from datetime import datetime
 from pathlib import Path
 from unittest.mock import patch
 
-from tidegate.cleaning import GateState, ReaderGate
 from tidegate.cli import main
+from tidegate.coordinator.readers import ReaderGate
+from tidegate.coordinator.store import Store
+from tidegate.coordinator.subject import Effects
 from tidegate.events import Event, LockReleased
-from tidegate.runtime.protocols import Decision
 
 LOCK = 0
 
@@ -25,18 +26,16 @@ def reached(go_on: Path) -> Path:
 
 
 def main_with_a_pause(go_on: Path) -> None:
-    decide = ReaderGate.decide
+    handle = ReaderGate.handle
 
-    def pausing(
-        gate: ReaderGate, state: GateState, event: Event, at: datetime
-    ) -> Decision[GateState]:
+    def pausing(gate: ReaderGate, event: Event, rows: Store, at: datetime) -> Effects:
         if isinstance(event, LockReleased) and event.lock_id == LOCK:
             reached(go_on).touch()
             while not go_on.exists():
                 time.sleep(0.05)
-        return decide(gate, state, event, at)
+        return handle(gate, event, rows, at)
 
-    with patch.object(ReaderGate, "decide", pausing):
+    with patch.object(ReaderGate, "handle", pausing):
         main()
 
 

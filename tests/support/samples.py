@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import ClassVar
 
+from tidegate.coordinator.store import Kind, Store
+from tidegate.coordinator.subject import Effects
 from tidegate.events import (
     Command,
     CommitCompleted,
@@ -16,7 +18,6 @@ from tidegate.events import (
     Outcome,
     SavepointCreated,
     SavepointRequested,
-    Value,
 )
 from tidegate.events.message import event_of
 from tidegate.events.topics import TOPICS, changelog, topic_of
@@ -24,7 +25,6 @@ from tidegate.events.wire import Wire
 from tidegate.publisher import Message
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.memory.bus import MemoryBus
-from tidegate.runtime.protocols import Decision
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -81,29 +81,38 @@ def memory_bus(*deciders: str, partitions: int = 3) -> MemoryBus:
     return MemoryBus([*topics, *(changelog(name).name() for name in deciders)], partitions)
 
 
-class Count(Value, frozen=True):
-    """How many events of a table arrived since the last command."""
-
-    counted: int = 0
-
-
 class EveryThird:
     """Publishes a command for every third event of a table, which shows any miscount."""
 
     name: ClassVar[str] = "every-third"
     consumes: ClassVar[tuple[type[Event], ...]] = (CommitCompleted, LockReleased)
-    state_type = Count
+    kinds: ClassVar[Sequence[Kind]] = (Kind("counted", ("events",)),)
 
-    def initial(self) -> Count:
-        return Count()
+    def restored(self, rows: Store) -> None:
+        pass
 
-    def decide(self, state: Count, event: Event, at: datetime) -> Decision[Count]:
-        if state.counted < 2:
-            return Decision(Count(counted=state.counted + 1))
+    def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
+        counted = counted_of(rows, event.table)
+        if counted < 2:
+            rows.put("counted", event.table, columns=(counted + 1,))
+            return Effects()
+        rows.drop("counted", event.table)
         command = SavepointRequested.about(
             event, instant=None, requested_by="third", source=self.name, occurred_at=at
         )
-        return Decision(Count(), (command,))
+        return Effects([command])
+
+    def next_due(self, rows: Store) -> int | None:  # noqa: ARG002 - the protocol's
+        return None
+
+    def due(self, rows: Store, at: datetime) -> Effects:  # noqa: ARG002 - the protocol's
+        return Effects()
+
+
+def counted_of(rows: Store, table: str = "lake.sales.orders") -> int:
+    """How many events of a table `EveryThird` has seen since its last command."""
+    found = rows.one("select events from counted where tbl = ?", table)
+    return 0 if found is None else int(found[0])
 
 
 @dataclass

@@ -10,8 +10,8 @@ from pathlib import Path
 from support.acid import build
 from support.metastore import HiveEngine, product
 from tidegate.cleaning import Cleaner
-from tidegate.cleaning.gate import command_for
 from tidegate.compute.parallel_map import ThreadMap
+from tidegate.coordinator.readers import command_for
 from tidegate.errors import DeliveryError, InvalidEventError
 from tidegate.events import Event, LockReleased, Outcome, VacuumFinished
 from tidegate.hive_bridge.baseline import Baseline

@@ -120,7 +120,8 @@ def clean(
     config: ConfigFile = None,
 ) -> None:
     """Show what would be removed once a vacuum's holds are gone. Exit code 1 if refused."""
-    from tidegate.cleaning import Cleaner, command_for  # noqa: PLC0415 - needs fsspec
+    from tidegate.cleaning import Cleaner  # noqa: PLC0415 - needs fsspec
+    from tidegate.coordinator.readers import command_for  # noqa: PLC0415
     from tidegate.events import VacuumFinished  # noqa: PLC0415
     from tidegate.service.assembly import table_work  # noqa: PLC0415
 

@@ -63,11 +63,11 @@ def waiting(
         with LaterLines() as lines:
             for store in stores:
                 for vacuum in stored_vacuums(store):
-                    if vacuum.waiting.since <= latest:
+                    if vacuum.since <= latest:
                         lines.add(vacuum.age, vacuum.pending().as_json())
             count = lines.write()
     else:
-        oldest = OldestVacuums(limit, lambda vacuum: vacuum.waiting.since <= latest)
+        oldest = OldestVacuums(limit, lambda vacuum: vacuum.since <= latest)
         others: list[HeldTable | QuarantinedDirectories] = []
         for store in stores:
             oldest.take(store)

@@ -1,13 +1,15 @@
-"""Deciders and executors that are measured while they work."""
+"""Subjects and executors that are measured while they work."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Final, Generic, TypeVar, cast
+from typing import Final, cast
 
+from tidegate.coordinator.store import Store
+from tidegate.coordinator.subject import Effects, Subject
 from tidegate.events import (
     CleaningMode,
     CleaningUndone,
@@ -20,30 +22,15 @@ from tidegate.events import (
 )
 from tidegate.monitoring import catalog
 from tidegate.monitoring.observed import ObservedService
-from tidegate.runtime.protocols import (
-    Decider,
-    Decision,
-    Executor,
-    Pieces,
-    PiecewiseDecider,
-    PiecewiseTimedDecider,
-    TimedDecider,
-)
+from tidegate.runtime.protocols import Executor
 
-S = TypeVar("S")
 _DONE: Final = "succeeded"
 _FAILED: Final = "failed"
 
 
-def measured_decider(decider: Decider[S], service: ObservedService) -> Decider[S]:
-    """Measure how long after its event each command and outcome of a decider is published."""
-    if isinstance(decider, PiecewiseTimedDecider):
-        return cast("Decider[S]", _PiecewiseTimedDecider(decider, service))
-    if isinstance(decider, PiecewiseDecider):
-        return cast("Decider[S]", _PiecewiseDecider(decider, service))
-    if isinstance(decider, TimedDecider):
-        return cast("Decider[S]", _TimedDecider(decider, service))
-    return cast("Decider[S]", _Decider(decider, service))  # what it declares is the instance's
+def measured_subject(subject: Subject, service: ObservedService) -> Subject:
+    """Measure how long after its event each command and outcome of a subject is published."""
+    return cast("Subject", _Subject(subject, service))  # what it declares is the instance's
 
 
 def measured_executor(executor: Executor, service: ObservedService) -> Executor:
@@ -51,75 +38,27 @@ def measured_executor(executor: Executor, service: ObservedService) -> Executor:
     return cast("Executor", _Executor(executor, service))
 
 
-class _Decider(Generic[S]):
-    def __init__(self, decider: Decider[S], service: ObservedService) -> None:
-        self._decider, self._causes, self._traces = decider, service.causes, service.traces
-        self.name, self.consumes = decider.name, decider.consumes
+class _Subject:
+    def __init__(self, subject: Subject, service: ObservedService) -> None:
+        self._subject, self._causes, self._traces = subject, service.causes, service.traces
+        self.name, self.consumes, self.kinds = subject.name, subject.consumes, subject.kinds
+        self.restored, self.next_due = subject.restored, subject.next_due
+        self.due = subject.due  # no event: no latency to measure
 
-    @property
-    def state_type(self) -> type[S]:
-        return self._decider.state_type
-
-    def initial(self) -> S:
-        return self._decider.initial()
-
-    def decide(self, state: S, event: Event, at: datetime) -> Decision[S]:
+    def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
         if self._traces is None:
-            return self._decide(state, event, at)
+            return self._handle(event, rows, at)
         with self._traces.processing("decides", event) as span:
-            decision = self._decide(state, event, at)
-            for command in (*decision.commands, *decision.outcomes):
-                self._traces.follows(command.event_id, span)
-        return decision
+            effects = self._handle(event, rows, at)
+            for message in (*effects.commands, *effects.outcomes):
+                self._traces.follows(message.event_id, span)
+        return effects
 
-    def _decide(self, state: S, event: Event, at: datetime) -> Decision[S]:
-        decision = self._decider.decide(state, event, at)
-        for command in (*decision.commands, *decision.outcomes):
-            self._causes.remember(command.event_id, at.timestamp())
-        return decision
-
-
-class _PiecewiseDecider(_Decider[S]):
-    def __init__(self, decider: PiecewiseDecider[S], service: ObservedService) -> None:
-        super().__init__(decider, service)
-        self._pieces = decider
-
-    def prepare(self, state: S, pieces: Pieces) -> S:
-        return self._pieces.prepare(state, pieces)
-
-    def parse_piece(self, name: str, record: bytes) -> object:
-        return self._pieces.parse_piece(name, record)
-
-    def dump_piece(self, piece: object) -> bytes:
-        return self._pieces.dump_piece(piece)
-
-    def most_bytes(self, piece: object) -> int:
-        return self._pieces.most_bytes(piece)
-
-
-class _PiecewiseTimedDecider(_PiecewiseDecider[S]):
-    def __init__(self, decider: PiecewiseTimedDecider[S], service: ObservedService) -> None:
-        super().__init__(decider, service)
-        self._timed = decider
-
-    def due_ms(self, table: str, name: str, pieces: Pieces) -> int | None:
-        return self._timed.due_ms(table, name, pieces)
-
-    def decide_due(self, state: S, table: str, names: Collection[str], at: datetime) -> Decision[S]:
-        return self._timed.decide_due(state, table, names, at)  # no event: no latency to measure
-
-
-class _TimedDecider(_Decider[S]):
-    def __init__(self, decider: TimedDecider[S], service: ObservedService) -> None:
-        super().__init__(decider, service)
-        self._timed = decider
-
-    def due(self, table: str, state: S) -> datetime | None:
-        return self._timed.due(table, state)
-
-    def tick(self, table: str, state: S, at: datetime) -> Decision[S]:
-        # nothing caused it now: there is no latency to measure
-        return self._timed.tick(table, state, at)
+    def _handle(self, event: Event, rows: Store, at: datetime) -> Effects:
+        effects = self._subject.handle(event, rows, at)
+        for message in (*effects.commands, *effects.outcomes):
+            self._causes.remember(message.event_id, at.timestamp())
+        return effects
 
 
 class _Executor:

@@ -238,6 +238,10 @@ class ObservedBus:
         """The number of partitions of a topic."""
         return self._bus.partitions(topic)
 
+    def max_message_bytes(self, topic: str) -> int:
+        """The largest message that a topic accepts."""
+        return self._bus.max_message_bytes(topic)
+
     def watermarks(self, partitions: Collection[Partition]) -> Mapping[Partition, Watermarks]:
         """The first and the end offsets of partitions."""
         return self._bus.watermarks(partitions)

@@ -178,6 +178,15 @@ class Bus(Protocol):
         """
         ...
 
+    def max_message_bytes(self, topic: str) -> int:
+        """The largest message that a topic accepts.
+
+        Raises:
+            TransientError: the broker did not answer.
+            StopService: the topic's settings may not be described.
+        """
+        ...
+
     def watermarks(self, partitions: Collection[Partition]) -> Mapping[Partition, Watermarks]:
         """The first and the end offsets of partitions.
 

@@ -21,8 +21,7 @@ from tidegate.events import (
 )
 from tidegate.events.limits import Text
 from tidegate.hudi.instant_time import is_in_the_future
-from tidegate.runtime.protocols import Decision
-from tidegate.savepoints.policy_state import PolicyState
+from tidegate.savepoints.policy_state import Decision, PolicyState
 from tidegate.tables.scope import covers_name, covers_place
 
 _MAX_REASON: Final = 1_000
@@ -71,7 +70,7 @@ class CondemnedRules(Value, frozen=True):
 
 def decide_on_condemned(
     action: CondemnedAction, state: PolicyState, event: CommitCondemned, at: datetime, source: str
-) -> Decision[PolicyState]:
+) -> Decision:
     """Request the plan or the restore, once per commit.
 
     The request covers no commit later than the newest one published when it is made (`seen_up_to`):

@@ -1,4 +1,4 @@
-"""The savepoint policy: a decider that requests savepoints, and their removal when it is due."""
+"""The savepoint policy: requests savepoints, and their removal when it is due."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ from tidegate.events import (
 )
 from tidegate.events.reasons import Reason
 from tidegate.hudi.instant_time import is_in_the_future
-from tidegate.runtime.protocols import Decision
 from tidegate.savepoints.condemned import CondemnedAction, CondemnedRules, decide_on_condemned
-from tidegate.savepoints.policy_state import PolicyState, RememberedSavepoint, TierState
+from tidegate.savepoints.policy_state import Decision, PolicyState, RememberedSavepoint, TierState
 from tidegate.savepoints.retention import expires_at, newest_of_tiers, removals
 from tidegate.savepoints.rules import PolicyRule, SavepointPolicy, Tier
 from tidegate.savepoints.schedule import Wanted, periods_of, wanted
@@ -60,7 +59,6 @@ class SavepointPolicyService:
         CommitCondemned,
         RestoreAwaitingApproval,
     )
-    state_type: type[PolicyState] = PolicyState
 
     def __init__(self, policy: SavepointPolicy, condemned: CondemnedRules | None = None) -> None:
         """Take the policy and the rules for condemned commits (by default no reaction).
@@ -73,7 +71,7 @@ class SavepointPolicyService:
         """The state before the first event."""
         return PolicyState()
 
-    def decide(self, state: PolicyState, event: Event, at: datetime) -> Decision[PolicyState]:
+    def decide(self, state: PolicyState, event: Event, at: datetime) -> Decision:
         """Request the savepoints and removals that are due, and record the event.
 
         Raises:
@@ -92,7 +90,7 @@ class SavepointPolicyService:
         times = (self._due(rule, state, e) for e in state.kept if e.instant not in newest)
         return min((time_ for time_ in times if time_ is not None), default=None)
 
-    def tick(self, table: str, state: PolicyState, at: datetime) -> Decision[PolicyState]:
+    def tick(self, table: str, state: PolicyState, at: datetime) -> Decision:
         """Request the removal of expired savepoints."""
         return self._removals(table, state, at)
 
@@ -114,11 +112,11 @@ class SavepointPolicyService:
         event: Event,  # noqa: ARG002 - for the kinds that are consumed
         state: PolicyState,
         at: datetime,  # noqa: ARG002
-    ) -> Decision[PolicyState]:
+    ) -> Decision:
         return Decision(state)
 
     @_apply.register
-    def _(self, event: CommitCompleted, state: PolicyState, at: datetime) -> Decision[PolicyState]:
+    def _(self, event: CommitCompleted, state: PolicyState, at: datetime) -> Decision:
         rule = self.policy.rule_of(event.table)
         answers = self._answers_condemned(event)
         if answers and event.instant > state.newest and not is_in_the_future(event.instant, at):
@@ -139,18 +137,16 @@ class SavepointPolicyService:
         return Decision(_after(state, event, what, requests, at), requests)
 
     @_apply.register
-    def _(self, event: CommitCondemned, state: PolicyState, at: datetime) -> Decision[PolicyState]:
+    def _(self, event: CommitCondemned, state: PolicyState, at: datetime) -> Decision:
         action = self.condemned.action_of(event.table, event.location)
         return decide_on_condemned(action, state, event, at, self.name)
 
     @_apply.register
-    def _(
-        self, event: RestoreAwaitingApproval, state: PolicyState, at: datetime
-    ) -> Decision[PolicyState]:
+    def _(self, event: RestoreAwaitingApproval, state: PolicyState, at: datetime) -> Decision:
         return Decision(state.with_awaited(event.savepoint, event.expires_at, at))
 
     @_apply.register
-    def _(self, event: SavepointCreated, state: PolicyState, at: datetime) -> Decision[PolicyState]:
+    def _(self, event: SavepointCreated, state: PolicyState, at: datetime) -> Decision:
         if self._answers_condemned(event):
             state = state.with_lasting(event)
         try:
@@ -164,7 +160,7 @@ class SavepointPolicyService:
         event: SavepointRejected,
         state: PolicyState,
         at: datetime,  # noqa: ARG002
-    ) -> Decision[PolicyState]:
+    ) -> Decision:
         lost = {tier for tier, last in state.tiers.items() if last.request == event.caused_by}
         if not lost:
             return Decision(state)
@@ -180,7 +176,7 @@ class SavepointPolicyService:
         event: SavepointRemoved,
         state: PolicyState,
         at: datetime,  # noqa: ARG002
-    ) -> Decision[PolicyState]:
+    ) -> Decision:
         return Decision(state.without(event.instant))
 
     @_apply.register
@@ -189,7 +185,7 @@ class SavepointPolicyService:
         event: SavepointRemovalRejected,
         state: PolicyState,
         at: datetime,  # noqa: ARG002
-    ) -> Decision[PolicyState]:
+    ) -> Decision:
         return Decision(state.without(event.instant) if event.reason in _GONE else state)
 
     @_apply.register(RestorePlanned)
@@ -200,7 +196,7 @@ class SavepointPolicyService:
         event: RestorePlanned | RestoreRejected | RestoreFailed,
         state: PolicyState,
         at: datetime,
-    ) -> Decision[PolicyState]:
+    ) -> Decision:
         # the requester of a plan or of a restore that did not run may soon need the savepoint
         return Decision(state.with_wanted(event.savepoint, at))
 
@@ -224,7 +220,7 @@ class SavepointPolicyService:
                 commit, **common, instant=commit.instant, tiers=what.tiers, review=review
             )
 
-    def _removals(self, table: str, state: PolicyState, at: datetime) -> Decision[PolicyState]:
+    def _removals(self, table: str, state: PolicyState, at: datetime) -> Decision:
         rule = self.policy.rule_of(table)
         found = {removal.instant: removal.why for removal in removals(rule, state.kept, at)}
         due = [

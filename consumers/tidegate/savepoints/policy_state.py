@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from pydantic import (
     AwareDatetime,
@@ -14,7 +14,7 @@ from pydantic import (
     model_serializer,
 )
 
-from tidegate.events import KeptSavepoint, SavepointCreated, Value
+from tidegate.events import Command, KeptSavepoint, Outcome, SavepointCreated, Value
 from tidegate.events.limits import HudiInstant, Location, Text
 from tidegate.events.savepoint_marks import LifetimeSeconds, PolicyName, TierName
 from tidegate.hudi.instant_time import is_after, is_instant, is_long_ago
@@ -229,6 +229,14 @@ class PolicyState(Value, frozen=True):
             lifetime_seconds=event.lifetime_seconds,
             cause=event.event_id,
         )
+
+
+class Decision(NamedTuple):
+    """What follows from one event: the table's next state, and what to publish."""
+
+    state: PolicyState
+    commands: Sequence[Command] = ()
+    outcomes: Sequence[Outcome] = ()
 
 
 def _reviewed(

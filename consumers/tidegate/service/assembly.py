@@ -8,21 +8,25 @@ from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from tidegate.authorization import Authorizer, TrustedKey
 from tidegate.bridges import HudiBridgeLoop
 from tidegate.bridges.facts import FactsReader
-from tidegate.cleaning import Cleaner, ReaderGate
-from tidegate.cleaning.gate_alarms import AlarmRule, Alarms
+from tidegate.cleaning import Cleaner
 from tidegate.cleaning.hold_lookup import HoldLookup
 from tidegate.cleaning.rules import CleaningRule, CleaningRules
 from tidegate.compute.parallel_map import AdaptiveMap, SparkMap
 from tidegate.compute.spark import lazy_session
+from tidegate.coordinator.alarms import AlarmRule, Alarms
+from tidegate.coordinator.loop import CoordinatorLoop, Sign
+from tidegate.coordinator.readers import ReaderGate
+from tidegate.coordinator.savepoints import SavepointSubject
+from tidegate.coordinator.subject import Subject
 from tidegate.errors import ConfigError
 from tidegate.events import CleaningMode
 from tidegate.hudi_bridge.watched import SOURCE as HUDI_BRIDGE
-from tidegate.monitoring.measured import measured_decider, measured_executor
+from tidegate.monitoring.measured import measured_executor, measured_subject
 from tidegate.monitoring.observed import ObservedBus, ObservedService
 from tidegate.monitoring.process import ProcessMonitoring
 from tidegate.publisher import Publisher
@@ -32,10 +36,9 @@ from tidegate.restores import (
     Restorer,
 )
 from tidegate.runtime.bus import Bus
-from tidegate.runtime.decider.loop import DeciderLoop, Sign
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
-from tidegate.runtime.protocols import Decider, Executor
+from tidegate.runtime.protocols import Executor
 from tidegate.runtime.retry import BROKER_RETRIES, TABLE_RETRIES, RetryPolicy
 from tidegate.savepoints import (
     PolicyRule,
@@ -294,22 +297,23 @@ def _restorer(settings: Settings, bus: Bus, observed: ObservedService | None) ->
     return _executor(restorer, settings, bus, observed)
 
 
-def decider_of(name: str, settings: Settings) -> Decider[Any]:
-    """Build the decider of this name."""
+def subject_of(name: str, settings: Settings) -> Subject:
+    """Build the subject of this name."""
     if name == ReaderGate.name:
         return ReaderGate(alarms=alarms(settings))
-    return SavepointPolicyService(savepoint_policy(settings), condemned_rules(settings))
+    policy = SavepointPolicyService(savepoint_policy(settings), condemned_rules(settings))
+    return SavepointSubject(policy)
 
 
-def _decider(name: str, settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
-    decider = decider_of(name, settings)
+def _coordinator(name: str, settings: Settings, bus: Bus, observed: ObservedService | None) -> Loop:
+    subject = subject_of(name, settings)
     if observed:
-        decider, bus = measured_decider(decider, observed), ObservedBus(bus, observed)
-    retries, limit = limits(decider.name, settings, BROKER_RETRIES)
+        subject, bus = measured_subject(subject, observed), ObservedBus(bus, observed)
+    retries, limit = limits(subject.name, settings, BROKER_RETRIES)
     prefix, wire = settings.topics.prefix, wire_for(settings.registry)
     sign = _signer(settings)
-    return DeciderLoop(
-        decider,
+    return CoordinatorLoop(
+        subject,
         bus,
         prefix,
         retries=retries,
@@ -321,7 +325,7 @@ def _decider(name: str, settings: Settings, bus: Bus, observed: ObservedService 
 
 
 def _signer(settings: Settings) -> Sign | None:
-    """How a decider signs its commands; None: it has no key.
+    """How the coordinator signs its commands; None: it has no key.
 
     Raises:
         ConfigError: the key can't be read; or signatures are required and there is no key, or it is
@@ -348,10 +352,10 @@ _Assembly = Callable[[Settings, Bus, ObservedService | None], Loop]
 
 SERVICES: Final[Mapping[str, _Assembly]] = MappingProxyType(
     {
-        SavepointPolicyService.name: partial(_decider, SavepointPolicyService.name),
+        SavepointPolicyService.name: partial(_coordinator, SavepointPolicyService.name),
         SavepointWriter.name: _savepoint_writer,
         Restorer.name: _restorer,
-        ReaderGate.name: partial(_decider, ReaderGate.name),
+        ReaderGate.name: partial(_coordinator, ReaderGate.name),
         Cleaner.name: _cleaner,
     }
 )

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeVar, cast
-from weakref import ref
+from typing import TypeVar, cast
 
 import pytest
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 
-from tidegate.cleaning import ReaderGate
+from tidegate.coordinator.readers import ReaderGate
+from tidegate.coordinator.store import Kind, Position, Store, row_key
 from tidegate.errors import FormatError, StopService, TransientError
 from tidegate.events.keys import partition_of
 from tidegate.ops.doctor import Extras, Finding, Status, changelogs, examine
@@ -35,12 +34,6 @@ from tidegate.ops.doctor.roots import PROBE, check_root
 from tidegate.ops.topics.acls import Acl
 from tidegate.registry import RegistrySettings
 from tidegate.runtime.bus import Partition, Record, Watermarks
-from tidegate.runtime.decider.state_store import (
-    PARTITIONS_KEY,
-    StateStore,
-    state_store_for,
-    store_of,
-)
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.read_to_end import STABLE
 from tidegate.service.assembly import DECIDERS, SERVICES
@@ -191,20 +184,19 @@ def remembered(
     *entries: tuple[bytes, bytes], watermarks: Watermarks = LOCKS_NOW, start: int | None = 4
 ) -> ChangelogSummary:
     seen = ChangelogSummary()
-    store = state_store_for(GATE.state_type, GATE.initial())
+    store = Store(GATE.kinds)
     store.restore(seen.measured(entries))
     seen.add(store)
-    seen.compare(store, [("lake.locks", watermarks, start)])
+    seen.compare(store.position, [("lake.locks", watermarks, start)])
     return seen
 
 
-POSITIONS = (b"\x00positions", b'{"lake.locks": 4}')
-IDS = (b"\x00topic-ids", b'{"lake.locks": "today"}')
-ORDERS = (b"lake.sales.orders", b'{"applied": {}, "state": {}}')
+POSITION = Position({"lake.locks": 4}, {"lake.locks": "today"}).record()
+ORDERS = (b"lake.sales.orders\x00done\x007", b"[1]")
 
 
 def test_a_memory_that_fits_its_topics_is_well() -> None:
-    found = remembered(IDS, ORDERS, POSITIONS).finding("reader-gate", 2**24)
+    found = remembered(ORDERS, POSITION).finding("reader-gate", 2**24)
 
     assert found == Finding("state reader-gate", Status.OK, "1 tables can be restored")
 
@@ -213,13 +205,13 @@ def test_a_memory_that_fits_its_topics_is_well() -> None:
     ("seen", "shown"),
     [
         pytest.param(
-            remembered(IDS, POSITIONS, watermarks=Watermarks("tomorrow", 0, 10)),
+            remembered(POSITION, watermarks=Watermarks("tomorrow", 0, 10)),
             "lake.locks was deleted and created again",
             id="another topic of that name",
         ),
-        pytest.param(remembered(IDS), "was written only up to 0", id="a memory that was lost"),
+        pytest.param(remembered(), "was written only up to 0", id="a memory that was lost"),
         pytest.param(
-            remembered(IDS, POSITIONS, watermarks=Watermarks("today", 5, 10)),
+            remembered(POSITION, watermarks=Watermarks("today", 5, 10)),
             "it holds 5 to 10: events would be skipped",
             id="events that are gone",
         ),
@@ -235,16 +227,17 @@ def test_a_memory_that_does_not_fit_its_topics_fails(seen: ChangelogSummary, sho
     assert shown in found.seen
 
 
-@pytest.mark.parametrize("key", [b"\x00positions", b"lake.sales.orders"])
+@pytest.mark.parametrize("key", [POSITION[0], ORDERS[0]])
 def test_a_memory_that_cannot_be_read_is_seen(key: bytes) -> None:
     with pytest.raises((FormatError, StopService), match="can't be read"):
-        remembered((key, b"{half"))
+        remembered((key, b"[half"), (POSITION[0], b"{}"))
 
 
 def test_a_table_that_takes_more_than_half_of_what_is_allowed_is_a_warning() -> None:
-    most = 2 * len(ORDERS[1])
-    small = remembered(IDS, ORDERS, POSITIONS).finding("reader-gate", most)
-    large = remembered(IDS, ORDERS, POSITIONS).finding("reader-gate", most - 1)
+    row = (row_key("lake.sales.orders", "vacuum", 7), b"[1,2]\n" + 1000 * b"x")
+    most = 2 * len(row[1])
+    small = remembered(row, POSITION).finding("reader-gate", most)
+    large = remembered(row, POSITION).finding("reader-gate", most - 1)
 
     assert (small.state, large.state) == (Status.OK, Status.WARN)
     assert "the record of lake.sales.orders has" in large.seen
@@ -541,10 +534,8 @@ def test_a_root_on_hdfs_fails_also_where_the_risk_is_accepted() -> None:
 
 def test_a_state_that_was_made_for_fewer_partitions_fails_and_says_how_to_move_it() -> None:
     summary = ChangelogSummary()
-    made_for_two = (PARTITIONS_KEY, b"2")
-
-    store = store_of(GATE)
-    store.restore([made_for_two, IDS, POSITIONS])
+    store = Store(GATE.kinds)
+    store.restore([Position(partitions=2).record()])
     summary.add(store, partitions=6)
     other = ChangelogSummary()
     other.merge(summary)
@@ -601,12 +592,10 @@ def test_the_state_of_two_hundred_partitions_takes_few_readers_and_three_request
     def read(_: object, spans: Mapping[Partition, range], **__: str) -> Iterator[Record]:
         readers.append(len(spans))
         for part in spans:  # interleaved, as a broker gives them
-            yield Record(part, 0, b"\x00partitions", b"200", (), 0)
+            yield Record(part, 0, row_key(f"lake.db.t{part.number}", "done", 7), b"[1]", (), 0)
         for part in spans:
-            own = {"locks": 4, "vacuums": 11 if part.number == 150 else 0}
-            applied = json.dumps({f"lake.{name}": at for name, at in own.items()}).encode()
-            yield Record(part, 1, b"\x00positions", applied, (), 0)
-            yield Record(part, 2, f"lake.db.t{part.number}".encode(), ORDERS[1], (), 0)
+            own = {"lake.locks": 4, "lake.vacuums": 11 if part.number == 150 else 0}
+            yield Record(part, 1, *Position(own, partitions=200).record(), (), 0)
 
     def counted(records: Iterable[T]) -> Iterator[T]:
         for record in records:
@@ -622,7 +611,7 @@ def test_the_state_of_two_hundred_partitions_takes_few_readers_and_three_request
     )
     summary = changelogs._read(cast("Broker", broker), "reader-gate", 200, counted)
 
-    assert (summary.tables, len(seen)) == (200, 600)
+    assert (summary.tables, len(seen)) == (200, 400)
     assert sum(readers) == 200
     assert readers == [1, *[8] * 24, 7]
     assert metadata.spans_asked == ["lake.reader-gate.changelog"]
@@ -636,29 +625,29 @@ def test_of_large_partitions_only_so_many_are_in_memory_as_fit(
 ) -> None:
     """Six partitions of 80 MB took half a gigabyte."""
     limit, readers, open_stores = 100_000, list[int](), list[int]()
-    stores = list[ref[StateStore[Any]]]()
+    alive = set[int]()
 
     def read(_: object, spans: Mapping[Partition, range], **__: str) -> Iterator[Record]:
         readers.append(len(spans))
         for part in spans:
             for number in range(30 if part.number < 20 else 1):
-                key = f"lake.db.t{part.number}-{number}".ljust(3000, "x").encode()
-                yield Record(part, number, key, ORDERS[1], (), 0)
-        alive = [made for store in stores if (made := store()) is not None]
-        open_stores.append(sum(any(service.tables()) for service in alive))
+                table = f"lake.db.t{part.number}-{number}".ljust(3000, "x")
+                yield Record(part, number, row_key(table, "done", 7), b"[1]", (), 0)
+            yield Record(part, 99, *POSITION, (), 0)
+        open_stores.append(len(alive))
 
-    class Watched(StateStore[Any]):
-        """Has no slots, so that it can be referred to weakly."""
+    class Watched(Store):
+        def __init__(self, kinds: Iterable[Kind]) -> None:
+            super().__init__(kinds)
+            alive.add(id(self))
 
-    def watched(kind: ReaderGate) -> StateStore[Any]:
-        made = store_of(kind)
-        made = Watched(made.adapter, made.initial, made.piecewise)
-        stores.append(ref(made))
-        return made
+        def close(self) -> None:
+            super().close()
+            alive.remove(id(self))
 
     monkeypatch.setattr(changelogs, "KafkaMetadata", lambda _: CountedMetadata())
     monkeypatch.setattr(changelogs, "read_spans", read)
-    monkeypatch.setattr(changelogs, "store_of", watched)
+    monkeypatch.setattr(changelogs, "Store", Watched)
     monkeypatch.setattr(changelogs, "_BYTES_TOGETHER", limit)
     broker = SimpleNamespace(
         connection={},

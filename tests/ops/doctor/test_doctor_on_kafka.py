@@ -20,11 +20,12 @@ from support.json_lines import json_lines
 from support.kafka import create_topic
 from support.samples import commit
 from tidegate.cli import app
+from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.savepoints import SavepointSubject
 from tidegate.errors import ConfigError
 from tidegate.events import Event
 from tidegate.events.wire import Wire
 from tidegate.publisher import ConfirmedProducer
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.savepoints import SavepointPolicy, SavepointPolicyService
 from tidegate.service.assembly import DECIDERS, SERVICES
@@ -105,7 +106,9 @@ def test_a_memory_of_topics_that_were_made_anew_fails_until_the_advice_is_follow
     topic = f"{topic_prefix}.commits"
     say(producer, topic, commit(1))
     bus = KafkaBus({"bootstrap.servers": bootstrap_servers})
-    policy = DeciderLoop(SavepointPolicyService(SavepointPolicy(rules=())), bus, topic_prefix)
+    policy = CoordinatorLoop(
+        SavepointSubject(SavepointPolicyService(SavepointPolicy(rules=()))), bus, topic_prefix
+    )
     while not policy.step(0.1):
         pass
     well = findings(tidegate("doctor", "savepoint-policy", "--json"))["state savepoint-policy"]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from support.rows import restored
 from support.samples import NOON, events_on, memory_bus, message, release
-from tidegate.cleaning import ReaderGate, WaitingVacuum
-from tidegate.cleaning.gate_state import VacuumRecord
+from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.readers import ReaderGate
+from tidegate.coordinator.vacuums import WaitingVacuum, waiting_vacuums
 from tidegate.events import CleaningReleased, Event, VacuumFinished
 from tidegate.ops.replay.changelogs import reset_state
 from tidegate.ops.replay.plan import GroupReplay, OffsetReset, RecordCounts
 from tidegate.runtime.bus import Partition
-from tidegate.runtime.decider.loop import DeciderLoop
-from tidegate.runtime.decider.state_store import store_of
 from tidegate.runtime.memory.bus import MemoryBus
 
 ORDERS, OTHER = "lake.sales.orders", "lake.sales.other"
@@ -43,19 +43,16 @@ def send(bus: MemoryBus, events: Iterable[Event]) -> None:
 
 
 def work(bus: MemoryBus) -> None:
-    loop = DeciderLoop(FORGETFUL, bus)
+    loop = CoordinatorLoop(FORGETFUL, bus)
     while loop.step(0):
         pass
     loop.close()
 
 
 def waiting(bus: MemoryBus, table: str) -> list[WaitingVacuum]:
-    store = store_of(FORGETFUL)
-    shown = bus.records("tidegate.reader-gate.changelog")
-    store.restore((record.key or b"", record.value) for record in shown)
-    pieces = store.state(table).loaded.pieces
-    found = (pieces.get(name) for name in pieces.names())
-    return [e.whole() for e in found if isinstance(e, WaitingVacuum | VacuumRecord)]
+    records = bus.records("tidegate.reader-gate.changelog")
+    store = restored(FORGETFUL, [(record.key or b"", record.value) for record in records])
+    return [vacuum for vacuum in waiting_vacuums(store) if vacuum.table == table]
 
 
 def let_go(bus: MemoryBus) -> list[tuple[str, int]]:

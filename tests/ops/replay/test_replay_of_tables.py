@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from support.policies import every_commit
 from support.samples import commit, memory_bus, message
-from tidegate.cleaning import ReaderGate
+from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.savepoints import SavepointSubject
+from tidegate.coordinator.store import AHEAD, Position, Store, row_key
 from tidegate.errors import ConfigError
 from tidegate.events import SavepointRequested
 from tidegate.events.keys import murmur2, partition_of
 from tidegate.events.message import event_of
 from tidegate.ops.doctor.partitioner import MURMUR2
 from tidegate.ops.groups import GroupInUseError
-from tidegate.ops.replay.changelogs import AnyState, reset_records, reset_state
+from tidegate.ops.replay.changelogs import reset_records, reset_state
 from tidegate.ops.replay.plan import GroupReplay, OffsetReset, RecordCounts
 from tidegate.ops.replay.tables import count_records, locate_tables
 from tidegate.publisher import Message
-from tidegate.runtime.bus import Partition, Record
-from tidegate.runtime.decider.loop import DeciderLoop
-from tidegate.runtime.decider.state_store import StateStore, state_store_for
+from tidegate.runtime.bus import ChangelogRecord, Partition, Record
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.savepoints import (
     SavepointPolicy,
@@ -77,21 +79,22 @@ def test_a_plan_tells_the_tables_records_from_those_that_come_along() -> None:
     assert counted.resets[1].counts == RecordCounts({}, 0, frozenset())
 
 
-KNOWN = b'{"applied":{"c":7,"l":3},"state":{"released_vacuums":{"v1":1763726400000}}}'
-QUIET = b'{"applied":{"c":2,"l":2},"state":{"x":[1]}}'
-
-
-def kept() -> StateStore[AnyState]:
-    store = state_store_for(AnyState, AnyState())
+def kept() -> Store:
+    """A table's row, another's own position, and how far the partition has got."""
+    store = Store(())
+    position = Position({"c": 9, "l": 3}, {"c": "old", "l": "L"})
+    ahead = row_key(ORDERS, AHEAD.name)
     store.restore(
-        [
-            (ORDERS.encode(), KNOWN),
-            (OTHER.encode(), QUIET),
-            (b"\x00positions", b'{"c":9,"l":3}'),
-            (b"\x00topic-ids", b'{"c":"old","l":"L"}'),
-        ]
+        [(b"lake.x.y\x00vacuum\x007", b"[1]"), (ahead, b'[]\n{"c":12,"l":2}'), position.record()]
     )
     return store
+
+
+def ahead_of(records: Sequence[ChangelogRecord]) -> dict[str, dict[str, int]]:
+    """The tables' own positions after a reset."""
+    store = Store(())
+    store.restore(records)
+    return store.ahead
 
 
 def to(offset: int, counts: RecordCounts | None = None, *, is_for_all: bool = False) -> OffsetReset:
@@ -100,29 +103,30 @@ def to(offset: int, counts: RecordCounts | None = None, *, is_for_all: bool = Fa
     )
 
 
-TAIL = [
-    (b"\x00positions", b'{"c": 4, "l": 3}'),
-    (b"\x00topic-ids", b'{"c": "new", "l": "L"}'),
-]
-ORDERS_BACK = (
-    b"lake.sales.orders",
-    b'{"applied":{"c":4,"l":3},"state":{"released_vacuums":{"v1":1763726400000}}}',
-)
+POSITION = Position({"c": 4, "l": 3}, {"c": "new", "l": "L"}).record()
 
 
-def test_a_decider_s_positions_go_back_and_its_states_stay() -> None:
-    assert reset_records(kept(), [to(4)], {"c": "new"}) == [ORDERS_BACK, *TAIL]
+def test_the_position_goes_back_and_the_rows_stay() -> None:
+    written = reset_records(kept(), [to(4)], {"c": "new"})
+
+    assert written == [(row_key(ORDERS, AHEAD.name), None), POSITION]
 
 
 def test_of_a_partition_that_goes_back_for_one_table_the_others_are_applied_as_before() -> None:
     counts = RecordCounts({ORDERS: 1}, 2, frozenset({OTHER, "lake.sales.empty"}))
 
-    assert reset_records(kept(), [to(4, counts)], {"c": "new"}, {ORDERS}) == [
-        ORDERS_BACK,
-        (b"lake.sales.other", b'{"applied":{"c":9,"l":2},"state":{"x":[1]}}'),
-        (b"lake.sales.empty", b'{"applied":{"c":9},"state":{}}'),
-        *TAIL,
-    ]
+    written = reset_records(kept(), [to(4, counts)], {"c": "new"}, {ORDERS})
+
+    assert written[-1] == POSITION
+    assert ahead_of(written) == {OTHER: {"c": 9}, "lake.sales.empty": {"c": 9}}
+
+
+def test_a_table_that_is_ahead_stays_so_where_another_is_replayed() -> None:
+    counts = RecordCounts({OTHER: 1}, 1, frozenset({ORDERS}))
+
+    written = reset_records(kept(), [to(4, counts)], {"c": "new"}, {OTHER})
+
+    assert ahead_of(written) == {ORDERS: {"c": 12, "l": 2}}
 
 
 def test_on_a_topic_that_was_created_again_no_table_s_offsets_count() -> None:
@@ -130,24 +134,7 @@ def test_on_a_topic_that_was_created_again_no_table_s_offsets_count() -> None:
 
     written = reset_records(kept(), [to(0, counts, is_for_all=True)], {"c": "new"}, {ORDERS})
 
-    assert [value for key, value in written if key == OTHER.encode()] == [
-        b'{"applied":{"c":0,"l":2},"state":{"x":[1]}}'
-    ]
-
-
-@pytest.mark.parametrize("decider", [SavepointPolicyService(SavepointPolicy()), ReaderGate()])
-def test_a_table_of_which_only_the_place_is_known_has_the_initial_state(
-    decider: SavepointPolicyService | ReaderGate,
-) -> None:
-    counts = RecordCounts({}, 1, frozenset({"lake.sales.empty"}))
-    initial: object = decider.initial()
-    store = state_store_for(type(initial), initial)
-
-    written = reset_records(kept(), [to(4, counts)], {"c": "new"}, {ORDERS})
-    store.restore(pair for pair in written if pair[0] == b"lake.sales.empty")
-
-    [(_, entry)] = store.tables()
-    assert (entry.state, entry.applied) == (initial, {"c": 9})
+    assert ahead_of(written) == {}
 
 
 def savepoints_on(*tables: str) -> SavepointPolicyService:
@@ -161,8 +148,8 @@ def send(bus: MemoryBus, events: list[tuple[int, str]]) -> None:
         bus.send([Message(sent.topic, sent.key, sent.value, sent.headers, 0)])
 
 
-def work(bus: MemoryBus, decider: SavepointPolicyService) -> None:
-    loop = DeciderLoop(decider, bus)
+def work(bus: MemoryBus, policy: SavepointPolicyService) -> None:
+    loop = CoordinatorLoop(SavepointSubject(policy), bus)
     while loop.step(0):
         pass
     loop.close()

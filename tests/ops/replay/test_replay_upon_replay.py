@@ -11,13 +11,14 @@ import pytest
 
 from support.policies import every_commit
 from support.samples import commit, events_on, memory_bus, message
+from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.savepoints import SavepointSubject
 from tidegate.events import SavepointRequested
 from tidegate.ops.replay.changelogs import applied_positions, reset_state
 from tidegate.ops.replay.plan import GroupPosition, GroupReplay, plan_group
 from tidegate.ops.replay.tables import count_records
 from tidegate.ops.replay.targets import Target, ToEarliest, ToOffset
 from tidegate.runtime.bus import Partition
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.savepoints import (
     SavepointPolicy,
@@ -32,7 +33,9 @@ ORDERS, OTHER, THIRD = "lake.sales.orders", "lake.sales.other", "lake.sales.thir
 
 def work(bus: MemoryBus, pattern: str) -> None:
     rules = (every_commit(pattern),)
-    loop = DeciderLoop(SavepointPolicyService(SavepointPolicy(rules=rules)), bus)
+    loop = CoordinatorLoop(
+        SavepointSubject(SavepointPolicyService(SavepointPolicy(rules=rules))), bus
+    )
     while loop.step(0):
         pass
     loop.close()

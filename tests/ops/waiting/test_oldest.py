@@ -6,27 +6,23 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from support.deployment_events import vacuum
+from support.rows import Rows
 from support.samples import NOON
-from tidegate.cleaning import ReaderGate
-from tidegate.cleaning.gate_state import GateState
+from tidegate.coordinator.store import Store
 from tidegate.ops.waiting import OldestVacuums
 from tidegate.ops.waiting.outstanding import StoredVacuum
-from tidegate.runtime.decider.state_store import StateStore, store_of
 
 if TYPE_CHECKING:
     import pytest
 
 
-def store_with(*numbers: int) -> StateStore[GateState]:
+def store_with(*numbers: int) -> Store:
     """A store in which the vacuum of a higher number is younger."""
-    gate = ReaderGate()
-    store = store_of(gate)
+    rows = Rows(restarts=False)
     for number in numbers:
         event = vacuum(number, number + 1, table=f"lake.sales.t{number % 3}")
-        decision = gate.decide(store.state(event.table), event, NOON + timedelta(hours=number))
-        store.put(event.table, decision.state, decision.pieces)
-        store.changed_records()
-    return store
+        rows.handle(event, at=NOON + timedelta(hours=number))
+    return rows.store
 
 
 def test_the_oldest_of_all_partitions_are_listed_in_order_and_all_are_counted() -> None:

@@ -9,29 +9,22 @@ from datetime import timedelta
 import pytest
 
 from support.deployment_events import ORDERS, vacuum
+from support.rows import Rows
 from support.samples import NOON, release
-from tidegate.cleaning import ReaderGate
 from tidegate.cli.waiting import age_of, headline
 from tidegate.events import Event, LockHold, LockReleased, OutstandingReader, VacuumFinished
 from tidegate.ops.waiting import PendingVacuum
-from tidegate.ops.waiting.outstanding import pending_vacuums
-from tidegate.runtime.decider.state_store import store_of
+from tidegate.ops.waiting.outstanding import stored_vacuums
 
 CUSTOMERS = "lake.sales.customers"
 
 
 def waiting_after(*events: Event) -> Sequence[PendingVacuum]:
     """What waits after a gate has read events, from its changelog alone."""
-    gate = ReaderGate()
-    own = store_of(gate)
-    written: list[tuple[bytes, bytes | None]] = []
-    for event in events:
-        decision = gate.decide(own.state(event.table), event, NOON)
-        own.put(event.table, decision.state, decision.pieces)
-        written += own.changed_records()
-    read = store_of(gate)
-    read.restore(written)
-    return list(pending_vacuums(read))
+    rows = Rows(restarts=False)
+    rows.handle(*events, at=NOON)
+    rows.restart()
+    return [vacuum.pending() for vacuum in stored_vacuums(rows.store)]
 
 
 def with_locks(*locks: LockHold, transactions: tuple[int, ...] = ()) -> VacuumFinished:

@@ -9,9 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 from support.samples import memory_bus
+from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import ConfigError
 from tidegate.publisher import Message
-from tidegate.runtime.decider.loop import DeciderLoop
 from tidegate.runtime.executor.loop import ExecutorLoop
 from tidegate.runtime.retry import BROKER_RETRIES, TABLE_RETRIES, RetryPolicy
 from tidegate.service.assembly import DECIDERS, EXECUTORS, SERVICES, Loop, assemble, instance_ids
@@ -33,20 +33,20 @@ def settings(text: str) -> Settings:
     return Settings.model_validate(tomllib.loads(text))
 
 
-def joined(name: str, text: str) -> DeciderLoop[object] | ExecutorLoop:
+def joined(name: str, text: str) -> CoordinatorLoop | ExecutorLoop:
     loop = assemble(name, settings(text), memory_bus(*DECIDERS, partitions=1))
-    assert isinstance(loop, DeciderLoop | ExecutorLoop)
+    assert isinstance(loop, CoordinatorLoop | ExecutorLoop)
     return loop
 
 
-def _limit_of(loop: DeciderLoop[object] | ExecutorLoop) -> tuple[int, int]:
+def _limit_of(loop: CoordinatorLoop | ExecutorLoop) -> tuple[int, int]:
     limit = loop._dead_letters.limit
     return limit.window, limit.max_failures
 
 
 def patience_of(loop: Loop) -> RetryPolicy:
-    assert isinstance(loop, DeciderLoop | ExecutorLoop)
-    return loop._retries if isinstance(loop, DeciderLoop) else loop._runner.retries
+    assert isinstance(loop, CoordinatorLoop | ExecutorLoop)
+    return loop._retries if isinstance(loop, CoordinatorLoop) else loop._runner.retries
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -86,7 +86,7 @@ def test_a_service_has_its_own_limit_and_no_invalid_message_counts(name: str) ->
     bus = memory_bus(*DECIDERS, partitions=1)
     bus.send([Message(topic, b"k", b"poison") for _ in range(4)])
     loop = assemble(name, settings(COMMON + f"[services.{name}.dead_letters]\nmost = 2"), bus)
-    assert isinstance(loop, DeciderLoop | ExecutorLoop)
+    assert isinstance(loop, CoordinatorLoop | ExecutorLoop)
 
     loop.step(0)
     assert _limit_of(loop) == (5, 2)

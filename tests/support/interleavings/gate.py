@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from pydantic import TypeAdapter
-
 from support.interleavings.explore import Step
 from support.interleavings.scenario import Faults
 from support.interleavings.world import World
-from tidegate.cleaning import GateState, ReaderGate
+from support.rows import Rows, restored
+from tidegate.coordinator.readers import ReaderGate
+from tidegate.coordinator.store import POSITION_KEY, Position
 from tidegate.events import CleaningReleased, LockReleased
 
 if TYPE_CHECKING:
@@ -21,22 +20,8 @@ if TYPE_CHECKING:
 
 NOON: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TOPICS: Final = ("vacuum_topic", "lock_topic")
-Records = tuple[bytes, tuple[tuple[str, bytes], ...]]
-"""A table's main record, and those beside it by name."""
-_MAIN: Final = TypeAdapter(GateState)
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored:
-    """The records beside the main one (`tidegate.runtime.protocols.Pieces`)."""
-
-    pieces: Mapping[str, object]
-
-    def names(self) -> Iterable[str]:
-        return self.pieces
-
-    def get(self, name: str) -> object | None:
-        return self.pieces.get(name)
+Records = tuple[tuple[bytes, bytes], ...]
+"""The rows of a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +29,8 @@ class _Decided:
     """The gate's answer to an event: its commands, and its records after each write."""
 
     commands: tuple[int, ...]
-    written: tuple[int, ...]
-    """The stored state if it dies after the pieces put, after those removed, and if it lives."""
+    written: int
+    """The rows once all of it is remembered."""
 
 
 class GateRecords:
@@ -54,7 +39,7 @@ class GateRecords:
     def __init__(self, model: Model) -> None:
         """Take the numbers of events and the rules from a model."""
         self._model, self._gate = model, ReaderGate()
-        self._records: list[Records] = [(_MAIN.dump_json(self._gate.initial()), ())]
+        self._records: list[Records] = [()]
         self._numbers: dict[Records, int] = {self._records[0]: 0}
         self._decided: dict[tuple[int, int], _Decided] = {}
 
@@ -73,7 +58,7 @@ class GateRecords:
             name = f"gate reads {type(self._model.events[number]).__name__} {number}"
             read = _read(world, topic)
             said = (*world.commands, *decided.commands)
-            gate = decided.written[-1]
+            gate = decided.written
             if not self._model.rules.gate_waits_on and self._is_only_one_of_many(decided, number):
                 gate = 0
             yield name, False, read._replace(gate=gate, commands=said)
@@ -103,10 +88,13 @@ class GateRecords:
         if not self._model.rules.gate_remembers:
             yield f"{name} and dies", True, after._replace(gate=0)
             return
+        # remembered before it is published: its successor publishes it
+        yield f"{name} and dies, nothing remembered", True, after
         said = (*world.commands, *decided.commands)
-        for count, gate in enumerate((world.gate, *decided.written[:-1])):
-            label = f"{name} and dies, commands and {count} of 3 writes done"
-            yield label, True, after._replace(gate=gate, commands=said)
+        remembered = after._replace(gate=decided.written, commands=said)
+        yield f"{name} and dies once it is remembered", True, remembered
+        again = remembered._replace(commands=(*said, *decided.commands))
+        yield f"{name} and dies once it is published", True, again
 
     def _decide(self, gate: int, number: int) -> _Decided:
         key = (gate, number)
@@ -115,33 +103,27 @@ class GateRecords:
         return self._decided[key]
 
     def _decided_on(self, gate: int, number: int) -> _Decided:
-        main, stored = self._records[gate]
-        before = dict(stored)
-        pieces = {name: self._gate.parse_piece(name, record) for name, record in stored}
-        state = self._gate.prepare(_MAIN.validate_json(main), _Stored(pieces))
-        decision = self._gate.decide(state, self._model.events[number], NOON)
-        put = before | {
-            name: self._gate.dump_piece(piece)
-            for name, piece in decision.pieces.items()
-            if piece is not None
-        }
-        kept = {
-            name: piece for name, piece in put.items() if decision.pieces.get(name, 0) is not None
-        }
+        before = self._records[gate]
+        rows = Rows(self._gate, restarts=False)
+        rows.store = restored(self._gate, [*before, Position().record()])
+        event = self._model.events[number]
         commands = [
-            command for command in decision.commands if isinstance(command, CleaningReleased)
+            command
+            for command in rows.handle(event, at=NOON)
+            if isinstance(command, CleaningReleased)
         ]
+        after = dict(before)
+        for key, value in rows.write():
+            if value is None:
+                after.pop(key, None)
+            elif key != POSITION_KEY:
+                after[key] = value
         return _Decided(
-            tuple(self._model.number(command) for command in commands),
-            (
-                self._stored(main, put),
-                self._stored(main, kept),
-                self._stored(_in_order(_MAIN.dump_json(decision.state)), kept),
-            ),
+            tuple(self._model.number(command) for command in commands), self._stored(after)
         )
 
-    def _stored(self, main: bytes, pieces: Mapping[str, bytes]) -> int:
-        records = (main, tuple(sorted(pieces.items())))
+    def _stored(self, rows: Mapping[bytes, bytes]) -> int:
+        records = tuple(sorted(rows.items()))
         number = self._numbers.setdefault(records, len(self._records))
         if number == len(self._records):
             self._records.append(records)
@@ -152,11 +134,3 @@ def _read(world: World, topic: str) -> World:
     if topic == "vacuum_topic":
         return world._replace(vacuum_topic=world.vacuum_topic[1:])
     return world._replace(lock_topic=world.lock_topic[1:])
-
-
-def _in_order(record: bytes) -> bytes:
-    """A main record with its lists of ids in order: they are sets, and so fewer gates differ."""
-    read = json.loads(record)
-    return json.dumps(
-        {name: sorted(value) if isinstance(value, list) else value for name, value in read.items()}
-    ).encode()

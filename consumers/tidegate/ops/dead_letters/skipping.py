@@ -7,13 +7,13 @@ with the same ids.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from confluent_kafka.admin import AdminClient
 
+from tidegate.coordinator.store import Store
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.events import DeadLetterDiscarded, derived_id
 from tidegate.events.audit import UNKNOWN_TABLE
@@ -23,7 +23,6 @@ from tidegate.ops.groups import Groups
 from tidegate.publisher import Message
 from tidegate.registry import wire_for
 from tidegate.runtime.bus import Partition
-from tidegate.runtime.decider.state_store import POSITIONS_KEY
 from tidegate.runtime.input.dead_letters import ID_HEADER, VALUE_LEFT_OUT
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.kafka.metadata import KafkaMetadata
@@ -110,16 +109,14 @@ def carry_out_skip(settings: Settings, skip: Skip, by: str, because: str, at: da
 
 
 def _advance_changelog(bus: KafkaBus, topic: str, skip: Skip) -> None:
-    """Move a decider's own positions first: if they are behind its group's, it refuses to start."""
+    """The coordinator's position is moved first: behind its group's, it refuses to start."""
     log, number = bus.changelog(topic), skip.partition.number
     try:
-        positions: dict[str, int] = {}
-        for key, value in (record for _, records in log.acquire([number]) for record in records):
-            if key == POSITIONS_KEY:
-                positions = json.loads(value or b"{}")
-        if positions.get(skip.partition.topic, skip.offset) <= skip.offset:
-            moved = positions | {skip.partition.topic: skip.offset + 1}
-            log.write({number: [(POSITIONS_KEY, json.dumps(moved).encode())]})
+        store = Store(())
+        store.restore(record for _, records in log.acquire([number]) for record in records)
+        if store.applied_to(skip.partition.topic) <= skip.offset:
+            store.advance(skip.partition.topic, skip.offset)
+            log.write({number: store.batch()})
     finally:
         log.close()
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import KafkaException
 
+from tidegate.coordinator.store import Position, Store
 from tidegate.errors import ConfigError, FormatError, OffsetGapError, StopService
 from tidegate.events.topics import changelog, topic_of
 from tidegate.ops.doctor.broker import REQUEST_TIMEOUT, Broker, not_permitted
 from tidegate.ops.doctor.finding import DENIED, Finding, Status
 from tidegate.ops.topics import describe_topics
 from tidegate.runtime.bus import Partition, Record, Watermarks
-from tidegate.runtime.decider.state_store import StateStore, store_of
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import read_spans
 from tidegate.runtime.kafka.topic_reader import Observer
-from tidegate.service.assembly import CONSUMED_EVENTS, decider_of
+from tidegate.service.assembly import CONSUMED_EVENTS, subject_of
 from tidegate.service.settings import Settings
 
 _NEARLY_FULL: Final = 0.5
@@ -44,36 +44,32 @@ class ChangelogSummary:
     separated: str = ""
     """Why tables have their state on another partition than their events; empty if they match."""
 
-    def add(self, store: StateStore[Any], partitions: int | None = None) -> None:
-        """Count the tables of a partition's state after its changelog was read.
+    def add(self, store: Store, partitions: int | None = None) -> None:
+        """Count what a partition's state holds, once its changelog is read.
 
         Args:
-            store: The state with the partition's records.
-            partitions: The number of partitions of the topics; None: not compared.
-
-        Raises:
-            StopService: the record of a table cannot be decoded.
+            store: With the partition's records.
+            partitions: How many partitions the topics have; None: not compared.
         """
-        self.tables += sum(1 for _ in store.tables())
+        self.tables += len(store.tables())
         if partitions is not None:
             try:
-                store.check_partitions(partitions)
+                store.position.check_partitions(partitions)
             except ConfigError as error:
                 self.separated = str(error)
 
     def compare(
-        self, store: StateStore[Any], inputs: Iterable[tuple[str, Watermarks, int | None]]
+        self, position: Position, inputs: Iterable[tuple[str, Watermarks, int | None]]
     ) -> None:
         """Compare a partition's positions with its input topics.
 
         Args:
-            store: The state with the partition's positions.
-            inputs: The name, watermarks and committed offset of each input topic, read after the
-                changelog.
+            position: The partition's.
+            inputs: For each input topic its name, its watermarks and the group's committed offset.
         """
         for topic, watermarks, start in inputs:
             try:
-                store.check(topic, watermarks, start)
+                position.check(topic, watermarks, start)
             except OffsetGapError as error:
                 self.faults.append(str(error))
 
@@ -89,7 +85,8 @@ class ChangelogSummary:
         """Yield the records unchanged, and remember the largest one."""
         for key, value in records:
             if (size := len(value or b"")) > self.largest:
-                self.largest, self.largest_of = size, key.decode(errors="replace")
+                table = key.partition(b"\x00")[0].decode(errors="replace")
+                self.largest, self.largest_of = size, table or "the position"
             yield key, value
 
     def finding(self, decider: str, max_bytes: int | None) -> Finding:
@@ -144,7 +141,7 @@ def check_state(broker: Broker, decider: str, progress: Observer = iter) -> Find
 
 
 def _read(broker: Broker, decider: str, partitions: int, progress: Observer) -> ChangelogSummary:
-    prefix, kind = broker.topics.prefix, decider_of(decider, Settings())
+    prefix, kind = broker.topics.prefix, subject_of(decider, Settings())
     topic = changelog(decider).name(prefix)
     inputs = sorted({topic_of(event).name(prefix) for event in CONSUMED_EVENTS[decider]})
     # This order avoids false alarms while the decider runs: it writes its changelog before it
@@ -153,50 +150,47 @@ def _read(broker: Broker, decider: str, partitions: int, progress: Observer) -> 
     starts = broker.groups.committed(f"{prefix}.{decider}", parts)
     metadata = KafkaMetadata(broker.connection)
     spans = metadata.spans(topic)
-    summary, positions = ChangelogSummary(), dict[int, StateStore[Any]]()
-    first, largest = 0, _BYTES_TOGETHER  # sizes are not known yet: the first partition comes alone
+    whole, positions = ChangelogSummary(), dict[int, Position]()
+    first, largest = 0, _BYTES_TOGETHER  # nothing is known of them yet, so the first is read alone
     while first < partitions:
         together = max(1, min(_TOGETHER, _BYTES_TOGETHER // max(1, largest)))
         numbers = range(first, min(first + together, partitions))
         first = numbers.stop
-        stores = {number: store_of(kind) for number in numbers}
+        stores = {number: Store(kind.kinds) for number in numbers}
         chosen = {part: span for part, span in spans.items() if part.number in stores}
         records = read_spans(broker.connection, chosen, on_missing_offset="earliest")
-        read = _restore(stores, progress(records), summary)
+        read = _restore(stores, progress(records), whole)
         largest = max(read.values(), default=0)
         for number in numbers:
             store = stores.pop(number)
-            summary.add(store, partitions)
-            positions[number] = _without_tables(store, store_of(kind))
-            del store  # else it stays in memory while the next ones are read
+            whole.add(store, partitions)
+            positions[number] = store.position
+            store.close()
     parts = [Partition(name, number) for number in positions for name in inputs]
     marks = metadata.watermarks(parts)
-    for number, store in positions.items():
+    for number, position in positions.items():
         own = (Partition(name, number) for name in inputs)
-        summary.compare(store, [(part.topic, marks[part], starts.get(part)) for part in own])
-    return summary
+        whole.compare(position, [(part.topic, marks[part], starts.get(part)) for part in own])
+    return whole
 
 
 def _restore(
-    stores: Mapping[int, StateStore[Any]], records: Iterable[Record], summary: ChangelogSummary
+    stores: Mapping[int, Store], records: Iterable[Record], summary: ChangelogSummary
 ) -> Counter[int]:
-    """Restore partitions from their records, as their decider would.
+    """Restore partitions as the coordinator would, from records of all of them.
 
     Returns:
         The bytes of the records, by partition.
     """
     read = Counter[int]()
+    found: dict[int, list[tuple[bytes, bytes | None]]] = {number: [] for number in stores}
     for record in records:
         where = record.partition
         if record.unreadable:
             raise StopService(f"{where.topic}[{where.number}]@{record.offset}: {record.unreadable}")
         entry = (record.key or b"", record.value)
-        stores[where.number].restore(summary.measured([entry]))
+        found[where.number].append(entry)
         read[where.number] += len(entry[0]) + len(entry[1] or b"")
+    for number, store in stores.items():
+        store.restore(summary.measured(found.pop(number)))
     return read
-
-
-def _without_tables(store: StateStore[Any], empty: StateStore[Any]) -> StateStore[Any]:
-    """A store with the positions only: all partitions' tables together take too much memory."""
-    empty.positions, empty.topic_ids = store.positions, store.topic_ids
-    return empty

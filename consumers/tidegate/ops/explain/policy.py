@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from tidegate.cleaning.gate_alarms import span
+from tidegate.coordinator.alarms import span
 from tidegate.events import CommitCompleted, SavepointRequested
 from tidegate.ops.event_log import LoggedEvent
 from tidegate.savepoints.policy import SAVEPOINTABLE

@@ -71,14 +71,14 @@ class _Waiting(NamedTuple):
                 return self._plus_vacuum(found)
 
     def _plus_vacuum(self, vacuum: StoredVacuum) -> _Waiting:
-        since = vacuum.waiting.since.timestamp()
+        since = vacuum.since.timestamp()
         locks, transactions = vacuum.count_outstanding()
         return self._replace(
             vacuums=self.vacuums + 1,
             locks=self.locks + locks,
             transactions=self.transactions + transactions,
             oldest=since if self.oldest is None else min(self.oldest, since),
-            overdue=self.overdue + (vacuum.waiting.overdue_since is not None),
+            overdue=self.overdue + (vacuum.overdue_since is not None),
         )
 
 

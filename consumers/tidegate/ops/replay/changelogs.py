@@ -1,4 +1,4 @@
-"""Reset the positions in a decider's changelog; the tables' states are unchanged.
+"""Reset the position in the coordinator's changelog; the rows themselves stay.
 
 A decider's changelog records the offset up to which each input was applied. If only the group's
 offsets were reset, the decider would skip everything that it reads again. So the positions are
@@ -27,26 +27,13 @@ the offsets: the decider refuses to start until the replay is run again.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from tidegate.events import Value
+from tidegate.coordinator.store import AHEAD, Store, dumps
 from tidegate.events.topics import changelog
 from tidegate.ops.groups import GroupInUseError
 from tidegate.ops.replay.plan import AppliedPosition, GroupReplay, OffsetReset
 from tidegate.runtime.bus import Bus, Partition
-from tidegate.runtime.decider.state_record import Positions, StateRecord
-from tidegate.runtime.decider.state_store import (
-    POSITIONS_KEY,
-    TOPIC_IDS_KEY,
-    StateStore,
-    state_store_for,
-)
-
-
-class AnyState(Value, frozen=True, extra="allow"):
-    """A decider's state of any shape: a replay copies it without interpreting it."""
 
 
 def applied_positions(
@@ -66,29 +53,25 @@ def applied_positions(
     Raises:
         ConfigError: the changelog topic does not exist.
         FormatError: the changelog cannot be decoded.
-        StopService: the record of one of these tables cannot be decoded.
     """
     bus.partitions(where.topic)
-    records = ((record.key or b"", record.value) for record in bus.log(where))
-    store = state_store_for(AnyState, AnyState())
-    wanted = {POSITIONS_KEY, TOPIC_IDS_KEY, *(table.encode() for table in tables or ())}
-    store.restore(record for record in records if tables is None or record[0] in wanted)
-    furthest: Positions = {}
-    for _, record in store.tables():
-        for topic, at in record.applied.items():
-            furthest[topic] = max(furthest.get(topic, 0), at)
+    store = Store(())
+    store.restore((record.key or b"", record.value) for record in bus.log(where))
+    furthest: dict[str, int] = {}
+    for table, applied in store.ahead.items():
+        if tables is None or table in tables:
+            for topic, at in applied.items():
+                furthest[topic] = max(furthest.get(topic, 0), at)
     inputs = (Partition(topic, where.number) for topic in topics)
     return {
         part: _applied_position(store, bus, part, furthest.get(part.topic, 0)) for part in inputs
     }
 
 
-def _applied_position(
-    store: StateStore[AnyState], bus: Bus, where: Partition, furthest: int
-) -> AppliedPosition:
-    known = store.topic_ids.get(where.topic)
+def _applied_position(store: Store, bus: Bus, where: Partition, furthest: int) -> AppliedPosition:
+    known = store.position.topic_ids.get(where.topic)
     recreated = known is not None and known != bus.watermarks([where])[where].topic_id
-    return AppliedPosition(store.positions.get(where.topic), recreated, furthest)
+    return AppliedPosition(store.position.offsets.get(where.topic), recreated, furthest)
 
 
 def reset_state(bus: Bus, prefix: str, plan: GroupReplay) -> None:
@@ -106,18 +89,17 @@ def reset_state(bus: Bus, prefix: str, plan: GroupReplay) -> None:
         ids = {part.topic: marks.topic_id for part, marks in found.items()}
         log = bus.changelog(topic)
         try:
-            store = state_store_for(AnyState, AnyState())
-            for _, records in log.acquire([number]):
-                store.restore(records)
+            store = Store(())
+            store.restore(record for _, records in log.acquire([number]) for record in records)
             _check_unchanged(store, resets)
             log.write({number: reset_records(store, resets, ids, plan.tables)})
         finally:
             log.close()
 
 
-def _check_unchanged(store: StateStore[AnyState], resets: Iterable[OffsetReset]) -> None:
+def _check_unchanged(store: Store, resets: Iterable[OffsetReset]) -> None:
     for reset in resets:
-        if store.positions.get(reset.partition.topic) != reset.applied:
+        if store.position.offsets.get(reset.partition.topic) != reset.applied:
             raise GroupInUseError(
                 f"the service has read more of {reset.partition.topic}[{reset.partition.number}]"
                 " since the plan was made: stop it, and plan again"
@@ -125,15 +107,12 @@ def _check_unchanged(store: StateStore[AnyState], resets: Iterable[OffsetReset])
 
 
 def reset_records(
-    store: StateStore[AnyState],
+    store: Store,
     resets: Sequence[OffsetReset],
     topic_ids: Mapping[str, str],
     tables: Collection[str] | None = None,
 ) -> list[tuple[bytes, bytes | None]]:
     """The records to append to a changelog, so that its tables count as applied up to the resets.
-
-    A crash after any of them is safe: the partition's positions come after the tables' own, and the
-    topic ids come last, because a decider refuses the topics until then.
 
     Args:
         store: The content of the changelog.
@@ -141,33 +120,21 @@ def reset_records(
         topic_ids: The broker's current ids of the topics, which the replay accepts.
         tables: The selected tables; None: all.
     """
-    written: list[tuple[bytes, bytes | None]] = []
-    for table, record in _records(store, resets):
-        applied = dict(record.applied)
-        for reset in resets:
-            _set_applied(applied, table, reset, store.positions, tables)
-        if applied != record.applied:
-            changed = replace(record, applied=applied)
-            written.append((table.encode(), store.adapter.dump_json(changed)))
-    positions = {**store.positions, **{r.partition.topic: r.to_offset for r in resets}}
-    tail = ((POSITIONS_KEY, positions), (TOPIC_IDS_KEY, {**store.topic_ids, **topic_ids}))
-    return [*written, *((key, json.dumps(value).encode()) for key, value in tail)]
-
-
-def _records(
-    store: StateStore[AnyState], resets: Iterable[OffsetReset]
-) -> Iterator[tuple[str, StateRecord[AnyState]]]:
-    """Every table with a state, and tables without a state that only need positions."""
     others = {table for reset in resets if reset.counts for table in reset.counts.other_tables}
-    for table, record in store.tables():
-        others.discard(table)
-        yield table, record
-    for table in sorted(others):
-        yield table, StateRecord({}, AnyState())
+    for table in sorted({*store.ahead, *others}):
+        ahead = dict(store.ahead.get(table, {}))
+        for reset in resets:
+            _set_applied(ahead, table, reset, store.position.offsets, tables)
+        if ahead:
+            store.ahead[table] = ahead
+            store.put(AHEAD.name, table, body=dumps(ahead))
+    store.position.offsets |= {reset.partition.topic: reset.to_offset for reset in resets}
+    store.position.topic_ids |= topic_ids
+    return store.batch()
 
 
 def _set_applied(
-    applied: Positions,
+    applied: dict[str, int],
     table: str,
     reset: OffsetReset,
     positions: Mapping[str, int],

@@ -1,4 +1,4 @@
-"""Read the reader gate's changelog, without contacting or fencing the gate."""
+"""Reading the coordinator's changelog from the side: the coordinator is not disturbed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Final
 
-from tidegate.cleaning import ReaderGate
-from tidegate.cleaning.gate_state import GateState
+from tidegate.coordinator.readers import ReaderGate
+from tidegate.coordinator.store import POSITION_KEY, Store
 from tidegate.events.keys import partition_of
 from tidegate.events.topics import changelog
-from tidegate.ops.waiting.outstanding import PendingVacuum, pending_vacuums
+from tidegate.ops.waiting.outstanding import PendingVacuum, stored_vacuums
 from tidegate.runtime.bus import ChangelogRecord
-from tidegate.runtime.decider.state_store import StateStore, store_of
 from tidegate.runtime.kafka.metadata import KafkaMetadata
 from tidegate.runtime.kafka.partition_reader import read_partition
 from tidegate.runtime.kafka.records import as_record
@@ -32,14 +31,14 @@ def waiting_vacuums(settings: Settings, table: str | None = None) -> Iterator[Pe
     Arguments and errors are those of `gate_stores`.
     """
     for store in gate_stores(settings, table):
-        yield from pending_vacuums(store)
+        yield from (vacuum.pending() for vacuum in stored_vacuums(store))
 
 
-def gate_stores(settings: Settings, table: str | None = None) -> Iterator[StateStore[GateState]]:
-    """The gate's state, partition by partition.
+def gate_stores(settings: Settings, table: str | None = None) -> Iterator[Store]:
+    """The rows of the readers' gate, partition by partition.
 
-    One partition's state is in memory at a time: a store is cleared when the next one is requested.
-    For an exact table name only its partition is read, and other tables are left out.
+    One partition's rows are in memory at a time: a store is closed once the next is asked for. Of a
+    table named exactly, only its partition is read, and nothing of other tables is kept.
 
     Args:
         settings: The deployment.
@@ -60,11 +59,11 @@ def gate_stores(settings: Settings, table: str | None = None) -> Iterator[StateS
     for number in numbers:
         store = _RETRIES.call(partial(_store, settings, topic, number, table))
         yield store
-        store.clear()  # the caller still refers to it while the next one is read
+        store.close()  # the caller still refers to it while the next one is read
 
 
-def _store(settings: Settings, topic: str, number: int, table: str | None) -> StateStore[GateState]:
-    store = store_of(ReaderGate())
+def _store(settings: Settings, topic: str, number: int, table: str | None) -> Store:
+    store = Store(ReaderGate.kinds)
     store.restore(_records(settings, topic, number, table))
     return store
 
@@ -75,5 +74,5 @@ def _records(
     for record in map(as_record, read_partition(settings.connection(), topic, number)):
         key = record.key or b""
         name = key.partition(_SEPARATOR)[0].decode()
-        if not name or table is None or fnmatchcase(name, table):
+        if key == POSITION_KEY or (name and (table is None or fnmatchcase(name, table))):
             yield key, record.value

@@ -1,4 +1,4 @@
-"""The holds of tables and the quarantines that the reader gate has stored."""
+"""Who holds which table, and what waits in quarantine, by the coordinator's rows."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from tidegate.cleaning.gate_holds import DeferredCleaning, TableHold
-from tidegate.cleaning.gate_people import is_ours
-from tidegate.cleaning.gate_quarantine import KeptQuarantine
-from tidegate.cleaning.gate_state import GateState
-from tidegate.runtime.decider.state_store import StateStore
+from tidegate.coordinator.holds import holds
+from tidegate.coordinator.quarantines import quarantines
+from tidegate.coordinator.store import Store
+from tidegate.coordinator.subject import moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,26 +58,18 @@ class QuarantinedDirectories:
         return asdict(self) | {"until": self.until.isoformat(timespec="milliseconds")}
 
 
-def holds_and_quarantines(
-    store: StateStore[GateState],
-) -> Iterator[HeldTable | QuarantinedDirectories]:
-    """The holds and the quarantines of every table in a store, in no particular order.
-
-    Raises:
-        StopService: a record can't be read.
-    """
-    for table, _ in store.tables():
-        pieces = store.state(table).loaded.pieces
-        found = [pieces.get(name) for name in pieces.names() if is_ours(name)]
-        deferred = sum(isinstance(piece, DeferredCleaning) for piece in found)
-        for piece in found:
-            if isinstance(piece, TableHold):
-                since = datetime.fromisoformat(piece.since)
-                yield HeldTable(
-                    table, piece.requested_by, piece.reason, since, piece.event_id, deferred
-                )
-            elif isinstance(piece, KeptQuarantine) and not piece.undone:
-                until = datetime.fromtimestamp(piece.due_ms / 1000, UTC)
-                yield QuarantinedDirectories(
-                    table, piece.partition, piece.cleaning, piece.directories, piece.bytes, until
-                )
+def holds_and_quarantines(rows: Store) -> Iterator[HeldTable | QuarantinedDirectories]:
+    """The holds and the quarantines of every table, in no particular order."""
+    for table, hold, deferred in holds(rows):
+        since = moment(hold.since)
+        yield HeldTable(table, hold.requested_by, hold.reason, since, hold.event_id, deferred)
+    for found in quarantines(rows):
+        if not found.undone:
+            yield QuarantinedDirectories(
+                found.table,
+                found.partition,
+                found.cleaning,
+                found.directories,
+                found.bytes,
+                moment(found.due),
+            )

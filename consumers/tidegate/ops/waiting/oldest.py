@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from heapq import nsmallest
 from operator import attrgetter
 
-from tidegate.cleaning.gate_state import GateState
+from tidegate.coordinator.store import Store
 from tidegate.ops.waiting.outstanding import PendingVacuum, StoredVacuum, stored_vacuums
-from tidegate.runtime.decider.state_store import StateStore
 
 
 @dataclass(slots=True)
@@ -21,7 +20,7 @@ class OldestVacuums:
     vacuums: Sequence[PendingVacuum] = field(default=(), init=False)
     count: int = field(default=0, init=False)
 
-    def take(self, store: StateStore[GateState]) -> None:
+    def take(self, store: Store) -> None:
         """Count the waiting vacuums of one partition, and retain the oldest ones.
 
         Raises:

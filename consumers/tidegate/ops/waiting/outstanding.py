@@ -1,4 +1,4 @@
-"""The outstanding holds of waiting vacuums, with their owners. Pure."""
+"""Which holds of a waiting vacuum have not ended, and whose they are."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
-from tidegate.cleaning.gate_holds import hold_of
-from tidegate.cleaning.gate_index import GateIndex
-from tidegate.cleaning.gate_lacks import holds_of, lacks_of, unended
-from tidegate.cleaning.gate_state import VACUUM, GateState, VacuumRecord, WaitingVacuum
+from tidegate.coordinator.holds import hold_on
+from tidegate.coordinator.store import Store
+from tidegate.coordinator.subject import moment
+from tidegate.coordinator.vacuums import WaitingVacuum, overdue_since, waiting_vacuums
 from tidegate.events import OutstandingReader
-from tidegate.runtime.decider.state_store import StateStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class PendingVacuum:
     overdue_since: datetime | None = None
     """When VacuumOverdue was published for it; None if it is not overdue."""
     held_by: str | None = None
-    """The person who put the table on hold, and the reason; None if it is not on hold."""
+    """Who holds the table, and why; None: the table is not held."""
 
     @property
     def age(self) -> tuple[datetime, str]:
@@ -55,61 +54,54 @@ def _iso(at: datetime) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StoredVacuum:
-    """A waiting vacuum in the gate's state; its outstanding holds are looked up on demand.
+    """A vacuum that waits, and the rows in which its readers are looked up when asked for."""
 
-    It refers to its table's records, which stay in memory; a `PendingVacuum` does not.
-    """
-
-    table: str
     waiting: WaitingVacuum
-    index: GateIndex = field(repr=False)
+    rows: Store = field(repr=False)
+
+    @property
+    def table(self) -> str:
+        """The table's identity."""
+        return self.waiting.table
+
+    @property
+    def since(self) -> datetime:
+        """Since when it waits: the broker's time."""
+        return moment(self.waiting.since)
 
     @property
     def age(self) -> tuple[datetime, str]:
-        """The sort key: the time, then the id."""
-        return self.waiting.since, self.waiting.event_id
+        """What it is sorted by."""
+        return self.since, self.waiting.event_id
+
+    @property
+    def overdue_since(self) -> datetime | None:
+        """When it was reported as overdue."""
+        return overdue_since(self.rows, self.waiting)
 
     def pending(self) -> PendingVacuum:
-        """The vacuum with its outstanding holds."""
-        return _pending(self.table, self.waiting, self.index)
+        """It, and what it waits for."""
+        waiting, made, hold = self.waiting, self.waiting.vacuum, hold_on(self.rows, self.table)
+        return PendingVacuum(
+            table=self.table,
+            location=made.location,
+            partition=made.partition,
+            event_id=waiting.event_id,
+            since=self.since,
+            kind=str(made.kind),
+            directories=made.directories,
+            holds=waiting.count,
+            outstanding=tuple(waiting.outstanding_readers(self.rows)),
+            overdue_since=self.overdue_since,
+            held_by=None if hold is None else f"{hold.requested_by}: {hold.reason}",
+        )
 
     def count_outstanding(self) -> tuple[int, int]:
-        """The numbers of outstanding locks, and of outstanding transactions without a lock."""
-        locks, transactions = unended(self.waiting, self.index)
+        """How many locks, and how many transactions without a known lock, have not ended."""
+        locks, transactions = self.waiting.outstanding(self.rows)
         return len(locks), len(transactions)
 
 
-def stored_vacuums(store: StateStore[GateState]) -> Iterator[StoredVacuum]:
-    """The waiting vacuums of every table in a store, in no particular order.
-
-    Raises:
-        StopService: a record can't be read.
-    """
-    for table, _ in store.tables():
-        index = store.state(table).loaded
-        for name in index.pieces.names():
-            piece = index.pieces.get(name) if name[0] == VACUUM else None
-            if isinstance(piece, WaitingVacuum | VacuumRecord):
-                yield StoredVacuum(table, piece.whole(), index)
-
-
-def pending_vacuums(store: StateStore[GateState]) -> Iterator[PendingVacuum]:
-    """The same, with their outstanding holds."""
-    return (vacuum.pending() for vacuum in stored_vacuums(store))
-
-
-def _pending(table: str, waiting: WaitingVacuum, index: GateIndex) -> PendingVacuum:
-    made, hold = waiting.vacuum, hold_of(index.pieces)
-    return PendingVacuum(
-        table=table,
-        location=made.location,
-        partition=made.partition,
-        event_id=waiting.event_id,
-        since=waiting.since,
-        kind=str(made.kind),
-        directories=made.directories,
-        holds=holds_of(waiting),
-        outstanding=tuple(lacks_of(waiting, index)),
-        overdue_since=waiting.overdue_since,
-        held_by=None if hold is None else f"{hold.requested_by}: {hold.reason}",
-    )
+def stored_vacuums(rows: Store) -> Iterator[StoredVacuum]:
+    """The vacuums that wait, of every table, in no particular order."""
+    return (StoredVacuum(vacuum, rows) for vacuum in waiting_vacuums(rows))

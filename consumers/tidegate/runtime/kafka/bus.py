@@ -67,6 +67,10 @@ class KafkaBus:
         """Ask the cluster."""
         return self._metadata.partitions(topic)
 
+    def max_message_bytes(self, topic: str) -> int:
+        """Look it up in the cluster."""
+        return self._metadata.max_message_bytes(topic)
+
     def watermarks(self, partitions: Collection[Partition]) -> dict[Partition, Watermarks]:
         """Ask the cluster."""
         return self._metadata.watermarks(partitions)

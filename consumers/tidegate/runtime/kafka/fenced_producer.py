@@ -1,7 +1,8 @@
 """A producer that writes in transactions until another process makes the broker fence it.
 
-The transaction serves as a fence only: the broker refuses a producer once another one has taken its
-transactional id. The records need not be written together (see `runtime/decider/state_store.py`).
+The transaction serves as a fence only: the broker refuses a producer whose transactional id another
+one has taken. The meaning of the records does not depend on being written together: a batch has
+an end mark of its own (see `coordinator/store.py`).
 """
 
 from __future__ import annotations

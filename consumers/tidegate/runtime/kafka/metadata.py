@@ -17,7 +17,9 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._listoffsets import EarliestSpec, LatestSpec, OffsetSpec
+from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.admin._topic import (
     TopicDescription,  # noqa: TC002 - next to the other imports of confluent-kafka
 )
@@ -117,6 +119,19 @@ class KafkaMetadata:
         if fault is not None or not count:
             raise ConfigError(_missing(topic, fault))
         return count
+
+    def max_message_bytes(self, topic: str) -> int:
+        """The largest message, or batch of compressed messages, that a topic accepts.
+
+        Raises:
+            TransientError: the broker did not answer.
+            StopService: the topic's settings may not be described.
+        """
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        with translate_kafka_errors(f"settings of {topic}"):
+            asked = self._admin.describe_configs([resource], request_timeout=_REQUEST_SECONDS)
+            entries = asked[resource].result(_FUTURE_SECONDS)
+        return int(entries["max.message.bytes"].value)
 
     def require_connection(self) -> None:
         """Wait until a broker answers.

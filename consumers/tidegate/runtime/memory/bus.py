@@ -236,6 +236,10 @@ class MemoryBus:
             raise ConfigError(f"topic {topic} does not exist")
         return self._count
 
+    def max_message_bytes(self, topic: str) -> int:  # noqa: ARG002 - the protocol's
+        """A broker's default."""
+        return 2**20
+
     def watermarks(self, partitions: Collection[Partition]) -> dict[Partition, Watermarks]:
         """Nothing is ever deleted: the first offset is 0."""
         return {

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
 from support.samples import commit, events_on, memory_bus, message
-from tidegate.events import CommitCompleted, Event, SavepointRequested, Value
-from tidegate.runtime.decider.loop import DeciderLoop
-from tidegate.runtime.decider.ticks import BrokerTime
+from tidegate.coordinator.broker_time import BrokerTime
+from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.store import Kind, Store
+from tidegate.coordinator.subject import Effects, milliseconds
+from tidegate.events import CommitCompleted, Event, SavepointRequested
 from tidegate.runtime.memory.bus import MemoryBus
-from tidegate.runtime.protocols import Decision
 
 TABLES = ("lake.sales.orders", "lake.sales.items", "lake.hr.staff")
-
-
-class Last(Value, frozen=True):
-    """The last commit, until an hour after it."""
-
-    commit: CommitCompleted | None = None
-    at: datetime | None = None
 
 
 class HourLater:
@@ -27,25 +22,30 @@ class HourLater:
 
     name: ClassVar[str] = "hour-later"
     consumes: ClassVar[tuple[type[Event], ...]] = (CommitCompleted,)
-    state_type = Last
+    kinds: ClassVar[Sequence[Kind]] = (Kind("last", ("due",), has_body=True),)
 
-    def initial(self) -> Last:
-        return Last()
+    def restored(self, rows: Store) -> None:
+        pass
 
-    def decide(self, state: Last, event: Event, at: datetime) -> Decision[Last]:  # noqa: ARG002
-        assert isinstance(event, CommitCompleted)
-        return Decision(Last(commit=event, at=at))
+    def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
+        due = milliseconds(at + timedelta(hours=1))
+        rows.put("last", event.table, columns=(due,), body=event.model_dump_json())
+        return Effects()
 
-    def due(self, table: str, state: Last) -> datetime | None:  # noqa: ARG002
-        return None if state.at is None else state.at + timedelta(hours=1)
+    def next_due(self, rows: Store) -> int | None:
+        [due] = rows.one("select min(due) from last")
+        return None if due is None else int(due)
 
-    def tick(self, table: str, state: Last, at: datetime) -> Decision[Last]:
-        assert state.commit is not None
-        assert state.commit.table == table
-        asked = SavepointRequested.about(
-            state.commit, requested_by="x", source=self.name, occurred_at=at
-        )
-        return Decision(Last(), (asked,))
+    def due(self, rows: Store, at: datetime) -> Effects:
+        effects = Effects()
+        query = "select tbl, body from last where due <= ?"
+        for table, body in rows.all(query, milliseconds(at)):
+            rows.drop("last", table)
+            last = CommitCompleted.model_validate_json(body)
+            effects.commands.append(
+                SavepointRequested.about(last, requested_by="x", source=self.name, occurred_at=at)
+            )
+        return effects
 
 
 class Passing:
@@ -67,7 +67,9 @@ def asked(bus: MemoryBus) -> list[str]:
 
 def test_a_table_that_is_due_decides_without_an_event() -> None:
     bus, time = memory_bus(HourLater.name), Passing()
-    loop = DeciderLoop(HourLater(), bus, clock=time.clock(datetime.now(UTC).timestamp() + 60))
+    loop = CoordinatorLoop(
+        HourLater(), bus, clock=time.clock(datetime.now(UTC).timestamp() + 60), tick_seconds=0
+    )
     bus.send([message(commit(1, table)) for table in TABLES])
     loop.step(0)
     loop.step(0)
@@ -82,14 +84,16 @@ def test_a_table_that_is_due_decides_without_an_event() -> None:
 
 def test_what_is_due_outlives_a_restart_and_is_done_once() -> None:
     bus, time = memory_bus(HourLater.name), Passing()
-    loop = DeciderLoop(HourLater(), bus, clock=time.clock(datetime.now(UTC).timestamp() + 60))
+    loop = CoordinatorLoop(
+        HourLater(), bus, clock=time.clock(datetime.now(UTC).timestamp() + 60), tick_seconds=0
+    )
     bus.send([message(commit(1))])
     loop.step(0)
     loop.close()
 
     time.seconds += 7200
     later = time.clock(datetime.now(UTC).timestamp() + 9000)
-    second = DeciderLoop(HourLater(), bus, clock=later)
+    second = CoordinatorLoop(HourLater(), bus, clock=later, tick_seconds=0)
     second.step(0)
     assert asked(bus) == []  # the broker's time is not known yet
     later.saw(int((datetime.now(UTC).timestamp() + 7200) * 1000))
@@ -98,7 +102,7 @@ def test_what_is_due_outlives_a_restart_and_is_done_once() -> None:
 
     assert asked(bus) == [TABLES[0]]
     second.close()
-    third = DeciderLoop(HourLater(), bus, clock=later)
+    third = CoordinatorLoop(HourLater(), bus, clock=later, tick_seconds=0)
     third.step(0)
     assert asked(bus) == [TABLES[0]]
 

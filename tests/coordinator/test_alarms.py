@@ -9,8 +9,9 @@ from types import MappingProxyType
 import pytest
 
 from support.acid import IDS_1_TO_3, IDS_1_TO_4, MINOR_3, NOON, TABLE
-from tidegate.cleaning import ReaderGate
-from tidegate.cleaning.gate_alarms import AlarmRule, Alarms, span
+from support.rows import Rows
+from tidegate.coordinator.alarms import AlarmRule, Alarms, span
+from tidegate.coordinator.readers import ReaderGate
 from tidegate.events import (
     Event,
     LockReleased,
@@ -23,7 +24,6 @@ from tidegate.events import (
     VacuumOverdue,
     VacuumOverdueResolved,
 )
-from tidegate.runtime.decider.state_store import store_of
 
 DAY = timedelta(days=1)
 LATER = NOON + DAY
@@ -71,38 +71,21 @@ def released(lock: int, txn: int | None = None) -> LockReleased:
     )
 
 
-class Gate:
+class Gate(Rows):
     """A gate whose process is killed after every decision: another one reads its changelog."""
 
     def __init__(self, *rules: AlarmRule, restarts: bool = True) -> None:
-        self.gate, self.restarts = ReaderGate(alarms=Alarms(rules)), restarts
-        self.log: list[tuple[bytes, bytes | None]] = []
-        self.store = store_of(self.gate)
+        super().__init__(ReaderGate(alarms=Alarms(rules)), restarts=restarts)
 
     def hear(self, *events: Event, at: datetime = NOON) -> list[Outcome]:
-        said: list[Outcome] = []
-        for event in events:
-            decision = self.gate.decide(self.store.state(event.table), event, at)
-            self.store.put(event.table, decision.state, decision.pieces)
-            said += decision.outcomes
-            self.write_and_restart()
-        return said
+        before = len(self.outcomes)
+        self.handle(*events, at=at)
+        return self.outcomes[before:]
 
-    def tick(self, at: datetime) -> list[Outcome]:
-        assert self.store.timers is not None
-        said: list[Outcome] = []
-        for table, names in self.store.timers.take(round(at.timestamp() * 1000), 1000).items():
-            decision = self.gate.decide_due(self.store.state(table), table, names, at)
-            self.store.put(table, decision.state, decision.pieces)
-            said += decision.outcomes
-        self.write_and_restart()
-        return said
-
-    def write_and_restart(self) -> None:
-        self.log += self.store.changed_records()
-        if self.restarts:
-            self.store = store_of(self.gate)
-            self.store.restore(self.log)
+    def said_at(self, at: datetime) -> list[Outcome]:
+        before = len(self.outcomes)
+        self.tick(at)
+        return self.outcomes[before:]
 
 
 def kinds(outcomes: list[Outcome]) -> list[type[Event]]:
@@ -114,8 +97,8 @@ def test_a_vacuum_that_waits_longer_than_the_limit_is_said_once() -> None:
     waits = vacuum(7, 8, open_transactions=[90], transactions_of={8: 80})
     gate.hear(waits, released(7))
 
-    assert gate.tick(LATER - SECOND) == []
-    [said] = gate.tick(LATER)
+    assert gate.said_at(LATER - SECOND) == []
+    [said] = gate.said_at(LATER)
     assert isinstance(said, VacuumOverdue)
     assert (said.caused_by, said.table, said.since, said.occurred_at) == (
         waits.event_id,
@@ -129,29 +112,29 @@ def test_a_vacuum_that_waits_longer_than_the_limit_is_said_once() -> None:
     )
     assert said.holds_left == 2
     assert said.limit_seconds == DAY.total_seconds()
-    assert "longer than 1d and still lacks lock 8 in transaction 80 of user-8" in said.message
-    assert gate.tick(LATER + DAY) == []
+    assert "longer than 1d. Outstanding: lock 8 in transaction 80 of user-8" in said.message
+    assert gate.said_at(LATER + DAY) == []
 
 
 def test_when_it_is_released_that_is_said_too_and_once() -> None:
     gate = Gate()
     waits = vacuum(7, 8)
     gate.hear(waits, released(7))
-    gate.tick(LATER)
+    gate.said_at(LATER)
     [over] = gate.hear(released(8), released(8), at=LATER + SECOND)
 
     assert isinstance(over, VacuumOverdueResolved)
     assert (over.caused_by, over.since, over.overdue_since) == (waits.event_id, NOON, LATER)
     assert over.replaced_by is None
     assert gate.hear(waits, at=LATER + DAY) == []
-    assert gate.tick(LATER + 2 * DAY) == []
+    assert gate.said_at(LATER + 2 * DAY) == []
 
 
 def test_what_was_released_in_time_is_never_said() -> None:
     gate = Gate()
     gate.hear(vacuum(7, 8), released(7), released(8))
 
-    assert gate.tick(LATER) == []
+    assert gate.said_at(LATER) == []
 
 
 def test_a_correction_ends_the_alarm_of_the_first_publication_and_may_begin_its_own() -> None:
@@ -159,24 +142,24 @@ def test_a_correction_ends_the_alarm_of_the_first_publication_and_may_begin_its_
     first = vacuum(7, 8)
     corrected = vacuum(7, 8, snapshot=IDS_1_TO_4)
     gate.hear(first)
-    gate.tick(LATER)
+    gate.said_at(LATER)
     said = gate.hear(corrected, at=LATER + SECOND)
 
     assert kinds(said) == [VacuumOverdueResolved, VacuumFlagged]
     assert [each.replaced_by for each in said if isinstance(each, VacuumOverdueResolved)] == [
         corrected.event_id
     ]
-    [again] = gate.tick(LATER + 2 * SECOND)
+    [again] = gate.said_at(LATER + 2 * SECOND)
     assert (again.caused_by, type(again)) == (corrected.event_id, VacuumOverdue)
 
 
 def test_the_same_publication_again_does_not_say_it_again() -> None:
     gate = Gate()
     gate.hear(vacuum(7, 8))
-    gate.tick(LATER)
+    gate.said_at(LATER)
 
     assert gate.hear(vacuum(7, 8, 9), at=LATER + SECOND) == []  # another lock is merged
-    assert gate.tick(LATER + DAY) == []
+    assert gate.said_at(LATER + DAY) == []
     assert kinds(gate.hear(released(7), released(8), released(9))) == [VacuumOverdueResolved]
 
 
@@ -185,8 +168,8 @@ def test_the_first_rule_that_matches_a_table_sets_its_limits() -> None:
     gate = Gate(*rules)
     gate.hear(vacuum(7), vacuum(8, table="hive.other.t"))
 
-    assert [each.table for each in gate.tick(NOON + SECOND)] == [TABLE]
-    assert gate.tick(NOON + 365 * DAY) == []
+    assert [each.table for each in gate.said_at(NOON + SECOND)] == [TABLE]
+    assert gate.said_at(NOON + 365 * DAY) == []
 
 
 def test_of_thousands_that_wait_those_that_are_due_are_said_and_no_others() -> None:
@@ -196,7 +179,7 @@ def test_of_thousands_that_wait_those_that_are_due_are_said_and_no_others() -> N
     gate.hear(*early)
     gate.hear(*late, at=NOON + SECOND)
 
-    said = gate.tick(LATER)
+    said = gate.said_at(LATER)
     assert sorted(map(str, (each.caused_by for each in said))) == sorted(
         each.event_id for each in early
     )
@@ -204,35 +187,35 @@ def test_of_thousands_that_wait_those_that_are_due_are_said_and_no_others() -> N
 
 def test_the_times_of_vacuums_that_are_gone_take_no_lasting_memory() -> None:
     gate = Gate(restarts=False)
-    gate.tick(NOON)
+    gate.said_at(NOON)
     for n in range(1, 3_000):
         gate.hear(vacuum(n, made=f"delta_{n:07}_{n:07}"), released(n))
         if n % 2:
             gate.hear(vacuum(n + 10_000, made=f"delta_{n:07}_{n:07}_v1"))
             gate.hear(released(n + 10_000))
 
-    assert gate.store.timers is not None
-    assert len(gate.store.timers) < 2_000
+    [rows] = gate.store.one("select count(*) from vacuum")
+    assert (rows, gate.subject.next_due(gate.store)) == (0, None)
 
 
 def test_a_release_of_a_table_nobody_knows_is_said_once() -> None:
     gate = Gate()
     gate.hear(released(7, txn=70), released(8), at=NOON)
 
-    assert gate.tick(NOON + 7 * DAY - SECOND) == []
-    [said] = gate.tick(NOON + 7 * DAY)
+    assert gate.said_at(NOON + 7 * DAY - SECOND) == []
+    [said] = gate.said_at(NOON + 7 * DAY)
     assert isinstance(said, UnknownTableReleased)
     assert (said.lock_id, said.transaction_id, said.published_by) == (7, 70, "bridge")
     assert (said.since, said.table) == (NOON, TABLE)
     assert said.caused_by == released(7, txn=70).event_id
     assert gate.hear(released(9), at=NOON + 8 * DAY) == []
-    assert gate.tick(NOON + 30 * DAY) == []
+    assert gate.said_at(NOON + 30 * DAY) == []
 
 
 def test_a_vacuum_of_it_ends_that_alarm() -> None:
     gate = Gate()
     gate.hear(released(7))
-    gate.tick(NOON + 7 * DAY)
+    gate.said_at(NOON + 7 * DAY)
     first = vacuum(8)
     [over] = gate.hear(first, at=NOON + 8 * DAY)
 
@@ -257,7 +240,7 @@ def test_a_table_with_a_vacuum_is_known(events: list[VacuumFinished | LockReleas
     gate = Gate(AlarmRule(overdue_after=None))
     gate.hear(*events)
 
-    assert gate.tick(NOON + 30 * DAY) == []
+    assert gate.said_at(NOON + 30 * DAY) == []
 
 
 def test_after_a_replay_from_the_beginning_the_same_ids_are_said() -> None:
@@ -266,8 +249,8 @@ def test_after_a_replay_from_the_beginning_the_same_ids_are_said() -> None:
     first.hear(*events)
     second.hear(*events, at=NOON + SECOND)
 
-    assert [each.event_id for each in first.tick(LATER)] == [
-        each.event_id for each in second.tick(LATER + DAY)
+    assert [each.event_id for each in first.said_at(LATER)] == [
+        each.event_id for each in second.said_at(LATER + DAY)
     ]
 
 

@@ -4,9 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tidegate.cleaning import ReaderGate
+from support.rows import Rows
 from tidegate.events import LockHold, LockReleased, ReleaseReason, VacuumFinished, VacuumKind
-from tidegate.runtime.decider.state_store import store_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ENVELOPE = {
@@ -36,11 +35,5 @@ def test_whatever_ended_a_lock_ended_its_transaction_too(reason: ReleaseReason) 
     ended = LockReleased.model_validate(
         ENVELOPE | {"lock_id": 8, "transaction_id": 9, "reason": reason}
     )
-    gate = ReaderGate()
-    store = store_of(gate)
-    commands: list[int] = []
-    for event in (vacuum, own, ended):
-        decision = gate.decide(store.state(event.table), event, NOON)
-        store.put(event.table, decision.state, decision.pieces)
-        commands.append(len(decision.commands))
-    assert commands == [0, 0, 1]
+    rows = Rows()
+    assert [len(rows.handle(event)) for event in (vacuum, own, ended)] == [0, 0, 1]

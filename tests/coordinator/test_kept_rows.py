@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from support.samples import Count, EveryThird, commit, events_on, memory_bus, message
+from support.samples import EveryThird, commit, counted_of, events_on, memory_bus, message
+from tidegate.coordinator.loop import CoordinatorLoop
 from tidegate.errors import TransientError
 from tidegate.events.topics import changelog
 from tidegate.runtime.bus import ChangelogRecord
-from tidegate.runtime.decider.loop import DeciderLoop
-from tidegate.runtime.decider.pieces import RECENT_BYTES
 from tidegate.runtime.memory.bus import MemoryBus, MemoryChangelog, MemorySubscription
 from tidegate.runtime.retry import RetryPolicy
 
@@ -54,29 +53,29 @@ class CountingChangelog(MemoryChangelog):
         self._bus.closed += 1
 
 
-def step_all(*loops: DeciderLoop[Count]) -> None:
+def step_all(*loops: CoordinatorLoop) -> None:
     while sum(loop.step(0) for loop in loops):
         pass
 
 
-def counts(*loops: DeciderLoop[Count]) -> dict[str, int]:
+def counts(*loops: CoordinatorLoop) -> dict[str, int]:
     return {
-        table: loop._owned[number].store.state(table).counted
+        table: counted_of(loop._owned[number].store, table)
         for loop in loops
         for number in loop._owned
-        for table, _ in loop._owned[number].store.tables()
+        for table in loop._owned[number].store.tables()
     }
 
 
 def test_a_join_and_a_leave_read_only_the_partitions_that_moved() -> None:
     bus = CountingBus()
     bus.send([message(commit(0, table)) for table in TABLES])
-    first = DeciderLoop(EveryThird(), bus)
+    first = CoordinatorLoop(EveryThird(), bus)
     step_all(first)
     owned, before = set(first._owned), counts(first)
     bus.reads.clear()
 
-    second = DeciderLoop(EveryThird(), bus)
+    second = CoordinatorLoop(EveryThird(), bus)
     step_all(first, second)
     moved = owned - set(first._owned)
     assert moved == set(second._owned)
@@ -98,10 +97,10 @@ def test_a_join_and_a_leave_read_only_the_partitions_that_moved() -> None:
 def test_a_kept_partition_that_another_process_has_written_to_is_read_again() -> None:
     bus = CountingBus(partitions=1)
     bus.send([message(commit(0, "lake.sales.orders"))])
-    first = DeciderLoop(EveryThird(), bus)
+    first = CoordinatorLoop(EveryThird(), bus)
     step_all(first)
     first.revoked(())
-    between = DeciderLoop(EveryThird(), bus)
+    between = CoordinatorLoop(EveryThird(), bus)
     bus.send([message(commit(1, "lake.sales.orders"))])
     bus._members["tidegate.every-third"].remove(first._subscription)  # type: ignore[arg-type]
     bus._rebalance("tidegate.every-third")
@@ -117,7 +116,7 @@ def test_a_kept_partition_that_another_process_has_written_to_is_read_again() ->
 def test_what_was_lost_with_work_pending_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     bus = CountingBus(partitions=1)
     bus.send([message(commit(0, "lake.sales.orders"))])
-    loop = DeciderLoop(EveryThird(), bus)
+    loop = CoordinatorLoop(EveryThird(), bus)
     step_all(loop)
     with monkeypatch.context() as unfinished:
         unfinished.setattr(loop, "_finish", lambda **_: None)
@@ -134,12 +133,12 @@ def test_what_was_lost_with_work_pending_is_not_kept(monkeypatch: pytest.MonkeyP
 def test_after_a_transient_fault_in_the_middle_of_it_the_state_is_acquired_and_read_anew() -> None:
     bus = CountingBus(partitions=1)
     bus.send([message(commit(n, f"lake.sales.t{n}")) for n in range(4)])
-    step_all(DeciderLoop(EveryThird(), bus))
+    step_all(CoordinatorLoop(EveryThird(), bus))
     bus._members.clear()
     bus.reads.clear()
     bus.closed, bus.faults = 0, [TransientError("the broker is away")]
     epochs = sum(bus.epochs.values())
-    loop = DeciderLoop(EveryThird(), bus, retries=RetryPolicy(3, 0.001, 0.001))
+    loop = CoordinatorLoop(EveryThird(), bus, retries=RetryPolicy(3, 0.001, 0.001))
     step_all(loop)
 
     assert bus.reads == Counter({0: 2})
@@ -160,10 +159,10 @@ class StopAtTheSecondLook(threading.Event):
 def test_a_decider_that_is_asked_to_stop_while_it_reads_its_state_ends_at_once() -> None:
     bus = CountingBus()
     bus.send([message(commit(0, table)) for table in TABLES])
-    step_all(DeciderLoop(EveryThird(), bus))
+    step_all(CoordinatorLoop(EveryThird(), bus))
     bus._members.clear()
     bus.reads.clear()
-    loop = DeciderLoop(EveryThird(), bus)
+    loop = CoordinatorLoop(EveryThird(), bus)
     stop = StopAtTheSecondLook()
     loop.run(stop)
     loop.close()
@@ -175,12 +174,12 @@ def test_a_decider_that_is_asked_to_stop_while_it_reads_its_state_ends_at_once()
 def test_state_that_another_has_changed_is_not_kept_over_a_fault_after_it_was_read() -> None:
     bus = CountingBus(partitions=2)
     bus.send([message(commit(0, table)) for table in TABLES])
-    first = DeciderLoop(EveryThird(), bus, retries=RetryPolicy(3, 0.001, 0.001))
+    first = CoordinatorLoop(EveryThird(), bus, retries=RetryPolicy(3, 0.001, 0.001))
     step_all(first)
     first.revoked(())
     bus._members.clear()
     bus.send([message(commit(1, table)) for table in TABLES])
-    step_all(DeciderLoop(EveryThird(), bus))
+    step_all(CoordinatorLoop(EveryThird(), bus))
     bus._members.clear()
     changelog_of = first._owned._changelog
     assert isinstance(changelog_of, MemoryChangelog)
@@ -206,13 +205,3 @@ class FaultAtTheEnd(MemoryChangelog):
         self.calls += 1
         if self.calls == 1:
             raise TransientError("the broker is away")
-
-
-def test_what_is_kept_beside_the_records_is_bounded_for_all_partitions_together() -> None:
-    bus = CountingBus()
-    loop = DeciderLoop(EveryThird(), bus)
-    loop.step(0)
-
-    limits = [store.recent.limit for store in loop._owned.stores().values()]
-    assert len(limits) == 6
-    assert 0 < sum(limits) <= RECENT_BYTES

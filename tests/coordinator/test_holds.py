@@ -9,10 +9,11 @@ from typing import ClassVar
 import pytest
 
 from support.acid import IDS_1_TO_3, IDS_1_TO_4, MINOR_3, MINOR_4, NOON, TABLE
-from tidegate.cleaning import ReaderGate
-from tidegate.cleaning.gate_holds import RETRY_MS
-from tidegate.cleaning.gate_index import GateIndex
+from support.rows import Rows
 from tidegate.cleaning.held import deferred
+from tidegate.coordinator.holds import RETRY_MS
+from tidegate.coordinator.quarantines import Quarantine, quarantines
+from tidegate.coordinator.readers import ReaderGate
 from tidegate.events import (
     CleaningHeld,
     CleaningHoldRemovalRequested,
@@ -30,7 +31,6 @@ from tidegate.events import (
     ReleaseReason,
     VacuumFinished,
 )
-from tidegate.runtime.decider.state_store import store_of
 
 HOUR = timedelta(hours=1)
 
@@ -98,49 +98,19 @@ def removal(request: str = "back-1") -> CleaningHoldRemovalRequested:
 @pytest.fixture(autouse=True, params=[True, False], ids=["killed", "running"])
 def restarts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every test runs twice: what is derived from the records must equal what is maintained."""
-    monkeypatch.setattr(Gate, "restarts", request.param)
+    monkeypatch.setattr(Gate, "kills", request.param)
 
 
-class Gate:
-    """A gate, and its changelog; where `restarts`, it is killed after every decision."""
+class Gate(Rows):
+    """A gate, and its changelog; where `kills`, it is killed after every decision."""
 
-    restarts: ClassVar[bool] = True
+    kills: ClassVar[bool] = True
 
     def __init__(self, gate: ReaderGate | None = None) -> None:
-        self.gate = gate or ReaderGate()
-        self.log: list[tuple[bytes, bytes | None]] = []
-        self.store = store_of(self.gate)
-        self.outcomes: list[Outcome] = []
+        super().__init__(gate, restarts=self.kills)
 
     def hear(self, *events: Event, at: datetime = NOON) -> list[Command]:
-        commands: list[Command] = []
-        for event in events:
-            decision = self.gate.decide(self.store.state(event.table), event, at)
-            self.store.put(event.table, decision.state, decision.pieces)
-            self.outcomes += decision.outcomes
-            commands += decision.commands
-            self.write()
-        return commands
-
-    def tick(self, at: datetime) -> list[Command]:
-        assert self.store.timers is not None
-        commands: list[Command] = []
-        for table, names in self.store.timers.take(round(at.timestamp() * 1000), 1000).items():
-            decision = self.gate.decide_due(self.store.state(table), table, names, at)
-            self.store.put(table, decision.state, decision.pieces)
-            self.outcomes += decision.outcomes
-            commands += decision.commands
-        self.write()
-        return commands
-
-    def write(self) -> None:
-        self.log += self.store.changed_records()
-        if self.restarts:
-            self.store = store_of(self.gate)
-            self.store.restore(self.log)
-
-    def index(self) -> GateIndex:
-        return self.store.state(TABLE).loaded
+        return self.handle(*events, at=at)
 
     def said(self) -> list[tuple[type[Outcome], int | None]]:
         return [(type(outcome), getattr(outcome, "released", None)) for outcome in self.outcomes]
@@ -346,16 +316,13 @@ def test_the_quarantine_of_a_held_table_is_kept_until_the_hold_is_removed() -> N
 
 
 def test_what_was_put_back_is_not_counted_and_its_record_still_ends() -> None:
-    from tidegate.cleaning.gate_quarantine import KeptQuarantine, kept_name  # noqa: PLC0415
-
     gate = Gate()
     command = freed(gate)
     gate.hear(started(command))
 
-    def kept() -> KeptQuarantine:
-        piece = gate.index().pieces.get(kept_name(command.event_id))
-        assert isinstance(piece, KeptQuarantine)
-        return piece
+    def kept() -> Quarantine:
+        [found] = quarantines(gate.store)
+        return found
 
     assert (kept().directories, kept().bytes) == (2, 900)
     gate.hear(CleaningUndone.model_validate(gone(command)))

@@ -1,7 +1,7 @@
-"""After an assignment, the backlog of a decider's first input is read before those of the others.
+"""After an assignment, the backlog of a subject's first input is read before those of the others.
 
-What a decider keeps of its other inputs only until it meets an event of the first one need then
-not outlast a backlog: a release of last week is not forgotten before the vacuum that waits for it
+Rows of the other inputs that only wait for an event of the first one need then not outlast a
+backlog: a release of last week is not forgotten before the vacuum that waits for it
 is read.
 """
 
@@ -29,9 +29,9 @@ class CatchUp:
     def assigned(self, starts: Offsets, marks: Mapping[Partition, Watermarks]) -> None:
         """Partitions were assigned; `marks` has those of the first input."""
         self._ends = {
-            each.number: marks[each].end
-            for each, start in starts.items()
-            if each.topic == self.first and start < marks[each].end
+            part.number: marks[part].end
+            for part, start in starts.items()
+            if part.topic == self.first and start < marks[part].end
         }
         others = (start for start in starts if start.topic != self.first)
         self._to_pause = {other for other in others if other.number in self._ends}
@@ -57,10 +57,10 @@ class CatchUp:
                 number = record.partition.number
                 at[number] = max(at.get(number, 0), record.offset + 1)
         self._ends = {number: end for number, end in self._ends.items() if at.get(number, 0) < end}
-        if ready := {each for each in self._paused if each.number not in self._ends}:
+        if ready := {part for part in self._paused if part.number not in self._ends}:
             self._paused -= ready
             subscription.resume(ready)
-        self._to_pause = {each for each in self._to_pause if each.number in self._ends}
+        self._to_pause = {part for part in self._to_pause if part.number in self._ends}
 
     def _is_first(self, partition: Partition) -> bool:
         return partition.topic == self.first

@@ -8,12 +8,12 @@ from support.acid import TABLE
 from support.markers import marker_behind
 from support.samples import NOON, events_on, memory_bus, message, release
 from support.waiting import wait_for
-from tidegate.cleaning import ReaderGate
+from tidegate.coordinator.loop import CHUNK, CoordinatorLoop
+from tidegate.coordinator.readers import ReaderGate
 from tidegate.events import Event, VacuumFinished, VacuumFlag, VacuumFlagged
 from tidegate.events.message import event_of
 from tidegate.ops.topics import create_topics
 from tidegate.runtime.bus import Partition
-from tidegate.runtime.decider.loop import CHUNK, DeciderLoop
 from tidegate.runtime.kafka.bus import KafkaBus
 from tidegate.runtime.memory.bus import MemoryBus
 from tidegate.service.settings import TopicSettings
@@ -46,7 +46,7 @@ def send(bus: MemoryBus, *events: Event) -> None:
 
 def run_gate(bus: MemoryBus) -> None:
     """A process that works off what there is, and leaves."""
-    loop = DeciderLoop(FORGETFUL, bus)
+    loop = CoordinatorLoop(FORGETFUL, bus)
     while loop.step(0):
         pass
     loop.close()
@@ -88,7 +88,7 @@ def test_an_end_that_holds_no_record_does_not_hold_up_the_others() -> None:
     bus = memory_bus("reader-gate", partitions=1)
     send(bus, vacuum(2 * CHUNK - 1), *(release(n, TABLE) for n in range(2 * CHUNK)))
     with marker_behind("tidegate.vacuums"):
-        loop = DeciderLoop(FORGETFUL, bus)
+        loop = CoordinatorLoop(FORGETFUL, bus)
         for _ in range(10):
             loop.step(0)
 
@@ -123,7 +123,7 @@ def test_on_a_real_broker_the_other_inputs_go_on_too(
     bus = KafkaBus(connection)
     events = [vacuum(2 * CHUNK), *(release(n, TABLE) for n in range(2 * CHUNK + 1))]
     bus.send([message(event, topic_prefix) for event in events])
-    loop, done = DeciderLoop(FORGETFUL, bus, topic_prefix), [0]
+    loop, done = CoordinatorLoop(FORGETFUL, bus, topic_prefix), [0]
 
     def all_read() -> bool:
         done[0] += loop.step(0.2)

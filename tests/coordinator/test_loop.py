@@ -9,18 +9,23 @@ from datetime import datetime
 import pytest
 
 from support.changelogs import OpenPartition
+from support.rows import restored
 from support.samples import (
     NOON,
-    Count,
     EveryThird,
     commit,
+    counted_of,
     events_on,
     memory_bus,
     message,
     release,
     savepoint_request,
 )
-from tidegate.cleaning import ReaderGate
+from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.readers import ReaderGate
+from tidegate.coordinator.store import POSITION_KEY, Store, row_key
+from tidegate.coordinator.subject import Effects
+from tidegate.coordinator.vacuums import waiting_vacuums
 from tidegate.errors import (
     ConfigError,
     DeadLetterFlood,
@@ -44,16 +49,14 @@ from tidegate.runtime.bus import (
     Record,
     Watermarks,
 )
-from tidegate.runtime.decider.loop import DeciderLoop
-from tidegate.runtime.decider.state_store import PARTITIONS_KEY, POSITIONS_KEY, TOPIC_IDS_KEY
 from tidegate.runtime.input.dead_letters import dead_letter
 from tidegate.runtime.memory.bus import MemoryBus, MemoryChangelog, MemorySubscription
-from tidegate.runtime.protocols import Decision
 from tidegate.runtime.retry import RetryPolicy
 
 COMMANDS = "tidegate.commands"
 DEAD = "tidegate.dead-letters"
 CHANGELOG = changelog(EveryThird.name).name()
+ORDERS = row_key("lake.sales.orders", "counted")
 
 
 class Killed(BaseException):
@@ -97,7 +100,7 @@ def dying_bus() -> DyingBus:
     return DyingBus({log.topic for log in plain._logs}, partitions=1)
 
 
-def work_off(loop: DeciderLoop[Count]) -> None:
+def work_off(loop: CoordinatorLoop) -> None:
     while loop.step(0):
         pass
 
@@ -109,38 +112,39 @@ def commands(bus: MemoryBus) -> list[str | None]:
 def test_a_decider_says_its_commands_and_remembers_its_state() -> None:
     bus = memory_bus(EveryThird.name)
     bus.send([message(commit(n)) for n in range(4)])
-    loop = DeciderLoop(EveryThird(), bus)
+    loop = CoordinatorLoop(EveryThird(), bus)
     work_off(loop)
 
     assert commands(bus) == [commit(2).event_id]
-    (entry,) = [r for r in bus.records(CHANGELOG) if r.key == b"lake.sales.orders"]
-    assert entry.value == b'{"applied":{"tidegate.commits":4},"state":{"counted":1}}'
+    (entry,) = [r for r in bus.records(CHANGELOG) if r.key == ORDERS]
+    assert entry.value == b"[1]"
 
 
 class Auditor(EveryThird):
     """Publishes an outcome beside each command."""
 
-    def decide(self, state: Count, event: Event, at: datetime) -> Decision[Count]:
-        decision = super().decide(state, event, at)
-        outcomes = [
+    def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
+        effects = super().handle(event, rows, at)
+        effects.outcomes += [
             SavepointRejected.about(
                 command, reason="no-such-commit", message="why", source=self.name, occurred_at=at
             )
-            for command in decision.commands
+            for command in effects.commands
         ]
-        return Decision(decision.state, decision.commands, outcomes)
+        return effects
 
 
-def test_rule_2_outcomes_of_a_decision_follow_its_commands_and_precede_its_state(
+def test_rule_2_rows_are_remembered_before_commands_and_outcomes_are_published(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tidegate.runtime.memory.bus.MemorySubscription", DyingSubscription)
     bus = dying_bus()
     MemoryBus.send(bus, [message(commit(n)) for n in range(3)])
-    loop = DeciderLoop(Auditor(), bus)
+    loop = CoordinatorLoop(Auditor(), bus)
     work_off(loop)
 
-    assert bus.acts == [COMMANDS, "tidegate.outcomes", *[CHANGELOG] * 5, "commit"]
+    rows = [CHANGELOG] * 4  # the table's, a command, an outcome, the position
+    assert bus.acts == [*rows, COMMANDS, "tidegate.outcomes", "commit"]
     (command,) = events_on(bus, COMMANDS)
     assert [each.caused_by for each in events_on(bus, "tidegate.outcomes")] == [command.event_id]
     MemoryBus.send(bus, [message(commit(3))])
@@ -151,11 +155,11 @@ def test_rule_2_outcomes_of_a_decision_follow_its_commands_and_precede_its_state
 def test_rule_1_a_new_process_restores_the_state_before_its_first_event() -> None:
     bus = memory_bus(EveryThird.name)
     bus.send([message(commit(0)), message(commit(1))])
-    first = DeciderLoop(EveryThird(), bus)
+    first = CoordinatorLoop(EveryThird(), bus)
     work_off(first)
     first.close()
 
-    second = DeciderLoop(EveryThird(), bus)
+    second = CoordinatorLoop(EveryThird(), bus)
     bus.send([message(commit(2))])
     work_off(second)
 
@@ -169,13 +173,13 @@ def test_rule_1_topics_that_are_not_copartitioned_are_refused_at_the_start() -> 
 
     bus = Uneven([f"tidegate.{t}" for t in ("commits", "locks", "commands")])
     with pytest.raises(ConfigError, match=r"same number of partitions: .*tidegate.locks: 4"):
-        DeciderLoop(EveryThird(), bus)
+        CoordinatorLoop(EveryThird(), bus)
 
 
 def applied_and_gone(bus: MemoryBus, count: int) -> None:
     """A decider applies some commits and leaves; its group's offsets are forgotten."""
     bus.send([message(commit(n)) for n in range(count)])
-    first = DeciderLoop(EveryThird(), bus)
+    first = CoordinatorLoop(EveryThird(), bus)
     work_off(first)
     first.close()
     bus.committed.clear()
@@ -190,7 +194,7 @@ def test_rule_7_a_topic_that_was_created_again_is_neither_skipped_nor_read_as_th
     bus.send([message(commit(n)) for n in range(10, 16)])
 
     with pytest.raises(OffsetGapError, match=r"tidegate\.commits was deleted and created again"):
-        work_off(DeciderLoop(EveryThird(), bus))
+        work_off(CoordinatorLoop(EveryThird(), bus))
     assert commands(bus) == []
 
 
@@ -200,7 +204,7 @@ def test_rule_7_a_topic_shorter_than_what_was_applied_of_it_stops_the_service() 
     del bus.log(Partition("tidegate.commits", 0))[1:]
 
     with pytest.raises(OffsetGapError, match=r"offset 2 of tidegate\.commits .* holds 0 to 1"):
-        work_off(DeciderLoop(EveryThird(), bus))
+        work_off(CoordinatorLoop(EveryThird(), bus))
 
 
 def test_rule_7_events_deleted_before_they_were_applied_stop_the_service() -> None:
@@ -215,7 +219,7 @@ def test_rule_7_events_deleted_before_they_were_applied_stop_the_service() -> No
     bus.send([message(commit(2))])
 
     with pytest.raises(OffsetGapError, match=r"offset 2 of tidegate\.commits .* holds 3 to 3"):
-        work_off(DeciderLoop(EveryThird(), bus))
+        work_off(CoordinatorLoop(EveryThird(), bus))
 
 
 @pytest.mark.parametrize("fuse", range(24))
@@ -230,7 +234,7 @@ def test_rules_2_and_3_a_death_at_any_moment_loses_nothing_and_counts_nothing_tw
     bus.fuse = fuse
     for _ in range(50):  # every process after the first lives three acts longer
         try:
-            loop = DeciderLoop(EveryThird(), bus)
+            loop = CoordinatorLoop(EveryThird(), bus)
             work_off(loop)
             if wave_2:
                 MemoryBus.send(bus, wave_2)
@@ -246,17 +250,17 @@ def test_rules_2_and_3_a_death_at_any_moment_loses_nothing_and_counts_nothing_tw
     said = list(dict.fromkeys(commands(bus)))
     assert len(said) == 2
     assert said[0] == commit(2).event_id
-    assert loop._owned[0].store.state("lake.sales.orders") == Count(counted=2)
-    assert loop._owned[0].store.state("lake.sales.returns") == Count(counted=1)
+    assert counted_of(loop._owned[0].store, "lake.sales.orders") == 2
+    assert counted_of(loop._owned[0].store, "lake.sales.returns") == 1
 
 
-def test_rule_2_say_then_remember_then_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rule_2_remember_then_publish_then_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidegate.runtime.memory.bus.MemorySubscription", DyingSubscription)
     bus = dying_bus()
     MemoryBus.send(bus, [message(commit(n)) for n in range(3)])
-    work_off(DeciderLoop(EveryThird(), bus))
+    work_off(CoordinatorLoop(EveryThird(), bus))
 
-    assert bus.acts == [COMMANDS, *[CHANGELOG] * 5, "commit"]
+    assert bus.acts == [*[CHANGELOG] * 3, COMMANDS, "commit"]
 
 
 def gate_events() -> list[Message]:
@@ -290,14 +294,13 @@ def test_rules_2_and_3_a_death_between_the_pieces_of_a_table_loses_nothing(
     fuse: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidegate.runtime.memory.bus.MemorySubscription", DyingSubscription)
-    monkeypatch.setattr("tidegate.cleaning.gate_decision.CHUNK", 2)
     bus = DyingBus({log.topic for log in memory_bus(ReaderGate.name)._logs}, partitions=1)
     waves = [gate_events(), [message(release(9))], [message(vacuum_of("lake.sales.orders", 3, 4))]]
     left = fuse
     while waves:
         bus.fuse, left = left, left + 3
         try:
-            loop = DeciderLoop(ReaderGate(), bus)
+            loop = CoordinatorLoop(ReaderGate(), bus)
             while waves:
                 MemoryBus.send(bus, waves[0])
                 waves.pop(0)
@@ -307,21 +310,21 @@ def test_rules_2_and_3_a_death_between_the_pieces_of_a_table_loses_nothing(
             bus._members.clear()
     bus.fuse = 10**9
     bus._members.clear()
-    loop = DeciderLoop(ReaderGate(), bus)
+    loop = CoordinatorLoop(ReaderGate(), bus)
     while loop.step(0):
         pass
 
     released = {(each.table, each.caused_by) for each in events_on(bus, COMMANDS)}
     orders = [vacuum_of("lake.sales.orders", *locks) for locks in ((1, 9), (2, 9), (3, 4))]
     assert released == {("lake.sales.orders", order.event_id) for order in orders}
-    assert loop._owned[0].store.state("lake.sales.orders").loaded.waiting == 0
-    assert loop._owned[0].store.state("lake.sales.returns").loaded.waiting == 1
+    waiting = [vacuum.table for vacuum in waiting_vacuums(loop._owned[0].store)]
+    assert waiting == ["lake.sales.returns"]
 
 
 def test_rule_1_state_made_for_another_number_of_partitions_is_refused() -> None:
     bus = memory_bus(EveryThird.name, partitions=1)
     bus.send([message(commit(0))])
-    loop = DeciderLoop(EveryThird(), bus)
+    loop = CoordinatorLoop(EveryThird(), bus)
     work_off(loop)
     loop.close()
     grown = memory_bus(EveryThird.name, partitions=2)
@@ -329,12 +332,12 @@ def test_rule_1_state_made_for_another_number_of_partitions_is_refused() -> None
     grown.committed = bus.committed
 
     with pytest.raises(ConfigError, match="2 partitions, but the state was made for 1"):
-        work_off(DeciderLoop(EveryThird(), grown))
+        work_off(CoordinatorLoop(EveryThird(), grown))
 
 
 def at_the_second_chunk(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Let a step take two records at a time, and something happen before it takes the next two."""
-    monkeypatch.setattr("tidegate.runtime.decider.loop.CHUNK", 2)
+    monkeypatch.setattr("tidegate.coordinator.loop.CHUNK", 2)
     poll, polls = MemorySubscription.poll, iter(range(1000))
 
     def busy(member: MemorySubscription, limit: int, timeout: float) -> Sequence[Record]:
@@ -350,11 +353,11 @@ def test_rule_2_what_a_step_began_is_finished_before_its_partitions_go(
 ) -> None:
     bus = memory_bus(EveryThird.name, partitions=1)
     bus.send([message(commit(n)) for n in range(5)])
-    loop = DeciderLoop(EveryThird(), bus)
-    at_the_second_chunk(monkeypatch, lambda: DeciderLoop(EveryThird(), bus))
+    loop = CoordinatorLoop(EveryThird(), bus)
+    at_the_second_chunk(monkeypatch, lambda: CoordinatorLoop(EveryThird(), bus))
 
     assert loop.step(0) == 5
-    assert loop._owned[0].store.state("lake.sales.orders") == Count(counted=2)
+    assert counted_of(loop._owned[0].store, "lake.sales.orders") == 2
     assert commands(bus) == [commit(2).event_id]
 
 
@@ -363,7 +366,7 @@ def test_rule_4_what_a_step_began_on_a_partition_that_was_lost_is_forgotten(
 ) -> None:
     bus = memory_bus(EveryThird.name, partitions=1)
     bus.send([message(commit(n)) for n in range(5)])
-    loop = DeciderLoop(EveryThird(), bus)
+    loop = CoordinatorLoop(EveryThird(), bus)
     assert isinstance(loop._subscription, MemorySubscription)
     at_the_second_chunk(monkeypatch, loop._subscription.expel)
 
@@ -380,7 +383,7 @@ def test_rule_2_after_a_fault_nothing_is_remembered_any_more(
 
     bus = memory_bus(EveryThird.name, partitions=1)
     bus.send([message(commit(n)) for n in range(3)])
-    loop = DeciderLoop(EveryThird(), bus)
+    loop = CoordinatorLoop(EveryThird(), bus)
     with monkeypatch.context() as full:
         full.setattr(MemoryChangelog, "write", refuse)
         with pytest.raises(StopService):
@@ -404,17 +407,19 @@ def test_rule_2_a_write_that_is_tried_again_has_the_tables_and_not_only_the_posi
     monkeypatch.setattr(MemoryChangelog, "write", write_later)
     bus = memory_bus(EveryThird.name, partitions=1)
     bus.send([message(commit(0))])
-    work_off(DeciderLoop(EveryThird(), bus, retries=RetryPolicy(3, 0.001, 0.001)))
+    work_off(CoordinatorLoop(EveryThird(), bus, retries=RetryPolicy(3, 0.001, 0.001)))
 
     keys = [record.key for record in bus.records(CHANGELOG)]
-    assert keys == [TOPIC_IDS_KEY, PARTITIONS_KEY, b"lake.sales.orders", POSITIONS_KEY]
+    assert keys == [ORDERS, POSITION_KEY]
 
 
 class NoCommands(MemoryBus):
-    """Does not take commands."""
+    """Does not take commands while it is away."""
+
+    is_away = True
 
     def send(self, messages: Sequence[Message]) -> None:
-        if any(each.topic == COMMANDS for each in messages):
+        if self.is_away and any(each.topic == COMMANDS for each in messages):
             raise DeliveryError("the broker did not confirm a command")
         super().send(messages)
 
@@ -422,20 +427,35 @@ class NoCommands(MemoryBus):
 def test_rule_2_a_command_that_was_not_delivered_leaves_its_event_unacknowledged() -> None:
     bus = NoCommands({log.topic for log in memory_bus(EveryThird.name)._logs}, partitions=1)
     bus.send([message(commit(n)) for n in range(3)])
-    loop = DeciderLoop(EveryThird(), bus, retries=RetryPolicy(2, 0.001, 0.001))
+    loop = CoordinatorLoop(EveryThird(), bus, retries=RetryPolicy(2, 0.001, 0.001))
 
     with pytest.raises(DeliveryError):
         work_off(loop)
     loop.close()
-    assert bus.records(CHANGELOG) == []
     assert bus.committed["tidegate.every-third"] == {}
+
+    bus._members.clear()
+    bus.is_away = False
+    bus.send([message(commit(3))])
+    published: list[int] = []
+
+    class Watching(EveryThird):
+        def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
+            published.append(len(commands(bus)))
+            return super().handle(event, rows, at)
+
+    loop = CoordinatorLoop(Watching(), bus)
+    loop.step(0)
+    assert published == [1], "what was remembered is published before the first new event"
+    assert commands(bus) == [commit(2).event_id]
+    assert counted_of(loop._owned[0].store) == 1
 
 
 def test_rule_3_a_repeated_command_has_the_same_id() -> None:
     bus = memory_bus(EveryThird.name)
     bus.send([message(commit(n)) for n in range(3)])
     for _ in range(2):  # the second process finds neither state nor offset of the first
-        loop = DeciderLoop(EveryThird(), bus)
+        loop = CoordinatorLoop(EveryThird(), bus)
         work_off(loop)
         bus.committed.clear()
         bus._members.clear()
@@ -450,19 +470,21 @@ def test_rule_3_a_repeated_command_has_the_same_id() -> None:
 def test_rule_4_a_process_that_lost_its_partitions_cannot_overwrite_its_successors_state() -> None:
     bus = memory_bus(EveryThird.name, partitions=1)
     bus.send([message(commit(0))])
-    zombie = DeciderLoop(EveryThird(), bus)
+    zombie = CoordinatorLoop(EveryThird(), bus)
     work_off(zombie)
     stalled = zombie._owned[0]
 
     assert isinstance(zombie._subscription, MemorySubscription)
     zombie._subscription.expel()
-    successor = DeciderLoop(EveryThird(), bus)
+    successor = CoordinatorLoop(EveryThird(), bus)
     bus.send([message(commit(1))])
     work_off(successor)
     before = list(bus.log(Partition(CHANGELOG, 0)))
 
     # it wakes up in the middle of its batch and goes on to remember
-    stalled.store.put("lake.sales.orders", Count(counted=7))
+    stalled.store.begin()
+    stalled.store.put("counted", "lake.sales.orders", columns=(7,))
+    stalled.store.commit()
     with pytest.raises(FencedError):
         zombie._owned.write({0: stalled})
     assert bus.log(Partition(CHANGELOG, 0)) == before
@@ -472,7 +494,7 @@ def test_rule_6_a_poison_message_goes_to_the_dead_letters_and_the_rest_goes_on()
     bus = memory_bus(EveryThird.name)
     poison = Message("tidegate.commits", b"lake.sales.orders", b"not avro", (("own", b"header"),))
     bus.send([message(commit(0)), poison, message(commit(1)), message(commit(2))])
-    work_off(DeciderLoop(EveryThird(), bus))
+    work_off(CoordinatorLoop(EveryThird(), bus))
 
     assert commands(bus) == [commit(2).event_id]
     (letter,) = bus.records(DEAD)
@@ -489,7 +511,7 @@ def test_rule_6_an_event_on_the_wrong_topic_is_set_aside_and_not_skipped() -> No
     bus = memory_bus(EveryThird.name)
     stray = message(savepoint_request(0))
     bus.send([Message("tidegate.commits", stray.key, stray.value)])
-    work_off(DeciderLoop(EveryThird(), bus))
+    work_off(CoordinatorLoop(EveryThird(), bus))
 
     (letter,) = bus.records(DEAD)
     expected = b"SavepointRequested belongs on tidegate.commands"
@@ -499,14 +521,14 @@ def test_rule_6_an_event_on_the_wrong_topic_is_set_aside_and_not_skipped() -> No
 class Broken(EveryThird):
     """A decider with a fault in its code."""
 
-    def decide(self, state: Count, event: Event, at: datetime) -> Decision[Count]:
-        raise ZeroDivisionError(f"{state} {event.event_id} {at}")
+    def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
+        raise ZeroDivisionError(f"{rows} {event.event_id} {at}")
 
 
 def test_rule_6_bad_code_does_not_drain_a_topic_into_the_dead_letters() -> None:
     bus = memory_bus(EveryThird.name, partitions=1)
     bus.send([message(commit(n, f"lake.a.t{n % 60}")) for n in range(200)])
-    loop = DeciderLoop(Broken(), bus)
+    loop = CoordinatorLoop(Broken(), bus)
 
     with pytest.raises(DeadLetterFlood):
         work_off(loop)
@@ -515,29 +537,81 @@ def test_rule_6_bad_code_does_not_drain_a_topic_into_the_dead_letters() -> None:
     loop.close()
 
     with pytest.raises(DeadLetterFlood):
-        work_off(DeciderLoop(Broken(), bus))
+        work_off(CoordinatorLoop(Broken(), bus))
     assert len(bus.records(DEAD)) == 50
 
 
-def test_an_empty_state_is_removed_from_the_changelog_after_the_positions_are_written() -> None:
+def test_what_was_published_is_removed_from_the_changelog_with_the_next_batch() -> None:
     bus = memory_bus(EveryThird.name)
     bus.send([message(commit(n)) for n in range(3)])
-    work_off(DeciderLoop(EveryThird(), bus))
+    loop = CoordinatorLoop(EveryThird(), bus)
+    work_off(loop)
+    unsent = row_key("", "outbox", 1)
+    assert [r.key for r in bus.records(CHANGELOG)] == [ORDERS, unsent, POSITION_KEY]
+    bus.send([message(commit(3))])
+    work_off(loop)
+    later = [(r.key, r.value is None) for r in bus.records(CHANGELOG)[3:]]
+    assert later == [(unsent, True), (ORDERS, False), (POSITION_KEY, False)]
 
-    keys = [(r.key, r.value is None) for r in bus.records(CHANGELOG)]
-    table = b"lake.sales.orders"
-    assert keys == [
-        (TOPIC_IDS_KEY, False),
-        (PARTITIONS_KEY, False),
-        (table, False),
-        (POSITIONS_KEY, False),
-        (table, True),
-    ]
+
+class Picky(EveryThird):
+    """Raises after it has changed rows, for every second event."""
+
+    def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
+        effects = super().handle(event, rows, at)
+        if int(getattr(event, "instant", "0")) % 2:
+            raise ZeroDivisionError(event.event_id)
+        return effects
+
+
+def test_an_exception_rolls_one_event_back_and_the_others_of_the_batch_stay() -> None:
+    bus = memory_bus(EveryThird.name, partitions=1)
+    bus.send([message(commit(n)) for n in range(5)])  # 0, 2 and 4 count
+    loop = CoordinatorLoop(Picky(), bus)
+    work_off(loop)
+    assert commands(bus) == [commit(4).event_id]
+    assert len(bus.records(DEAD)) == 2
+    loop.close()
+    assert counted_of(restored(Picky(), records_of(bus))) == 0
+
+
+def records_of(bus: MemoryBus) -> list[ChangelogRecord]:
+    return [(r.key or b"", r.value) for r in bus.log(Partition(CHANGELOG, 0))]
+
+
+@pytest.mark.parametrize("cut", range(5))
+def test_half_a_batch_is_none(cut: int) -> None:
+    """A process that dies within a write leaves records without an end mark behind them."""
+    bus = memory_bus(EveryThird.name, partitions=1)
+    bus.send([message(commit(n)) for n in range(2)])
+    first = CoordinatorLoop(EveryThird(), bus)
+    work_off(first)
+    first.close()
+    bus.send([message(commit(2)), message(commit(9, "lake.sales.returns"))])
+    second = CoordinatorLoop(EveryThird(), bus)
+    work_off(second)
+    bus._members.clear()
+    log = bus.log(Partition(CHANGELOG, 0))
+    assert [r.key for r in log[2:]][-1] == POSITION_KEY
+    assert len(log) == 6, "the second batch has four records"
+    del log[2 + cut :]
+    commits = Partition("tidegate.commits", 0)
+    bus.committed["tidegate.every-third"][commits] = 2
+    bus.log(Partition(COMMANDS, 0)).clear()
+
+    third = CoordinatorLoop(EveryThird(), bus)
+    work_off(third)
+    assert commands(bus) == [commit(2).event_id]
+    store = third._owned[0].store
+    assert (counted_of(store), counted_of(store, "lake.sales.returns")) == (0, 1)
+    third.close()
+    again = restored(EveryThird(), records_of(bus))
+    assert (counted_of(again), counted_of(again, "lake.sales.returns")) == (0, 1)
 
 
 def test_two_members_share_the_partitions_and_each_table_has_one_owner() -> None:
     bus = memory_bus(EveryThird.name)
-    one, other = DeciderLoop(EveryThird(), bus), DeciderLoop(EveryThird(), bus)
+    one, other = CoordinatorLoop(EveryThird(), bus), CoordinatorLoop(EveryThird(), bus)
     tables = [f"lake.sales.t{n}" for n in range(12)]
     bus.send([message(commit(n, table)) for table in tables for n in range(3)])
     while one.step(0) + other.step(0):
@@ -548,29 +622,29 @@ def test_two_members_share_the_partitions_and_each_table_has_one_owner() -> None
     assert all(isinstance(e, SavepointRequested) for e in events_on(bus, COMMANDS))
 
 
-@pytest.mark.parametrize("key", [POSITIONS_KEY, b"lake.sales.orders"])
+@pytest.mark.parametrize("key", [POSITION_KEY, ORDERS])
 def test_nothing_is_decided_on_a_memory_that_cannot_be_read(key: bytes) -> None:
     bus = memory_bus(EveryThird.name, partitions=1)
-    OpenPartition(bus, CHANGELOG).write([(key, b"{half")])
+    OpenPartition(bus, CHANGELOG).write([(key, b"[half"), (POSITION_KEY, b"{}")])
     bus.send([message(commit(0))])
 
     with pytest.raises(TidegateError, match="can't be read"):
-        work_off(DeciderLoop(EveryThird(), bus))
-    assert bus.log(Partition(CHANGELOG, 0))[1:] == []
+        work_off(CoordinatorLoop(EveryThird(), bus))
+    assert bus.log(Partition(CHANGELOG, 0))[2:] == []
     assert bus.records(DEAD) == []
 
 
 def test_rule_1_a_changelog_that_was_lost_is_noticed() -> None:
     bus = memory_bus(EveryThird.name, partitions=1)
     bus.send([message(commit(0)), message(commit(1))])
-    first = DeciderLoop(EveryThird(), bus)
+    first = CoordinatorLoop(EveryThird(), bus)
     work_off(first)
     first.close()
     bus.log(Partition(CHANGELOG, 0)).clear()
     bus.send([message(commit(2))])
 
     with pytest.raises(OffsetGapError, match="the changelog has lost"):
-        work_off(DeciderLoop(EveryThird(), bus))
+        work_off(CoordinatorLoop(EveryThird(), bus))
     assert commands(bus) == []
 
 
@@ -608,7 +682,7 @@ def test_rule_6_a_letter_that_is_too_large_is_written_without_its_value() -> Non
     bus = SmallBus(topics, partitions=1)
     poison = Message("tidegate.commits", b"k", b"?" * 101)
     bus.send([poison, message(commit(0))])
-    work_off(DeciderLoop(EveryThird(), bus, retries=RetryPolicy(2, 0.001, 0.001)))
+    work_off(CoordinatorLoop(EveryThird(), bus, retries=RetryPolicy(2, 0.001, 0.001)))
 
     (letter,) = bus.records(DEAD)
     assert (letter.key, letter.value) == (b"k", None)

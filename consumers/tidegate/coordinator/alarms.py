@@ -1,0 +1,227 @@
+"""Alarms about what waits too long: published once, and once more when it is over.
+
+That an alarm was published is a row, so a restart or a rebalance does not repeat it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any, Final
+
+from tidegate.coordinator.subject import moment
+from tidegate.events import (
+    OutstandingReader,
+    UnknownTableReleased,
+    UnknownTableResolved,
+    VacuumFinished,
+    VacuumFlag,
+    VacuumFlagged,
+    VacuumOverdue,
+    VacuumOverdueResolved,
+)
+
+SOURCE: Final = "reader-gate"
+_SHOWN: Final = 100
+_NAMED: Final = 3
+"""Readers that the message names; the event has more."""
+_MS: Final = timedelta(milliseconds=1)
+_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmRule:
+    """How long vacuums and releases of some tables may wait; None: without an alarm."""
+
+    tables: str = "*"
+    """A shell pattern."""
+    overdue_after: timedelta | None = timedelta(days=1)
+    """How long a vacuum may wait for its readers."""
+    unknown_after: timedelta | None = timedelta(days=7)
+    """How long releases of a table may come before its first vacuum."""
+
+
+@dataclass(frozen=True)
+class Alarms:
+    """The rules; the first whose pattern matches a table applies, and else the usual limits."""
+
+    rules: tuple[AlarmRule, ...] = ()
+
+    def rule_of(self, table: str) -> AlarmRule:
+        """The rule that applies to a table."""
+        return _rule_of(self.rules, table)
+
+    def overdue_at(self, table: str, since: int) -> int | None:
+        """When a vacuum that waits since then is overdue, in ms of the broker's time."""
+        limit = _rule_of(self.rules, table).overdue_after
+        return None if limit is None else since + limit // _MS
+
+    def unknown_at(self, table: str, since: int) -> int | None:
+        """When a table is unknown of which only releases have come since then."""
+        limit = _rule_of(self.rules, table).unknown_after
+        return None if limit is None else since + limit // _MS
+
+
+USUAL_ALARMS: Final = Alarms()
+"""No rule: the usual limits for all tables."""
+
+
+@lru_cache(maxsize=10_000)
+def _rule_of(rules: tuple[AlarmRule, ...], table: str) -> AlarmRule:
+    return next((rule for rule in rules if fnmatchcase(table, rule.tables)), AlarmRule())
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A vacuum that waits, as far as alarms need it."""
+
+    table: str
+    location: str
+    partition: str | None
+    event_id: str
+    since: int
+
+    def fields(self, at: datetime) -> dict[str, Any]:
+        """The fields that events about it share."""
+        return {
+            "table": self.table,
+            "location": self.location,
+            "occurred_at": at,
+            "source": SOURCE,
+            "caused_by": self.event_id,
+            "partition": self.partition,
+            "since": moment(self.since),
+        }
+
+
+def overdue(
+    waiting: Waiting, outstanding: Sequence[OutstandingReader], limit: timedelta, at: datetime
+) -> VacuumOverdue:
+    """It waits too long, for these readers."""
+    more = f" and {len(outstanding) - _NAMED} more" if len(outstanding) > _NAMED else ""
+    named = ", ".join(map(str, outstanding[:_NAMED]))
+    return VacuumOverdue.model_validate(
+        waiting.fields(at)
+        | {
+            "limit_seconds": limit // timedelta(seconds=1),
+            "holds_left": len(outstanding),
+            "waits_for": outstanding[:_SHOWN],
+            "message": f"it has waited for its readers for longer than {span(limit)}. Outstanding:"
+            f" {named}{more}: end them, or publish a release that was lost",
+        }
+    )
+
+
+def resolved(
+    waiting: Waiting, overdue_since: int | None, at: datetime, replaced_by: str | None = None
+) -> Iterator[VacuumOverdueResolved]:
+    """It waits no longer: an event if it was reported as overdue."""
+    if overdue_since is not None:
+        fields = waiting.fields(at) | {"overdue_since": moment(overdue_since)}
+        yield VacuumOverdueResolved.model_validate(fields | {"replaced_by": replaced_by})
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRelease:
+    """The first release of a table of which no vacuum came."""
+
+    event_id: str
+    location: str
+    lock_id: int | None
+    transaction_id: int | None
+    published_by: str
+
+
+def unknown(
+    table: str, first: FirstRelease, since: int, limit: timedelta, at: datetime
+) -> UnknownTableReleased:
+    """Only releases of a table come."""
+    return UnknownTableReleased(
+        table=table,
+        location=first.location,
+        occurred_at=at,
+        source=SOURCE,
+        caused_by=first.event_id,
+        since=moment(since),
+        limit_seconds=limit // timedelta(seconds=1),
+        lock_id=first.lock_id,
+        transaction_id=first.transaction_id,
+        published_by=first.published_by,
+        message=f"releases come, and no vacuum of this table came within {span(limit)}: does"
+        " its vacuum name another table, or is it not published?",
+    )
+
+
+def known(event: VacuumFinished, since: int, said: int, at: datetime) -> UnknownTableResolved:
+    """The first vacuum came of a table that was reported as unknown."""
+    return UnknownTableResolved.about(
+        event, source=SOURCE, occurred_at=at, since=moment(since), unknown_since=moment(said)
+    )
+
+
+def content_changed(event: VacuumFinished, at: datetime) -> VacuumFlagged:
+    """It was published before with another snapshot, range, kind or location."""
+    return _flagged(
+        event,
+        at,
+        VacuumFlag.CONTENT_CHANGED,
+        "this vacuum was published before with other content: the later publication counts, and its"
+        " cleaning is released once every hold of both has ended",
+    )
+
+
+def holds_after_release(event: VacuumFinished, at: datetime) -> VacuumFlagged:
+    """It was published before, and its cleaning released, without some of these holds."""
+    return _flagged(
+        event,
+        at,
+        VacuumFlag.HOLDS_AFTER_RELEASE,
+        "the cleaning of this vacuum was released before this publication listed further holds: a"
+        " reader among them may not find its files. Publish a vacuum once, with all its holds",
+    )
+
+
+def may_be_forgotten(
+    event: VacuumFinished, at: datetime, holds: Iterable[Sequence[int]]
+) -> VacuumFlagged:
+    """It waits for holds so old that their release may have come and been forgotten."""
+    tokens = sorted({token for hold in holds for token in hold})
+    return _flagged(
+        event,
+        at,
+        VacuumFlag.RELEASE_MAY_BE_FORGOTTEN,
+        "releases as old as those of these locks and transactions were forgotten, so it may wait"
+        " for one that came already: if they have ended, publish their releases again",
+        tuple(token >> 1 for token in tokens if not token & 1),
+        tuple(token >> 1 for token in tokens if token & 1),
+    )
+
+
+def _flagged(  # noqa: PLR0913, PLR0917 - the fields of the event
+    event: VacuumFinished,
+    at: datetime,
+    flag: VacuumFlag,
+    message: str,
+    locks: tuple[int, ...] = (),
+    transactions: tuple[int, ...] = (),
+) -> VacuumFlagged:
+    return VacuumFlagged.about(
+        event,
+        partition=event.partition,
+        flag=flag,
+        locks=locks[:_SHOWN],
+        transactions=transactions[:_SHOWN],
+        message=message,
+        occurred_at=at,
+        source=SOURCE,
+    )
+
+
+def span(of: timedelta) -> str:
+    """A duration for people, as they write it in the settings: 1d, 36h, 90s."""
+    seconds = of // timedelta(seconds=1)
+    unit, name = next((u for u in _UNITS if seconds and seconds % u[0] == 0), _UNITS[-1])
+    return f"{seconds // unit}{name}"

@@ -1,0 +1,124 @@
+"""Holds of people on tables, and cleanings that met one: nothing of a held table is cleaned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import Final
+
+from tidegate.cleaning.held import released_again
+from tidegate.coordinator.store import Kind, Store, dumps, loads
+from tidegate.coordinator.subject import Effects, milliseconds
+from tidegate.events import CleaningDeferred, CleaningHoldRequested
+from tidegate.events.holds import CleaningHeld, CleaningHoldRemovalRequested, CleaningHoldRemoved
+
+HOLD: Final = Kind("hold", ("since",), has_body=True)
+DEFERRED: Final = Kind(
+    "deferred",
+    ("due",),
+    key="id",
+    has_body=True,
+    indexes=("deferred_due on deferred (due) where due is not null",),
+)
+RETRY_MS: Final = 5_000
+"""After so long a deferred cleaning of a table that is not held is released again: this service may
+not have read the hold's removal when the cleaner had."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableHold:
+    """A person's hold on a table."""
+
+    since: int
+    """Milliseconds of the broker's time."""
+    event_id: str
+    requested_by: str
+    reason: str
+
+
+def hold_on(rows: Store, table: str) -> TableHold | None:
+    """The hold on a table; None: the table is not held."""
+    found = rows.one("select since, body from hold where tbl = ?", table)
+    return None if found is None else TableHold(found[0], *loads(found[1]))
+
+
+def holds(rows: Store) -> Iterator[tuple[str, TableHold, int]]:
+    """Each held table with its hold, and how many cleanings are deferred."""
+    query = (
+        "select tbl, since, body, (select count(*) from deferred where deferred.tbl = hold.tbl)"
+        " from hold"
+    )
+    for table, since, body, deferred in rows.all(query):
+        yield table, TableHold(since, *loads(body)), deferred
+
+
+def is_held(rows: Store, table: str) -> bool:
+    """Whether a person holds the table."""
+    return rows.one("select 1 from hold where tbl = ?", table) is not None
+
+
+def hold(event: CleaningHoldRequested, rows: Store, at: datetime, source: str) -> CleaningHeld:
+    """Hold the table; a second hold replaces the first."""
+    body = dumps([event.event_id, event.requested_by, event.reason])
+    rows.put("hold", event.table, columns=(milliseconds(at),), body=body)
+    return CleaningHeld.about(event, occurred_at=at, source=source)
+
+
+def remove_hold(
+    event: CleaningHoldRemovalRequested, rows: Store, at: datetime, effects: Effects, source: str
+) -> None:
+    """Hold the table no more, and release again what was deferred.
+
+    `effects` has the cleanings that were waiting for this.
+    """
+    rows.drop("hold", event.table)
+    deferred = rows.all("select id, body from deferred where tbl = ? order by id", event.table)
+    for number, body in deferred:
+        rows.drop("deferred", event.table, number)
+        effects.commands.append(
+            released_again(CleaningDeferred.model_validate_json(body), at, source)
+        )
+
+
+def removal_of(
+    event: CleaningHoldRemovalRequested, released: int, at: datetime, source: str
+) -> CleaningHoldRemoved:
+    """The outcome of a removal, which releases so many cleanings."""
+    return CleaningHoldRemoved.about(event, occurred_at=at, source=source, released=released)
+
+
+def defer(event: CleaningDeferred, rows: Store, at: datetime) -> None:
+    """Remember a cleaning that met a hold."""
+    due = None if is_held(rows, event.table) else milliseconds(at) + RETRY_MS
+    body = dumps(event.model_dump(mode="json"))
+    rows.put("deferred", event.table, hashed(event.caused_by or ""), (due,), body)
+
+
+def release_due(rows: Store, at: datetime, limit: int, effects: Effects, source: str) -> None:
+    """Release deferred cleanings that are due again, unless their table is held meanwhile."""
+    due = rows.all(
+        "select tbl, id, body from deferred indexed by deferred_due where due <= ?"
+        " order by due limit ?",
+        milliseconds(at),
+        limit,
+    )
+    for table, number, body in due:
+        if is_held(rows, table):
+            rows.put("deferred", table, number, (None,), body)
+        else:
+            rows.drop("deferred", table, number)
+            event = CleaningDeferred.model_validate_json(body)
+            effects.commands.append(released_again(event, at, source))
+
+
+def hashed(text: str) -> int:
+    """63 bits of SHA-256: a number that SQLite and every JSON reader can store."""
+    digest = _fresh()
+    digest.update(text.encode("utf-8", "surrogatepass"))
+    return int.from_bytes(digest.digest()[:8]) >> 1
+
+
+_fresh: Final = sha256().copy
+"""Begins a hash at half the cost of finding the algorithm: it runs for every vacuum."""

@@ -1,0 +1,411 @@
+"""The coordinator's loop: read, decide, remember, publish, commit.
+
+Its invariants, each at a comment that repeats it:
+
+1. The rows of a partition are restored up to the last end mark before the first new event is
+   decided, and what they hold as unsent is published before it.
+2. What was decided is remembered before it is published: changed rows, the outgoing messages among
+   them, go to the changelog, fenced, their position last; then the messages are published; then the
+   offsets of the inputs are committed. A crash in between repeats messages, with the same ids; it
+   never publishes what no successor knows.
+3. An event is decided once, however often it is delivered: the position has the offset up to which
+   each input was applied.
+4. An event is one transaction: an exception rolls back this event alone. After any other fault
+   nothing of the interrupted step is written, published or committed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
+from typing import Final
+
+from tidegate.coordinator.broker_time import BrokerTime
+from tidegate.coordinator.catch_up import CatchUp
+from tidegate.coordinator.partitions import OwnedPartition, OwnedPartitions
+from tidegate.coordinator.subject import Effects, Subject
+from tidegate.errors import (
+    DeadLetterFlood,
+    FormatError,
+    MessageTooLargeError,
+    StoppingError,
+    StopService,
+    TransientError,
+)
+from tidegate.events import Answer, Command, Event
+from tidegate.events.refusals import refusal
+from tidegate.events.topics import COMMAND_TOPIC, DEFAULT_PREFIX, OUTCOME_TOPIC, changelog, topic_of
+from tidegate.events.wire import Wire
+from tidegate.publisher import Message
+from tidegate.runtime.authorization import AclAlone, Authorization, Unauthorized
+from tidegate.runtime.bus import Bus, Offsets, Partition, Record, Watermarks, require_copartitioned
+from tidegate.runtime.gc_pause import gc_paused
+from tidegate.runtime.input.dead_letter_limit import DeadLetterLimit
+from tidegate.runtime.input.dead_letters import DeadLetterQueue
+from tidegate.runtime.input.decoder import Decoder
+from tidegate.runtime.input.uncopied import RefusalLimit
+from tidegate.runtime.retry import BROKER_RETRIES, RetryPolicy, is_broker_fault
+
+BATCH_SECONDS: Final = 2.0
+"""While there is a backlog, the decisions of this time are remembered and published together."""
+CHUNK: Final = 1000
+"""Records polled at once: few enough to stay in the processor's cache."""
+POLL_SECONDS: Final = 0.2
+TICK_SECONDS: Final = 2.0
+"""Between two checks of due rows."""
+ALWAYS_ACCEPTED_BYTES: Final = 50_000
+"""Messages up to this size are not compared with their topic's limit: every one accepts them."""
+_OVERHEAD_BYTES: Final = 200
+"""What a message has in its batch besides key, value and headers, generously."""
+_PARTITION = attrgetter("partition")
+Sign = Callable[[Event, Message], Message]
+
+
+class CoordinatorLoop:
+    """Runs one subject as a member of its consumer group.
+
+    Order of calls: `step` again and again, or `run` until stopped; `close` at the end. Once `step`
+    has raised, only `close` may follow.
+    """
+
+    def __init__(  # noqa: PLR0913 - settings, all by name
+        self,
+        subject: Subject,
+        bus: Bus,
+        prefix: str = DEFAULT_PREFIX,
+        *,
+        retries: RetryPolicy = BROKER_RETRIES,
+        limit: DeadLetterLimit | None = None,
+        wire: Wire | None = None,
+        sign: Sign | None = None,
+        clock: BrokerTime | None = None,
+        tick_seconds: float = TICK_SECONDS,
+        authorization: Authorization | None = None,
+    ) -> None:
+        """Join the group. `sign` signs the commands; by default they are not signed.
+
+        `clock` is the broker's time; due rows are decided every `tick_seconds`. `authorization`
+        decides whose commands are applied; by default all that the topic's access rights permit.
+
+        Raises:
+            ConfigError: a topic does not exist, or the topics differ in their number of
+                partitions: a table's events and its rows would be on different partitions.
+        """
+        self._subject, self._bus, self._prefix = subject, bus, prefix
+        self._retries, self._wire, self._sign = retries, wire or Wire(), sign or _unsigned
+        limit = limit or DeadLetterLimit()
+        self._dead_letters = DeadLetterQueue(subject.name, bus, prefix, retries, limit)
+        self._inputs = sorted({topic_of(kind).name(prefix) for kind in subject.consumes})
+        self._command_topic, self._outcome_topic = (
+            topic.name(prefix) for topic in (COMMAND_TOPIC, OUTCOME_TOPIC)
+        )
+        own = changelog(subject.name).name(prefix)
+        topics = [*self._inputs, own, self._command_topic, self._outcome_topic]
+        count = require_copartitioned(bus, topics)
+        # by type: to ask for a subclass of pydantic's takes as long as a decision
+        self._commands = {kind for kind in subject.consumes if issubclass(kind, Command)}
+        self._decoder = Decoder(subject.consumes, prefix, count, retries, self._wire)
+        self._owned = OwnedPartitions(subject, bus, prefix, self._inputs, retries)
+        self._clock, self._tick_seconds, self._next_tick = clock or BrokerTime(), tick_seconds, 0.0
+        self._authorization, self._refusals = authorization or AclAlone(), RefusalLimit()
+        self._stop = threading.Event()
+        self._committed: dict[Partition, int] = {}
+        """The latest commit of each input partition."""
+        self._catch_up = CatchUp(topic_of(subject.consumes[0]).name(prefix))
+        group = f"{prefix}.{subject.name}"
+        self._subscription = bus.subscribe(group, self._inputs, self, watched=[own])
+
+    def run(self, stop: threading.Event) -> None:
+        """Process events until `stop` is set.
+
+        Raises:
+            StopService: this process must not go on; no offset of unfinished work was committed.
+        """
+        self._stop = stop
+        with suppress(StoppingError):
+            while not stop.is_set():
+                self.step(POLL_SECONDS)
+
+    def step(self, timeout: float) -> int:
+        """Process what has arrived, waiting up to `timeout` seconds for it; return the count."""
+        try:
+            # no collection after each chunk: what a step makes has hardly any cycles, and all of
+            # it would be visited two or three times; between two steps there is one
+            with gc_paused():
+                records = self._poll(timeout)
+                count = self._apply_backlog(records)
+                self._pass_ends()
+                self._decide_due()
+                self._finish()
+        except BaseException:
+            self._owned.drop()  # invariant 4: `close` must find nothing left to finish
+            self._dead_letters.forget()
+            raise
+        return count
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._subscription.close()
+        self._owned.drop()
+
+    def assigned(self, starts: Offsets) -> None:
+        """Acquire each partition's changelog, restore its rows, publish what is unsent.
+
+        Raises:
+            OffsetGapError: events would be skipped, or the changelog has lost the rows that
+                followed from events whose offsets are committed.
+        """
+        for partition in starts:
+            history = self._subscription.committed_metadata(partition)
+            self._dead_letters.restore(partition, history)
+        self._owned.restore(starts, self._stop.is_set)
+        self._publish_unsent([self._owned[number] for number in self._owned])  # invariant 1
+        self._committed, self._next_tick = dict(starts), 0.0
+        first = [start for start in starts if start.topic == self._catch_up.first]
+        self._catch_up.assigned(starts, self._retries.call(lambda: self._bus.watermarks(first)))
+
+    def revoked(self, partitions: Sequence[Partition]) -> None:  # noqa: ARG002 - always all of them
+        """Finish pending work, then give up the partitions; they may be assigned again at once."""
+        self._finish(wait=True)
+        # what was published is not to be published again by a successor
+        self._owned.write(
+            {n: self._owned[n] for n in self._owned if self._owned[n].store.has_changes}
+        )
+        self._owned.release()
+        self._forget()
+
+    def lost(self, partitions: Sequence[Partition]) -> None:  # noqa: ARG002 - always all of them
+        """Drop the partitions and the pending work on them."""
+        self._owned.drop()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._dead_letters.forget()
+        self._catch_up.assigned({}, {})
+
+    def _apply_backlog(self, records: Sequence[Record]) -> int:
+        """Apply what has arrived, chunk by chunk, for at most BATCH_SECONDS; return the count."""
+        count = 0
+        until = time.monotonic() + BATCH_SECONDS
+        while records:
+            self._apply(records)
+            count += len(records)
+            if len(records) < CHUNK or time.monotonic() > until:
+                break
+            records = self._poll(0)
+        return count
+
+    def _poll(self, timeout: float) -> Sequence[Record]:
+        self._catch_up.before_poll(self._subscription)
+        records = self._subscription.poll(CHUNK, timeout)
+        self._catch_up.polled(records, self._subscription)
+        if records:
+            self._clock.saw(records[-1].timestamp_ms)
+        return records
+
+    def _apply(self, records: Sequence[Record]) -> None:
+        try:
+            for where, run in groupby(records, _PARTITION):
+                self._apply_run(self._owned[where.number], where, run)
+        except DeadLetterFlood:
+            self._finish()  # the records before the flood, dead letters included, are done
+            raise
+
+    def _apply_run(self, owned: OwnedPartition, where: Partition, run: Iterable[Record]) -> None:
+        store, topic = owned.store, where.topic
+        begin_at, done = store.applied_to(topic), -1
+        try:
+            for record in run:
+                if record.offset >= begin_at:  # invariant 3
+                    self._apply_record(owned, record)
+                done = record.offset
+        finally:  # of a flood of dead letters, what came before it is done
+            if done >= begin_at:
+                store.advance(topic, done)
+            if done >= 0:
+                owned.read_up_to[where] = done + 1
+
+    def _apply_record(self, owned: OwnedPartition, record: Record) -> None:
+        try:
+            event = self._decoder.decode(record)
+        except FormatError as error:
+            self._dead_letters.send(record, error)
+            return
+        store, where = owned.store, record.partition
+        # hardly ever is any table ahead of its partition: this runs for every event
+        if event is None or (
+            store.ahead and store.has_applied_to(event.table, where.topic, record.offset)
+        ):
+            return
+        store.begin()
+        try:
+            at = _moment(record.timestamp_ms)
+            if type(event) in self._commands and isinstance(event, Command):
+                effects = self._authorized(owned, event, record, at)
+            else:
+                effects = self._subject.handle(event, store, at)
+            store.send(self._messages(effects))
+        except Exception as error:
+            store.rollback()  # invariant 4: one bad event must not hold up its partition
+            if isinstance(error, StopService) or is_broker_fault(error):
+                raise
+            self._dead_letters.send(record, error)
+        else:
+            store.commit()
+            self._dead_letters.limit.succeeded(where)
+
+    def _authorized(
+        self, owned: OwnedPartition, event: Command, record: Record, at: datetime
+    ) -> Effects:
+        """Apply a command only if its signature permits it; else the outcome is a refusal."""
+        try:
+            signed_by = self._authorization.check(event, record)
+        except Unauthorized as refused:
+            self._refusals.require(record, f"{refused.reason}: {refused.message}")
+            reason, name = refused.reason, self._subject.name
+            return Effects(outcomes=[refusal(event, reason, refused.message, name, at).to(event)])
+        effects = self._subject.handle(event, owned.store, at)
+        effects.outcomes = [
+            outcome.to(event, signed_by.name if signed_by else None)
+            if isinstance(outcome, Answer) and outcome.caused_by == event.event_id
+            else outcome
+            for outcome in effects.outcomes
+        ]
+        return effects
+
+    def _pass_ends(self) -> None:
+        """Go past what holds no record before the end of an input."""
+        for where, end in self._subscription.ends().items():
+            self._owned[where.number].pass_end(where, end, self._committed.get(where, 0))
+
+    def _decide_due(self) -> None:
+        """Decide on due rows, where every event up to now was applied.
+
+        While a backlog is read, or a replay, the event that settles a matter may be still to come.
+        A process that has lost its partitions without noticing does not decide either: what its
+        successor has applied is on the topics, and unread here.
+        """
+        if time.monotonic() < self._next_tick:
+            return
+        self._next_tick = time.monotonic() + self._tick_seconds
+        if (appended_ms := self._owned.appended_ms()) is not None:
+            self._clock.saw(appended_ms)
+        if (at := self._clock.now()) is None:
+            return
+        due = [number for number in self._owned if self._is_due(number, at)]
+        for number in self._read_to_the_end(due):
+            owned = self._owned[number]
+            owned.store.begin()
+            owned.store.send(self._messages(self._subject.due(owned.store, at)))
+            owned.store.commit()
+            owned.is_changed = True
+            if self._is_due(number, at):
+                self._next_tick = 0.0  # the rest at the next step
+
+    def _is_due(self, number: int, at: datetime) -> bool:
+        due = self._subject.next_due(self._owned[number].store)
+        return due is not None and due <= at.timestamp() * 1000
+
+    def _read_to_the_end(self, numbers: Sequence[int]) -> Iterator[int]:
+        """Those of which every event up to now was applied."""
+        inputs = [Partition(topic, number) for number in numbers for topic in self._inputs]
+        marks: Mapping[Partition, Watermarks] = {}
+        if inputs:
+            try:
+                marks = self._bus.watermarks(inputs)
+            except TransientError:  # the next check asks again; the loop meets the same broker
+                return
+        for number in numbers:
+            store = self._owned[number].store
+            ends = ((topic, marks[Partition(topic, number)]) for topic in self._inputs)
+            if not self._catch_up.is_reading(number) and all(
+                max(store.applied_to(topic), mark.first) >= mark.end for topic, mark in ends
+            ):
+                yield number
+
+    def _messages(self, effects: Effects) -> list[Message]:
+        """Serialize before anything is remembered: what no topic takes is refused with its event.
+
+        Raises:
+            MessageTooLargeError: a message exceeds the topic's limit.
+        """
+        if not effects.commands and not effects.outcomes:  # most events have none
+            return []
+        try:
+            messages = self._serialized(effects)
+        except TransientError:  # only then are retries prepared: this runs for every decision
+            messages = self._retries.call(lambda: self._serialized(effects))
+        for message in messages:
+            if len(message.value or b"") > ALWAYS_ACCEPTED_BYTES:  # few are
+                self._require_accepted(message)
+        return messages
+
+    def _require_accepted(self, message: Message) -> None:
+        headers = sum(len(name) + len(value or b"") for name, value in message.headers)
+        size = len(message.key or b"") + len(message.value or b"") + headers + _OVERHEAD_BYTES
+        limit = self._retries.call(lambda: self._bus.max_message_bytes(message.topic))
+        if size > limit:
+            raise MessageTooLargeError(
+                f"Message size too large: {size} bytes for {message.topic}, which accepts {limit}"
+            )
+
+    def _serialized(self, effects: Effects) -> list[Message]:
+        serialize, commands, outcomes = (
+            self._wire.serialize,
+            self._command_topic,
+            self._outcome_topic,
+        )
+        messages = [
+            self._sign(command, serialize(command, commands)) for command in effects.commands
+        ]
+        return messages + [serialize(outcome, outcomes) for outcome in effects.outcomes]
+
+    def _finish(self, *, wait: bool = False) -> None:
+        """Remember, publish, commit: in this order (invariant 2)."""
+        for where in self._dead_letters.write_recorded(all_of_them=wait):
+            self._owned[where.number].commit_again(where)
+        pending = self._owned.pending()
+        if not pending:
+            return
+        self._owned.write(pending)
+        self._publish_unsent(pending.values())
+        offsets = {
+            where: at for owned in pending.values() for where, at in owned.read_up_to.items()
+        }
+        metadata = {where: self._dead_letters.history(where) for where in offsets}
+        if offsets:
+            self._subscription.commit(offsets, metadata, wait=wait)
+            self._committed |= offsets
+        for owned in pending.values():
+            owned.finished()
+
+    def _publish_unsent(self, partitions: Iterable[OwnedPartition]) -> None:
+        """Publish the messages in the outboxes; return when the broker has them."""
+        stores = [owned.store for owned in partitions]
+        messages = [message for store in stores for message in store.unsent()]
+        if not messages:
+            return
+        try:
+            self._retries.call(lambda: self._bus.send(messages))
+        except MessageTooLargeError as error:
+            raise StopService(
+                f"a topic refuses messages of less than {ALWAYS_ACCEPTED_BYTES} bytes, or was"
+                f" reconfigured: raise its max.message.bytes. {error}"
+            ) from error
+        for store in stores:
+            store.sent()
+
+
+def _unsigned(_: Event, message: Message) -> Message:
+    return message
+
+
+@lru_cache(maxsize=100)  # all messages of a batch have the broker's time of that batch
+def _moment(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -1,0 +1,176 @@
+"""The partitions that a coordinator's process owns: their rows, and the positions to commit."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from tidegate.coordinator.store import Store
+from tidegate.coordinator.subject import Subject
+from tidegate.errors import StoppingError, StopService
+from tidegate.events import topics
+from tidegate.runtime.bus import Bus, ChangelogRecord, Offsets, Partition
+from tidegate.runtime.gc_pause import gc_paused
+from tidegate.runtime.retry import RetryPolicy
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class OwnedPartition:
+    """One partition number: its rows, and the work on them that is not finished."""
+
+    store: Store
+    read_up_to: dict[Partition, int] = field(default_factory=dict[Partition, int])
+    """By input partition the offset to commit: that of the next record to read."""
+    is_changed: bool = False
+    """Whether something was decided without any record, or is to be published again."""
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether something is not yet remembered, published or committed."""
+        return self.is_changed or bool(self.read_up_to)
+
+    def pass_end(self, where: Partition, end: int, committed: int) -> None:
+        """All records before this offset of an input were applied: go past what holds none."""
+        if end > self.read_up_to.get(where, committed):
+            self.read_up_to[where] = end
+            self.store.advance(where.topic, max(end, self.store.applied_to(where.topic)) - 1)
+
+    def commit_again(self, where: Partition) -> None:
+        """Commit an input's position once more: its metadata has changed."""
+        self.read_up_to.setdefault(where, self.store.applied_to(where.topic))
+
+    def finished(self) -> None:
+        """All of it is remembered, published and committed."""
+        self.read_up_to, self.is_changed = {}, False
+
+
+class OwnedPartitions:
+    """The partition numbers that a coordinator's process owns.
+
+    Order of calls: `restore` at an assignment; `write` while they are owned; before the next
+    assignment `release`, or `drop`.
+    """
+
+    def __init__(
+        self,
+        subject: Subject,
+        bus: Bus,
+        prefix: str,
+        inputs: Sequence[str],
+        retries: RetryPolicy,
+    ) -> None:
+        """Own nothing yet."""
+        self._subject, self._bus, self._inputs, self._retries = subject, bus, inputs, retries
+        self._topic = topics.changelog(subject.name).name(prefix)
+        self._changelog = bus.changelog(self._topic)
+        self._owned: dict[int, OwnedPartition] = {}
+        self._released: dict[int, Store] = {}
+        """What the last revocation took, all of it written: it may come back."""
+
+    def __getitem__(self, number: int) -> OwnedPartition:
+        """The partition of this number."""
+        return self._owned[number]
+
+    def __iter__(self) -> Iterator[int]:
+        """The numbers owned."""
+        return iter(self._owned)
+
+    def appended_ms(self) -> int | None:
+        """When the broker appended the last record of the changelog, in ms since the epoch."""
+        return self._changelog.appended_ms()
+
+    def pending(self) -> dict[int, OwnedPartition]:
+        """Those with pending work, by number."""
+        return {n: owned for n, owned in sorted(self._owned.items()) if owned.is_pending}
+
+    def restore(self, starts: Offsets, stopping: Callable[[], bool] = lambda: False) -> None:
+        """Acquire the changelog of each partition and read it.
+
+        Of a partition that was released, and that no other process has written to since, nothing is
+        read.
+
+        Args:
+            starts: By input partition the committed offset.
+            stopping: Asked while reading, which may take long.
+
+        Raises:
+            OffsetGapError: events would be skipped, or the changelog has lost rows that followed
+                from events whose offsets are committed.
+            StoppingError: `stopping` returned True.
+        """
+        numbers = sorted({start.number for start in starts})
+        if not numbers:
+            self._released.clear()
+            return
+        with gc_paused():
+            stores = self._retries.call(lambda: self._acquire(numbers, stopping))
+            self._retries.call(lambda: self._check(stores, starts))
+        self._released.clear()
+        self._owned = {number: OwnedPartition(store) for number, store in stores.items()}
+
+    def write(self, changed: Mapping[int, OwnedPartition]) -> None:
+        """Append the changed rows of each, the position last; return when all of it is written.
+
+        Raises:
+            FencedError: another process has acquired one of them.
+        """
+        if not changed:
+            return
+        # a store lists its changes once: a retry has to write the same records
+        records = {number: owned.store.batch() for number, owned in changed.items()}
+        self._retries.call(lambda: self._changelog.write(records))
+
+    def release(self) -> None:
+        """Give up all, with nothing pending; keep their rows in case they come back."""
+        self._released = {number: owned.store for number, owned in self._owned.items()}
+        self._owned.clear()
+        self._changelog.close()
+
+    def drop(self) -> None:
+        """Forget all, with the work pending on them."""
+        self._owned.clear()
+        self._released.clear()
+        self._changelog.close()
+
+    def _acquire(self, numbers: Sequence[int], stopping: Callable[[], bool]) -> dict[int, Store]:
+        """Acquire and read; a retry begins anew with all of them."""
+        stores = {n: store for n, store in self._released.items() if n in numbers}
+        with ExitStack() as on_error:
+            on_error.callback(self._changelog.close)
+            read: dict[int, list[ChangelogRecord]] = {}
+            for number, records in self._changelog.acquire(numbers, known=[*stores]):
+                self._released.pop(number, None)  # outdated: a retry must not keep it either
+                read.setdefault(number, []).extend(records)
+                if stopping():
+                    raise StoppingError(f"{self._subject.name} stops before its rows are restored")
+            on_error.pop_all()
+        kept = len(stores.keys() - read.keys())
+        log.info(
+            "%s owns partitions %s: %d of them kept their rows", self._subject.name, numbers, kept
+        )
+        for number in numbers:
+            if number not in stores or number in read:
+                stores[number] = Store(self._subject.kinds)
+                stores[number].restore(read.pop(number, ()))
+                self._derive(stores[number])
+        return stores
+
+    def _derive(self, store: Store) -> None:
+        try:
+            self._subject.restored(store)
+        except (ValueError, TypeError, LookupError) as error:
+            raise StopService(f"a row in the changelog can't be read: {error!r}") from error
+
+    def _check(self, stores: Mapping[int, Store], starts: Offsets) -> None:
+        count = self._bus.partitions(self._topic)
+        inputs = [Partition(topic, number) for number in stores for topic in self._inputs]
+        watermarks = self._bus.watermarks(inputs)
+        for number, store in stores.items():
+            store.position.check_partitions(count)
+            for topic in self._inputs:
+                where = Partition(topic, number)
+                store.position.check(topic, watermarks[where], starts.get(where))

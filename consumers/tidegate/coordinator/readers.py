@@ -1,0 +1,490 @@
+"""Readers: a vacuum waits until the last lock and transaction that it saw has ended.
+
+A vacuum, here, is what Hive calls a compaction. Events may arrive in any order, twice, or late. The
+end of a lock is a row for as long as a vacuum waits that lists it, and for `remember_for` besides,
+because a vacuum that lists it may still be on its way. What is forgotten then leaves a mark: a
+vacuum that arrives with a hold at or below the mark makes an outcome that people see, and
+publishing the release again sets it free. Forgetting delays a cleaning; it never makes one unsafe,
+and it is never silent.
+
+A waiting vacuum watches one of its holds that has not ended. When that hold ends, it watches the
+next one, until there are none. So a release costs what it sets in motion, not the number of vacuums
+or of their holds. A hold is named by tokens: an even number for a lock, an odd one for a
+transaction. A lock that belongs to a transaction has two, because it ends with either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from operator import attrgetter
+from typing import ClassVar, Final
+
+from tidegate.coordinator import alarms, holds, quarantines
+from tidegate.coordinator.alarms import SOURCE, USUAL_ALARMS, Alarms, FirstRelease
+from tidegate.coordinator.holds import is_held
+from tidegate.coordinator.store import Kind, Store, dumps, loads
+from tidegate.coordinator.subject import Effects, milliseconds
+from tidegate.coordinator.vacuums import (
+    ENDED,
+    OVERDUE,
+    VACUUM,
+    Hold,
+    Token,
+    Vacuum,
+    WaitingVacuum,
+    expired_of,
+    has_ended,
+    next_hold,
+    overdue_ms,
+    watch,
+    watched,
+)
+from tidegate.errors import PermanentError
+from tidegate.events import (
+    AbortedCleaningReleased,
+    CleaningDeferred,
+    CleaningHoldRemovalRequested,
+    CleaningHoldRequested,
+    CleaningReleased,
+    CleaningStarted,
+    CleaningUndone,
+    Event,
+    LockReleased,
+    QuarantineRemoved,
+    ReleaseReason,
+    VacuumFinished,
+    WritesAborted,
+)
+from tidegate.events.codec import encode
+
+DONE: Final = Kind("done", ("at",), key="id", indexes=("done_at on done (tbl, at)",))
+"""The identity, or the content, of a vacuum whose cleaning was released."""
+SEEN: Final = Kind(
+    "seen",
+    ("since", "said", "lock_mark", "transaction_mark"),
+    has_body=True,
+    derived=("due",),
+    indexes=("seen_due on seen (due) where due is not null",),
+)
+"""A table of which events came. The body is the first release until a vacuum comes, then `null`.
+The marks are the highest ids of a lock and of a transaction whose end was forgotten."""
+KINDS: Final = (
+    VACUUM,
+    OVERDUE,
+    ENDED,
+    DONE,
+    SEEN,
+    holds.HOLD,
+    holds.DEFERRED,
+    quarantines.QUARANTINE,
+)
+CHUNK: Final = 128
+"""Events of a table between two checks whether something can be forgotten, at least."""
+MAX_COMMAND_BYTES: Final = 900_000
+"""A broker's default limit is 1 MiB, for a command with its headers."""
+_MOST_BYTES_OF_A_CHARACTER: Final = 4
+_DONE_LIMIT: Final = 2 * 4096
+"""Two for each vacuum: beyond these a repeat is released again, with the id that it had."""
+_AT_ONCE: Final = 1000
+_WATCHING: Final = {
+    0: "select id, since, content, body from vacuum indexed by vacuum_lock"
+    " where tbl = ? and watch_lock = ?",
+    1: "select id, since, content, body from vacuum indexed by vacuum_transaction"
+    " where tbl = ? and watch_transaction = ?",
+}
+"""By the lowest bit of a token."""
+_READY: Final = (
+    "select id, since, content, body from vacuum indexed by vacuum_ready"
+    " where tbl = ? and watch_lock is null and watch_transaction is null"
+)
+_DUE: Final = (
+    "select min(due) from ("
+    "select min(due) due from vacuum indexed by vacuum_due where due is not null"
+    " union all select min(due) from seen indexed by seen_due where due is not null"
+    " union all select min(due) from deferred indexed by deferred_due where due is not null"
+    " union all select min(due) from quarantine indexed by quarantine_due)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderGate:
+    """A subject (see `tidegate.coordinator.subject`) that releases a vacuum's cleaning.
+
+    Ended locks and transactions are remembered for `remember_for` of the broker's time, and about
+    `remember_most` of them a table, the oldest forgotten first; those that a waiting vacuum lists
+    are remembered beyond that. Waiting vacuums are never forgotten.
+    """
+
+    name: ClassVar[str] = SOURCE
+    consumes: ClassVar[tuple[type[Event], ...]] = (
+        VacuumFinished,
+        LockReleased,
+        WritesAborted,
+        CleaningHoldRequested,
+        CleaningHoldRemovalRequested,
+        CleaningDeferred,
+        CleaningStarted,
+        CleaningUndone,
+        QuarantineRemoved,
+    )
+    kinds: ClassVar[Sequence[Kind]] = KINDS
+    remember_for: timedelta = timedelta(days=7)
+    remember_most: int = 2**18
+    alarms: Alarms = USUAL_ALARMS
+    """How long vacuums may wait, and releases of unknown tables may come, before an alarm."""
+
+    def restored(self, rows: Store) -> None:
+        """Let each vacuum watch a hold, and derive when rows are due."""
+        for table, *row in rows.all("select tbl, id, since, content, body from vacuum"):
+            vacuum = WaitingVacuum.of_row(table, (row[0], row[1], row[2], row[3]))
+            due = None if overdue_ms(rows, vacuum) else self.alarms.overdue_at(table, vacuum.since)
+            hold = next_hold(rows, table, vacuum.holds)
+            rows.execute(
+                "update vacuum set watch_lock = ?, watch_transaction = ?, due = ?"
+                " where tbl = ? and id = ?",
+                (*watched(hold), due, table, vacuum.id),
+            )
+        for table, since, said, body in rows.all("select tbl, since, said, body from seen"):
+            if body != "null" and said is None:
+                due = self.alarms.unknown_at(table, since)
+                rows.execute("update seen set due = ? where tbl = ?", (due, table))
+
+    def next_due(self, rows: Store) -> int | None:
+        """When a vacuum is overdue, or the time of a quarantine is over."""
+        due: int | None = rows.one(_DUE)[0]
+        return due
+
+    def due(self, rows: Store, at: datetime) -> Effects:
+        """Report what has waited too long by now, and end quarantines."""
+        effects = Effects()
+        self._report_overdue(rows, at, effects)
+        self._report_unknown(rows, at, effects)
+        holds.release_due(rows, at, _AT_ONCE, effects, SOURCE)
+        quarantines.request_removals(rows, at, _AT_ONCE, effects, SOURCE)
+        return effects
+
+    def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
+        """Apply one event; release every vacuum that it sets free."""
+        effects = Effects()
+        match event:
+            case LockReleased():
+                self._release(event, rows, at, effects)
+                self._forget_now_and_then(rows, event.table, milliseconds(at))
+            case VacuumFinished():
+                self._vacuum(event, rows, at, effects)
+                self._forget_now_and_then(rows, event.table, milliseconds(at))
+            case WritesAborted():  # it waits for nothing: no reader reads what it left
+                effects.commands.append(aborted_command(event, at))
+            case CleaningHoldRequested():
+                effects.outcomes.append(holds.hold(event, rows, at, SOURCE))
+            case CleaningHoldRemovalRequested():
+                holds.remove_hold(event, rows, at, effects, SOURCE)
+                ready = rows.all(_READY, event.table)
+                _free(rows, [WaitingVacuum.of_row(event.table, row) for row in ready], at, effects)
+                released = len(effects.commands)
+                effects.outcomes.append(holds.removal_of(event, released, at, SOURCE))
+            case CleaningDeferred():
+                holds.defer(event, rows, at)
+            case CleaningStarted():
+                quarantines.start(event, rows, at)
+            case CleaningUndone() | QuarantineRemoved():
+                quarantines.end(event, rows)
+            case _:
+                pass
+        return effects
+
+    def _release(self, event: LockReleased, rows: Store, at: datetime, effects: Effects) -> None:
+        """A lock, a transaction, or both have ended."""
+        table, now = event.table, milliseconds(at)
+        tokens: list[Token] = []
+        if event.lock_id is not None:
+            tokens.append(2 * event.lock_id)
+        if event.transaction_id is not None:
+            tokens.append(2 * event.transaction_id + 1)
+        if rows.one("select 1 from seen where tbl = ?", table) is None:
+            first = [
+                event.event_id,
+                event.location,
+                event.lock_id,
+                event.transaction_id,
+                event.source,
+            ]
+            due = self.alarms.unknown_at(table, now)
+            rows.put("seen", table, None, (now, None, None, None), dumps(first), (due,))
+        expired = int(event.reason is ReleaseReason.EXPIRED)
+        freed: dict[int, WaitingVacuum] = {}
+        for token in tokens:
+            before = rows.one("select expired from ended where tbl = ? and token = ?", table, token)
+            rows.put("ended", table, token, (now, expired | (before[0] if before else 0)))
+        for token in tokens:
+            for row in rows.all(_WATCHING[token & 1], table, token):
+                vacuum = WaitingVacuum.of_row(table, row)
+                hold = next_hold(rows, table, vacuum.holds)
+                watch(rows, vacuum, hold)
+                if hold is None:
+                    freed[vacuum.id] = vacuum
+        if freed:
+            _free(rows, freed.values(), at, effects)
+
+    def _vacuum(self, event: VacuumFinished, rows: Store, at: datetime, effects: Effects) -> None:
+        """A vacuum was published, perhaps not for the first time."""
+        require_publishable(event)
+        now = WaitingVacuum.of_event(event, milliseconds(at))
+        self._table_known(event, rows, at, effects)
+        before = rows.one(
+            "select id, since, content, body from vacuum where tbl = ? and id = ?",
+            now.table,
+            now.id,
+        )
+        if before is not None:
+            self._published_again(
+                event, rows, WaitingVacuum.of_row(now.table, before), now, at, effects
+            )
+            return
+        if _is_done(rows, now.table, now.content):
+            late = [hold for hold in now.holds if not has_ended(rows, now.table, hold)]
+            marks = _marks(rows, now.table)
+            if late and not all(_is_below(marks, hold) for hold in late):
+                effects.outcomes.append(alarms.holds_after_release(event, at))
+            return
+        if _is_done(rows, now.table, now.id):
+            effects.outcomes.append(alarms.content_changed(event, at))
+        if not self._wait(rows, now, at, effects):
+            return
+        marks = _marks(rows, now.table)
+        if marks == (None, None):  # nothing was ever forgotten
+            return
+        unknown = [
+            hold
+            for hold in now.holds
+            if _is_below(marks, hold) and not has_ended(rows, now.table, hold)
+        ]
+        if unknown:
+            effects.outcomes.append(alarms.may_be_forgotten(event, at, unknown))
+
+    def _table_known(
+        self, event: VacuumFinished, rows: Store, at: datetime, effects: Effects
+    ) -> None:
+        """A vacuum came: if only releases of the table were known, that is over."""
+        found = rows.one(
+            "select since, said, lock_mark, transaction_mark, body from seen where tbl = ?",
+            event.table,
+        )
+        if found is not None and found[-1] == "null":
+            return
+        since, said, *marks, _ = found or (milliseconds(at), None, None, None, "")
+        rows.put("seen", event.table, None, (since, None, *marks), "null", (None,))
+        if said is not None:
+            effects.outcomes.append(alarms.known(event, since, said, at))
+
+    def _wait(self, rows: Store, vacuum: WaitingVacuum, at: datetime, effects: Effects) -> bool:
+        """Store a vacuum with what it watches, or release its cleaning; whether it waits."""
+        hold = next_hold(rows, vacuum.table, vacuum.holds)
+        if hold is None and not is_held(rows, vacuum.table):
+            _free(rows, [vacuum], at, effects)
+            return False
+        overdue = overdue_ms(rows, vacuum)
+        due = None if overdue else self.alarms.overdue_at(vacuum.table, vacuum.since)
+        columns = (vacuum.since, vacuum.content)
+        rows.put("vacuum", vacuum.table, vacuum.id, columns, vacuum.body, (*watched(hold), due))
+        return hold is not None
+
+    def _published_again(  # noqa: PLR0913, PLR0917 - the decision's context
+        self,
+        event: VacuumFinished,
+        rows: Store,
+        before: WaitingVacuum,
+        now: WaitingVacuum,
+        at: datetime,
+        effects: Effects,
+    ) -> None:
+        """A writer and a bridge may have seen different holds: wait for those of both."""
+        known = {lock.lock_id: lock for lock in before.locks}
+        for lock in now.locks:
+            if lock.lock_id not in known or known[lock.lock_id].transaction_id is None:
+                known[lock.lock_id] = lock
+        now.locks, now.since = tuple(known.values()), before.since
+        now.transactions = tuple(dict.fromkeys((*before.transactions, *now.transactions)))
+        if before.content != now.content:  # the later publication is the correction
+            overdue = overdue_ms(rows, before)
+            effects.outcomes += alarms.resolved(before.alarm, overdue, at, now.event_id)
+            rows.drop("overdue", now.table, now.id)
+            effects.outcomes.append(alarms.content_changed(event, at))
+        else:
+            now.event_id, now.vacuum = before.event_id, before.vacuum
+        if now != before:
+            self._wait(rows, now, at, effects)
+
+    def _report_overdue(self, rows: Store, at: datetime, effects: Effects) -> None:
+        due = rows.all(
+            "select tbl, id, since, content, body from vacuum indexed by vacuum_due"
+            " where due <= ? order by due limit ?",
+            milliseconds(at),
+            _AT_ONCE,
+        )
+        for table, *row in due:
+            vacuum = WaitingVacuum.of_row(table, (row[0], row[1], row[2], row[3]))
+            rows.execute(
+                "update vacuum set due = null where tbl = ? and id = ?", (table, vacuum.id)
+            )
+            outstanding = list(vacuum.outstanding_readers(rows))
+            limit = self.alarms.rule_of(table).overdue_after
+            if outstanding and limit is not None:  # without readers it waits for a person's hold
+                rows.put("overdue", table, vacuum.id, (milliseconds(at),))
+                effects.outcomes.append(alarms.overdue(vacuum.alarm, outstanding, limit, at))
+
+    def _report_unknown(self, rows: Store, at: datetime, effects: Effects) -> None:
+        due = rows.all(
+            "select tbl, since, lock_mark, transaction_mark, body from seen indexed by seen_due"
+            " where due <= ? order by due limit ?",
+            milliseconds(at),
+            _AT_ONCE,
+        )
+        for table, since, *marks, body in due:
+            limit = self.alarms.rule_of(table).unknown_after or timedelta()
+            rows.put("seen", table, None, (since, milliseconds(at), *marks), body, (None,))
+            first = FirstRelease(*loads(body))
+            effects.outcomes.append(alarms.unknown(table, first, since, limit, at))
+
+    def _forget_now_and_then(self, rows: Store, table: str, now: int) -> None:
+        last, events = rows.checked.get(table, (0, 0))
+        remember_ms = self.remember_for // timedelta(milliseconds=1)
+        if events < max(CHUNK, self.remember_most // 64) and now - last < remember_ms // 16:
+            rows.checked[table] = last, events + 1
+            return
+        rows.checked[table] = now, 0
+        self._forget_ended(rows, table, now, now - remember_ms)
+        for number in _oldest(rows, "done", "id", table, now - remember_ms, _DONE_LIMIT):
+            rows.drop("done", table, number)
+
+    def _forget_ended(self, rows: Store, table: str, now: int, before: int) -> None:
+        """Forget what is old, but not what a waiting vacuum lists; leave a mark of the rest."""
+        old = _oldest(rows, "ended", "token", table, before, self.remember_most)
+        [waiting] = rows.one("select count(*) from vacuum where tbl = ?", table)
+        if not old or len(old) < waiting:  # it reads all waiting vacuums: not for a few
+            return
+        needed = set[Token]()
+        for row in (
+            rows.all("select id, since, content, body from vacuum where tbl = ?", table)
+            if waiting
+            else ()
+        ):
+            for hold in WaitingVacuum.of_row(table, row).holds:
+                needed.update(hold)
+        forgotten: list[Token] = []
+        for token in old:
+            if token in needed:
+                [expired] = rows.one(
+                    "select expired from ended where tbl = ? and token = ?", table, token
+                )
+                rows.put("ended", table, token, (now, expired))
+            else:
+                forgotten.append(token)
+                rows.drop("ended", table, token)
+        _raise_marks(rows, table, forgotten)
+
+
+def command_for(vacuum: VacuumFinished, at: datetime) -> CleaningReleased:
+    """The command that follows once the vacuum is free; also what a dry run plans for."""
+    return _command(vacuum.table, vacuum.event_id, Vacuum.of(vacuum), at)
+
+
+def aborted_command(event: WritesAborted, at: datetime) -> AbortedCleaningReleased:
+    """The command to remove what aborted writes left."""
+    return AbortedCleaningReleased.about(
+        event,
+        source=SOURCE,
+        occurred_at=at,
+        partition=event.partition,
+        valid_write_ids=event.valid_write_ids,
+        content=event.content,
+    )
+
+
+def require_publishable(event: VacuumFinished) -> None:
+    """Refuse a vacuum at once whose command no topic would take: it would wait without end.
+
+    Raises:
+        PermanentError: the command would be too large.
+    """
+    characters = len(event.valid_write_ids) + sum(map(len, event.directories))
+    if characters * _MOST_BYTES_OF_A_CHARACTER <= MAX_COMMAND_BYTES:
+        return
+    size = len(encode(command_for(event, event.occurred_at)))
+    if size > MAX_COMMAND_BYTES:
+        raise PermanentError(
+            f"the command to clean after this vacuum would have {size} bytes; at most"
+            f" {MAX_COMMAND_BYTES} can be published"
+        )
+
+
+def _command(
+    table: str, vacuum_id: str, vacuum: Vacuum, at: datetime, *, after_expiry: bool = False
+) -> CleaningReleased:
+    """Derived from the vacuum alone, but for the time: its id does not depend on who came last."""
+    return CleaningReleased(
+        table=table,
+        occurred_at=at,
+        source=SOURCE,
+        caused_by=vacuum_id,
+        after_expiry=after_expiry,
+        **vacuum._asdict(),
+    )
+
+
+def _free(rows: Store, vacuums: Iterable[WaitingVacuum], at: datetime, effects: Effects) -> None:
+    """Release the cleanings of vacuums that wait for nothing more, unless the table is held."""
+    for vacuum in sorted(vacuums, key=attrgetter("since", "event_id")):
+        table = vacuum.table
+        if is_held(rows, table):
+            return
+        effects.outcomes += alarms.resolved(vacuum.alarm, overdue_ms(rows, vacuum), at)
+        rows.drop("overdue", table, vacuum.id)
+        rows.drop("vacuum", table, vacuum.id)
+        for done in (vacuum.id, vacuum.content):
+            rows.put("done", table, done, (milliseconds(at),))
+        expired = any(
+            (row := expired_of(rows, table, token)) and row[0]
+            for hold in vacuum.holds
+            for token in hold
+        )
+        effects.commands.append(
+            _command(table, vacuum.event_id, vacuum.vacuum, at, after_expiry=expired)
+        )
+
+
+def _is_done(rows: Store, table: str, number: int) -> bool:
+    return rows.one("select 1 from done where tbl = ? and id = ?", table, number) is not None
+
+
+def _marks(rows: Store, table: str) -> tuple[int | None, int | None]:
+    """The highest ids of a lock and of a transaction whose end was forgotten."""
+    found = rows.one("select lock_mark, transaction_mark from seen where tbl = ?", table)
+    return (None, None) if found is None else (found[0], found[1])
+
+
+def _is_below(marks: tuple[int | None, int | None], hold: Hold) -> bool:
+    return any((mark := marks[token & 1]) is not None and token >> 1 <= mark for token in hold)
+
+
+def _raise_marks(rows: Store, table: str, forgotten: Iterable[Token]) -> None:
+    since, said, *marks, body, due = rows.one(
+        "select since, said, lock_mark, transaction_mark, body, due from seen where tbl = ?", table
+    )
+    for token in forgotten:
+        before = marks[token & 1]
+        marks[token & 1] = token >> 1 if before is None else max(before, token >> 1)
+    rows.put("seen", table, None, (since, said, *marks), body, (due,))
+
+
+def _oldest(  # noqa: PLR0913, PLR0917 - the parts of a query
+    rows: Store, kind: str, key: str, table: str, before: int, limit: int
+) -> list[int]:
+    """The keys of a table's oldest rows: those from before a time, and those beyond the limit."""
+    index = f"from {kind} indexed by {kind}_at where tbl = ?"
+    [count] = rows.one(f"select count(*) {index}", table)
+    [old] = rows.one(f"select count(*) {index} and at < ?", table, before)
+    found = rows.all(f"select {key} {index} order by at limit ?", table, max(old, count - limit))
+    return [number for (number,) in found]

@@ -1,0 +1,71 @@
+"""A subject: what the coordinator decides about one matter, over rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import ClassVar, Protocol
+
+from tidegate.coordinator.store import Kind, Store
+from tidegate.events import Command, Event, Outcome
+
+
+@dataclass(slots=True)
+class Effects:
+    """The messages to publish because of an event.
+
+    Messages are remembered before they are published, and may be published again after a crash:
+    their ids derive from their cause, never from a clock or a counter.
+    """
+
+    commands: list[Command] = field(default_factory=list[Command])
+    outcomes: list[Outcome] = field(default_factory=list[Outcome])
+
+
+class Subject(Protocol):
+    """Decides on events of its kinds, and on the time alone.
+
+    A decision is a function of the rows, the event and the broker's time. It may not block, read a
+    clock, a table or a socket. Where `handle` raises, its changes of rows are rolled back and the
+    event becomes a dead letter.
+    """
+
+    name: ClassVar[str]
+    """Names the consumer group and the changelog."""
+    consumes: ClassVar[tuple[type[Event], ...]]
+    """After a start, the backlog of the first kind's topic is read before those of the others."""
+    kinds: ClassVar[Sequence[Kind]]
+    """The rows that it keeps."""
+
+    def restored(self, rows: Store) -> None:
+        """Derive the columns that are not in the changelog, once after each restore."""
+        ...
+
+    def handle(self, event: Event, rows: Store, at: datetime) -> Effects:
+        """Decide on one event, which the broker appended at this time."""
+        ...
+
+    def next_due(self, rows: Store) -> int | None:
+        """When `due` has something to do, in ms of the broker's time; None: never. Cheap."""
+        ...
+
+    def due(self, rows: Store, at: datetime) -> Effects:
+        """Decide on rows that are due at the broker's time, a bounded number of rows at once.
+
+        Called only once all events that the broker appended before were applied. It must not raise:
+        no event could be dead-lettered for it, so the service stops.
+        """
+        ...
+
+
+@lru_cache(maxsize=100)  # all messages of a batch have the broker's time of that batch
+def milliseconds(at: datetime) -> int:
+    """The milliseconds since the epoch."""
+    return round(at.timestamp() * 1000)
+
+
+def moment(ms: int) -> datetime:
+    """The time of so many milliseconds since the epoch."""
+    return datetime.fromtimestamp(ms / 1000, UTC)

@@ -1,1 +1,0 @@
-"""The loop of a decider, and the state that it keeps per table."""

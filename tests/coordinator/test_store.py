@@ -1,0 +1,202 @@
+"""Rows: what a restart brings back, what is undone, and how each statement finds its rows."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sqlite3
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tidegate.coordinator.store
+from support.deployment_events import vacuum
+from support.rows import Rows, restored
+from support.samples import NOON, release
+from tidegate.coordinator.readers import KINDS, ReaderGate
+from tidegate.coordinator.savepoints import POLICY
+from tidegate.coordinator.store import (
+    AHEAD,
+    OUTBOX,
+    POSITION_KEY,
+    Kind,
+    Store,
+    dumps,
+    loads,
+    row_key,
+)
+from tidegate.errors import FormatError, PermanentError
+from tidegate.events import Event
+from tidegate.publisher import Message
+
+PACKAGE = Path(tidegate.coordinator.store.__file__).parent
+SCANNED = {
+    "select tbl, id, since, content, body from vacuum": "all vacuums: after a restart, for people",
+    "select tbl, since, said, body from seen": "all tables: after a restart",
+    "select tbl, body from policy": "all tables: after a restart",
+    "select tbl, id, due, requested, undone, body from quarantine": "all quarantines: for people",
+    "select tbl, since, body, (select count(*) from deferred where deferred.tbl = hold.tbl) from"
+    " hold": "all holds: for people",
+    "select sequence from outbox": "all of it was published",
+    "select body from outbox order by sequence": "all of it is published",
+    "select max(sequence) from outbox": "after a restart",
+    "select tbl, body from ahead": "after a restart",
+}
+"""Statements that read a table to its end, and why they may."""
+
+
+def statements() -> list[str]:
+    """Every SQL text of the package; a name in it stands for a part that is chosen by a kind."""
+    found = set[str]()
+    for path in PACKAGE.glob("*.py"):
+        tree = ast.parse(path.read_text())
+        constants = {
+            target.id: node.value
+            for node in tree.body
+            if isinstance(node, ast.AnnAssign) and isinstance(target := node.target, ast.Name)
+        }
+        for node in ast.walk(tree):
+            text = (
+                rendered(node, constants) if isinstance(node, ast.Constant | ast.JoinedStr) else ""
+            )
+            if re.match(r"(select|update|delete) .*[^ ]$", text):
+                found.add(text)
+    return sorted(found)
+
+
+def rendered(node: ast.expr, constants: dict[str, ast.expr | None]) -> str:
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(rendered(part, constants) for part in node.values)
+    if isinstance(node, ast.FormattedValue) and isinstance(node.value, ast.Name):
+        value = constants.get(node.value.id)
+        return rendered(value, constants) if value is not None else f"{{{node.value.id}}}"
+    return ""
+
+
+def of_kinds(text: str) -> list[str]:
+    """A statement with the names that its holes may have."""
+    index = "from {kind} indexed by {kind}_at where tbl = ?"
+    text = text.replace("{index}", index)
+    if "{kind}" not in text:
+        return [text]
+    kinds = (("ended", "token"), ("done", "id"))
+    return [text.replace("{kind}", kind).replace("{key}", key) for kind, key in kinds]
+
+
+def explained() -> list[str]:
+    return [made for text in statements() for made in of_kinds(text) if "{" not in made]
+
+
+def test_the_package_s_statements_are_found() -> None:
+    assert len(explained()) > 30
+
+
+@pytest.mark.parametrize("statement", explained())
+def test_no_statement_scans_a_hot_table(statement: str) -> None:
+    """With a primary key and another index on the same table, SQLite may take the wrong one."""
+    store = Store((*KINDS, POLICY))
+    count = statement.count("?")
+    plan = [row[3] for row in store.execute(f"explain query plan {statement}", (0,) * count)]
+    scans = [step for step in plan if step.startswith("SCAN") and "CONSTANT" not in step]
+    if statement not in SCANNED:
+        assert [step for step in scans if "SUBQUERY" not in step and not is_end_of(step)] == []
+    for step in plan:
+        if "watch_" in statement.partition(" where ")[2] and "vacuum" in step:
+            assert "vacuum_" in step, "not by the index of what is watched"
+
+
+def is_end_of(step: str) -> bool:
+    """`min(due)` over an index: SQLite calls it a scan or a search and reads one entry."""
+    return bool(re.search(r"USING (COVERING )?INDEX \w+_due", step))
+
+
+EVENTS: list[Event] = [
+    *(vacuum(n, n + 1, table=f"lake.sales.t{n % 2}") for n in range(1, 6)),
+    *(release(n, f"lake.sales.t{t}") for n in range(1, 8) for t in range(2)),
+]
+
+
+def all_rows(store: Store) -> dict[str, list[str]]:
+    kinds = (*KINDS, OUTBOX, AHEAD)
+    return {k.name: [*sorted(map(str, store.all(f"select * from {k.name}")))] for k in kinds}  # noqa: S608
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(EVENTS), max_size=25), st.integers(1, 9))
+def test_rows_after_a_restart_equal_rows_before(events: list[Event], size: int) -> None:
+    rows = Rows(restarts=False)
+    for start in range(0, len(events), size):
+        rows.handle(*events[start : start + size], at=NOON)
+        rows.store.send([Message("tidegate.commands", b"k", bytes([start]), (("h", b"1"),))])
+        rows.write()
+    before = all_rows(rows.store)
+
+    assert all_rows(restored(ReaderGate(), rows.log)) == before
+    compacted = {key: value for key, value in rows.log if key != POSITION_KEY}
+    live = [(key, value) for key, value in compacted.items() if value is not None]
+    assert all_rows(restored(ReaderGate(), [*live, rows.log[-1]] if rows.log else [])) == before
+
+
+def test_a_rollback_undoes_rows_and_messages_of_one_event_alone() -> None:
+    rows = Rows(restarts=False)
+    rows.handle(vacuum(1, 2))
+    rows.store.begin()
+    rows.subject.handle(release(1), rows.store, NOON)
+    rows.store.send([Message("tidegate.commands", b"k", b"v")])
+    rows.store.rollback()
+
+    assert rows.store.unsent() == []
+    assert [key.split(b"\x00")[1] for key, _ in rows.write()] == [b"seen", b"vacuum", b"position"]
+
+
+def test_what_has_no_end_mark_is_written_again_with_its_former_value() -> None:
+    kind = Kind("counted", ("events",))
+    first = Store((kind,))
+    first.put("counted", "a.b.c", columns=(1,))
+    log = first.batch()
+    first.put("counted", "a.b.c", columns=(2,))
+    first.put("counted", "a.b.d", columns=(9,))
+    cut = [*log, *first.batch()[:-1]]
+
+    second = Store((kind,))
+    second.restore(cut)
+    assert second.all("select * from counted") == [("a.b.c", 1)]
+    repair = second.batch()
+    assert dict(repair[:-1]) == {
+        row_key("a.b.c", "counted"): b"[1]",
+        row_key("a.b.d", "counted"): None,
+    }
+    third = Store((kind,))
+    third.restore([*cut, *repair])
+    assert third.all("select * from counted") == [("a.b.c", 1)]
+
+
+def test_a_record_that_can_t_be_read_is_not_passed_over() -> None:
+    store = Store((Kind("counted", ("events",)),))
+    with pytest.raises(FormatError, match="can't be read"):
+        store.restore([(row_key("a.b.c", "counted"), b"[1,2]"), (POSITION_KEY, b"{}")])
+
+
+def test_a_record_that_no_changelog_accepts_is_refused_and_rolled_back() -> None:
+    store = Store((Kind("hoard", has_body=True),))
+    store.begin()
+    with pytest.raises(PermanentError, match="at most"):
+        store.put("hoard", "a.b.c", body="x" * 40 * 2**20)
+    store.rollback()
+    assert len(store.batch()) == 1
+
+
+def test_text_with_half_of_a_surrogate_pair_is_stored() -> None:
+    assert loads(dumps(["/lake/\ud800"])) == ["/lake/\ud800"]
+    assert dumps(["/lake/\ud800"]).isascii()
+
+
+def test_a_closed_store_holds_nothing() -> None:
+    store = Store(KINDS)
+    store.close()
+    with pytest.raises(sqlite3.ProgrammingError):
+        store.tables()
