@@ -17,7 +17,7 @@ from support.samples import (
 )
 from support.signing import Obeying, entry, restore, settings, signed
 from tidegate.coordinator.loop import CoordinatorLoop
-from tidegate.coordinator.readers import Readers
+from tidegate.coordinator.readers import ReaderGate
 from tidegate.events import CleaningHoldRequested, Command
 from tidegate.publisher import Message
 from tidegate.runtime.executor.loop import ExecutorLoop
@@ -42,7 +42,7 @@ def executor(bus: MemoryBus) -> None:
 
 
 def coordinator(bus: MemoryBus) -> None:
-    loop = CoordinatorLoop(Readers(), bus, authorization=authorizer(settings(entry())))
+    loop = CoordinatorLoop(ReaderGate(), bus, authorization=authorizer(settings(entry())))
     while loop.step(0):
         pass
     loop.close()
