@@ -1,0 +1,98 @@
+"""A coordinator that dies between changelog and messages, or within a batch, on a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from support.samples import EveryThird, commit, counted_of, message
+from support.waiting import wait_for
+from tidegate.coordinator.loop import CoordinatorLoop
+from tidegate.coordinator.store import POSITION_KEY, row_key
+from tidegate.events.message import event_of
+from tidegate.events.topics import changelog
+from tidegate.ops.topics import create_topics
+from tidegate.publisher import Message
+from tidegate.runtime.bus import Partition
+from tidegate.runtime.kafka.bus import KafkaBus
+from tidegate.service.settings import TopicSettings
+
+pytestmark = pytest.mark.kafka
+QUICK = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
+
+
+class Killed(BaseException):
+    """A SIGKILL: nothing after it runs."""
+
+
+class DyingBus(KafkaBus):
+    """Dies right before it publishes a command."""
+
+    def send(self, messages: Sequence[Message]) -> None:
+        if any(message.topic.endswith(".commands") for message in messages):
+            raise Killed
+        super().send(messages)
+
+
+@pytest.fixture
+def prefix(bootstrap_servers: str, topic_prefix: str) -> str:
+    connection = {"bootstrap.servers": bootstrap_servers}
+    create_topics(connection, TopicSettings(prefix=topic_prefix, partitions=1), [EveryThird.name])
+    return topic_prefix
+
+
+def causes(bus: KafkaBus, prefix: str) -> list[str | None]:
+    records = bus.log(Partition(f"{prefix}.commands", 0))
+    return [event_of(record.key, record.value).caused_by for record in records]
+
+
+def test_what_was_remembered_and_not_published_is_published_by_the_successor(
+    bootstrap_servers: str, prefix: str
+) -> None:
+    config = {"bootstrap.servers": bootstrap_servers}
+    bus = KafkaBus(config, QUICK)
+    bus.send([message(commit(number), prefix) for number in range(3)])
+    dying = CoordinatorLoop(EveryThird(), DyingBus(config, QUICK), prefix)
+    with pytest.raises(Killed):
+        wait_for("its death", lambda: dying.step(0.2) and False)
+    changes = bus.log(Partition(changelog(EveryThird.name).name(prefix), 0))
+    assert row_key("", "outbox", 1) in [record.key for record in changes], "remembered first"
+    assert causes(bus, prefix) == []
+    dying.close()
+
+    successor = CoordinatorLoop(EveryThird(), bus, prefix)
+    wait_for("the command", lambda: successor.step(0.2) or causes(bus, prefix))
+    for _ in range(5):
+        successor.step(0.1)
+    store = successor._owned[0].store
+    assert counted_of(store) == 0, "the events were decided once"
+    successor.close()
+    assert causes(bus, prefix) == [commit(2).event_id]
+    bus.close()
+
+
+def test_half_a_batch_is_none(bootstrap_servers: str, prefix: str) -> None:
+    bus = KafkaBus({"bootstrap.servers": bootstrap_servers}, QUICK)
+    topic = changelog(EveryThird.name).name(prefix)
+    bus.send([message(commit(0), prefix)])
+    first = CoordinatorLoop(EveryThird(), bus, prefix)
+    wait_for("the first event", lambda: first.step(0.2))
+    first.close()
+    log = bus.changelog(topic)
+    list(log.acquire([0]))
+    orders, returns = (row_key(f"lake.sales.{name}", "counted") for name in ("orders", "returns"))
+    log.write({0: [(orders, b"[2]"), (returns, b"[1]")]})  # no end mark behind it
+    log.close()
+
+    second = CoordinatorLoop(EveryThird(), bus, prefix)
+    bus.send([message(commit(1), prefix)])
+    wait_for("the second event", lambda: second.step(0.2))
+    store = second._owned[0].store
+    assert (counted_of(store), counted_of(store, "lake.sales.returns")) == (2, 0)
+    second.close()
+    records = [(record.key, record.value) for record in bus.log(Partition(topic, 0))]
+    last = {key: value for key, value in records if not (key or b"").startswith(b"\x00owner")}
+    assert (last[orders], last[returns]) == (b"[2]", None), "written again with its former value"
+    assert records[-1][0] == POSITION_KEY
+    bus.close()
