@@ -70,7 +70,7 @@ POISON = [
     pytest.param(
         lambda: gzipped(record(0, bytes(140 * MIB), b"v")),
         {KEY_LEFT_OUT: str(140 * MIB).encode(), HEADERS_LEFT_OUT: b"too large"},
-        id="a key that no dead written can hold",
+        id="a key that no dead letter can hold",
     ),
     pytest.param(
         lambda: bomb(150 * MIB),

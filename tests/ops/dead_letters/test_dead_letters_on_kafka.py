@@ -114,7 +114,7 @@ def test_a_dead_letter_is_shown_whole(place: Place) -> None:
     shown = place.call("show", poison["id"])
     assert (shown["decodes_as"], shown["value_text"]) == (None, '{"no": "event"}')
     assert (shown["key"], shown["value_hex"]) == ("\\xff\x00", b'{"no": "event"}'.hex())
-    with pytest.raises(TidegateError, match="no dead written has an id that starts with"):
+    with pytest.raises(TidegateError, match="no dead letter has an id that starts with"):
         place.call("show", "nothing")
 
 
@@ -209,7 +209,7 @@ def test_all_dead_letters_at_once_are_named_by_a_filter(place: Place) -> None:
 def test_a_decision_about_no_dead_letter_is_refused(place: Place, command: tuple[str, ...]) -> None:
     place.call("redrive", "--service", "restorer", "--execute")
 
-    with pytest.raises(TidegateError, match="no open dead written matches"):
+    with pytest.raises(TidegateError, match="no open dead letter matches"):
         place.call(*command, "--service", "restorer", "--execute")
 
 

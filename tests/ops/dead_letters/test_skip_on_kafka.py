@@ -59,7 +59,7 @@ def test_only_the_next_offset_of_a_stopped_service_can_be_skipped(place: Place) 
     [first, _] = place.audience.records("commits")
     number = first.partition.number
 
-    with pytest.raises(TidegateError, match=r"reads offset 0 of .* next: only that one"):
+    with pytest.raises(TidegateError, match=r"reads offset 0 of .* next, and only that one"):
         skip(place, SERVICE, "commits", (number, 1), "--execute")
     with pytest.raises(TidegateError, match="has no record at offset 0 yet"):
         skip(place, SERVICE, "commits", (1 - number, 0), "--execute")
