@@ -73,13 +73,13 @@ class MetastoreClient:
             return None
         return found or None
 
-    def locks(self) -> tuple[Lock, ...]:
-        """Every lock that is held or waited for.
+    def locks(self, database: str | None = None) -> tuple[Lock, ...]:
+        """Every lock that is held or waited for; of one database, or of all.
 
-        Unfiltered on purpose: the Metastore's filters are exact, and hide the locks on a whole
-        database or table from who asks for a partition.
+        Not of one table: the Metastore's filters are exact, and hide the locks on a whole database
+        or table from who asks for a partition.
         """
-        answer = self._call("show_locks", interface().ShowLocksRequest())
+        answer = self._call("show_locks", interface().ShowLocksRequest(dbname=database))
         return tuple(_lock(each) for each in _whole(answer.locks, "the locks"))
 
     def transactions(self) -> Transactions:
@@ -91,7 +91,7 @@ class MetastoreClient:
         try:
             answer = self._call("get_open_txns_info")
         except TransientError:
-            return self._transactions_without_heartbeats()
+            return self.transaction_states()
         listed = _whole(answer.open_txns, "the transactions")
         opened = {
             _whole(each.id, "a transaction's id"): int(each.lastHeartbeatTime or 0)
@@ -101,16 +101,23 @@ class MetastoreClient:
         aborted = frozenset(each.id for each in listed if each.state == _ABORTED)
         return Transactions(_whole(answer.txn_high_water_mark, "the high mark"), opened, aborted)
 
-    def _transactions_without_heartbeats(self) -> Transactions:
+    def transaction_states(self) -> Transactions:
+        """The same without heartbeats: every one is 0, unknown."""
         answer = self._call("get_open_txns")
         listed = _whole(answer.open_txns, "the transactions")
         aborted = _bits(answer.abortedBits or b"", listed)
         opened = dict.fromkeys((id_ for id_ in listed if id_ not in aborted), 0)
         return Transactions(_whole(answer.txn_high_water_mark, "the high mark"), opened, aborted)
 
-    def compactions(self) -> tuple[Compaction, ...]:
-        """The queue and the history of compactions, as far as the Metastore keeps it."""
-        answer = self._call("show_compact", interface().ShowCompactRequest())
+    def compactions(
+        self, database: str | None = None, table: str | None = None
+    ) -> tuple[Compaction, ...]:
+        """The queue and the history of compactions, as far as the Metastore keeps it.
+
+        Of one table where it is given, or of more: Hive 3.1.3 does not know the filter.
+        """
+        request = interface().ShowCompactRequest(dbName=database, tbName=table)
+        answer = self._call("show_compact", request)
         return tuple(_compaction(each) for each in _whole(answer.compacts, "the compactions"))
 
     def queued(self, compaction_id: int) -> Compaction | None:
@@ -249,6 +256,7 @@ def _lock(row: Any) -> Lock:  # noqa: ANN401 - as above
         txn or None,
         row.lastheartbeat or 0,
         f"{owner} (transaction {txn})" if txn else owner,
+        row.acquiredat or 0,
     )
 
 
