@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 from typing import NamedTuple
 
 from tidegate.cleaning.listing import ListedDirectory
@@ -16,7 +17,6 @@ from tidegate.cleaning.plan import Cleaning, CleaningPlan, snapshot_of
 from tidegate.cleaning.products import AcidEntry
 from tidegate.events import AbortedCleaningReleased, CleaningReleased
 from tidegate.hive import Base, IdRanges, ValidWriteIds
-from tidegate.hive.bases import is_compacted
 from tidegate.hive_metastore.holds import HeldTables
 from tidegate.hive_metastore.values import Compaction, Transactions
 from tidegate.storage import join, normalise
@@ -29,6 +29,8 @@ class Proof(Enum):
     """It says what the event says."""
     UNPROVEN = "unproven"
     """It does not contradict, and can't prove it."""
+    BELIEVED = "believed"
+    """No source is asked, by the settings."""
     CONTRADICTED = "contradicted"
     """Nothing may be removed now."""
 
@@ -62,9 +64,8 @@ class ClaimedDirectory(NamedTuple):
         entry = AcidEntry.parse(listed)
         acid = entry.acid
         if isinstance(acid, Base):
-            is_overwrite = not is_compacted(entry.found)
             ids = acid.write_id, acid.write_id
-            return cls(listed.name, *ids, acid.visibility_txn, is_overwrite)
+            return cls(listed.name, *ids, acid.visibility_txn, entry.is_overwrite)
         return cls(listed.name, acid.min_write_id, acid.max_write_id, acid.visibility_txn)
 
 
@@ -136,52 +137,71 @@ class Answers:
 
 
 def judge(claim: Claim, said: Answers) -> Verdict:
-    """Compare a claim with a Metastore's answers."""
+    """Compare a claim with a Metastore's answers; its first contradiction, if there is one."""
+    row = _row(claim, said.compactions)
+    contradictions = chain(
+        _of_place(claim, said),
+        _of_commit(claim, said.transactions, row),
+        _of_readers(claim, said, row),
+        _of_write_ids(claim, said.write_ids, row),
+    )
+    proven = not claim.waits_for_readers or _proves(row, claim.products)
+    # a transaction that was forgotten and one that committed look the same: only the row tells
+    return next(contradictions, Verdict(Proof.CONFIRMED if proven else Proof.UNPROVEN))
+
+
+def _of_place(claim: Claim, said: Answers) -> Iterator[Verdict]:
     name = f"{claim.database}.{claim.table}"
-    where = said.location
-    if where != claim.location:  # renamed, moved, dropped, or another table's name
-        found = f"has it in {where}" if where else "has no such table"
-        return _no(f"{name} is in {claim.location}", found)
+    if said.location != claim.location:  # renamed, moved, dropped, or another table's name
+        found = f"has it in {said.location}" if said.location else "has no such table"
+        yield _no(f"{name} is in {claim.location}", found)
     expected = join(claim.location, claim.partition) if claim.partition else None
     if said.partition_location != expected:  # dropped meanwhile, or moved
-        return _no(f"a partition is in {expected}", f"has it in {said.partition_location}")
-    transactions, row = said.transactions, _row(claim, said.compactions)
-    for txn in sorted(claim.transactions):  # committed, as far as it can tell
+        found = f"has it in {said.partition_location}"
+        yield _no(f"a partition of {name} is in {expected}", found)
+
+
+def _of_commit(
+    claim: Claim, transactions: Transactions, row: Compaction | None
+) -> Iterator[Verdict]:
+    for txn in sorted(claim.transactions):
         if txn > transactions.high_water_mark:  # restored from a backup, or invented
-            return _no(f"transaction {txn} committed", "has not given that id out")
-        if txn in transactions.open or txn in transactions.aborted:
-            state = "open" if txn in transactions.open else "aborted"
-            return _no(f"transaction {txn} committed", f"has it as {state}")
-    if len(claim.transactions) > 1:  # the products of one compaction with the readers of another
-        return _no("one compaction made it all", f"has {len(claim.transactions)} transactions for it")
-    if row is not None and not row.has_committed:  # its worker died before the commit, say
-        return _no("the compaction committed", f"has it as {row.state!r}, and not committed")
+            yield _no(f"transaction {txn} committed", "has not given that id out")
+        if txn in transactions.open:  # published too early
+            yield _no(f"transaction {txn} committed", "has it as open")
+        if txn in transactions.aborted:  # its worker died
+            yield _no(f"transaction {txn} committed", "has it as aborted")
+    if len(claim.transactions) > 1:  # the products of one compaction, the readers of another
+        yield _no("one compaction made it all", f"has {len(claim.transactions)} transactions")
+    if row is not None and not row.has_committed:  # its worker died before the commit
+        yield _no("the compaction committed", f"has it as {row.state!r}, and not committed")
+
+
+def _of_readers(claim: Claim, said: Answers, row: Compaction | None) -> Iterator[Verdict]:
     if claim.waits_for_readers:  # whoever began before the commit may read what is to go
         for txn in _open_readers(claim, said, row):
-            return _no("every reader has ended", f"has transaction {txn} as open")
+            yield _no("every reader has ended", f"has transaction {txn} as open")
         for lock in _held_locks(claim, said, row):
-            return _no("every reader has ended", f"has lock {lock} as held")
-    ids = said.write_ids
+            yield _no("every reader has ended", f"has lock {lock} as held")
+
+
+def _of_write_ids(claim: Claim, ids: ValidWriteIds, row: Compaction | None) -> Iterator[Verdict]:
     for directory in (*claim.products, *claim.removed):
-        low, high = directory.low, directory.high
-        if high > ids.high_water_mark:  # created again since, or another table
-            last = f"has given out no write id of {name} above {ids.high_water_mark}"
-            return _no(f"{directory.name} was written", last)
-        if ids.opens_in(low, high):  # an unfinished write, named as a compaction or its input
-            return _no(f"the writes of {directory.name} have ended", "has one of them as open")
+        if directory.high > ids.high_water_mark:  # created again since, or another table
+            last = f"has given out no write id of the table above {ids.high_water_mark}"
+            yield _no(f"{directory.name} was written", last)
+        if ids.opens_in(directory.low, directory.high):  # an unfinished write under this name
+            yield _no(f"the writes of {directory.name} have ended", "has one of them as open")
     for product in claim.products:
-        if product.is_overwrite and product.high in ids.aborted:  # its rows count for no reader
-            return _no(f"the write of {product.name} committed", "has it as aborted")
-        if row is not None and product.high > row.highest_write_id:  # written after the compaction
-            last = f"has {row.highest_write_id} as the last write id of the compaction"
-            return _no(f"{product.name} is part of the compaction", last)
+        if product.is_overwrite and product.high in ids.aborted:  # no reader reads its rows
+            yield _no(f"the write of {product.name} committed", "has it as aborted")
+        if row is not None and product.high > row.highest_write_id:  # written after it
+            last = f"has {row.highest_write_id} as the compaction's last write id"
+            yield _no(f"{product.name} is part of the compaction", last)
     for directory in claim.removed:
         for low, high in _within(claim.aborted, directory):
-            if ids.aborted.count_in(low, high) <= high - low:  # committed rows
-                return _no(f"the write ids {low} to {high} aborted", "has them as committed")
-    if claim.waits_for_readers and not _proves(row, claim.products):  # forgotten looks committed
-        return Verdict(Proof.UNPROVEN)
-    return Verdict(Proof.CONFIRMED)
+            if ids.aborted.count_in(low, high) <= high - low:  # rows that readers read
+                yield _no(f"the write ids {low} to {high} aborted", "has them as committed")
 
 
 def _no(event_says: str, metastore: str) -> Verdict:
@@ -243,4 +263,3 @@ def _within(ids: IdRanges, directory: ClaimedDirectory) -> Iterator[tuple[int, i
     for first, last in ids:
         if first <= directory.high and last >= directory.low:
             yield max(first, directory.low), min(last, directory.high)
-

@@ -18,10 +18,11 @@ from typing import ClassVar
 
 from tidegate.cleaning import gate_people
 from tidegate.cleaning.gate_alarms import USUAL_ALARMS, Alarms
-from tidegate.cleaning.gate_commands import GATE, command
+from tidegate.cleaning.gate_commands import GATE, WaitedFor, command
 from tidegate.cleaning.gate_decision import (
     Turn,
     chunks_of,
+    held_lock,
     holds_of,
     index_vacuum,
 )
@@ -162,7 +163,8 @@ class ReaderGate:
 
 def command_for(vacuum: VacuumFinished, at: datetime) -> CleaningReleased:
     """The command that follows once the vacuum is free; also what a dry run plans for."""
-    return command(vacuum.table, vacuum.event_id, Vacuum.of(vacuum), at)
+    waited_for = WaitedFor.of(map(held_lock, vacuum.locks), vacuum.open_transactions)
+    return command(vacuum.table, vacuum.event_id, Vacuum.of(vacuum), at, waited_for)
 
 
 def aborted_command(event: WritesAborted, at: datetime) -> AbortedCleaningReleased:

@@ -10,7 +10,12 @@ from operator import attrgetter
 from typing import Final
 
 from tidegate.cleaning.gate_alarms import first_release, resolved, table_known
-from tidegate.cleaning.gate_commands import command, command_of_event, require_publishable
+from tidegate.cleaning.gate_commands import (
+    WaitedFor,
+    command,
+    command_of_event,
+    require_publishable,
+)
 from tidegate.cleaning.gate_flags import content_changed, holds_after_release, may_be_forgotten
 from tidegate.cleaning.gate_index import (
     ClosedChunk,
@@ -42,6 +47,7 @@ from tidegate.cleaning.gate_state import (
 from tidegate.events import (
     Command,
     Event,
+    LockHold,
     LockReleased,
     Outcome,
     ReleaseReason,
@@ -235,9 +241,8 @@ class Turn:
             expired = self.index.any_expired(vacuum.holds)
             make = command_of_event if vacuum.from_event else command
             table, vacuum_id = self.event.table, vacuum.event_id
-            self.commands.append(
-                make(table, vacuum_id, vacuum.vacuum, self.at, after_expiry=expired)
-            )
+            waited_for = WaitedFor.of(vacuum.locks, vacuum.transactions, after_expiry=expired)
+            self.commands.append(make(table, vacuum_id, vacuum.vacuum, self.at, waited_for))
         return tuple(self.index.cleaned.add(done))
 
     def _remember(self, released: tuple[int, ...], cleaned: tuple[int, ...]) -> GateState:
@@ -314,7 +319,7 @@ class Turn:
 
 def _locks(event: VacuumFinished) -> tuple[HeldLock, ...]:
     own, own_txn = event.own_lock_id, event.own_transaction_id
-    locks = [HeldLock(*_held_of(lock)) for lock in event.locks]
+    locks = [held_lock(lock) for lock in event.locks]
     if own_txn is not None:  # the vacuum's own lock ends with its transaction
         locks = [
             lock._replace(transaction_id=own_txn)
@@ -323,6 +328,11 @@ def _locks(event: VacuumFinished) -> tuple[HeldLock, ...]:
             for lock in locks
         ]
     return tuple(locks)
+
+
+def held_lock(lock: LockHold) -> HeldLock:
+    """A lock of an event, as the gate has it."""
+    return HeldLock(*_held_of(lock))
 
 
 _held_of: Final = attrgetter(*HeldLock._fields)

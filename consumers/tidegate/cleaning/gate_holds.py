@@ -73,7 +73,8 @@ def deferred_pieces(pieces: Pieces) -> dict[str, DeferredCleaning]:
 
 def deferral(event: CleaningDeferred, pieces: Pieces, now_ms: int) -> DeferredCleaning:
     """What is kept of a deferral."""
-    return DeferredCleaning(event, None if hold_of(pieces) else now_ms + RETRY_MS)
+    retry_ms = now_ms + (event.retry_after_ms or RETRY_MS)
+    return DeferredCleaning(event, None if hold_of(pieces) else retry_ms)
 
 
 def due_deferred(

@@ -16,6 +16,7 @@ from tidegate.cleaning.products import (
     aborted_within,
     check_covered,
     check_empty_base,
+    check_every_bucket,
     complete_products,
 )
 from tidegate.cleaning.superseded import superseding_directories
@@ -145,6 +146,18 @@ def _plan(compaction: Compaction, entries: Sequence[AcidEntry]) -> CleaningPlan:
     check_links(remove)
     ordered = sorted(remove, key=lambda each: each.name)
     return CleaningPlan(tuple(ordered), tuple(product.listed for product in products))
+
+
+def check_complete(plan: CleaningPlan, command: Cleaning) -> None:
+    """Check by their files' names that the products hold all that the plan would remove.
+
+    Raises:
+        Refused: PRODUCTS_INCOMPLETE or BAD_SNAPSHOT.
+    """
+    products = [AcidEntry.parse(directory) for directory in plan.products]
+    replaced = [AcidEntry.parse(directory) for directory in plan.remove]
+    if products:  # aborted writes are replaced by nothing
+        check_every_bucket(products, replaced, snapshot_of(command))
 
 
 def place(command: Cleaning) -> str:

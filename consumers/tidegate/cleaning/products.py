@@ -18,12 +18,17 @@ from tidegate.hive import (
     Compaction,
     Delta,
     FoundDirectory,
+    RangeResponse,
+    ValidWriteIds,
     covers,
     is_of_compaction,
 )
+from tidegate.hive.bases import is_compacted
 from tidegate.tables.refusal import Refused
 
 _VERSION_FILE: Final = "_orc_acid_version"
+_BUCKET: Final = re.compile(r"(bucket_[0-9]+)(_[0-9]+)?")
+"""Names of the data files of full ACID tables: each bucket of a table has its own."""
 _BUCKET_FILE: Final = re.compile(
     r"(bucket_[0-9]+(_[0-9]+)?|[0-9]+_[0-9]+(_copy_[0-9]+)?)"
     r"(\.(gz|bz2|deflate|snappy|lz4|lzo|lzo_deflate|zst|zstd))?(\.(orc|parquet|avro|txt))?"
@@ -65,11 +70,22 @@ class AcidEntry(NamedTuple):
         return self.listed.data_format is not None and not self.found.compacted
 
     @property
+    def is_overwrite(self) -> bool:
+        """Whether an INSERT OVERWRITE or a TRUNCATE wrote this base."""
+        return isinstance(self.acid, Base) and not is_compacted(self.found)
+
+    @property
     def has_rows(self) -> bool:
         """Whether it contains a bucket file."""
         return any(
             _BUCKET_FILE.fullmatch(file.name) and _has_content(file) for file in self.listed.files
         )
+
+    @property
+    def buckets(self) -> frozenset[str]:
+        """The buckets of a full ACID table that it has rows of; empty where the table has none."""
+        names = (_BUCKET.fullmatch(f.name) for f in self.listed.files if _has_content(f))
+        return frozenset(name[1] for name in names if name)
 
     @property
     def is_empty_base(self) -> bool:
@@ -156,6 +172,43 @@ def check_empty_base(
             raise Refused(
                 Reason.PRODUCTS_INCOMPLETE,
                 f"the vacuum's base is empty, but nothing deletes the rows of {each.name}",
+            )
+
+
+def check_every_bucket(
+    products: Sequence[AcidEntry], replaced: Sequence[AcidEntry], snapshot: ValidWriteIds
+) -> None:
+    """Check that the products have every bucket that the directories have which they replace.
+
+    A bucket is not missed where its rows may all be gone by what the names show: aborted, deleted
+    by a delete delta that a base replaces too, or overwritten.
+
+    Args:
+        products: The vacuum's complete products.
+        replaced: What it made obsolete.
+        snapshot: Its snapshot.
+
+    Raises:
+        Refused: PRODUCTS_INCOMPLETE: the vacuum may not be at its end.
+    """
+    deletes = [entry for entry in replaced if isinstance(entry.acid, Delta) and entry.acid.deletes]
+    deleted = frozenset(bucket for entry in deletes for bucket in entry.buckets)
+    overwrites = (e.acid.max_write_id for e in (*products, *replaced) if e.is_overwrite)
+    overwritten = max(overwrites, default=0)
+    for entry in replaced:
+        high = entry.acid.max_write_id
+        low = high if isinstance(entry.acid, Base) else entry.acid.min_write_id
+        if high < overwritten or snapshot.aborted_in(low, high) is not RangeResponse.NONE:
+            continue
+        covering = [product for product in products if covers(product.acid, entry.acid)]
+        by_base = any(isinstance(product.acid, Base) for product in covering)
+        made = frozenset(bucket for product in covering for bucket in product.buckets)
+        if by_base:
+            made |= deleted
+        if missing := entry.buckets - made:
+            raise Refused(
+                Reason.PRODUCTS_INCOMPLETE,
+                f"{entry.name} has {min(missing)}, which none of the vacuum's products has",
             )
 
 

@@ -52,7 +52,6 @@ Known = VacuumFinished | LockReleased | VacuumFlagged
 _FORGOTTEN: Final = {VacuumFlag.RELEASE_MAY_BE_FORGOTTEN}
 _TIMEOUT_SETTINGS: Final = ("metastore.txn.timeout", "hive.txn.timeout")
 _USUAL_TIMEOUT_MS: Final = 300_000
-_LOCKLESS: Final = (("hive.acid.lockless.reads.enabled", "true"), ("hive.txn.read.locks", "false"))
 
 
 class MetastoreBridge:
@@ -183,7 +182,7 @@ class MetastoreBridge:
 
     def _prepare(self) -> WaitingHolds:
         free = self._settings.readers_lock_at_once
-        if free and any(self._client.setting(name) == value for name, value in _LOCKLESS):
+        if free and self._client.reads_without_locks():
             free = False
             log.warning(
                 "readers_lock_at_once is ignored: the Metastore's settings let readers take no"

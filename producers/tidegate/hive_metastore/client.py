@@ -27,6 +27,7 @@ _LOCK_TYPES: Final = {
 # a rebalance (3) rewrites everything into a new base, as a major compaction does
 _KINDS: Final = {1: VacuumKind.MINOR, 2: VacuumKind.MAJOR, 3: VacuumKind.MAJOR}
 _ABORTED: Final = 2
+_LOCKLESS: Final = (("hive.acid.lockless.reads.enabled", "true"), ("hive.txn.read.locks", "false"))
 _INSERT_ONLY: Final = 2
 _CAPABILITIES: Final = (
     "HIVEFULLACIDREAD",
@@ -72,6 +73,10 @@ class MetastoreClient:
         except MetastoreRefusedError:
             return None
         return found or None
+
+    def reads_without_locks(self) -> bool:
+        """Whether its settings let readers take no locks."""
+        return any(self.setting(name) == value for name, value in _LOCKLESS)
 
     def locks(self, database: str | None = None) -> tuple[Lock, ...]:
         """Every lock that is held or waited for; of one database, or of all.

@@ -303,6 +303,8 @@ def _(event: HoldRequest) -> str:
 
 @says.register
 def _(event: CleaningDeferred) -> str:
+    if event.reason is not None:
+        return f"{_where(event.partition)}{event.reason}: {event.message}; it is tried again"
     return f"{_where(event.partition)}{event.held_by} holds the table; it follows afterwards"
 
 
