@@ -39,5 +39,11 @@ class CleaningSettings(Section, frozen=True):
     keep: Seconds = Field(default=72 * 3600, ge=0)
     """How long a quarantine is kept, in seconds or as text with a unit: `72h`. Three days by
     default: who comes back on Monday can still undo what was cleaned on Friday."""
+    confirm_with: Literal["metastore", "quarantine", "nothing"] | None = None
+    """What confirms a removal, besides the events, at the moment of acting. metastore: that of
+    `bridge.metastore` is asked; where it contradicts, nothing goes. quarantine: nothing is asked,
+    and what goes can be put back: it is never deleted at once. nothing: the events are believed.
+    By default the Metastore where one is configured, else quarantine; on an object store without a
+    Metastore it has to be set."""
     rules: tuple[CleaningRuleSettings, ...] = ()
     """For some tables; the first that matches applies."""
