@@ -18,6 +18,7 @@ from tidegate.cleaning.products import (
     check_empty_base,
     check_every_bucket,
     complete_products,
+    visible_overwrite,
 )
 from tidegate.cleaning.superseded import superseding_directories
 from tidegate.errors import FormatError
@@ -138,6 +139,8 @@ def _plan(compaction: Compaction, entries: Sequence[AcidEntry]) -> CleaningPlan:
         removable = compaction.removable([entry.found for entry in entries])
     except NotEnoughHistory as error:
         raise Refused(Reason.NOT_ENOUGH_HISTORY, str(error)) from error
+    if removable.overwrite is not None and removable.obsolete:
+        products = [*products, visible_overwrite(removable.overwrite, entries)]
     check_covered(removable.obsolete, products)
     obsolete = frozenset(each.name for each in removable.obsolete)
     check_empty_base(products, entries, obsolete)

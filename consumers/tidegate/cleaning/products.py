@@ -66,7 +66,7 @@ class AcidEntry(NamedTuple):
 
     @property
     def is_of_truncate(self) -> bool:
-        """Whether a TRUNCATE wrote this base, which may not have committed."""
+        """Whether a TRUNCATE wrote this base: readers see it, if it committed, by its marker."""
         return self.listed.data_format is not None and not self.found.compacted
 
     @property
@@ -117,15 +117,34 @@ def complete_products(compaction: Compaction, entries: Iterable[AcidEntry]) -> l
         Refused: PRODUCTS_MISSING or PRODUCTS_INCOMPLETE, if none is complete.
     """
     products = [entry for entry in entries if compaction.is_product(entry.acid)]
-    complete = [
-        product for product in products if product.is_complete and not product.is_of_truncate
-    ]
+    complete = [product for product in products if _counts(product, compaction.write_ids)]
     if complete:
         return complete
     if products:
-        fault = "was written by a TRUNCATE" if products[0].is_of_truncate else "has no bucket file"
+        fault = "has no bucket file"
+        if products[0].is_of_truncate:
+            fault = "was written by a TRUNCATE that has not committed"
         raise Refused(Reason.PRODUCTS_INCOMPLETE, f"{products[0].name} {fault}")
     raise Refused(Reason.PRODUCTS_MISSING, f"{compaction.products[0].name} does not exist")
+
+
+def _counts(product: AcidEntry, snapshot: ValidWriteIds) -> bool:
+    """Whether readers read it: a TRUNCATE's base has no bucket, and may not have committed."""
+    if product.is_of_truncate:
+        return snapshot.is_valid(product.acid.max_write_id)
+    return product.is_complete
+
+
+def visible_overwrite(found: FoundDirectory, entries: Iterable[AcidEntry]) -> AcidEntry:
+    """The base of an overwrite on which a compaction builds.
+
+    Raises:
+        Refused: PRODUCTS_INCOMPLETE: readers don't see it.
+    """
+    entry = next(entry for entry in entries if entry.name == found.name)
+    if entry.is_complete or entry.is_of_truncate:
+        return entry
+    raise Refused(Reason.PRODUCTS_INCOMPLETE, f"{entry.name} has no bucket file")
 
 
 def check_covered(obsolete: Iterable[FoundDirectory], products: Sequence[AcidEntry]) -> None:
@@ -159,7 +178,7 @@ def check_empty_base(
     Raises:
         Refused: PRODUCTS_INCOMPLETE: nothing deleted them, so they must have been lost.
     """
-    if not any(product.is_empty_base for product in products):
+    if not any(product.is_empty_base and not product.is_of_truncate for product in products):
         return
     replaced = [entry for entry in entries if entry.name in obsolete]
     if any(isinstance(each.acid, Delta) and each.acid.deletes for each in replaced):

@@ -331,7 +331,7 @@ class MetastoreBridge:
         vacuum = VacuumFinished.model_validate(
             common
             | {
-                "kind": compaction.kind,
+                "kind": description.kind,
                 "directories": description.directories,
                 "min_write_id": description.min_write_id,
                 "max_write_id": description.max_write_id,
