@@ -17,6 +17,7 @@ from support.metastore_model import NOON, vacuum
 from support.waiting import wait_for
 from support.watched_bridge import Watched, acid_table, compact
 from tidegate.cleaning import ReaderGate
+from tidegate.cleaning.gate_state import identity
 from tidegate.errors import DeliveryError, TransientError
 from tidegate.events import CleaningReleased, Command, LockReleased, ReleaseReason, VacuumKind
 from tidegate.hive_bridge.baseline import Baseline, MetastoreReplacedError
@@ -463,3 +464,27 @@ def test_a_metastore_that_hangs_in_one_call_delays_only_that_call(tmp_path: Path
         other.close()
         watched.bridge.close()
         engine.close()
+
+
+def test_a_compaction_of_a_restored_metastore_is_published_though_its_ids_were_used(
+    engine: HiveEngine,
+) -> None:
+    """A database that was restored from a backup gives out again what it gave out since."""
+    watched = Watched(engine)
+    db, location = acid_table(engine)
+    compact(engine, db, location)
+    [before] = watched.vacuums(db)
+    watched.bridge.close()
+    accepted = watched.bridge.baseline.accepted("ana", "restored", "1f2e3d4c")
+
+    again = Watched(engine, accepted)
+    again.bridge.take([before])
+    [after] = again.vacuums(db)
+    again.bridge.close()
+    repeated = Watched(engine, accepted)
+    repeated.bridge.take([before, after])
+    assert repeated.vacuums(db) == []
+    repeated.bridge.close()
+
+    assert (before.metastore, after.metastore) == (accepted.metastore, accepted.name)
+    assert identity(after) != identity(before)

@@ -275,7 +275,9 @@ def identity(event: VacuumFinished) -> int:
     made = list(event.directories)
     if len(made) > 1:
         made.sort()
-    return hashed(f"{event.partition}\x1f{made}\x1f{event.own_lock_id}")
+    # a Metastore that was restored gives the same ids out for another vacuum
+    of = "" if event.metastore is None else f"\x1f{event.metastore}"
+    return hashed(f"{event.partition}\x1f{made}\x1f{event.own_lock_id}{of}")
 
 
 def content(event: VacuumFinished, of: int) -> int:

@@ -12,7 +12,7 @@ from typing import Final, Self
 from tidegate.errors import StopService
 from tidegate.hive_metastore.values import Snapshot
 
-_SAID: Final = 250
+_SAID: Final = 220
 
 
 class MetastoreReplacedError(StopService):
@@ -30,11 +30,19 @@ class Baseline:
         metastore: The UUID of its database, empty while it was never seen.
         high_water_mark: The highest transaction id that it has ever named.
         accepted_by: Who decided last to go on with another one, and why; shortened.
+        generation: A mark of that decision, empty before the first: ids from before it mean nothing
+            now, though the database may have the same UUID.
     """
 
     metastore: str = ""
     high_water_mark: int = 0
     accepted_by: str = ""
+    generation: str = ""
+
+    @property
+    def name(self) -> str:
+        """What ids belong to: the database, and the state of it that was accepted."""
+        return f"{self.metastore}/{self.generation}" if self.generation else self.metastore
 
     def checked(self, snapshot: Snapshot) -> Self:
         """The baseline after this snapshot.
@@ -66,13 +74,13 @@ class Baseline:
             "high_water_mark": self.high_water_mark,
         }
         if self.accepted_by:
-            found["accepted_by"] = self.accepted_by
+            found |= {"accepted_by": self.accepted_by, "generation": self.generation}
         return json.dumps(found)
 
-    def accepted(self, by: str, why: str) -> Self:
-        """The same, with who decided to go on with it, and why."""
+    def accepted(self, by: str, why: str, generation: str) -> Self:
+        """The same, with who decided to go on with it, and why; `generation` was never used."""
         said = f"{by}: {why}".encode("ascii", "replace").decode()
-        return replace(self, accepted_by=said[:_SAID])
+        return replace(self, accepted_by=said[:_SAID], generation=generation)
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -86,7 +94,8 @@ class Baseline:
         try:
             found = json.loads(text)
             said = str(found.get("accepted_by", ""))
-            return cls(str(found["metastore"]), int(found["high_water_mark"]), said)
+            generation = str(found.get("generation", ""))
+            return cls(str(found["metastore"]), int(found["high_water_mark"]), said, generation)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise MetastoreReplacedError(
                 f"what the bridge has stored of its Metastore can't be read: {text[:200]!r}"

@@ -113,7 +113,8 @@ class MetastoreBridge:
         """
         known: list[Known] = []
         for event in events:
-            self._cleanings.take(event)
+            if not self._is_of_another(event):
+                self._cleanings.take(event)
             if event.event_id in self._own:  # applied when it was published
                 self._own.discard(event.event_id)
             elif isinstance(event, Known):
@@ -127,13 +128,23 @@ class MetastoreBridge:
         for each in known:
             if isinstance(each, VacuumFinished):
                 self._waiting.vacuum(each)
-                self._compactions.published(each)
+                if not self._is_of_another(each):
+                    self._compactions.published(each)
         for each in known:
             if isinstance(each, LockReleased):
                 self._waiting.release(each)
         for each in known:
             if isinstance(each, VacuumFlagged) and each.flag in _FORGOTTEN:
                 self._waiting.forgotten(each)
+
+    def _is_of_another(self, event: Event) -> bool:
+        """Whether a vacuum is of another Metastore, or of a state before one was restored.
+
+        Its ids are given out again: a compaction with one of them is not yet published.
+        """
+        if not isinstance(event, VacuumFinished) or not self.baseline.metastore:
+            return False
+        return event.metastore not in {None, self.baseline.name}
 
     def look(self) -> int:
         """Look at the Metastore once, and publish what follows; how many events that were.
@@ -340,6 +351,7 @@ class MetastoreBridge:
                 "own_transaction_id": compaction.transaction_id,
                 "locks": (own, *holds.locks, *locks),
                 "open_transactions": (*holds.transactions, *transactions),
+                "metastore": self.baseline.name,
             }
         )
         ended = LockReleased.model_validate(
