@@ -54,7 +54,7 @@ class Answering:
 
     def verdict(self, command: Cleaning, plan: CleaningPlan) -> Verdict:
         assert plan.remove
-        assert command
+        assert command.table
         return self.left.pop(0) if len(self.left) > 1 else self.left[0]
 
 
@@ -158,9 +158,9 @@ def test_a_file_of_a_product_that_was_not_written_to_its_end_is_incomplete(
 
 def honest() -> Iterator[tuple[dict[str, list[str]], dict[str, object]]]:
     two, one = ["bucket_00000", "bucket_00001"], ["bucket_00000"]
-    major = {"kind": "major", "directories": (MAJOR_3,)}
+    major: dict[str, object] = {"kind": "major", "directories": (MAJOR_3,)}
     yield {INSERT_1: two, "delete_delta_0000002_0000002_0000": two, MAJOR_3: one}, major
-    aborted = {"valid_write_ids": f"default.table_txn_001:3:{NOTHING_OPEN}::2"}
+    aborted: dict[str, object] = {"valid_write_ids": f"default.table_txn_001:3:{NOTHING_OPEN}::2"}
     yield {INSERT_1: one, "delta_0000002_0000003_0000": two, MAJOR_3: one}, major | aborted
     yield {INSERT_1: two, "base_0000002": one, MAJOR_3: one}, major
     yield {"delta_0000001_0000001_0000": ["bucket_00001_0"], MAJOR_3: ["bucket_00001"]}, major

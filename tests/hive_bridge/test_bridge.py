@@ -447,7 +447,7 @@ def test_a_metastore_that_hangs_in_one_call_delays_only_that_call(tmp_path: Path
         pid = metastore.pid
         assert pid is not None
 
-        def hang() -> tuple[()]:
+        def hang(*_: object, **__: object) -> tuple[()]:
             raise TransientError("no answer")
 
         stalled.compactions = hang  # type: ignore[method-assign]

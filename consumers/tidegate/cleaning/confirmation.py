@@ -19,7 +19,6 @@ from tidegate.events import AbortedCleaningReleased, CleaningReleased
 from tidegate.hive import Base, IdRanges, ValidWriteIds
 from tidegate.hive_metastore.holds import HeldTables
 from tidegate.hive_metastore.values import Compaction, Transactions
-from tidegate.storage import join, normalise
 
 
 class Proof(Enum):
@@ -76,7 +75,7 @@ class Claim:
     database: str
     table: str
     location: str
-    """The table's, normalised."""
+    """The table's, as the directories were found in it."""
     partition: str | None
     transactions: frozenset[int]
     """The compaction's: by the event, and by the names of what it made."""
@@ -100,6 +99,7 @@ class Claim:
         _, database, table = command.table.split(".")
         products = tuple(map(ClaimedDirectory.of, plan.products))
         named = {product.transaction for product in products}
+        where = plan.remove[0].parent
         last_transaction = last_lock = None
         if isinstance(command, CleaningReleased):
             named.add(command.own_transaction_id)
@@ -107,7 +107,7 @@ class Claim:
         return cls(
             database,
             table,
-            normalise(command.location),
+            where.removesuffix(f"/{command.partition}") if command.partition else where,
             command.partition,
             frozenset(txn for txn in named if txn is not None),
             products,
@@ -155,7 +155,7 @@ def _of_place(claim: Claim, said: Answers) -> Iterator[Verdict]:
     if said.location != claim.location:  # renamed, moved, dropped, or another table's name
         found = f"has it in {said.location}" if said.location else "has no such table"
         yield _no(f"{name} is in {claim.location}", found)
-    expected = join(claim.location, claim.partition) if claim.partition else None
+    expected = f"{claim.location}/{claim.partition}" if claim.partition else None
     if said.partition_location != expected:  # dropped meanwhile, or moved
         found = f"has it in {said.partition_location}"
         yield _no(f"a partition of {name} is in {expected}", found)

@@ -31,7 +31,7 @@ class Removable(NamedTuple):
         aborted: Directories with aborted write ids only, of the compaction's range.
         overwrite: The base of an INSERT OVERWRITE or a TRUNCATE that the compaction found, and on
             which it builds. No compaction of its own follows it, so the next one's cleaning does
-            its work: whoever waited for the one has waited for the other.
+            its work: readers from before the overwrite are from before the compaction too.
     """
 
     obsolete: tuple[FoundDirectory, ...]
