@@ -21,7 +21,7 @@ from tidegate.cleaning.quarantine import MoveAside
 from tidegate.cleaning.quarantine_record import QuarantineRecord
 from tidegate.cleaning.removal import NotRemoved, remove_directories
 from tidegate.cleaning.rules import CleaningRules, Handling
-from tidegate.cleaning.second_source import Contradicted, NoSource, SecondSource, check_files
+from tidegate.cleaning.second_source import NoSource, NotConfirmed, SecondSource, check_files
 from tidegate.errors import ConfinementError, FormatError, PermanentError, TransientError
 from tidegate.events import (
     AbortedCleaningReleased,
@@ -141,8 +141,8 @@ class Cleaner:
         except Refused as refused:
             yield self._refused(command, refused)
             return
-        except Contradicted as contradicted:
-            yield self._not_confirmed(command, contradicted)
+        except NotConfirmed as why:
+            yield self._not_confirmed(command, why)
             return
         how = {"mode": handling.mode, "keep_ms": handling.keep_ms}
         if plan.remove:
@@ -150,8 +150,8 @@ class Cleaner:
                 yield CleaningStarted.about(command, **fields, **how)
         try:
             hold = yield from self._removing(command, plan, handling)
-        except Contradicted as contradicted:  # since the check before it
-            yield self._not_confirmed(command, contradicted)
+        except NotConfirmed as why:  # since the check before it
+            yield self._not_confirmed(command, why)
             return
         if hold is not None:
             yield self._deferred(command, hold)
@@ -228,7 +228,7 @@ class Cleaner:
 
         Raises:
             Refused: the products are not complete, and nothing else proves that they are.
-            Contradicted: nothing may be removed now.
+            NotConfirmed: nothing may be removed now.
         """
         proof = self._confirm(command, plan) if plan.remove else Proof.CONFIRMED
         if proof is Proof.UNPROVEN:
@@ -248,18 +248,21 @@ class Cleaner:
         """Ask the second source.
 
         Raises:
-            Contradicted: it contradicts.
+            NotConfirmed: it contradicts, or does not answer.
         """
-        verdict = self.second.verdict(command, plan)
+        try:
+            verdict = self.second.verdict(command, plan)
+        except TransientError as error:
+            raise NotConfirmed(Reason.SECOND_SOURCE_AWAY, str(error)) from error
         if verdict.proof is Proof.CONTRADICTED:
-            raise Contradicted(str(verdict))
+            raise NotConfirmed(Reason.NOT_CONFIRMED, str(verdict))
         return verdict.proof
 
-    def _not_confirmed(self, command: Cleaning, contradicted: Contradicted) -> Outcome:
+    def _not_confirmed(self, command: Cleaning, why: NotConfirmed) -> Outcome:
         """It is tried again later; aborted writes are found again by the bridge."""
         if isinstance(command, AbortedCleaningReleased):
-            return self._refused(command, Refused(Reason.NOT_CONFIRMED, str(contradicted)))
-        return not_confirmed(command, str(contradicted), self.clock())
+            return self._refused(command, Refused(why.reason, str(why)))
+        return not_confirmed(command, why.reason, str(why), self.clock())
 
     def _deferred(self, command: Cleaning, hold: CleaningHoldRequested) -> Outcome:
         """Not while somebody holds the table. What aborted is found again, so it is refused."""
@@ -308,7 +311,7 @@ class _Confirmation:
         """Ask, if it is time.
 
         Raises:
-            Contradicted: it is not confirmed any more.
+            NotConfirmed: it is not confirmed any more.
         """
         if time.monotonic() - self.asked_at >= self.pause.total_seconds():
             self.ask(self.plan)

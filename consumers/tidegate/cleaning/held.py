@@ -9,7 +9,7 @@ from tidegate.events import CleaningDeferred, CleaningHoldRequested, CleaningRel
 from tidegate.events.reasons import Reason
 
 AGAIN: Final = timedelta(minutes=1)
-"""After so long a cleaning is released again that the second source contradicted."""
+"""After so long a cleaning is released again that was not confirmed."""
 _REPEATED: Final = (
     *("kind", "partition", "directories", "min_write_id", "max_write_id", "valid_write_ids"),
     *("own_transaction_id", "after_expiry", "last_lock_id", "last_transaction_id"),
@@ -30,10 +30,12 @@ def deferred(
     return _deferred(command, at, why)
 
 
-def not_confirmed(command: CleaningReleased, message: str, at: datetime) -> CleaningDeferred:
-    """The second source contradicts the command, for now; `message` has both statements."""
+def not_confirmed(
+    command: CleaningReleased, reason: Reason, message: str, at: datetime
+) -> CleaningDeferred:
+    """The second source contradicts the command for now, or is away; `message` says how."""
     again = AGAIN // timedelta(milliseconds=1)
-    why = {"reason": Reason.NOT_CONFIRMED, "message": message, "retry_after_ms": again}
+    why = {"reason": reason, "message": message, "retry_after_ms": again}
     return _deferred(command, at, why)
 
 

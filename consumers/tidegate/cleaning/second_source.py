@@ -27,8 +27,17 @@ _BELIEVED: Final = Verdict(Proof.BELIEVED)
 _UNPROVEN: Final = Verdict(Proof.UNPROVEN)
 
 
-class Contradicted(TidegateError):  # noqa: N818 - expected, not a fault
-    """The second source contradicts a removal. The catcher removes nothing more, and says so."""
+class NotConfirmed(TidegateError):  # noqa: N818 - expected, not a fault
+    """The second source contradicts a removal, or is away. The catcher defers the cleaning.
+
+    Attributes:
+        reason: NOT_CONFIRMED or SECOND_SOURCE_AWAY.
+    """
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        """Take the code, and the sentence for people."""
+        self.reason = reason
+        super().__init__(message)
 
 
 class SecondSource(Protocol):

@@ -73,9 +73,9 @@ class CleaningDeferred(Answer, frozen=True):
     """A released cleaning can't be done now: it is released again later.
 
     Either a person holds the table: `hold` is the id of the hold's request. Or the second source
-    contradicts the event: `reason` is `not-confirmed`, `message` has both statements, and the
-    cleaning is released again after `retry_after_ms`. It repeats the command for that. Directories
-    that went before the contradiction arose stay removed.
+    contradicts the event (`reason` is `not-confirmed`, `message` has both statements), or did not
+    answer (`second-source-away`): the cleaning is released again after `retry_after_ms`. It repeats
+    the command for that. Directories that went before the contradiction arose stay removed.
     """
 
     hold: Text | None = None
