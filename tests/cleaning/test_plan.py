@@ -242,7 +242,10 @@ def test_the_base_of_a_truncate_is_not_taken_for_the_one_that_a_vacuum_made() ->
     """It may not have committed: then the rows that it would replace are still read."""
     files = (ListedFile("_metadata_acid", 48), ListedFile("_orc_acid_version", 1))
     base = ListedDirectory(MAJOR_4, "/wh/t", files, data_format=TRUNCATED)
-    assert refused((base, *listed(*INSERTS, DELETE_4)), EMPTYING) == "products-incomplete"
+    aborted = EMPTYING.model_copy(
+        update={"valid_write_ids": f"default.table_txn_001:4:{NOTHING_OPEN}::4"}
+    )
+    assert refused((base, *listed(*INSERTS, DELETE_4)), aborted) == "products-incomplete"
 
 
 def test_a_base_that_is_said_to_be_of_something_else_refuses_all() -> None:

@@ -146,6 +146,7 @@ def test_the_command_carries_the_vacuums_own_words_and_the_releases_time() -> No
             min_write_id=1,
             max_write_id=3,
             valid_write_ids=IDS_1_TO_3,
+            last_lock_id=1,
         )
     ]
 

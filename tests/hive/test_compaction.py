@@ -110,8 +110,17 @@ def test_a_product_stays_though_a_wider_delta_shadows_it() -> None:
 
 
 def test_a_minor_vacuum_leaves_what_lies_outside_its_range() -> None:
-    listing = ("base_2", "delta_1_1_0", "delta_3_3_0", "delta_4_4_0", "delta_3_4", "delta_5_5_0")
-    assert obsolete(minor(3, 4), *listing) == ["delta_3_3_0", "delta_4_4_0"]
+    listing = ("delta_1_1_0", "delta_3_3_0", "delta_4_4_0", "delta_3_4", "delta_5_5_0")
+    assert obsolete(minor(3, 4), "base_2_v7", *listing) == ["delta_3_3_0", "delta_4_4_0"]
+
+
+def test_what_an_overwrite_replaced_is_left_to_the_next_vacuum_of_the_table() -> None:
+    listing = ("delta_1_1_0", "delta_3_3_0", "delta_4_4_0", "delta_3_4")
+    assert obsolete(minor(3, 4), "base_2", *listing) == [
+        "delta_1_1_0",
+        "delta_3_3_0",
+        "delta_4_4_0",
+    ]
 
 
 def test_a_major_vacuum_removes_lesser_bases_and_everything_at_or_below_its_own() -> None:

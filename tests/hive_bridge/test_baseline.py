@@ -27,7 +27,7 @@ def test_an_earlier_state_of_the_database_stops_the_bridge() -> None:
 def test_it_is_read_back_as_it_was_written() -> None:
     assert Baseline.parse(Baseline("uuid-1", 7).dumps()) == Baseline("uuid-1", 7)
     assert Baseline.parse("") == Baseline()
-    accepted = Baseline("uuid-1", 7).accepted("ana", "r\u00e9stored " + 300 * "x")
+    accepted = Baseline("uuid-1", 7).accepted("ana", "r\u00e9stored " + 300 * "x", "1f2e")
     assert Baseline.parse(accepted.dumps()) == accepted
     assert accepted.accepted_by.startswith("ana: r?stored xxx")
     assert len(accepted.dumps()) <= 400

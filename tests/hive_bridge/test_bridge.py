@@ -17,6 +17,7 @@ from support.metastore_model import NOON, vacuum
 from support.rows import Rows
 from support.waiting import wait_for
 from support.watched_bridge import Watched, acid_table, compact
+from tidegate.coordinator.vacuums import WaitingVacuum
 from tidegate.errors import DeliveryError, TransientError
 from tidegate.events import CleaningReleased, LockReleased, ReleaseReason, VacuumKind
 from tidegate.hive_bridge.baseline import Baseline, MetastoreReplacedError
@@ -439,7 +440,7 @@ def test_a_metastore_that_hangs_in_one_call_delays_only_that_call(tmp_path: Path
         pid = metastore.pid
         assert pid is not None
 
-        def hang() -> tuple[()]:
+        def hang(*_: object, **__: object) -> tuple[()]:
             raise TransientError("no answer")
 
         stalled.compactions = hang  # type: ignore[method-assign]
@@ -456,3 +457,27 @@ def test_a_metastore_that_hangs_in_one_call_delays_only_that_call(tmp_path: Path
         other.close()
         watched.bridge.close()
         engine.close()
+
+
+def test_a_compaction_of_a_restored_metastore_is_published_though_its_ids_were_used(
+    engine: HiveEngine,
+) -> None:
+    """A database that was restored from a backup gives out again what it gave out since."""
+    watched = Watched(engine)
+    db, location = acid_table(engine)
+    compact(engine, db, location)
+    [before] = watched.vacuums(db)
+    watched.bridge.close()
+    accepted = watched.bridge.baseline.accepted("ana", "restored", "1f2e3d4c")
+
+    again = Watched(engine, accepted)
+    again.bridge.take([before])
+    [after] = again.vacuums(db)
+    again.bridge.close()
+    repeated = Watched(engine, accepted)
+    repeated.bridge.take([before, after])
+    assert repeated.vacuums(db) == []
+    repeated.bridge.close()
+
+    assert (before.metastore, after.metastore) == (accepted.metastore, accepted.name)
+    assert WaitingVacuum.of_event(after, 0).id != WaitingVacuum.of_event(before, 0).id

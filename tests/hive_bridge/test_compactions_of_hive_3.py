@@ -70,7 +70,9 @@ def queue() -> Iterator[Queue]:
 
 def made(highest: int) -> Description:
     ids = f"sales.orders:{highest}:9223372036854775807::"
-    return Description("/wh/orders", (f"delta_0000001_{highest:07}",), 1, highest, ids)
+    return Description(
+        "/wh/orders", (f"delta_0000001_{highest:07}",), 1, highest, ids, VacuumKind.MINOR
+    )
 
 
 def published(highest: int) -> VacuumFinished:
@@ -170,7 +172,7 @@ def test_it_is_described_by_its_directory(tmp_path: Path) -> None:
     build(tmp_path, dict.fromkeys((*INPUTS, MADE), 10))
     found = Metastore(tmp_path, [(FIRST,), (FIRST,)]).describe()
     assert found == Description(
-        str(tmp_path), (MADE,), 1, 3, "sales.orders:3:9223372036854775807::"
+        str(tmp_path), (MADE,), 1, 3, "sales.orders:3:9223372036854775807::", VacuumKind.MINOR
     )
 
 

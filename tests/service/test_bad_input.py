@@ -60,6 +60,7 @@ def bus() -> MemoryBus:
 def loops(lake: Path, bus: MemoryBus) -> Iterator[list[Loop]]:
     shown = {
         "warehouse": {"roots": [str(lake)]},
+        "cleaning": {"confirm_with": "nothing"},
         "savepoints": [{"tables": "lake.*", "when": "every_commit", "lifetime": "forever"}],
     }
     joined = [assemble(name, Settings.model_validate(shown), bus) for name in SERVICES]

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from support.samples import memory_bus
+from tidegate.cleaning.second_source import MetastoreSource, NoSource, Quarantine
 from tidegate.errors import ConfigError
-from tidegate.service.assembly import DECIDERS, EXECUTORS, assemble, table_work
+from tidegate.service.assembly import DECIDERS, EXECUTORS, assemble, second_source, table_work
 from tidegate.service.settings import Settings
 from tidegate.service.stores import untested
 
@@ -37,9 +38,28 @@ def test_no_executor_starts_on_hdfs_also_with_the_risk_accepted(name: str, proto
 
 def test_with_the_risk_accepted_it_starts() -> None:
     bus = memory_bus(*DECIDERS, partitions=1)
-    accepted = settings("memory://lake/x", allowed=True, after_expiry="delete")
+    cleaning = {"after_expiry": "delete", "confirm_with": "nothing"}
+    accepted = settings("memory://lake/x", allowed=True, **cleaning)
     loop = assemble("cleaner", accepted, bus)
     loop.close()
+
+
+def test_a_cleaner_on_an_object_store_without_a_metastore_starts_only_if_that_is_accepted() -> None:
+    bus = memory_bus(*DECIDERS, partitions=1)
+    unsaid = settings("memory://lake/x", allowed=True, after_expiry="delete")
+    with pytest.raises(ConfigError, match="nothing would confirm what the"):
+        assemble("cleaner", unsaid, bus)
+
+
+def test_what_confirms_a_removal_is_the_metastore_where_there_is_one_else_quarantine() -> None:
+    with_one = Settings.model_validate({"bridge": {"metastore": {"uri": "thrift://hms:9083"}}})
+    believed = {"cleaning": {"confirm_with": "nothing"}}
+
+    assert isinstance(second_source(with_one), MetastoreSource)
+    assert isinstance(second_source(settings("/lake")), Quarantine)
+    assert isinstance(second_source(Settings.model_validate(believed)), NoSource)
+    with pytest.raises(ConfigError, match="none is configured: set uri"):
+        second_source(settings("/lake", confirm_with="metastore"))
 
 
 @pytest.mark.parametrize(

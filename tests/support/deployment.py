@@ -24,6 +24,9 @@ from tidegate.runtime.kafka.records import as_record
 from tidegate.service.assembly import DECIDERS
 from tidegate.service.settings import TopicSettings
 
+BELIEVED = ("[cleaning]", 'confirm_with = "nothing"')
+"""Settings of a deployment without a Metastore whose cleanings delete."""
+
 
 class Deployment:
     """Makes the topics; starts services with `run`; ends them all when its block is left."""
@@ -63,6 +66,7 @@ class Deployment:
             f"partitions = {self.topics.partitions}",
             "[warehouse]",
             f'roots = ["{self.folder}"]',
+            *([] if "[bridge.metastore]" in self._more else BELIEVED),
             "[services]",
             "session_timeout_ms = 3000",
             self._more,

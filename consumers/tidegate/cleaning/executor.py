@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from tidegate.cleaning.aborted import plan_aborted_cleaning
+from tidegate.cleaning.confirmation import Proof
 from tidegate.cleaning.directory_reader import read_acid_directories
-from tidegate.cleaning.held import deferred, held
+from tidegate.cleaning.held import deferred, held, not_confirmed
 from tidegate.cleaning.hold_lookup import Holds, NoHolds
-from tidegate.cleaning.plan import Cleaning, CleaningPlan, plan_cleaning
+from tidegate.cleaning.plan import Cleaning, CleaningPlan, check_complete, plan_cleaning
 from tidegate.cleaning.progress import LONG, CleaningProgress
 from tidegate.cleaning.quarantine import MoveAside
 from tidegate.cleaning.quarantine_commands import QuarantineCommands, location_of
 from tidegate.cleaning.quarantine_record import QuarantineRecord
 from tidegate.cleaning.removal import NotRemoved, remove_directories
 from tidegate.cleaning.rules import CleaningRules, Handling
+from tidegate.cleaning.second_source import NoSource, NotConfirmed, SecondSource, check_files
 from tidegate.errors import ConfinementError, FormatError, PermanentError, TransientError
 from tidegate.events import (
     AbortedCleaningReleased,
@@ -36,7 +40,7 @@ from tidegate.events.parts import split_by_names
 from tidegate.events.reasons import Reason
 from tidegate.runtime.gc_pause import gc_paused
 from tidegate.runtime.retry import is_lasting
-from tidegate.storage import ParallelMap
+from tidegate.storage import ParallelMap, local_path, normalise
 from tidegate.tables.progress import PAUSE, while_working
 from tidegate.tables.refusal import Refused, refusal_of
 from tidegate.tables.warehouse import Warehouse
@@ -44,6 +48,7 @@ from tidegate.tables.warehouse import Warehouse
 _ROUNDS: Final = 3
 _RULES: Final = CleaningRules()
 _NO_HOLDS: Final = NoHolds()
+_NO_SOURCE: Final = NoSource()
 _NAMED: Final = 5
 """The most directories that an error names."""
 
@@ -62,6 +67,10 @@ class Cleaner:
     clock: Callable[[], datetime]
     rules: CleaningRules = _RULES
     holds: Holds = _NO_HOLDS
+    second: SecondSource = _NO_SOURCE
+    """Confirms a removal, besides the events."""
+    confirm_every: timedelta = timedelta(minutes=1)
+    """Between two questions to the second source, while directories go."""
     progress_every: timedelta = PAUSE
     """The time between two outcomes about the progress of a large cleaning."""
     name: ClassVar[str] = "cleaner"
@@ -128,15 +137,22 @@ class Cleaner:
         started_at = self.clock()
         try:
             plan = self.plan(command)
+            handling = self._handling(command, plan)
         except Refused as refused:
             yield self._refused(command, refused)
             return
-        handling = self._handling(command)
+        except NotConfirmed as why:
+            yield self._not_confirmed(command, why)
+            return
         how = {"mode": handling.mode, "keep_ms": handling.keep_ms}
         if plan.remove:
             for fields in self._parts(command, plan):
                 yield CleaningStarted.about(command, **fields, **how)
-        hold = yield from self._removing(command, plan, handling)
+        try:
+            hold = yield from self._removing(command, plan, handling)
+        except NotConfirmed as why:  # since the check before it
+            yield self._not_confirmed(command, why)
+            return
         if hold is not None:
             yield self._deferred(command, hold)
             return
@@ -169,11 +185,13 @@ class Cleaner:
         Returns:
             The hold that was found before a round; None once nothing is left.
         """
-        go = self._goes(command, plan, handling)
+        confirm = _Confirmation(partial(self._confirm, command), self.confirm_every, plan)
+        go = self._goes(command, plan, handling, confirm)
         failed: list[NotRemoved] = []
         for _ in range(_ROUNDS):
             if not plan.remove:
                 return None
+            confirm.plan = plan
             if (hold := self.holds.hold_on(command)) is not None:
                 return hold
             failed = go(plan)
@@ -190,25 +208,63 @@ class Cleaner:
         return None
 
     def _goes(
-        self, command: Cleaning, plan: CleaningPlan, handling: Handling
+        self,
+        command: Cleaning,
+        plan: CleaningPlan,
+        handling: Handling,
+        confirm: Callable[[], None],
     ) -> Callable[[CleaningPlan], list[NotRemoved]]:
         """How directories go: removed, or moved into one entry of the quarantine."""
         if handling.mode is CleaningMode.DELETE or isinstance(command, AbortedCleaningReleased):
-            return lambda plan: remove_directories(self.warehouse, plan, self.parallel_map)
+            return lambda plan: remove_directories(self.warehouse, plan, self.parallel_map, confirm)
         location = location_of(self.warehouse, command.location, command.partition)
         keep = handling.keep_ms or 0
         record = QuarantineRecord.of(command, plan, handling.why, self.clock(), keep)
         return MoveAside(self.warehouse, location, record)
 
-    def _handling(self, command: Cleaning) -> Handling:
-        """Whether to delete or quarantine. Directories of aborted writes are always deleted.
+    def _handling(self, command: Cleaning, plan: CleaningPlan) -> Handling:
+        """Whether to delete or quarantine, by the rules and by the second source's proof.
 
-        If they were put back later, readers could see their rows: by then the Metastore may have
-        forgotten that the writes aborted.
+        Directories of aborted writes are always deleted: if they were put back later, readers could
+        see their rows, because by then the Metastore may have forgotten that the writes aborted.
+
+        Raises:
+            Refused: the products are not complete, and nothing else proves that they are.
+            NotConfirmed: nothing may be removed now.
         """
+        proof = self._confirm(command, plan) if plan.remove else Proof.CONFIRMED
+        if proof is Proof.UNPROVEN:
+            check_files(self.warehouse, plan, command)
+        elif proof is Proof.BELIEVED:
+            check_complete(plan, command)
         if isinstance(command, AbortedCleaningReleased):
             return Handling(CleaningMode.DELETE, timedelta(0), "")
-        return self.rules.handling(command)
+        handling = self.rules.handling(command)
+        can_rename = local_path(normalise(command.location)) is not None
+        if proof is Proof.UNPROVEN and can_rename and handling.mode is CleaningMode.DELETE:
+            why = "no second source can prove that the compaction committed"
+            return replace(handling, mode=CleaningMode.QUARANTINE, why=why)
+        return handling
+
+    def _confirm(self, command: Cleaning, plan: CleaningPlan) -> Proof:
+        """Ask the second source.
+
+        Raises:
+            NotConfirmed: it contradicts, or does not answer.
+        """
+        try:
+            verdict = self.second.verdict(command, plan)
+        except TransientError as error:
+            raise NotConfirmed(Reason.SECOND_SOURCE_AWAY, str(error)) from error
+        if verdict.proof is Proof.CONTRADICTED:
+            raise NotConfirmed(Reason.NOT_CONFIRMED, str(verdict))
+        return verdict.proof
+
+    def _not_confirmed(self, command: Cleaning, why: NotConfirmed) -> Outcome:
+        """It is tried again later; aborted writes are found again by the bridge."""
+        if isinstance(command, AbortedCleaningReleased):
+            return self._refused(command, Refused(why.reason, str(why)))
+        return not_confirmed(command, why.reason, str(why), self.clock())
 
     def _deferred(self, command: Cleaning, hold: CleaningHoldRequested) -> Outcome:
         """The outcome for a held table: a refusal for aborted writes, which are found again."""
@@ -241,6 +297,27 @@ class Cleaner:
             "source": self.name,
             "partition": command.partition,
         }
+
+
+@dataclass(slots=True)
+class _Confirmation:
+    """Asks again whether a removal is confirmed, after each pause. It was confirmed just now."""
+
+    ask: Callable[[CleaningPlan], object]
+    pause: timedelta
+    plan: CleaningPlan
+    """What goes now."""
+    asked_at: float = field(default_factory=time.monotonic)
+
+    def __call__(self) -> None:
+        """Ask, if it is time.
+
+        Raises:
+            NotConfirmed: it is not confirmed any more.
+        """
+        if time.monotonic() - self.asked_at >= self.pause.total_seconds():
+            self.ask(self.plan)
+            self.asked_at = time.monotonic()
 
 
 def _fault(plan: CleaningPlan, failed: Sequence[NotRemoved]) -> Exception:

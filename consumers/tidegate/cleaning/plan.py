@@ -16,7 +16,9 @@ from tidegate.cleaning.products import (
     aborted_within,
     check_covered,
     check_empty_base,
+    check_every_bucket,
     complete_products,
+    visible_overwrite,
 )
 from tidegate.cleaning.superseded import superseding_directories
 from tidegate.errors import FormatError
@@ -137,6 +139,8 @@ def _plan(compaction: Compaction, entries: Sequence[AcidEntry]) -> CleaningPlan:
         removable = compaction.removable([entry.found for entry in entries])
     except NotEnoughHistory as error:
         raise Refused(Reason.NOT_ENOUGH_HISTORY, str(error)) from error
+    if removable.overwrite is not None and removable.obsolete:
+        products = [*products, visible_overwrite(removable.overwrite, entries)]
     check_covered(removable.obsolete, products)
     obsolete = frozenset(directory.name for directory in removable.obsolete)
     check_empty_base(products, entries, obsolete)
@@ -145,6 +149,18 @@ def _plan(compaction: Compaction, entries: Sequence[AcidEntry]) -> CleaningPlan:
     check_links(remove)
     ordered = sorted(remove, key=lambda directory: directory.name)
     return CleaningPlan(tuple(ordered), tuple(product.listed for product in products))
+
+
+def check_complete(plan: CleaningPlan, command: Cleaning) -> None:
+    """Check by their files' names that the products hold all that the plan would remove.
+
+    Raises:
+        Refused: PRODUCTS_INCOMPLETE or BAD_SNAPSHOT.
+    """
+    products = [AcidEntry.parse(directory) for directory in plan.products]
+    replaced = [AcidEntry.parse(directory) for directory in plan.remove]
+    if products:  # aborted writes are replaced by nothing
+        check_every_bucket(products, replaced, snapshot_of(command))
 
 
 def place(command: Cleaning) -> str:

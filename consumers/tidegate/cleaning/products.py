@@ -18,12 +18,17 @@ from tidegate.hive import (
     Compaction,
     Delta,
     FoundDirectory,
+    RangeResponse,
+    ValidWriteIds,
     covers,
     is_of_compaction,
 )
+from tidegate.hive.bases import is_compacted
 from tidegate.tables.refusal import Refused
 
 _VERSION_FILE: Final = "_orc_acid_version"
+_BUCKET: Final = re.compile(r"(bucket_[0-9]+)(_[0-9]+)?")
+"""Names of the data files of full ACID tables: each bucket of a table has its own."""
 _BUCKET_FILE: Final = re.compile(
     r"(bucket_[0-9]+(_[0-9]+)?|[0-9]+_[0-9]+(_copy_[0-9]+)?)"
     r"(\.(gz|bz2|deflate|snappy|lz4|lzo|lzo_deflate|zst|zstd))?(\.(orc|parquet|avro|txt))?"
@@ -61,8 +66,13 @@ class AcidEntry(NamedTuple):
 
     @property
     def is_of_truncate(self) -> bool:
-        """Whether a TRUNCATE wrote this base, which may not have committed."""
+        """Whether a TRUNCATE wrote this base: readers see it, if it committed, by its marker."""
         return self.listed.data_format is not None and not self.found.compacted
+
+    @property
+    def is_overwrite(self) -> bool:
+        """Whether an INSERT OVERWRITE or a TRUNCATE wrote this base."""
+        return isinstance(self.acid, Base) and not is_compacted(self.found)
 
     @property
     def has_rows(self) -> bool:
@@ -70,6 +80,12 @@ class AcidEntry(NamedTuple):
         return any(
             _BUCKET_FILE.fullmatch(file.name) and _has_content(file) for file in self.listed.files
         )
+
+    @property
+    def buckets(self) -> frozenset[str]:
+        """The buckets of a full ACID table that it has rows of; empty where the table has none."""
+        names = (_BUCKET.fullmatch(f.name) for f in self.listed.files if _has_content(f))
+        return frozenset(name[1] for name in names if name)
 
     @property
     def is_empty_base(self) -> bool:
@@ -101,15 +117,34 @@ def complete_products(compaction: Compaction, entries: Iterable[AcidEntry]) -> l
         Refused: PRODUCTS_MISSING or PRODUCTS_INCOMPLETE, if none is complete.
     """
     products = [entry for entry in entries if compaction.is_product(entry.acid)]
-    complete = [
-        product for product in products if product.is_complete and not product.is_of_truncate
-    ]
+    complete = [product for product in products if _counts(product, compaction.write_ids)]
     if complete:
         return complete
     if products:
-        fault = "was written by a TRUNCATE" if products[0].is_of_truncate else "has no bucket file"
+        fault = "has no bucket file"
+        if products[0].is_of_truncate:
+            fault = "was written by a TRUNCATE that has not committed"
         raise Refused(Reason.PRODUCTS_INCOMPLETE, f"{products[0].name} {fault}")
     raise Refused(Reason.PRODUCTS_MISSING, f"{compaction.products[0].name} does not exist")
+
+
+def _counts(product: AcidEntry, snapshot: ValidWriteIds) -> bool:
+    """Whether readers read it: a TRUNCATE's base has no bucket, and may not have committed."""
+    if product.is_of_truncate:
+        return snapshot.is_valid(product.acid.max_write_id)
+    return product.is_complete
+
+
+def visible_overwrite(found: FoundDirectory, entries: Iterable[AcidEntry]) -> AcidEntry:
+    """The base of an overwrite on which a compaction builds.
+
+    Raises:
+        Refused: PRODUCTS_INCOMPLETE: readers don't see it.
+    """
+    entry = next(entry for entry in entries if entry.name == found.name)
+    if entry.is_complete or entry.is_of_truncate:
+        return entry
+    raise Refused(Reason.PRODUCTS_INCOMPLETE, f"{entry.name} has no bucket file")
 
 
 def check_covered(obsolete: Iterable[FoundDirectory], products: Sequence[AcidEntry]) -> None:
@@ -143,7 +178,7 @@ def check_empty_base(
     Raises:
         Refused: PRODUCTS_INCOMPLETE: nothing deleted the rows, so they must have been lost.
     """
-    if not any(product.is_empty_base for product in products):
+    if not any(product.is_empty_base and not product.is_of_truncate for product in products):
         return
     replaced = [entry for entry in entries if entry.name in obsolete]
     if any(isinstance(entry.acid, Delta) and entry.acid.deletes for entry in replaced):
@@ -156,6 +191,43 @@ def check_empty_base(
             raise Refused(
                 Reason.PRODUCTS_INCOMPLETE,
                 f"the vacuum's base is empty, but nothing deletes the rows of {entry.name}",
+            )
+
+
+def check_every_bucket(
+    products: Sequence[AcidEntry], replaced: Sequence[AcidEntry], snapshot: ValidWriteIds
+) -> None:
+    """Check that the products have every bucket that the directories have which they replace.
+
+    A bucket is not missed where its rows may all be gone by what the names show: aborted, deleted
+    by a delete delta that a base replaces too, or overwritten.
+
+    Args:
+        products: The vacuum's complete products.
+        replaced: What it made obsolete.
+        snapshot: Its snapshot.
+
+    Raises:
+        Refused: PRODUCTS_INCOMPLETE: the vacuum may not be at its end.
+    """
+    deletes = [entry for entry in replaced if isinstance(entry.acid, Delta) and entry.acid.deletes]
+    deleted = frozenset(bucket for entry in deletes for bucket in entry.buckets)
+    overwrites = (e.acid.max_write_id for e in (*products, *replaced) if e.is_overwrite)
+    overwritten = max(overwrites, default=0)
+    for entry in replaced:
+        high = entry.acid.max_write_id
+        low = high if isinstance(entry.acid, Base) else entry.acid.min_write_id
+        if high < overwritten or snapshot.aborted_in(low, high) is not RangeResponse.NONE:
+            continue
+        covering = [product for product in products if covers(product.acid, entry.acid)]
+        by_base = any(isinstance(product.acid, Base) for product in covering)
+        made = frozenset(bucket for product in covering for bucket in product.buckets)
+        if by_base:
+            made |= deleted
+        if missing := entry.buckets - made:
+            raise Refused(
+                Reason.PRODUCTS_INCOMPLETE,
+                f"{entry.name} has {min(missing)}, which none of the vacuum's products has",
             )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from tidegate.cleaning.directory_reader import listed_files
 from tidegate.cleaning.listing import ListedDirectory
@@ -14,6 +15,9 @@ from tidegate.storage import FileInfo, ParallelMap
 from tidegate.storage.batches import batches_of
 from tidegate.tables.refusal import readable
 from tidegate.tables.warehouse import OpenFolder, Warehouse
+
+BATCHES: Final = 1_000
+"""Batches that are removed between two questions whether to go on: about a minute's work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +32,29 @@ class NotRemoved:
 
 
 def remove_directories(
-    warehouse: Warehouse, plan: CleaningPlan, parallel_map: ParallelMap
+    warehouse: Warehouse,
+    plan: CleaningPlan,
+    parallel_map: ParallelMap,
+    go_on: Callable[[], None] = lambda: None,
 ) -> list[NotRemoved]:
     """Remove the directories of a plan, phase by phase; stop before the next phase at an error.
+
+    Args:
+        warehouse: Where they are.
+        plan: What goes.
+        parallel_map: Processes the batches.
+        go_on: Called before each hundred thousand directories; what it raises ends the removal.
 
     Returns:
         The directories that could not be removed; empty if all were.
     """
     for phase in plan.phases:
         remove = RemoveUnchanged(warehouse, phase[0].parent, plan.products)
-        done = parallel_map.map(remove, batches_of(phase))
-        errors = [error for batch in done for error in batch]
-        if errors:
-            return errors
+        for batches in batches_of(batches_of(phase), BATCHES):
+            go_on()
+            done = parallel_map.map(remove, batches)
+            if errors := [error for batch in done for error in batch]:
+                return errors
     return []
 
 

@@ -14,6 +14,7 @@ from tidegate.cli.waiting import show_vacuums
 from tidegate.service.settings import Settings
 
 if TYPE_CHECKING:
+    from tidegate.hive_bridge.settings import BridgeSettings
     from tidegate.ops.explain import Story
     from tidegate.ops.explain.policy import PolicyStory
 
@@ -64,7 +65,7 @@ def explain(
         write(f"  ... {story.left_out} older events; see --limit")
     for event in story.events:
         write(f"  {line_of(event)}")
-    _show_state(story)
+    _show_state(story, settings.bridge.metastore)
     if policy is not None:
         _show_policy(policy)
     write("next:")
@@ -89,10 +90,10 @@ def _show_policy(policy: PolicyStory) -> None:
         write(f"  ... and of {len(policy.commits) - _COMMITS} older commits; --json lists all")
 
 
-def _show_state(story: Story) -> None:
+def _show_state(story: Story, watched: BridgeSettings | None) -> None:
     if story.waiting:
         write("waiting:")
-        show_vacuums(story.waiting, datetime.now(UTC), indent="  ")
+        show_vacuums(story.waiting, datetime.now(UTC), "  ", watched)
         if (more := story.waiting_in_all - len(story.waiting)) > 0:
             write(f"  ... and {more} younger vacuums; see: tidegate waiting")
     if story.dead_letters:

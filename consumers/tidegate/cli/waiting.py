@@ -15,6 +15,7 @@ from tidegate.cli.output import write
 from tidegate.service.settings import Settings
 
 if TYPE_CHECKING:
+    from tidegate.hive_bridge.settings import BridgeSettings
     from tidegate.ops.waiting import HeldTable, OldestVacuums, PendingVacuum, QuarantinedDirectories
 
 _HOLDS: Final = 10
@@ -58,7 +59,8 @@ def waiting(
         datetime.now(UTC) - duration(older_than) if older_than else datetime.max.replace(tzinfo=UTC)
     )
     pattern = None if table is None else table_pattern(table)
-    stores = gate_stores(Settings.load(config), pattern)
+    settings = Settings.load(config)
+    stores = gate_stores(settings, pattern)
     if as_json:
         with LaterLines() as lines:
             for store in stores:
@@ -74,27 +76,40 @@ def waiting(
             others += holds_and_quarantines(store)
         count = oldest.count
         chosen = table is not None or older_than is not None
-        _show(oldest, "no such vacuum waits" if chosen else "no vacuum waits")
+        nothing = "no such vacuum waits" if chosen else "no vacuum waits"
+        _show(oldest, nothing, settings.bridge.metastore)
         for line in sorted(map(str, others)):
             write(line)
     if check and count:
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _show(found: OldestVacuums, nothing: str) -> None:
-    show_vacuums(found.vacuums, datetime.now(UTC))
+def _show(found: OldestVacuums, nothing: str, watched: BridgeSettings | None) -> None:
+    show_vacuums(found.vacuums, datetime.now(UTC), watched=watched)
     if not found.count:
         write(nothing)
     elif found.count > (listed := len(found.vacuums)):
         write(f"only the oldest {listed} of {found.count} are listed; use --limit or --table")
 
 
-def show_vacuums(found: Sequence[PendingVacuum], now: datetime, indent: str = "") -> None:
-    """Print waiting vacuums with their outstanding holds."""
+def show_vacuums(
+    found: Sequence[PendingVacuum],
+    now: datetime,
+    indent: str = "",
+    watched: BridgeSettings | None = None,
+) -> None:
+    """Print waiting vacuums with their outstanding holds.
+
+    With a Metastore, transactions that have locked other tables only are marked.
+    """
+    from tidegate.ops.waiting.elsewhere import Elsewhere  # noqa: PLC0415 - heavy
+
+    elsewhere = Elsewhere.asked(watched if any(vacuum.outstanding for vacuum in found) else None)
     for vacuum in found:
         write(f"{indent}{headline(vacuum, now)}")
         for hold in vacuum.outstanding[:_HOLDS]:
-            write(f"{indent}    waits for {hold}")
+            transaction = hold.transaction_id if hold.lock_id is None else None
+            write(f"{indent}    waits for {hold}{elsewhere.note(vacuum.table, transaction)}")
         if len(vacuum.outstanding) > _HOLDS:
             write(
                 f"{indent}    ... and for {len(vacuum.outstanding) - _HOLDS} more; --json lists all"
@@ -103,6 +118,8 @@ def show_vacuums(found: Sequence[PendingVacuum], now: datetime, indent: str = ""
             write(f"{indent}    held by {vacuum.held_by}")
         elif not vacuum.outstanding:
             write(f"{indent}    waits for nothing more: it goes with the table's next event")
+    if elsewhere.fault:
+        write(f"{indent}the locks of these transactions are unknown: {elsewhere.fault}")
 
 
 def headline(vacuum: PendingVacuum, now: datetime) -> str:

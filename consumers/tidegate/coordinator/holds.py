@@ -90,8 +90,9 @@ def removal_of(
 
 
 def defer(event: CleaningDeferred, rows: Store, at: datetime) -> None:
-    """Remember a cleaning that met a hold."""
-    due = None if is_held(rows, event.table) else milliseconds(at) + RETRY_MS
+    """Remember a cleaning that met a hold, or that the second source did not confirm."""
+    retry_ms = event.retry_after_ms or RETRY_MS
+    due = None if is_held(rows, event.table) else milliseconds(at) + retry_ms
     body = dumps(event.model_dump(mode="json"))
     rows.put("deferred", event.table, hashed(event.caused_by or ""), (due,), body)
 

@@ -32,7 +32,6 @@ from tidegate.coordinator.vacuums import (
     VACUUM,
     Hold,
     Token,
-    Vacuum,
     WaitingVacuum,
     expired_of,
     has_ended,
@@ -388,7 +387,7 @@ class ReaderGate:
 
 def command_for(vacuum: VacuumFinished, at: datetime) -> CleaningReleased:
     """The command that follows once the vacuum is free; also what a dry run plans for."""
-    return _command(vacuum.table, vacuum.event_id, Vacuum.of(vacuum), at)
+    return _command(WaitingVacuum.of_event(vacuum, milliseconds(at)), at)
 
 
 def aborted_command(event: WritesAborted, at: datetime) -> AbortedCleaningReleased:
@@ -421,16 +420,18 @@ def require_publishable(event: VacuumFinished) -> None:
 
 
 def _command(
-    table: str, vacuum_id: str, vacuum: Vacuum, at: datetime, *, after_expiry: bool = False
+    vacuum: WaitingVacuum, at: datetime, *, after_expiry: bool = False
 ) -> CleaningReleased:
     """Derived from the vacuum alone, but for the time: its id does not depend on who came last."""
     return CleaningReleased(
-        table=table,
+        table=vacuum.table,
         occurred_at=at,
         source=SOURCE,
-        caused_by=vacuum_id,
+        caused_by=vacuum.event_id,
         after_expiry=after_expiry,
-        **vacuum._asdict(),
+        last_lock_id=max((lock.lock_id for lock in vacuum.locks), default=None),
+        last_transaction_id=max(vacuum.transactions, default=None),
+        **vacuum.vacuum._asdict(),
     )
 
 
@@ -450,9 +451,7 @@ def _free(rows: Store, vacuums: Iterable[WaitingVacuum], at: datetime, effects: 
             for hold in vacuum.holds
             for token in hold
         )
-        effects.commands.append(
-            _command(table, vacuum.event_id, vacuum.vacuum, at, after_expiry=expired)
-        )
+        effects.commands.append(_command(vacuum, at, after_expiry=expired))
 
 
 def _is_done(rows: Store, table: str, number: int) -> bool:

@@ -96,7 +96,9 @@ class WaitingVacuum:
     def of_event(cls, event: VacuumFinished, now: int) -> WaitingVacuum:
         """The vacuum of an event."""
         made = sorted(event.directories)
-        identity = hashed(f"{event.partition}\x1f{made}\x1f{event.own_lock_id}")
+        # a Metastore that was restored from a backup gives the same ids to another vacuum
+        metastore = "" if event.metastore is None else f"\x1f{event.metastore}"
+        identity = hashed(f"{event.partition}\x1f{made}\x1f{event.own_lock_id}{metastore}")
         location, kind, _, _, least, most, valid, own = vacuum = Vacuum.of(event)
         content = hashed(
             f"{identity}\x1f{location}\x1f{kind}\x1f{least}\x1f{most}\x1f{valid}\x1f{own}"

@@ -110,6 +110,14 @@ ALERTS: Final = (
         "docs/reasons.md has the remedy for every reason.",
     ),
     Alert(
+        "TidegateNotConfirmed",
+        _seen('{kind="CleaningDeferred",reason="not-confirmed"}'),
+        "0m",
+        "critical",
+        "The second source contradicts a vacuum: nothing of it is removed.",
+        "tidegate outcomes --kind CleaningDeferred says what each source says; find the writer.",
+    ),
+    Alert(
         "TidegateVacuumNeedsAttention",
         _seen('{kind="VacuumFlagged"}'),
         "0m",

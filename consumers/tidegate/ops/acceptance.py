@@ -6,6 +6,7 @@ person and the reason are stored with the position, and appear in every release 
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -109,5 +110,5 @@ def accept(  # noqa: PLR0913 - a decision, all by name
     released = list(plan.releases(f"{by}: {why}"[:1000])) if release else []
     if released:
         publisher.publish(*released)
-    store(connection, prefix, plan.position, plan.now.accepted(by, why))
+    store(connection, prefix, plan.position, plan.now.accepted(by, why, secrets.token_hex(4)))
     return len(released)

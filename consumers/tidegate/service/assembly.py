@@ -16,6 +16,12 @@ from tidegate.bridges.facts import FactsReader
 from tidegate.cleaning import Cleaner
 from tidegate.cleaning.hold_lookup import HoldLookup
 from tidegate.cleaning.rules import CleaningRule, CleaningRules
+from tidegate.cleaning.second_source import (
+    MetastoreSource,
+    NoSource,
+    Quarantine,
+    SecondSource,
+)
 from tidegate.compute.parallel_map import AdaptiveMap, SparkMap
 from tidegate.compute.spark import lazy_session
 from tidegate.coordinator.alarms import AlarmRule, Alarms
@@ -25,6 +31,7 @@ from tidegate.coordinator.savepoints import SavepointSubject
 from tidegate.coordinator.subject import Subject
 from tidegate.errors import ConfigError
 from tidegate.events import CleaningMode
+from tidegate.hive_metastore.connection import require_thrift
 from tidegate.hudi_bridge.watched import SOURCE as HUDI_BRIDGE
 from tidegate.monitoring.measured import measured_executor, measured_subject
 from tidegate.monitoring.observed import ObservedBus, ObservedService
@@ -63,7 +70,12 @@ from tidegate.service.settings.savepoints import (
     SavepointRule,
     TierSettings,
 )
-from tidegate.service.stores import require_drivers, require_renames, require_tested_stores
+from tidegate.service.stores import (
+    require_drivers,
+    require_renames,
+    require_tested_stores,
+    untested,
+)
 from tidegate.signatures import PublicKey, Signer, SigningKey
 from tidegate.signatures.signer import SERVICES_VALIDITY
 from tidegate.storage import Storage
@@ -147,6 +159,36 @@ def cleaning_rules(settings: Settings) -> CleaningRules:
     if found.may_quarantine:
         require_renames(settings.warehouse.roots)
     return found
+
+
+def second_source(settings: Settings) -> SecondSource:
+    """What confirms a removal, besides the events.
+
+    Raises:
+        ConfigError: it has to be set, or is not to be had.
+    """
+    watched, roots = settings.bridge.metastore, settings.warehouse.roots
+    chosen = settings.cleaning.confirm_with
+    if chosen == "nothing":
+        return NoSource()
+    if chosen == "metastore" or (chosen is None and watched is not None):
+        if watched is None:
+            raise ConfigError(
+                'cleaning.confirm_with is "metastore", and none is configured: set uri in'
+                " [bridge.metastore]"
+            )
+        require_thrift()
+        return MetastoreSource(
+            watched, Quarantine(), readers_lock_at_once=watched.readers_lock_at_once
+        )
+    if found := untested(roots):
+        raise ConfigError(
+            "nothing would confirm what the cleaner removes: no Metastore is configured, and"
+            f" object stores have no quarantine: {', '.join(found)}. Set uri in"
+            ' [bridge.metastore], or accept the risk with confirm_with = "nothing" in [cleaning]:'
+            " whoever may write to the vacuums topic can then have files deleted"
+        )
+    return Quarantine()
 
 
 def alarms(settings: Settings) -> Alarms:
@@ -268,7 +310,8 @@ def _cleaner(settings: Settings, bus: Bus, observed: ObservedService | None) -> 
 
     def cleaner(warehouse: Warehouse, files: AdaptiveMap, clock: Callable[[], datetime]) -> Cleaner:
         # the roots were checked first: a store's fault is reported before its missing abilities
-        return Cleaner(warehouse, files, clock, cleaning_rules(settings), holds)
+        rules, second = cleaning_rules(settings), second_source(settings)
+        return Cleaner(warehouse, files, clock, rules, holds, second)
 
     return _executor(cleaner, settings, bus, observed)
 

@@ -12,7 +12,7 @@ from typing import Final, Self
 from tidegate.errors import StopService
 from tidegate.hive_metastore.values import Snapshot
 
-_MAX_ACCEPTED_BY: Final = 250
+_MAX_ACCEPTED_BY: Final = 220
 
 
 class MetastoreReplacedError(StopService):
@@ -29,12 +29,20 @@ class Baseline:
     Attributes:
         metastore: The UUID of its database; empty until the first poll.
         high_water_mark: The highest transaction id that it has reported. It never decreases.
-        accepted_by: Who last accepted another Metastore, and why; at most 250 characters.
+        accepted_by: Who last accepted another Metastore, and why; at most 220 characters.
+        generation: A mark of that acceptance, empty before the first. Ids from an earlier one
+            mean nothing, even if the database has the same UUID.
     """
 
     metastore: str = ""
     high_water_mark: int = 0
     accepted_by: str = ""
+    generation: str = ""
+
+    @property
+    def name(self) -> str:
+        """What ids belong to: the database, and the state of it that was accepted."""
+        return f"{self.metastore}/{self.generation}" if self.generation else self.metastore
 
     def checked(self, snapshot: Snapshot) -> Self:
         """Check a snapshot, and return the baseline after it.
@@ -66,13 +74,13 @@ class Baseline:
             "high_water_mark": self.high_water_mark,
         }
         if self.accepted_by:
-            found["accepted_by"] = self.accepted_by
+            found |= {"accepted_by": self.accepted_by, "generation": self.generation}
         return json.dumps(found)
 
-    def accepted(self, by: str, why: str) -> Self:
-        """The same baseline, with who accepted another Metastore, and why."""
+    def accepted(self, by: str, why: str, generation: str) -> Self:
+        """The same baseline, with who accepted it, and why. `generation` must be unused."""
         accepted_by = f"{by}: {why}".encode("ascii", "replace").decode()
-        return replace(self, accepted_by=accepted_by[:_MAX_ACCEPTED_BY])
+        return replace(self, accepted_by=accepted_by[:_MAX_ACCEPTED_BY], generation=generation)
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -86,7 +94,9 @@ class Baseline:
         try:
             found = json.loads(text)
             accepted_by = str(found.get("accepted_by", ""))
-            return cls(str(found["metastore"]), int(found["high_water_mark"]), accepted_by)
+            generation = str(found.get("generation", ""))
+            uuid, high_water_mark = str(found["metastore"]), int(found["high_water_mark"])
+            return cls(uuid, high_water_mark, accepted_by, generation)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise MetastoreReplacedError(
                 f"the stored baseline of the Metastore can't be read: {text[:200]!r}"

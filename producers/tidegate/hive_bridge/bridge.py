@@ -52,7 +52,6 @@ Known = VacuumFinished | LockReleased | VacuumFlagged
 _FORGOTTEN: Final = {VacuumFlag.RELEASE_MAY_BE_FORGOTTEN}
 _TIMEOUT_SETTINGS: Final = ("metastore.txn.timeout", "hive.txn.timeout")
 _USUAL_TIMEOUT_MS: Final = 300_000
-_LOCKLESS: Final = (("hive.acid.lockless.reads.enabled", "true"), ("hive.txn.read.locks", "false"))
 
 
 class MetastoreBridge:
@@ -114,7 +113,8 @@ class MetastoreBridge:
         """
         known: list[Known] = []
         for event in events:
-            self._cleanings.take(event)
+            if not self._is_of_another(event):
+                self._cleanings.take(event)
             if event.event_id in self._own:  # applied when it was published
                 self._own.discard(event.event_id)
             elif isinstance(event, Known):
@@ -128,13 +128,23 @@ class MetastoreBridge:
         for event in known:
             if isinstance(event, VacuumFinished):
                 self._waiting.vacuum(event)
-                self._compactions.published(event)
+                if not self._is_of_another(event):
+                    self._compactions.published(event)
         for event in known:
             if isinstance(event, LockReleased):
                 self._waiting.release(event)
         for event in known:
             if isinstance(event, VacuumFlagged) and event.flag in _FORGOTTEN:
                 self._waiting.forgotten(event)
+
+    def _is_of_another(self, event: Event) -> bool:
+        """Whether a vacuum is of another Metastore, or of a state before one was restored.
+
+        Its ids are given out again: a compaction with one of them is not yet published.
+        """
+        if not isinstance(event, VacuumFinished) or not self.baseline.metastore:
+            return False
+        return event.metastore not in {None, self.baseline.name}
 
     def look(self) -> int:
         """Poll the Metastore once, and publish the resulting events; returns their number.
@@ -183,7 +193,7 @@ class MetastoreBridge:
 
     def _prepare(self) -> WaitingHolds:
         free = self._settings.readers_lock_at_once
-        if free and any(self._client.setting(name) == value for name, value in _LOCKLESS):
+        if free and self._client.reads_without_locks():
             free = False
             log.warning(
                 "readers_lock_at_once is ignored: the Metastore's settings allow readers without"
@@ -333,7 +343,7 @@ class MetastoreBridge:
         vacuum = VacuumFinished.model_validate(
             common
             | {
-                "kind": compaction.kind,
+                "kind": description.kind,
                 "directories": description.directories,
                 "min_write_id": description.min_write_id,
                 "max_write_id": description.max_write_id,
@@ -342,6 +352,7 @@ class MetastoreBridge:
                 "own_transaction_id": compaction.transaction_id,
                 "locks": (own, *holds.locks, *locks),
                 "open_transactions": (*holds.transactions, *transactions),
+                "metastore": self.baseline.name,
             }
         )
         ended = LockReleased.model_validate(

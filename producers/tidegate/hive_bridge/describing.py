@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import Final
 
 from tidegate.errors import ConfinementError, FormatError, MetastoreRefusedError, TidegateError
+from tidegate.events import VacuumKind
 from tidegate.hive import AcidDirectory
 from tidegate.hive_bridge.cleanup_properties import NotYet, check_wanted
 from tidegate.hive_bridge.listed import compacted_bases
 from tidegate.hive_bridge.products import (
     Description,
+    overwrite_of,
     products_of,
     products_of_hive_3,
     write_id_range,
@@ -52,9 +54,11 @@ def _describe(compaction: Compaction, client: MetastoreClient, storage: Storage)
     partition = _partition(compaction, client)
     check_wanted(compaction, table, partition, client.setting, round(time.time() * 1000))
     where = _directory(compaction, location, partition)
-    products = _products(compaction, where, client, storage)
-    if not products:
-        raise NotDescribed(f"no directory that it made is in {where}")
+    products, kind = _products(compaction, where, client, storage), compaction.kind
+    if not products and not compaction.is_of_hive_3:
+        products, kind = _overwrite(compaction, where, client, storage), VacuumKind.MAJOR
+    if not products or kind is None:
+        raise NotDescribed(f"{where} has no directory that it made, and no overwrite's base")
     first, last = write_id_range(products)
     if compaction.is_of_hive_3:
         compaction = replace(compaction, highest_write_id=last)
@@ -68,7 +72,18 @@ def _describe(compaction: Compaction, client: MetastoreClient, storage: Storage)
     if compaction.transaction_id is None and snapshot.has_open:
         raise NotDescribed(f"{products[0].name} has open write ids: a writer made it")
     directories = tuple(sorted(product.name for product in products))
-    return Description(location, directories, first, last, str(snapshot))
+    return Description(location, directories, first, last, str(snapshot), kind)
+
+
+def _overwrite(
+    compaction: Compaction, where: str, client: MetastoreClient, storage: Storage
+) -> tuple[AcidDirectory, ...]:
+    """What it found in place of its inputs, where it had nothing to merge."""
+    transactions = client.transactions().valid()
+    valid = client.write_ids(compaction.database, compaction.table, transactions)
+    snapshot = write_ids_of_compaction(valid, compaction.highest_write_id)
+    names = [entry.name for entry in storage.list(where) if entry.is_dir]
+    return overwrite_of(names, compacted_bases(storage, where, names), snapshot)
 
 
 def _products(

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 from tidegate.errors import FormatError
 from tidegate.events import VacuumKind
-from tidegate.hive import AcidDirectory, Base, Delta, is_acid_name, parse_name
+from tidegate.hive import (
+    AcidDirectory,
+    Base,
+    Delta,
+    ValidWriteIds,
+    is_acid_name,
+    parse_name,
+)
 from tidegate.hive_metastore.values import Compaction
 
 
@@ -17,7 +24,8 @@ class Description:
 
     Attributes:
         location: The table's root directory.
-        directories: Names of the directories that it made in the table's or partition's directory.
+        directories: Names of the directories that it made in the table's or partition's directory;
+            if it made none, the base of an overwrite that it found.
         min_write_id: The first write id that it compacted.
         max_write_id: The last write id that it compacted.
         valid_write_ids: Its snapshot, in Hive's text format.
@@ -28,6 +36,7 @@ class Description:
     min_write_id: int
     max_write_id: int
     valid_write_ids: str
+    kind: VacuumKind
 
 
 def products_of(compaction: Compaction, names: Iterable[str]) -> tuple[AcidDirectory, ...]:
@@ -69,6 +78,32 @@ def products_of_hive_3(
     )
     last = max((e.max_write_id for e in made), default=0)
     return _widest(e for e in made if e.max_write_id == last)
+
+
+def overwrite_of(
+    names: Iterable[str], compacted_bases: Collection[str], snapshot: ValidWriteIds
+) -> tuple[AcidDirectory, ...]:
+    """The base of an INSERT OVERWRITE or a TRUNCATE that readers read, as a tuple of one.
+
+    A compaction that finds nothing to merge is queued for cleaning without a product: what such a
+    base replaced is to go. Empty where readers read a compaction's base, whose own cleaning that
+    is, or none.
+
+    Args:
+        names: The names in the directory.
+        compacted_bases: Those of the bases that `compacted_bases` found.
+        snapshot: What was valid of the table when the compaction began.
+    """
+    found: list[tuple[int, bool, Base]] = []
+    for name in names:
+        if not isinstance(base := _parsed(name), Base):
+            continue
+        is_compacted = base.visibility_txn is not None or name in compacted_bases
+        is_known = base.write_id <= snapshot.high_water_mark
+        if is_known if is_compacted else snapshot.is_valid(base.write_id):
+            found.append((base.write_id, is_compacted, base))
+    _, is_compacted, best = max(found, key=lambda each: each[:2], default=(0, True, None))
+    return () if best is None or is_compacted else (best,)
 
 
 def _widest(found: Iterable[AcidDirectory]) -> tuple[AcidDirectory, ...]:

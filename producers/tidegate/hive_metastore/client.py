@@ -27,6 +27,7 @@ _LOCK_TYPES: Final = {
 # a rebalance (3) rewrites everything into a new base, as a major compaction does
 _KINDS: Final = {1: VacuumKind.MINOR, 2: VacuumKind.MAJOR, 3: VacuumKind.MAJOR}
 _ABORTED: Final = 2
+_LOCKLESS: Final = (("hive.acid.lockless.reads.enabled", "true"), ("hive.txn.read.locks", "false"))
 _INSERT_ONLY: Final = 2
 _CAPABILITIES: Final = (
     "HIVEFULLACIDREAD",
@@ -73,13 +74,17 @@ class MetastoreClient:
             return None
         return found or None
 
-    def locks(self) -> tuple[Lock, ...]:
-        """Every lock that is held or waited for.
+    def reads_without_locks(self) -> bool:
+        """Whether its settings let readers take no locks."""
+        return any(self.setting(name) == value for name, value in _LOCKLESS)
 
-        The request has no filter on purpose: the Metastore's filters are exact, so a filter for a
-        partition hides the locks on its database or its whole table.
+    def locks(self, database: str | None = None) -> tuple[Lock, ...]:
+        """Every lock that is held or waited for, of one database or of all.
+
+        The request has no filter for a table on purpose: the Metastore's filters are exact, so a
+        filter for a partition hides the locks on its database or its whole table.
         """
-        answer = self._call("show_locks", interface().ShowLocksRequest())
+        answer = self._call("show_locks", interface().ShowLocksRequest(dbname=database))
         return tuple(_lock(row) for row in _whole(answer.locks, "the locks"))
 
     def transactions(self) -> Transactions:
@@ -91,7 +96,7 @@ class MetastoreClient:
         try:
             answer = self._call("get_open_txns_info")
         except TransientError:
-            return self._transactions_without_heartbeats()
+            return self.transaction_states()
         listed = _whole(answer.open_txns, "the transactions")
         opened = {
             _whole(row.id, "a transaction's id"): int(row.lastHeartbeatTime or 0)
@@ -101,16 +106,23 @@ class MetastoreClient:
         aborted = frozenset(row.id for row in listed if row.state == _ABORTED)
         return Transactions(_whole(answer.txn_high_water_mark, "the high mark"), opened, aborted)
 
-    def _transactions_without_heartbeats(self) -> Transactions:
+    def transaction_states(self) -> Transactions:
+        """The same without heartbeats: every one is 0, unknown."""
         answer = self._call("get_open_txns")
         listed = _whole(answer.open_txns, "the transactions")
         aborted = _bits(answer.abortedBits or b"", listed)
         opened = dict.fromkeys((id_ for id_ in listed if id_ not in aborted), 0)
         return Transactions(_whole(answer.txn_high_water_mark, "the high mark"), opened, aborted)
 
-    def compactions(self) -> tuple[Compaction, ...]:
-        """The queue of compactions, and the history that the Metastore retains."""
-        answer = self._call("show_compact", interface().ShowCompactRequest())
+    def compactions(
+        self, database: str | None = None, table: str | None = None
+    ) -> tuple[Compaction, ...]:
+        """The queue of compactions, and the history that the Metastore retains.
+
+        Hive 3.1.3 ignores the filter and returns those of all tables.
+        """
+        request = interface().ShowCompactRequest(dbName=database, tbName=table)
+        answer = self._call("show_compact", request)
         return tuple(_compaction(row) for row in _whole(answer.compacts, "the compactions"))
 
     def queued(self, compaction_id: int) -> Compaction | None:
@@ -247,6 +259,7 @@ def _lock(row: Any) -> Lock:  # noqa: ANN401 - as above
         txn or None,
         row.lastheartbeat or 0,
         f"{owner} (transaction {txn})" if txn else owner,
+        row.acquiredat or 0,
     )
 
 

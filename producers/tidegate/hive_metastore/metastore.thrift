@@ -19,6 +19,7 @@ struct ShowLocksResponseElement {
   6: i32 type,               // 1 shared read, 2 shared write, 3 exclusive, 4 exclusive write
   7: i64 txnid,              // 0 or none: it belongs to no transaction
   8: i64 lastheartbeat,      // ms of the epoch, by the clock of the Metastore's database
+  9: i64 acquiredat,         // by the same clock; none: it is waited for
   10: string user,
   11: string hostname
 }
@@ -44,7 +45,11 @@ struct ShowCompactResponseElement {
   23: i64 commitTime,        // from 4.0 on
   24: i64 hightestWriteId    // from 4.0 on
 }
-struct ShowCompactRequest {1: optional i64 id}  // the filter: from 4.0 on
+struct ShowCompactRequest {  // filters: from 4.0 on
+  1: optional i64 id,
+  3: optional string dbName,
+  4: optional string tbName
+}
 struct ShowCompactResponse {1: list<ShowCompactResponseElement> compacts}
 
 struct TxnInfo {

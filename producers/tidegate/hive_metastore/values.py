@@ -31,6 +31,8 @@ class Lock(NamedTuple):
     transaction_id: int | None = None
     heartbeat_ms: int = 0
     owner: str | None = None
+    acquired_ms: int = 0
+    """When it was acquired, by the same clock; 0: it is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,11 @@ class Compaction:
     def is_of_hive_3(self) -> bool:
         """Whether the Metastore does not report the compacted write ids, as in Hive 3."""
         return self.transaction_id is None and not self.highest_write_id
+
+    @property
+    def has_committed(self) -> bool:
+        """Whether its transaction has committed, whatever became of it since. Not of Hive 3."""
+        return self.next_transaction_id is not None
 
     @property
     def is_visible(self) -> bool:

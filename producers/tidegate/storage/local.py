@@ -275,6 +275,19 @@ def read_file(path: LocalPath, limit: int, *, follow: bool = False) -> bytes:
             os.close(file)
 
 
+def read_end(path: LocalPath, count: int) -> bytes:
+    """Read the last bytes of a regular file; raises as `read_file`."""
+    with located(path), opened_directory(path.parent) as directory:
+        file = _open_file(directory, path, follow=False)
+        try:
+            found = os.fstat(file)
+            if not stat.S_ISREG(found.st_mode):
+                raise FormatError(f"{path} is not a regular file")
+            return os.pread(file, count, max(0, found.st_size - count))
+        finally:
+            os.close(file)
+
+
 def _read_regular(file: int, path: LocalPath, limit: int) -> bytes:
     found = os.fstat(file)
     if stat.S_ISDIR(found.st_mode):

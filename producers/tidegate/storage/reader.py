@@ -18,6 +18,7 @@ from tidegate.storage.local import (
     TooDeep,
     list_directory,
     list_names,
+    read_end,
     read_file,
 )
 from tidegate.storage.local_listings import file_rows, files_of_each, named_entries
@@ -170,6 +171,17 @@ class Storage:
             path = self._local_file(location)
             limit = MAX_READ if limit is None else limit
             return read_file(path, limit, follow=not self.confined_to)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            raise NotFound(location) from error
+
+    def read_end(self, location: str, count: int) -> bytes:
+        """Read the last bytes of a file, or all of a smaller one; raises as `read`."""
+        location = self._confined(location)
+        try:
+            if "://" not in location:
+                return read_end(self._local_file(location), count)
+            fs, path = self.open(location)
+            return bytes(fs.cat_file(path, start=-count))
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
             raise NotFound(location) from error
 

@@ -123,7 +123,9 @@ class CleaningReleased(Caused, Command, frozen=True):
 
     The command carries the vacuum's snapshot, never a list of paths to remove: the cleaner derives
     those from the current listing. With `after_expiry` something that the vacuum waited for ended
-    because it expired: its reader may be alive, only stalled.
+    because it expired: its reader may be alive, only stalled. `last_lock_id` and
+    `last_transaction_id` are the highest that it waited for: the cleaner asks the Metastore whether
+    any up to these is still held or open.
     """
 
     kind: VacuumKind
@@ -134,3 +136,5 @@ class CleaningReleased(Caused, Command, frozen=True):
     valid_write_ids: Snapshot
     own_transaction_id: Id | None = None
     after_expiry: bool = False
+    last_lock_id: Id | None = None
+    last_transaction_id: Id | None = None

@@ -120,7 +120,9 @@ class VacuumFinished(Fact, frozen=True):
 
     `directories` are names relative to the table or, with `partition`, to that partition. `locks`
     always include the compaction's own lock; `open_transactions` are those that were open when it
-    became visible, because a reader takes its snapshot before its lock.
+    became visible, because a reader takes its snapshot before its lock. `metastore` names the
+    database, and the state of it, that has given the ids out: one that was restored from a backup
+    gives them out again.
     """
 
     identified_by: ClassVar[tuple[str, ...]] = (
@@ -145,6 +147,7 @@ class VacuumFinished(Fact, frozen=True):
     own_transaction_id: Id | None = None
     locks: tuple[LockHold, ...] = Field(min_length=1, max_length=MAX_LOCKS)
     open_transactions: tuple[Id, ...] = Field(default=(), max_length=MAX_TRANSACTIONS)
+    metastore: Text | None = None
 
     @property
     def unordered(self) -> tuple[tuple[str | int, ...], ...]:

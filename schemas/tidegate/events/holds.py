@@ -16,6 +16,7 @@ from tidegate.events.limits import (
     Count,
     DirectoryName,
     Id,
+    Message,
     Path,
     Snapshot,
     Text,
@@ -69,14 +70,19 @@ class CleaningHoldRemoved(Answer, frozen=True):
 
 
 class CleaningDeferred(Answer, frozen=True):
-    """A cleaning that was released already met a hold: nothing was removed, it follows later.
+    """A released cleaning can't be done now: it is released again later.
 
-    It repeats the command, so that the reader gate can release it again. `hold` is the id of the
-    hold's request.
+    Either a person holds the table: `hold` is the id of the hold's request. Or the second source
+    contradicts the event (`reason` is `not-confirmed`, `message` has both statements), or did not
+    answer (`second-source-away`): the cleaning is released again after `retry_after_ms`. It repeats
+    the command for that. Directories that went before the contradiction arose stay removed.
     """
 
-    hold: Text
-    held_by: Name
+    hold: Text | None = None
+    held_by: Name | None = None
+    reason: Text | None = None
+    message: Message | None = None
+    retry_after_ms: Count | None = None
     kind: VacuumKind
     partition: Text | None = None
     directories: tuple[DirectoryName, ...] = Field(min_length=1, max_length=MAX_DIRECTORIES)
@@ -85,4 +91,6 @@ class CleaningDeferred(Answer, frozen=True):
     valid_write_ids: Snapshot
     own_transaction_id: Id | None = None
     after_expiry: bool = False
+    last_lock_id: Id | None = None
+    last_transaction_id: Id | None = None
     vacuum: Text

@@ -263,6 +263,16 @@ class Reason(StrEnum):
         "Directories of aborted writes hold other files now: the table was created again, say.",
         "No action needed: the Metastore bridge checks again and requests the rest.",
     )
+    NOT_CONFIRMED = (
+        "not-confirmed",
+        "The second source (`cleaning.confirm_with`) contradicts the event, or can't confirm it.",
+        "Read both statements in the message. If the event is wrong, find its writer.",
+    )
+    SECOND_SOURCE_AWAY = (
+        "second-source-away",
+        "The second source (`cleaning.confirm_with`) did not answer.",
+        "Bring the Metastore back: the cleaning is tried again each minute, without end.",
+    )
     NOT_ENOUGH_HISTORY = (
         "not-enough-history",
         "No base in the table serves the compaction's snapshot.",

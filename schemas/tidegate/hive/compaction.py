@@ -24,10 +24,19 @@ class InconsistentCompaction(TidegateError):  # noqa: N818 - expected, not a fau
 
 
 class Removable(NamedTuple):
-    """Directories that a compaction made obsolete, and those with only aborted ids of its range."""
+    """What may go once the readers from before a compaction have ended.
+
+    Attributes:
+        obsolete: What the compaction replaced, and what `overwrite` did.
+        aborted: Directories with aborted write ids only, of the compaction's range.
+        overwrite: The base of an INSERT OVERWRITE or a TRUNCATE that the compaction found, and on
+            which it builds. No compaction of its own follows it, so the next one's cleaning does
+            its work: readers from before the overwrite are from before the compaction too.
+    """
 
     obsolete: tuple[FoundDirectory, ...]
     aborted: tuple[FoundDirectory, ...]
+    overwrite: FoundDirectory | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +138,19 @@ class Compaction:
         Raises:
             NotEnoughHistory: as `settled_state`.
         """
-        state = settled_state(self._considered(found), self.write_ids)
-        return Removable(self._choose(found, state.obsolete), self._choose(found, state.aborted))
+        considered = self._considered(found)
+        state = settled_state(considered, self.write_ids)
+        overwrite = next((b for b in considered if b.name == state.base), None)
+        if overwrite is not None and not self._builds_on(overwrite):
+            overwrite = None
+        obsolete = self._choose(found, state.obsolete, overwrite)
+        return Removable(obsolete, self._choose(found, state.aborted), overwrite)
+
+    def _builds_on(self, base: FoundDirectory) -> bool:
+        """Whether a base is of an overwrite that had committed when the compaction began."""
+        if is_compacted(base) or base.acid.max_write_id > self.max_write_id:
+            return False
+        return self.write_ids.is_valid(base.acid.max_write_id)
 
     def obsolete(self, found: Sequence[FoundDirectory]) -> tuple[FoundDirectory, ...]:
         """The first part of `removable`."""
@@ -141,15 +161,19 @@ class Compaction:
         return self.removable(found).aborted
 
     def _choose(
-        self, found: Sequence[FoundDirectory], names: Iterable[str]
+        self,
+        found: Sequence[FoundDirectory],
+        names: Iterable[str],
+        overwrite: FoundDirectory | None = None,
     ) -> tuple[FoundDirectory, ...]:
         chosen = frozenset(names)
         if not chosen:
             return ()
+        below = 0 if overwrite is None else overwrite.acid.max_write_id
         return tuple(
             directory
             for directory in found
-            if directory.name in chosen and self._may_go(directory.acid)
+            if directory.name in chosen and self._may_go(directory.acid, below)
         )
 
     def _considered(self, found: Sequence[FoundDirectory]) -> list[FoundDirectory]:
@@ -175,11 +199,13 @@ class Compaction:
         above_range = found.acid.write_id > self.max_write_id and is_compacted(found)
         return above_range or found.acid.write_id > self.write_ids.high_water_mark
 
-    def _may_go(self, acid: AcidDirectory) -> bool:
+    def _may_go(self, acid: AcidDirectory, below: int) -> bool:
         first = acid.min_write_id if isinstance(acid, Delta) else acid.write_id
         if self.write_ids.opens_in(first, acid.max_write_id):
             return False
-        return self.reaches(acid) and not self.is_product(acid) and not self._is_newer(acid)
+        if acid.max_write_id > below and not self.reaches(acid):
+            return False
+        return not self.is_product(acid) and not self._is_newer(acid)
 
     def _is_newer(self, acid: AcidDirectory) -> bool:
         """Whether a later compaction wrote it: its readers were not among the awaited ones."""

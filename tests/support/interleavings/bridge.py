@@ -150,7 +150,8 @@ class Bridge:
         if index < 0:
             return Lock(_WRITERS_LOCK, DATABASE, TABLE, PARTITION, None, world.writes[-1].txn)
         role, txn = self._scenario.readers[index], world.readers[index].txn
-        table = {"database": None, "elsewhere": "other"}.get(role, TABLE)
+        is_elsewhere = "elsewhere" in {role, world.readers[index].phase}
+        table = None if role == "database" else "other" if is_elsewhere else TABLE
         partition = PARTITION if role == "partition" else None
         return Lock(index + 1, DATABASE, table, partition, LockType.SHARED_READ, txn)
 

@@ -59,7 +59,7 @@ def open_txns(world: World, scenario: Scenario) -> tuple[int, ...]:
     readers = (
         reader.txn
         for reader in world.readers
-        if reader.phase in {"compiled", "locked", "listed", "dead", "dead, locked"}
+        if reader.phase in {"compiled", "elsewhere", "locked", "listed", "dead", "dead, locked"}
     )
     writers = (write.txn for write in world.writes if write.stands == "open")
     vacuums = (vacuum.txn for vacuum in world.vacuums if vacuum.phase in {"begun", "written"})
@@ -72,7 +72,7 @@ def locked(world: World) -> tuple[int, ...]:
     readers = (
         index
         for index, reader in enumerate(world.readers)
-        if reader.phase in {"locked", "listed", "dead, locked"}
+        if reader.phase in {"elsewhere", "locked", "listed", "dead, locked"}
     )
     writers = (-1 for write in world.writes if write.stands == "open")
     return (*writers, *readers)
@@ -111,7 +111,9 @@ def _next_of(
     reader: Reader, role: str, world: World, *, dies: bool
 ) -> Iterator[tuple[str, Reader]]:
     match reader.phase:
-        case "compiled":
+        case "compiled" if role == "one by one":
+            yield "locks another table", reader._replace(phase="elsewhere")
+        case "compiled" | "elsewhere":
             yield "locks", reader._replace(phase="locked")
             if dies:
                 yield "dies", Reader("dead", reader.txn)

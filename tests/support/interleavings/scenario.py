@@ -11,8 +11,9 @@ NAME: Final = f"hive.{DATABASE}.{TABLE}"
 PARTITION: Final = "p=1"
 LOCATION: Final = "/wh/t"
 
-Role = Literal["partition", "table", "database", "elsewhere"]
-"""What a reader locks. One that locks another table only never ends: no cleaning waits for it."""
+Role = Literal["partition", "table", "database", "elsewhere", "one by one"]
+"""What a reader locks. One that locks another table only never ends: no cleaning waits for it. One
+that locks its tables one by one has locked another table before it locks this one."""
 Kind = Literal["minor", "major"]
 Writing = Literal["deletes", "overwrites"]
 """What a writer does beside its insert: it deletes a row, or all rows that were there before."""

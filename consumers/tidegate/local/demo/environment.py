@@ -47,6 +47,9 @@ min_items = {min_items}
 "spark.master" = "local[2]"
 "spark.driver.memory" = "512m"
 
+[cleaning]
+confirm_with = "{confirm_with}"
+
 [services]
 session_timeout_ms = 3000
 
@@ -148,6 +151,7 @@ class DemoEnvironment:
             partitions=PARTITIONS,
             warehouse=self.warehouse.resolve(),
             min_items=self._spark_from_items,
+            confirm_with="nothing" if self._metastore is None else "metastore",
         )
         if self._metastore is not None:
             written += _BRIDGE_SETTINGS.format(uri=self._metastore.uri)

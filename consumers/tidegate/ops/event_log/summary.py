@@ -305,6 +305,8 @@ def _(event: HoldRequest) -> str:
 
 @content_of.register
 def _(event: CleaningDeferred) -> str:
+    if event.reason is not None:
+        return f"{_where(event.partition)}{event.reason}: {event.message}; it is tried again"
     return f"{_where(event.partition)}{event.held_by} holds the table; it is cleaned afterwards"
 
 

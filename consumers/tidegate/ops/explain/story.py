@@ -178,11 +178,14 @@ def _step(command: Command, answers: _Answers) -> str | None:
                 f"{named} is carried out once a second person approves it{by}: tidegate publish"
                 f" approval --request {command.event_id} --plan-id {plan_id}"
             )
-        case CleaningDeferred(held_by=held_by):
-            return (
-                f"{named} is released again once the hold of the table is removed"
-                f" ({held_by}): tidegate hold remove {command.table}"
-            )
+        case CleaningDeferred() as deferred:
+            if deferred.reason is not None:
+                why = f"{deferred.reason}: {deferred.message}"
+                then = "after a minute"
+            else:
+                why = f"tidegate hold remove {command.table}"
+                then = f"once the hold of the table is removed ({deferred.held_by})"
+            return f"{named} is released again {then}: {why}"
         case None:
             if answers.last is not None:
                 return f"{named} is under way: {service} has published {answers.last}"

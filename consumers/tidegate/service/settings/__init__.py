@@ -22,6 +22,7 @@ partitions = 24
 replication = 3
 
 [cleaning]
+confirm_with = "metastore"               # the second source: or "quarantine", "nothing"
 after_expiry = "quarantine"              # what to do after a lock that expired: or "delete"
 keep = "72h"                             # how long a quarantine is kept
 [[cleaning.rules]]                       # the first pattern that matches applies; else: delete

@@ -40,5 +40,11 @@ class CleaningSettings(Section, frozen=True):
     keep: Seconds = Field(default=72 * 3600, ge=0)
     """How long a quarantine is kept, in seconds or as text with a unit: `72h`. The default
     of three days covers a weekend: a cleaning of Friday can still be undone on Monday."""
+    confirm_with: Literal["metastore", "quarantine", "nothing"] | None = None
+    """What confirms a removal, in addition to the events, right before it. metastore: the Metastore
+    of `bridge.metastore` is asked; if it contradicts, nothing is removed. quarantine: nothing is
+    asked, and directories are never deleted at once. nothing: the events are believed. The default
+    is the configured Metastore, else quarantine; an object store without a Metastore needs an
+    explicit setting."""
     rules: tuple[CleaningRuleSettings, ...] = ()
     """For some tables; the first that matches applies."""

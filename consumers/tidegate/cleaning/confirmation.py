@@ -1,0 +1,265 @@
+"""Whether a Metastore confirms a cleaning: a second source, which the event's writer does not own.
+
+Pure. What is compared: the event, the directories that would go, and the Metastore's answers.
+`second_source` makes the calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from itertools import chain
+from typing import NamedTuple
+
+from tidegate.cleaning.listing import ListedDirectory
+from tidegate.cleaning.plan import Cleaning, CleaningPlan, snapshot_of
+from tidegate.cleaning.products import AcidEntry
+from tidegate.events import AbortedCleaningReleased, CleaningReleased
+from tidegate.hive import Base, IdRanges, ValidWriteIds
+from tidegate.hive_metastore.holds import HeldTables
+from tidegate.hive_metastore.values import Compaction, Transactions
+
+
+class Proof(Enum):
+    """What the second source says of a cleaning."""
+
+    CONFIRMED = "confirmed"
+    """It says what the event says."""
+    UNPROVEN = "unproven"
+    """It does not contradict, and can't prove it."""
+    BELIEVED = "believed"
+    """No source is asked, by the settings."""
+    CONTRADICTED = "contradicted"
+    """Nothing may be removed now."""
+
+
+class Verdict(NamedTuple):
+    """The second source's answer; of a contradiction what the event says, and what the source."""
+
+    proof: Proof
+    event_says: str = ""
+    source_says: str = ""
+
+    def __str__(self) -> str:
+        """Both statements, for people."""
+        return f"the event says {self.event_says}; {self.source_says}"
+
+
+class ClaimedDirectory(NamedTuple):
+    """A directory and its write ids, both ends included; a base has its own one."""
+
+    name: str
+    low: int
+    high: int
+    transaction: int | None = None
+    """The compaction that made it, by its name."""
+    is_overwrite: bool = False
+    """Whether it is a base that an INSERT OVERWRITE or a TRUNCATE wrote."""
+
+    @classmethod
+    def of(cls, listed: ListedDirectory) -> ClaimedDirectory:
+        """What a listed directory is, by its name and by the file that says what wrote a base."""
+        entry = AcidEntry.parse(listed)
+        acid = entry.acid
+        if isinstance(acid, Base):
+            ids = acid.write_id, acid.write_id
+            return cls(listed.name, *ids, acid.visibility_txn, entry.is_overwrite)
+        return cls(listed.name, acid.min_write_id, acid.max_write_id, acid.visibility_txn)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a removal rests on, by its event and by the names in the directory."""
+
+    database: str
+    table: str
+    location: str
+    """The table's, as the directories were found in it."""
+    partition: str | None
+    transactions: frozenset[int]
+    """The compaction's: by the event, and by the names of what it made."""
+    products: tuple[ClaimedDirectory, ...]
+    removed: tuple[ClaimedDirectory, ...]
+    aborted: IdRanges
+    """Write ids that the event calls aborted."""
+    last_transaction: int | None = None
+    last_lock: int | None = None
+    """The highest transaction and lock that the vacuum waited for; None: not known."""
+    waits_for_readers: bool = True
+    """False for aborted writes: no reader reads them."""
+
+    @classmethod
+    def of(cls, command: Cleaning, plan: CleaningPlan) -> Claim:
+        """The claim of a command and its plan, which is not empty.
+
+        Raises:
+            Refused: the command's snapshot can't be read.
+        """
+        _, database, table = command.table.split(".")
+        products = tuple(map(ClaimedDirectory.of, plan.products))
+        named = {product.transaction for product in products}
+        where = plan.remove[0].parent
+        last_transaction = last_lock = None
+        if isinstance(command, CleaningReleased):
+            named.add(command.own_transaction_id)
+            last_transaction, last_lock = command.last_transaction_id, command.last_lock_id
+        return cls(
+            database,
+            table,
+            where.removesuffix(f"/{command.partition}") if command.partition else where,
+            command.partition,
+            frozenset(txn for txn in named if txn is not None),
+            products,
+            tuple(map(ClaimedDirectory.of, plan.remove)),
+            snapshot_of(command).aborted,
+            last_transaction,
+            last_lock,
+            not isinstance(command, AbortedCleaningReleased),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """A Metastore's answers about a claim; the locks were asked for before the transactions."""
+
+    location: str | None
+    """The table's, normalised; None: there is no such table."""
+    partition_location: str | None
+    """The partition's, normalised; None: there is no such partition, or none was asked for."""
+    compactions: tuple[Compaction, ...]
+    """Of the table, or of more."""
+    held: HeldTables
+    transactions: Transactions
+    write_ids: ValidWriteIds
+    """Of the table, for who has these transactions."""
+    readers_lock_at_once: bool = False
+
+
+def judge(claim: Claim, said: Answers) -> Verdict:
+    """Compare a claim with a Metastore's answers; its first contradiction, if there is one."""
+    row = _row(claim, said.compactions)
+    contradictions = chain(
+        _of_place(claim, said),
+        _of_commit(claim, said.transactions, row),
+        _of_readers(claim, said, row),
+        _of_write_ids(claim, said.write_ids, row),
+    )
+    proven = not claim.waits_for_readers or _proves(row, claim.products)
+    # a transaction that was forgotten and one that committed look the same: only the row tells
+    return next(contradictions, Verdict(Proof.CONFIRMED if proven else Proof.UNPROVEN))
+
+
+def _of_place(claim: Claim, said: Answers) -> Iterator[Verdict]:
+    name = f"{claim.database}.{claim.table}"
+    if said.location != claim.location:  # renamed, moved, dropped, or another table's name
+        found = f"has it in {said.location}" if said.location else "has no such table"
+        yield _no(f"{name} is in {claim.location}", found)
+    expected = f"{claim.location}/{claim.partition}" if claim.partition else None
+    if said.partition_location != expected:  # dropped meanwhile, or moved
+        found = f"has it in {said.partition_location}"
+        yield _no(f"a partition of {name} is in {expected}", found)
+
+
+def _of_commit(
+    claim: Claim, transactions: Transactions, row: Compaction | None
+) -> Iterator[Verdict]:
+    for txn in sorted(claim.transactions):
+        if txn > transactions.high_water_mark:  # restored from a backup, or invented
+            yield _no(f"transaction {txn} committed", "has not given that id out")
+        if txn in transactions.open:  # published too early
+            yield _no(f"transaction {txn} committed", "has it as open")
+        if txn in transactions.aborted:  # its worker died
+            yield _no(f"transaction {txn} committed", "has it as aborted")
+    if len(claim.transactions) > 1:  # the products of one compaction, the readers of another
+        yield _no("one compaction made it all", f"has {len(claim.transactions)} transactions")
+    if row is not None and not row.has_committed:  # its worker died before the commit
+        yield _no("the compaction committed", f"has it as {row.state!r}, and not committed")
+
+
+def _of_readers(claim: Claim, said: Answers, row: Compaction | None) -> Iterator[Verdict]:
+    if claim.waits_for_readers:  # whoever began before the commit may read what is to go
+        for txn in _open_readers(claim, said, row):
+            yield _no("every reader has ended", f"has transaction {txn} as open")
+        for lock in _held_locks(claim, said, row):
+            yield _no("every reader has ended", f"has lock {lock} as held")
+
+
+def _of_write_ids(claim: Claim, ids: ValidWriteIds, row: Compaction | None) -> Iterator[Verdict]:
+    for directory in (*claim.products, *claim.removed):
+        if directory.high > ids.high_water_mark:  # created again since, or another table
+            last = f"has given out no write id of the table above {ids.high_water_mark}"
+            yield _no(f"{directory.name} was written", last)
+        if ids.opens_in(directory.low, directory.high):  # an unfinished write under this name
+            yield _no(f"the writes of {directory.name} have ended", "has one of them as open")
+    for product in claim.products:
+        if product.is_overwrite and product.high in ids.aborted:  # no reader reads its rows
+            yield _no(f"the write of {product.name} committed", "has it as aborted")
+        if row is not None and product.high > row.highest_write_id:  # written after it
+            last = f"has {row.highest_write_id} as the compaction's last write id"
+            yield _no(f"{product.name} is part of the compaction", last)
+    for directory in claim.removed:
+        for low, high in _within(claim.aborted, directory):
+            if ids.aborted.count_in(low, high) <= high - low:  # rows that readers read
+                yield _no(f"the write ids {low} to {high} aborted", "has them as committed")
+
+
+def _no(event_says: str, metastore: str) -> Verdict:
+    return Verdict(Proof.CONTRADICTED, event_says, f"the Metastore {metastore}")
+
+
+def _row(claim: Claim, compactions: Iterable[Compaction]) -> Compaction | None:
+    """The queue's row of the compaction. Hive 3's names no transaction, and proves nothing."""
+    place = (claim.database, claim.table, claim.partition)
+    for compaction in compactions:
+        if compaction.place == place and compaction.transaction_id in claim.transactions:
+            return compaction
+    return None
+
+
+def _proves(row: Compaction | None, products: Iterable[ClaimedDirectory]) -> bool:
+    """Whether a committed compaction made these, or an overwrite that it found committed."""
+    return row is not None and all(
+        product.is_overwrite or product.transaction == row.transaction_id for product in products
+    )
+
+
+def _open_readers(claim: Claim, said: Answers, row: Compaction | None) -> Iterator[int]:
+    """Transactions that are open and began before the compaction committed.
+
+    Without its row the event says which: more than those of the event only wait in vain.
+    """
+    if row is not None and row.next_transaction_id is not None:
+        last = row.next_transaction_id
+    elif claim.last_transaction is not None:
+        last = max((claim.last_transaction, *claim.transactions))
+    else:
+        last = said.transactions.high_water_mark
+    for txn in sorted(said.transactions.open):
+        elsewhere = said.held.is_elsewhere(txn, claim.database, claim.table)
+        if txn <= last and not (said.readers_lock_at_once and elsewhere):
+            yield txn
+
+
+def _held_locks(claim: Claim, said: Answers, row: Compaction | None) -> Iterator[int]:
+    """Locks without a transaction on the place that were there when the compaction committed.
+
+    Both times are by the clock of the Metastore's database.
+    """
+    committed = 0 if row is None else row.committed_ms
+    for lock in said.held.on(claim.database, claim.table, claim.partition):
+        if lock.transaction_id is not None:
+            continue
+        if committed:
+            is_later = lock.acquired_ms > committed
+        else:
+            is_later = claim.last_lock is not None and lock.lock_id > claim.last_lock
+        if not is_later:
+            yield lock.lock_id
+
+
+def _within(ids: IdRanges, directory: ClaimedDirectory) -> Iterator[tuple[int, int]]:
+    """The ranges of ids that lie in a directory, cut to it."""
+    for first, last in ids:
+        if first <= directory.high and last >= directory.low:
+            yield max(first, directory.low), min(last, directory.high)

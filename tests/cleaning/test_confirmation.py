@@ -1,0 +1,218 @@
+"""Which cleanings a Metastore's answers confirm, and which they contradict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from support.acid import IDS_1_TO_3, INSERTS, NOTHING_OPEN, emptied, listed, release
+from tidegate.cleaning import CleaningPlan
+from tidegate.cleaning.confirmation import Answers, Claim, Proof, judge
+from tidegate.events import AbortedCleaningReleased, VacuumKind
+from tidegate.hive import ValidWriteIds, content_hash
+from tidegate.hive_metastore.holds import HeldTables
+from tidegate.hive_metastore.values import Compaction, Lock, Transactions
+
+DB, NAME = "default", "table_txn_001"
+PRODUCT = "delta_0000001_0000003_v0000009"
+COMMAND = release(
+    directories=(PRODUCT,), own_transaction_id=9, last_lock_id=50, last_transaction_id=10
+)
+PLAN = CleaningPlan(listed(*INSERTS), listed(PRODUCT))
+CLAIM = Claim.of(COMMAND, PLAN)
+ROW = Compaction(1, DB, NAME, None, VacuumKind.MINOR, "ready for cleaning", 3, 9, 10, 5_000, 1)
+IDS = ValidWriteIds.parse(IDS_1_TO_3)
+SAID = Answers("/wh/t", None, (ROW,), HeldTables(()), Transactions(20), IDS)
+
+
+def ids(text: str) -> ValidWriteIds:
+    return ValidWriteIds.parse(f"{DB}.{NAME}:{text}")
+
+
+def locked(*locks: Lock) -> HeldTables:
+    return HeldTables(locks)
+
+
+def test_an_honest_vacuum_is_confirmed() -> None:
+    assert judge(CLAIM, SAID).proof is Proof.CONFIRMED
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(replace(SAID, transactions=Transactions(20, {11: 0})), id="a later reader"),
+        pytest.param(
+            replace(SAID, compactions=(replace(ROW, state="succeeded"),)),
+            id="it was marked as cleaned before",
+        ),
+        pytest.param(replace(SAID, write_ids=ids("9:8:8:")), id="later writes, one of them open"),
+        pytest.param(
+            replace(SAID, held=locked(Lock(51, DB, NAME, acquired_ms=5_001))),
+            id="a lock that was acquired after the commit",
+        ),
+        pytest.param(
+            replace(SAID, held=locked(Lock(3, DB, "other", acquired_ms=1))),
+            id="a lock on another table",
+        ),
+        pytest.param(
+            replace(SAID, compactions=(replace(ROW, table="other", transaction_id=8), ROW)),
+            id="Hive 3 and some filters answer with other tables too",
+        ),
+    ],
+)
+def test_what_is_no_contradiction_is_no_alarm(said: Answers) -> None:
+    assert judge(CLAIM, said).proof is Proof.CONFIRMED
+
+
+@pytest.mark.parametrize(
+    ("said", "event_says", "source_says"),
+    [
+        pytest.param(
+            replace(SAID, location=None), "default.table_txn_001 is in /wh/t", "no such table",
+            id="the table was renamed or dropped",
+        ),
+        pytest.param(
+            replace(SAID, location="/wh/moved"), "is in /wh/t", "has it in /wh/moved",
+            id="the table was moved, or the name is another table's",
+        ),
+        pytest.param(
+            replace(SAID, transactions=Transactions(8)), "transaction 9 committed",
+            "has not given that id out", id="a Metastore that was restored from a backup",
+        ),
+        pytest.param(
+            replace(SAID, transactions=Transactions(20, {9: 0})), "transaction 9 committed",
+            "has it as open", id="a vacuum that is published too early",
+        ),
+        pytest.param(
+            replace(SAID, transactions=Transactions(20, aborted=frozenset({9}))),
+            "transaction 9 committed", "has it as aborted", id="a compaction that aborted",
+        ),
+        pytest.param(
+            replace(SAID, compactions=(replace(ROW, next_transaction_id=None),)),
+            "the compaction committed", "'ready for cleaning', and not committed",
+            id="its worker died before the commit, and the Metastore forgot the transaction",
+        ),
+        pytest.param(
+            replace(SAID, transactions=Transactions(20, {10: 0})), "every reader has ended",
+            "has transaction 10 as open", id="a reader that was declared ended too early",
+        ),
+        pytest.param(
+            replace(SAID, held=locked(Lock(50, DB, NAME, acquired_ms=5_000))),
+            "every reader has ended", "has lock 50 as held", id="a lock without a transaction",
+        ),
+        pytest.param(
+            replace(SAID, held=locked(Lock(50, DB, None, acquired_ms=1))),
+            "every reader has ended", "has lock 50 as held", id="a lock on the whole database",
+        ),
+        pytest.param(
+            replace(SAID, write_ids=ids(f"2:{NOTHING_OPEN}::")), "v0000009 was written",
+            "above 2", id="a table that was created again under the name",
+        ),
+        pytest.param(
+            replace(SAID, write_ids=ids("3:2:2:")), "the writes of", "has one of them as open",
+            id="a write that the event calls committed is open",
+        ),
+        pytest.param(
+            replace(SAID, compactions=(replace(ROW, highest_write_id=2),)),
+            "is part of the compaction", "has 2 as the compaction's last write id",
+            id="the product of another compaction",
+        ),
+    ],
+)  # fmt: skip
+def test_a_contradiction_says_what_the_event_says_and_what_the_metastore_says(
+    said: Answers, event_says: str, source_says: str
+) -> None:
+    verdict = judge(CLAIM, said)
+
+    assert verdict.proof is Proof.CONTRADICTED
+    assert event_says in verdict.event_says
+    assert source_says in verdict.source_says
+
+
+def test_a_partition_that_was_dropped_or_moved_is_not_cleaned() -> None:
+    claim = replace(CLAIM, partition="day=1")
+    of_it = replace(SAID, compactions=(replace(ROW, partition="day=1"),))
+
+    assert judge(claim, replace(of_it, partition_location="/wh/t/day=1")).proof is Proof.CONFIRMED
+    assert judge(claim, replace(of_it, partition_location="/b")).proof is Proof.CONTRADICTED
+    assert judge(claim, of_it).proof is Proof.CONTRADICTED
+
+
+def test_readers_elsewhere_hold_nothing_back_only_where_all_engines_lock_at_once() -> None:
+    reader = Transactions(20, {10: 0})
+    elsewhere = replace(
+        SAID, transactions=reader, held=locked(Lock(1, DB, "other", transaction_id=10))
+    )
+    here = replace(SAID, transactions=reader, held=locked(Lock(1, DB, NAME, transaction_id=10)))
+
+    assert judge(CLAIM, elsewhere).proof is Proof.CONTRADICTED
+    assert judge(CLAIM, replace(elsewhere, readers_lock_at_once=True)).proof is Proof.CONFIRMED
+    assert judge(CLAIM, replace(here, readers_lock_at_once=True)).proof is Proof.CONTRADICTED
+
+
+def test_without_its_row_in_the_queue_a_compaction_is_unproven_but_its_readers_are_seen() -> None:
+    said = replace(SAID, compactions=())
+
+    assert judge(CLAIM, said).proof is Proof.UNPROVEN
+    late = replace(said, transactions=Transactions(20, {15: 0}))
+    assert judge(CLAIM, late).proof is Proof.UNPROVEN
+    assert judge(replace(CLAIM, last_transaction=None), late).proof is Proof.CONTRADICTED
+    reader = replace(said, transactions=Transactions(20, {10: 0}))
+    assert judge(CLAIM, reader).proof is Proof.CONTRADICTED
+    lock = replace(said, held=locked(Lock(50, DB, NAME, acquired_ms=1)))
+    assert judge(CLAIM, lock).proof is Proof.CONTRADICTED
+    assert judge(replace(CLAIM, last_lock=49), lock).proof is Proof.UNPROVEN
+
+
+def test_committed_rows_that_an_event_calls_aborted_do_not_go() -> None:
+    aborted = release(valid_write_ids=f"{DB}.{NAME}:3:{NOTHING_OPEN}::2", directories=(PRODUCT,))
+    claim = Claim.of(aborted, PLAN)
+
+    assert judge(claim, SAID).proof is Proof.CONTRADICTED
+    assert judge(claim, replace(SAID, write_ids=ids(f"3:{NOTHING_OPEN}::2"))).proof is (
+        Proof.CONFIRMED
+    )
+    elsewhere = Claim.of(aborted, CleaningPlan(listed(INSERTS[0], INSERTS[2]), listed(PRODUCT)))
+    assert judge(elsewhere, SAID).proof is Proof.CONFIRMED  # forgotten since: nothing of it is left
+
+
+def test_aborted_writes_are_confirmed_without_any_compaction_or_wait_for_readers() -> None:
+    gone = listed(INSERTS[0])
+    command = AbortedCleaningReleased(
+        table=COMMAND.table,
+        location="/wh/t",
+        source="reader-gate",
+        occurred_at=COMMAND.occurred_at,
+        caused_by="aborted-1",
+        valid_write_ids=f"{DB}.{NAME}:1:{NOTHING_OPEN}::1",
+        content=content_hash({}),
+    )
+    claim = Claim.of(command, CleaningPlan(gone))
+    said = replace(SAID, compactions=(), transactions=Transactions(20, {4: 0}))
+
+    assert judge(claim, said).proof is Proof.CONTRADICTED
+    known = replace(said, write_ids=ids(f"3:{NOTHING_OPEN}::1"))
+    assert judge(claim, known).proof is Proof.CONFIRMED
+
+
+def test_the_base_of_an_overwrite_counts_as_long_as_its_write_did_not_abort() -> None:
+    base = "base_0000003"
+    command = release(kind="major", directories=(base,), own_transaction_id=9)
+    claim = Claim.of(command, CleaningPlan(listed(*INSERTS[:2]), (emptied(base),)))
+
+    assert judge(claim, SAID).proof is Proof.CONFIRMED
+    aborted = replace(SAID, write_ids=ids(f"3:{NOTHING_OPEN}::3"))
+    assert judge(claim, aborted).proof is Proof.CONTRADICTED
+    opened = replace(SAID, write_ids=ids("3:3:3:"))
+    assert judge(claim, opened).proof is Proof.CONTRADICTED
+    written_after = replace(SAID, compactions=(replace(ROW, highest_write_id=2),))
+    assert judge(claim, written_after).proof is Proof.CONTRADICTED
+
+
+def test_the_row_of_one_compaction_proves_nothing_of_the_products_of_another() -> None:
+    other = Claim.of(COMMAND, replace(PLAN, products=listed("delta_0000001_0000003_v0000007")))
+    unnamed = Claim.of(COMMAND, replace(PLAN, products=listed("delta_0000001_0000003")))
+
+    assert judge(other, SAID).proof is Proof.CONTRADICTED
+    assert judge(unnamed, SAID).proof is Proof.UNPROVEN

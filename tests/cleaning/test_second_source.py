@@ -1,0 +1,227 @@
+"""Nothing is removed on the word of one source."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pyorc
+import pytest
+
+from support.acid import (
+    INSERT_1,
+    INSERT_2,
+    INSERTS,
+    MAJOR_3,
+    MINOR_3,
+    NOON,
+    NOTHING_OPEN,
+    build,
+    names_in,
+    release,
+)
+from tidegate.cleaning import Cleaner, CleaningPlan
+from tidegate.cleaning.aborted import content_of
+from tidegate.cleaning.confirmation import Proof, Verdict
+from tidegate.cleaning.directory_reader import read_acid_directories
+from tidegate.cleaning.held import released_again
+from tidegate.cleaning.plan import Cleaning
+from tidegate.cleaning.quarantine_record import FOLDER
+from tidegate.cleaning.second_source import NoSource, Quarantine, SecondSource
+from tidegate.compute.parallel_map import ThreadMap
+from tidegate.coordinator.readers import aborted_command
+from tidegate.events import (
+    CleaningDeferred,
+    CleaningRefused,
+    CleaningReleased,
+    DirectoriesCleaned,
+    Outcome,
+    WritesAborted,
+)
+from tidegate.events.reasons import Reason
+from tidegate.tables.warehouse import Warehouse, WarehouseRoots
+
+NO = Verdict(Proof.CONTRADICTED, "every reader has ended", "the Metastore has 7 as open")
+
+
+class Answering:
+    """A source that gives these answers, one after the other, and then the last one again."""
+
+    def __init__(self, *verdicts: Verdict) -> None:
+        self.left = list(verdicts)
+
+    def verdict(self, command: Cleaning, plan: CleaningPlan) -> Verdict:
+        assert plan.remove
+        assert command.table
+        return self.left.pop(0) if len(self.left) > 1 else self.left[0]
+
+
+def cleaner(root: Path, second: SecondSource) -> Cleaner:
+    warehouse = Warehouse(WarehouseRoots.of(str(root)))
+    return Cleaner(warehouse, ThreadMap(2), lambda: NOON, second=second)
+
+
+def clean(root: Path, second: SecondSource, command: Cleaning) -> Outcome:
+    *_, outcome = cleaner(root, second).execute(command)
+    return outcome
+
+
+def orc_file() -> bytes:
+    out = io.BytesIO()
+    with pyorc.Writer(out, "struct<id:int>") as writer:
+        writer.write((1,))
+    return out.getvalue()
+
+
+def vacuumed(root: Path, *buckets: str) -> CleaningReleased:
+    """A minor compaction of three inserts of two buckets; which buckets it has written."""
+    location = build(root / "t", dict.fromkeys(INSERTS, 9))
+    for name in INSERTS:
+        (location / name / "bucket_00001").write_bytes(b"rows")
+    (location / MINOR_3).mkdir()
+    (location / MINOR_3 / "_orc_acid_version").write_text("2")
+    for bucket in buckets:
+        (location / MINOR_3 / bucket).write_bytes(orc_file())
+    return release(str(location))
+
+
+BOTH = ("bucket_00000", "bucket_00001")
+
+
+def test_a_contradiction_removes_nothing_and_the_vacuum_goes_on_waiting(tmp_path: Path) -> None:
+    command = vacuumed(tmp_path, *BOTH)
+    command = command.model_copy(update={"last_lock_id": 4, "last_transaction_id": 9})
+
+    outcome = clean(tmp_path, Answering(NO), command)
+
+    assert isinstance(outcome, CleaningDeferred)
+    assert outcome.reason == Reason.NOT_CONFIRMED
+    assert outcome.message == ("the event says every reader has ended; the Metastore has 7 as open")
+    assert set(INSERTS) <= set(names_in(tmp_path / "t"))
+    again = released_again(outcome, NOON, command.source)
+    assert again == command
+    confirmed = clean(tmp_path, Answering(Verdict(Proof.CONFIRMED)), again)
+    assert isinstance(confirmed, DirectoriesCleaned)
+    assert names_in(tmp_path / "t") == [MINOR_3]
+
+
+def test_where_nothing_is_to_be_removed_nothing_is_asked(tmp_path: Path) -> None:
+    command = vacuumed(tmp_path, *BOTH)
+    clean(tmp_path, NoSource(), command)
+
+    assert isinstance(clean(tmp_path, Answering(NO), command), DirectoriesCleaned)
+
+
+def test_what_can_not_be_proven_goes_into_quarantine(tmp_path: Path) -> None:
+    outcome = clean(tmp_path, Quarantine(), vacuumed(tmp_path, *BOTH))
+
+    assert isinstance(outcome, DirectoriesCleaned)
+    assert outcome.mode == "quarantine"
+    assert names_in(tmp_path / "t") == [FOLDER, MINOR_3]
+
+
+@pytest.mark.parametrize(
+    "second", [pytest.param(NoSource(), id="nothing"), pytest.param(Quarantine(), id="quarantine")]
+)
+def test_an_early_vacuum_does_not_take_the_inputs_of_an_unfinished_compaction(
+    tmp_path: Path, second: SecondSource
+) -> None:
+    outcome = clean(tmp_path, second, vacuumed(tmp_path, "bucket_00000"))
+
+    assert isinstance(outcome, CleaningRefused)
+    assert outcome.reason == Reason.PRODUCTS_INCOMPLETE
+    assert outcome.message == (
+        f"{INSERT_1} has bucket_00001, which none of the vacuum's products has"
+    )
+    assert set(INSERTS) <= set(names_in(tmp_path / "t"))
+
+
+@pytest.mark.parametrize(
+    "end", [pytest.param(0, id="empty footer"), pytest.param(7, id="cut"), pytest.param(60, id="c")]
+)
+def test_a_file_of_a_product_that_was_not_written_to_its_end_is_incomplete(
+    tmp_path: Path, end: int
+) -> None:
+    command = vacuumed(tmp_path, *BOTH)
+    content = orc_file()
+    cut = content[:-end] if end else b"x" * len(content)
+    (tmp_path / "t" / MINOR_3 / BOTH[1]).write_bytes(cut)
+
+    outcome = clean(tmp_path, Quarantine(), command)
+
+    assert isinstance(outcome, CleaningRefused)
+    assert "bucket_00001 does not end as an ORC file does" in outcome.message
+    assert set(INSERTS) <= set(names_in(tmp_path / "t"))
+
+
+def honest() -> Iterator[tuple[dict[str, list[str]], dict[str, object]]]:
+    two, one = ["bucket_00000", "bucket_00001"], ["bucket_00000"]
+    major: dict[str, object] = {"kind": "major", "directories": (MAJOR_3,)}
+    yield {INSERT_1: two, "delete_delta_0000002_0000002_0000": two, MAJOR_3: one}, major
+    aborted: dict[str, object] = {"valid_write_ids": f"default.table_txn_001:3:{NOTHING_OPEN}::2"}
+    yield {INSERT_1: one, "delta_0000002_0000003_0000": two, MAJOR_3: one}, major | aborted
+    yield {INSERT_1: two, "base_0000002": one, MAJOR_3: one}, major
+    yield {"delta_0000001_0000001_0000": ["bucket_00001_0"], MAJOR_3: ["bucket_00001"]}, major
+
+
+@pytest.mark.parametrize(("directories", "fields"), list(honest()))
+def test_a_bucket_whose_rows_may_all_be_gone_is_not_missed(
+    tmp_path: Path, directories: dict[str, list[str]], fields: dict[str, object]
+) -> None:
+    location = tmp_path / "t"
+    for name, buckets in directories.items():
+        (location / name).mkdir(parents=True)
+        for bucket in buckets:
+            (location / name / bucket).write_bytes(orc_file())
+    made = location / MAJOR_3
+    made.joinpath("_metadata_acid").write_bytes(b'{"dataFormat":"compacted"}')
+
+    outcome = clean(tmp_path, NoSource(), release(str(location), **fields))
+
+    assert isinstance(outcome, DirectoriesCleaned), outcome
+    assert names_in(location) == [MAJOR_3]
+
+
+def test_aborted_writes_go_only_where_a_metastore_can_confirm_it(tmp_path: Path) -> None:
+    location = build(tmp_path / "t", {INSERT_1: 9, INSERT_2: 9})
+    forged = WritesAborted(
+        table="lake.sales.t",
+        location=str(location),
+        source="anybody",
+        occurred_at=NOON,
+        valid_write_ids=f"sales.t:2:{NOTHING_OPEN}::1,2",
+        content="0" * 64,
+    )
+    files = Warehouse(WarehouseRoots.of(str(tmp_path)))
+    found = read_acid_directories(files, str(location), ThreadMap(1)) or ()
+    forged = forged.model_copy(update={"content": content_of(found)})
+    outcome = clean(tmp_path, Quarantine(), aborted_command(forged, NOON))
+
+    assert isinstance(outcome, CleaningRefused)
+    assert outcome.reason == Reason.NOT_CONFIRMED
+    assert names_in(location) == [INSERT_1, INSERT_2]
+
+
+def test_a_contradiction_that_arises_during_a_long_removal_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.cleaning.removal.BATCHES", 1)
+    names = [f"delta_{n:07}_{n:07}_0000" for n in range(1, 251)]
+    location = build(tmp_path / "t", dict.fromkeys([*names, "delta_0000001_0000250"], 9))
+    command = release(
+        str(location),
+        directories=("delta_0000001_0000250",),
+        max_write_id=250,
+        valid_write_ids=f"default.table_txn_001:250:{NOTHING_OPEN}::",
+    )
+    warehouse = Warehouse(WarehouseRoots.of(str(tmp_path)))
+    second = Answering(Verdict(Proof.CONFIRMED), Verdict(Proof.CONFIRMED), NO)
+    long = Cleaner(warehouse, ThreadMap(1), lambda: NOON, second=second, confirm_every=timedelta(0))
+
+    *_, outcome = long.execute(command)
+
+    assert isinstance(outcome, CleaningDeferred)
+    left = set(names) & set(names_in(location))
+    assert 0 < len(left) < len(names)
